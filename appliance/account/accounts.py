@@ -1,0 +1,91 @@
+"""Accounts: what each has, and what it may change about itself."""
+
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance import clock
+from appliance.db.open import rows, scalar
+from appliance.db.work import writing
+from appliance.errors import Invalid, NotFound
+from appliance.fields import EmailText, Line, Name, given
+from appliance.tables import Account, Brand
+
+
+class AccountWrite(Struct):
+    """What a team changes about itself."""
+
+    name: Name | UnsetType = UNSET
+    time_zone: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
+    email_from_name: Line | None | UnsetType = UNSET
+    email_from_email: EmailText | None | UnsetType = UNSET
+    email_reply_to: EmailText | None | UnsetType = UNSET
+
+
+def create(name: str) -> Account:
+    """Make an account with its empty brand."""
+    writing()
+    now = clock.now_ms()
+    account = Account.create(name=name, created_at=now, updated_at=now)
+    Brand.create(account=account, created_at=now, updated_at=now)
+    return account
+
+
+def get(account_id: int) -> Account:
+    """Answer an account; raises NotFound."""
+    account = Account.get_or_none(Account.id == account_id)
+    if account is None:
+        raise NotFound
+    return account
+
+
+def update(account_id: int, changes: AccountWrite) -> Account:
+    """Change what was sent; raises Invalid for a time zone nobody knows."""
+    writing()
+    account = get(account_id)
+    values = given(changes)
+    zone = values.get("time_zone")
+    if zone is not None:
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise Invalid({"time_zone": ["is not included in the list"]}) from None
+    for name, value in values.items():
+        setattr(account, name, value or None if name != "name" else value)
+    account.updated_at = clock.now_ms()
+    account.save()
+    return account
+
+
+def counts(account_id: int) -> dict[str, int]:
+    """Count what an account has."""
+    tables = {
+        "contacts": "contact", "lists": "contact_list", "segments": "segment", "messages": "message",
+        "events": "event",
+    }  # fmt: skip
+    found = {
+        name: int(scalar(f"SELECT count(*) FROM {table} WHERE account_id = ?", (account_id,)))
+        for name, table in tables.items()
+    }
+    found["campaigns"] = int(
+        scalar("SELECT count(*) FROM campaign WHERE account_id = ? AND deleted_at IS NULL", (account_id,))
+    )
+    found["flows"] = int(scalar("SELECT count(*) FROM flow WHERE account_id = ? AND hidden = 0", (account_id,)))
+    found["templates"] = int(
+        scalar("SELECT count(*) FROM template WHERE account_id = ? AND flow_id IS NULL", (account_id,))
+    )
+    return found
+
+
+def usage(account_id: int) -> dict[str, Any]:
+    """Count what was handed over in the last 30 days, by channel, tests left out."""
+    since = clock.now_ms() - 30 * 86_400_000
+    sent = dict(
+        rows(
+            "SELECT channel, count(*) FROM message WHERE account_id = ? AND created_at >= ? AND sent_at NOT NULL "
+            "AND test = 0 GROUP BY channel",
+            (account_id, since),
+        )
+    )  # type: ignore[arg-type]
+    return {"since": clock.iso(since), "email_sent": sent.get("email", 0), "sms_sent": sent.get("sms", 0)}

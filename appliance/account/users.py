@@ -1,0 +1,78 @@
+"""People who sign in."""
+
+import msgspec
+
+from appliance import addresses, clock
+from appliance.account import accounts, passwords
+from appliance.db.work import writing
+from appliance.errors import Faults, Invalid
+from appliance.tables import Account, User
+
+ROLES = ("owner", "admin", "editor", "author", "viewer")
+
+
+class NewUser(msgspec.Struct):
+    """A checked person with a hashed password, ready to be written."""
+
+    email: str
+    name: str
+    password_hash: str
+
+
+def has_users() -> bool:
+    """Say whether anybody was set up yet."""
+    return bool(User.select(User.id).limit(1).exists())
+
+
+def prepare(email: str, password: str, name: str | None = None) -> NewUser:
+    """Check and hash before anything is written (hashing is slow); raises Invalid with all faults."""
+    faults = Faults()
+    try:
+        address = addresses.email(email).key
+    except ValueError:
+        address = ""
+        faults.add("email", "can't be blank" if not email.strip() else "is invalid")
+    try:
+        passwords.check_length(password)
+    except Invalid as error:
+        faults.merge(error.fields)
+    faults.check()
+    return NewUser(address, (name or "").strip() or address.partition("@")[0], passwords.make(password))
+
+
+def set_up(new: NewUser, account_name: str | None = None) -> User:
+    """Make the first account and its owner; raises Invalid if that was done before."""
+    writing()
+    if has_users():
+        raise Invalid({"base": ["was set up before"]})
+    account = Account.get_or_none(Account.id == 1) or accounts.create(account_name or "My team")
+    return add(account.id, new, "owner")
+
+
+def add(account_id: int, new: NewUser, role: str = "owner") -> User:
+    """Add a person to an account; raises Invalid for an unknown role or a taken address."""
+    writing()
+    if role not in ROLES:
+        raise Invalid({"role": ["is not included in the list"]})
+    if Account.get_or_none(Account.id == account_id) is None:
+        raise Invalid({"account": ["must exist"]})
+    if User.get_or_none(User.email == new.email) is not None:
+        raise Invalid({"email": ["has already been taken"]})
+    now = clock.now_ms()
+    return User.create(
+        account=account_id, email=new.email, name=new.name, role=role, password_hash=new.password_hash,
+        created_at=now, updated_at=now,
+    )  # fmt: skip
+
+
+def verify(email: str, password: str) -> User | None:
+    """Answer the person of an address and password, or None; takes the same time either way."""
+    try:
+        key = addresses.email(email).key
+    except ValueError:
+        key = ""
+    user = User.get_or_none(User.email == key, User.disabled_at.is_null())
+    if user is None:
+        passwords.waste(password)
+        return None
+    return user if passwords.holds(user.password_hash, password) else None

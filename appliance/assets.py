@@ -1,0 +1,10 @@
+"""Files we ship: found beside the packages from a clone and inside the executable alike."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def path(*parts: str) -> Path:
+    """Answer where a shipped file or folder is, for example `path("static")`."""
+    return ROOT.joinpath(*parts)

@@ -1,0 +1,64 @@
+"""The one clock: everything that asks for the time asks here, so that tests can let days pass."""
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+_offset_file: Path | None = None
+_offset_seen: tuple[int, float] = (0, 0.0)
+
+
+def follow(path: str | None) -> None:
+    """Take the offset (seconds, as text) from a file from now on; None returns to the machine's clock."""
+    global _offset_file
+    _offset_file = Path(path) if path else None
+
+
+def _offset() -> float:
+    global _offset_seen
+    if _offset_file is None:
+        return 0.0
+    try:
+        changed = os.stat(_offset_file).st_mtime_ns
+    except FileNotFoundError:
+        return _offset_seen[1]
+    if changed != _offset_seen[0]:
+        text = _offset_file.read_text().strip()
+        _offset_seen = (changed, float(text) if text else _offset_seen[1])
+    return _offset_seen[1]
+
+
+def now() -> float:
+    """Answer the time as seconds since 1970 UTC."""
+    return time.time() + _offset()
+
+
+def now_ms() -> int:
+    """Answer the time as whole milliseconds since 1970 UTC, the form in which every table stores it."""
+    return int(now() * 1000)
+
+
+def iso(ms: int | None) -> str | None:
+    """Write a stored time as the interface shows it: UTC with milliseconds and Z (decisions, section 1)."""
+    if ms is None:
+        return None
+    seconds, rest = divmod(ms, 1000)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{rest:03d}Z"
+
+
+def parse(text: str) -> int:
+    """Read an ISO 8601 date-time that names its offset; ValueError for anything else, or for a year we cannot hold."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time needs an offset")
+    return int(moment.timestamp() * 1000)
+
+
+def parse_or_day(text: str, zone: str) -> int:
+    """Read a date-time with offset, or a bare date as 00:00 in a time zone; ValueError otherwise."""
+    if len(text) == 10:
+        return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
+    # In a query string the plus of an offset often arrives as a space
+    return parse(text.replace(" ", "+") if "T" in text else text)

@@ -1,0 +1,217 @@
+"""Effective configuration from its five layers: option, environment, file, page, default (first one wins)."""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_origin
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from appliance.settings import Config
+
+PREFIX = "CAMPANERO_"
+# Read elsewhere: these are not settings of the file.
+OTHER_VARIABLES = {"CAMPANERO_TEST_CLOCK", "CAMPANERO_CONFIG"}
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text names each faulty setting."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A configuration with the layer that each setting came from, and warnings worth a line in the log."""
+
+    config: Config
+    sources: dict[str, str]
+    warnings: list[str]
+
+
+def seconds(duration: str) -> float:
+    """Answer a duration like `600s` or `72h` in seconds."""
+    return float(duration[:-1]) * _UNITS[duration[-1]]
+
+
+def leaves(kind: type[msgspec.Struct] = Config, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Walk every setting as (dotted name, declaration) in the order of the file."""
+    for info in fields(kind):
+        name = prefix + info.encode_name
+        if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
+            yield from leaves(info.type, name + ".")
+        else:
+            yield name, info
+
+
+def value_of(config: Config, name: str) -> Any:
+    """Answer the value of a setting by its dotted name."""
+    value: Any = config
+    for part in name.split("."):
+        value = getattr(value, "from_" if part == "from" else part)
+    return value
+
+
+def is_secret(info: FieldInfo) -> bool:
+    """Say whether a setting is never shown."""
+    return bool(_extra(info).get("secret"))
+
+
+def help_of(info: FieldInfo) -> str:
+    """Answer a setting's line of help."""
+    return next((m.description for m in _metas(info) if m.description), "")
+
+
+def _metas(info: FieldInfo) -> list[msgspec.Meta]:
+    return [m for m in getattr(info.type, "__metadata__", ()) if isinstance(m, msgspec.Meta)]
+
+
+def _extra(info: FieldInfo) -> dict[str, Any]:
+    return {key: value for meta in _metas(info) for key, value in (meta.extra or {}).items()}
+
+
+def load(
+    options: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    page: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Join the layers; raises ConfigError with one line for each faulty setting.
+
+    `options` and `page` are keyed by dotted name; without `file`, `campanero.toml` in the data directory is read if
+    it is there.
+    """
+    options, page = dict(options or {}), dict(page or {})
+    environment = os.environ if environment is None else environment
+    known = dict(leaves())
+    from_environment, warnings = _environment(environment, known)
+    data_dir = options.get("data_dir") or from_environment.get("data_dir") or Config().data_dir
+    from_file = _file(file, Path(data_dir) / "campanero.toml", known)
+    layers = (("option", options), ("environment", from_environment), ("file", from_file), ("page", page))
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name in known:
+        for source, layer in layers:
+            if layer.get(name) is not None:
+                values[name], sources[name] = layer[name], source
+                break
+        else:
+            sources[name] = "default"
+    config = _build(values, sources)
+    _check(config, environment)
+    return Loaded(config, sources, warnings)
+
+
+def _environment(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> tuple[dict[str, Any], list[str]]:
+    found: dict[str, Any] = {}
+    warnings = []
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        name = variable[len(PREFIX) :].lower().replace("__", ".")
+        if name not in known:
+            warnings.append(f"unknown environment variable {variable} is ignored")
+        elif get_origin(_plain(known[name].type)) is list:
+            found[name] = [part.strip() for part in text.split(",") if part.strip()]
+        else:
+            found[name] = text
+    return found, warnings
+
+
+def _plain(kind: Any) -> Any:
+    return getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
+
+
+def _file(given: Path | None, usual: Path, known: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    path = given or usual
+    if not path.is_file():
+        if given is not None:
+            raise ConfigError(f"{given}: no such file")
+        return {}
+    try:
+        tree = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    flat = dict(_flatten(tree))
+    unknown = [name for name in flat if name not in known]
+    if unknown:
+        raise ConfigError(f"{path}: unknown setting {', '.join(unknown)}")
+    return flat
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _build(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
+    faults = []
+    tree: dict[str, Any] = {}
+    for name, info in leaves():
+        if name not in values:
+            continue
+        try:
+            value = msgspec.convert(values[name], info.type, strict=False)
+        except msgspec.ValidationError as error:
+            faults.append(f"{name} ({sources[name]}): {error}")
+            continue
+        node = tree
+        *parents, last = name.split(".")
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = value
+    if faults:
+        raise ConfigError("; ".join(faults))
+    return msgspec.convert(tree, Config, strict=False)
+
+
+def _check(config: Config, environment: Mapping[str, str]) -> None:
+    faults = []
+    host, _, port = config.listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        faults.append(f"listen: {config.listen!r} is not HOST:PORT")
+    url = urlsplit(base_url(config))
+    if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
+        faults.append(f"base_url: {config.base_url!r} is not an http(s) address")
+    if config.email.transport == "relay" and not config.email.relay.host:
+        faults.append("email.relay.host: needed when email.transport is relay")
+    if environment.get("CAMPANERO_TEST_CLOCK") and url.hostname not in LOOPBACK:
+        faults.append("CAMPANERO_TEST_CLOCK: only with a base_url on the loopback interface")
+    if faults:
+        raise ConfigError("; ".join(faults))
+
+
+def base_url(config: Config) -> str:
+    """Answer the address of every link, without a slash at the end; never taken from a request (decisions, 17)."""
+    return (config.base_url or f"http://{config.listen}").rstrip("/")
+
+
+def example() -> str:
+    """Write `config.example.toml`: every setting with its default and its line of help."""
+    lines = ["# Every setting with its default. Order: option, environment (CAMPANERO_EMAIL__RELAY__HOST), this file,", ""]
+    lines[0:1] = [lines[0], "# the settings pages, these defaults. Save it as campanero.toml in the data directory."]
+    section = ""
+    for name, info in leaves():
+        head, _, key = name.rpartition(".")
+        if head != section:
+            section = head
+            lines += ["", f"[{section}]"]
+        default = info.default_factory() if info.default is msgspec.NODEFAULT else info.default
+        lines.append(f"{key} = {_toml(default)}  # {help_of(info)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, NoneType):
+        raise TypeError("a setting needs a default")
+    return msgspec.json.encode(value).decode().replace(",", ", ") if isinstance(value, list) else (
+        msgspec.json.encode(value).decode()
+    )

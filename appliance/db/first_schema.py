@@ -1,0 +1,232 @@
+"""The schema of the first version, as it stands in every database made by it; never edited, only migrated from."""
+
+SQL = """
+CREATE TABLE account (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, time_zone TEXT NOT NULL,
+    locale TEXT NOT NULL, email_from_name TEXT, email_from_email TEXT, email_reply_to TEXT, sms_from TEXT,
+    test_email_recipients TEXT NOT NULL, approval_required INTEGER NOT NULL, block_on_missing_variable INTEGER NOT
+    NULL, transactional_allowed INTEGER NOT NULL, sending_stopped INTEGER NOT NULL, stop_reason TEXT, frequency_cap
+    TEXT, sms_quiet_hours TEXT, sms_opt_out_hint TEXT, privacy_ip TEXT NOT NULL, created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL);
+CREATE TABLE user (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, email TEXT NOT NULL,
+    name TEXT NOT NULL, role TEXT NOT NULL, password_hash TEXT NOT NULL, otp_secret TEXT, token_version INTEGER NOT
+    NULL, theme TEXT NOT NULL, preferences TEXT NOT NULL, disabled_at INTEGER, last_login_at INTEGER, created_at
+    INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE INDEX user_account_id ON user (account_id);
+CREATE UNIQUE INDEX user_email ON user (email);
+CREATE TABLE session (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, token_digest TEXT NOT NULL, user_id INTEGER NOT
+    NULL, ip TEXT, user_agent TEXT, created_at INTEGER NOT NULL, last_seen_at INTEGER NOT NULL, expires_at INTEGER
+    NOT NULL, FOREIGN KEY (user_id) REFERENCES user (id) ON DELETE CASCADE);
+CREATE UNIQUE INDEX session_token_digest ON session (token_digest);
+CREATE INDEX session_user_id ON session (user_id);
+CREATE INDEX session_expires_at ON session (expires_at);
+CREATE TABLE api_key (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT NOT
+    NULL, digest TEXT NOT NULL, hint TEXT NOT NULL, scope TEXT NOT NULL, test INTEGER NOT NULL, created_by_id
+    INTEGER, last_used_at INTEGER, revoked_at INTEGER, created_at INTEGER NOT NULL, FOREIGN KEY (account_id)
+    REFERENCES account (id), FOREIGN KEY (created_by_id) REFERENCES user (id) ON DELETE SET NULL);
+CREATE INDEX api_key_account_id ON api_key (account_id);
+CREATE UNIQUE INDEX api_key_digest ON api_key (digest);
+CREATE INDEX api_key_created_by_id ON api_key (created_by_id);
+CREATE TABLE revoked_token (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, jti TEXT NOT NULL, expires_at INTEGER NOT
+    NULL);
+CREATE UNIQUE INDEX revoked_token_jti ON revoked_token (jti);
+CREATE INDEX revoked_token_expires_at ON revoked_token (expires_at);
+CREATE TABLE setting (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, value TEXT NOT NULL,
+    updated_at INTEGER NOT NULL);
+CREATE UNIQUE INDEX setting_name ON setting (name);
+CREATE TABLE idempotency (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, path TEXT NOT
+    NULL, key TEXT NOT NULL, payload TEXT NOT NULL, resource_id INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE INDEX idempotency_created_at ON idempotency (created_at);
+CREATE UNIQUE INDEX idempotency_account_id_path_key ON idempotency (account_id, path, key);
+CREATE TABLE audit (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER, actor TEXT NOT NULL, action
+    TEXT NOT NULL, subject TEXT, data TEXT NOT NULL, ip TEXT, created_at INTEGER NOT NULL, FOREIGN KEY (account_id)
+    REFERENCES account (id));
+CREATE INDEX audit_account_id ON audit (account_id);
+CREATE INDEX audit_created_at ON audit (created_at);
+CREATE TABLE contact (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, uuid TEXT NOT
+    NULL, first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, data TEXT NOT NULL, tracking TEXT NOT
+    NULL, email_sent_count INTEGER NOT NULL, email_open_count INTEGER NOT NULL, email_click_count INTEGER NOT NULL,
+    email_soft_bounce_count INTEGER NOT NULL, sms_sent_count INTEGER NOT NULL, email_last_sent_at INTEGER,
+    email_last_opened_at INTEGER, email_last_clicked_at INTEGER, last_interacted_at INTEGER, created_at INTEGER NOT
+    NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE UNIQUE INDEX contact_uuid ON contact (uuid);
+CREATE INDEX contact_account_id_created_at_id ON contact (account_id, created_at, id);
+CREATE INDEX contact_account_id_updated_at ON contact (account_id, updated_at);
+CREATE TABLE channel (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER
+    NOT NULL, kind TEXT NOT NULL, value TEXT NOT NULL, key TEXT NOT NULL, subscribed INTEGER NOT NULL, verified_at
+    INTEGER, opt_in_at INTEGER, opt_out_at INTEGER, opted_out_by TEXT, suppression TEXT, sent_count INTEGER NOT
+    NULL, fail_count INTEGER NOT NULL, data TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+    FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact (id) ON DELETE
+    CASCADE);
+CREATE INDEX channel_contact_id ON channel (contact_id);
+CREATE UNIQUE INDEX channel_account_id_kind_key ON channel (account_id, kind, key);
+CREATE TABLE consent (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id
+    INTEGER, kind TEXT NOT NULL, address_hash BLOB NOT NULL, act TEXT NOT NULL, by TEXT NOT NULL, source TEXT NOT
+    NULL, actor TEXT, list_id INTEGER, ip TEXT, user_agent TEXT, text TEXT, data TEXT NOT NULL, created_at INTEGER
+    NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact (id) ON
+    DELETE SET NULL);
+CREATE INDEX consent_contact_id ON consent (contact_id);
+CREATE INDEX consent_account_id_address_hash_created_at ON consent (account_id, address_hash, created_at);
+CREATE TABLE suppression (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, kind TEXT NOT
+    NULL, address_hash BLOB NOT NULL, address TEXT, reason TEXT NOT NULL, source TEXT, diagnostic TEXT, note TEXT,
+    created_at INTEGER NOT NULL, expires_at INTEGER, FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE UNIQUE INDEX suppression_account_id_kind_address_hash_reason ON suppression (account_id, kind, address_hash,
+    reason);
+CREATE INDEX suppression_account_id_created_at ON suppression (account_id, created_at);
+CREATE TABLE opt_out (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, kind TEXT NOT
+    NULL, address_hash BLOB NOT NULL, by TEXT NOT NULL, created_at INTEGER NOT NULL, FOREIGN KEY (account_id)
+    REFERENCES account (id));
+CREATE UNIQUE INDEX opt_out_account_id_kind_address_hash ON opt_out (account_id, kind, address_hash);
+CREATE TABLE segment (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT NOT
+    NULL, filters TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id)
+    REFERENCES account (id));
+CREATE INDEX segment_account_id ON segment (account_id);
+CREATE TABLE contact_list (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT NOT
+    NULL, name_key TEXT NOT NULL, segment_id INTEGER, contacts_count INTEGER NOT NULL, stale INTEGER NOT NULL,
+    last_populated_at INTEGER, double_opt_in INTEGER NOT NULL, public INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (segment_id)
+    REFERENCES segment (id));
+CREATE INDEX contact_list_segment_id ON contact_list (segment_id);
+CREATE UNIQUE INDEX contact_list_account_id_name_key ON contact_list (account_id, name_key);
+CREATE TABLE membership (contact_list_id INTEGER NOT NULL, contact_id INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    PRIMARY KEY (contact_list_id, contact_id), FOREIGN KEY (contact_list_id) REFERENCES contact_list (id) ON DELETE
+    CASCADE, FOREIGN KEY (contact_id) REFERENCES contact (id) ON DELETE CASCADE) WITHOUT ROWID;
+CREATE INDEX membership_contact_id ON membership (contact_id);
+CREATE TABLE list_refusal (contact_list_id INTEGER NOT NULL, contact_id INTEGER NOT NULL, created_at INTEGER NOT
+    NULL, PRIMARY KEY (contact_list_id, contact_id), FOREIGN KEY (contact_list_id) REFERENCES contact_list (id) ON
+    DELETE CASCADE, FOREIGN KEY (contact_id) REFERENCES contact (id) ON DELETE CASCADE) WITHOUT ROWID;
+CREATE INDEX list_refusal_contact_id ON list_refusal (contact_id);
+CREATE TABLE template (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT,
+    action_id INTEGER, subject TEXT, body TEXT, preheader TEXT, from_name TEXT, from_email TEXT, reply_to TEXT,
+    design TEXT NOT NULL, variables TEXT NOT NULL, revision INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, flow_id INTEGER, FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE INDEX template_flow_id ON template (flow_id);
+CREATE INDEX template_account_id_created_at_id ON template (account_id, created_at, id);
+CREATE TABLE template_revision (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, template_id INTEGER NOT NULL, number
+    INTEGER NOT NULL, document TEXT NOT NULL, label TEXT, user_id INTEGER, created_at INTEGER NOT NULL, FOREIGN KEY
+    (template_id) REFERENCES template (id) ON DELETE CASCADE, FOREIGN KEY (user_id) REFERENCES user (id) ON DELETE
+    SET NULL);
+CREATE UNIQUE INDEX template_revision_template_id_number ON template_revision (template_id, number);
+CREATE TABLE brand (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, brand_color TEXT,
+    text_color TEXT, bg_color TEXT, font_heading TEXT, font_body TEXT, style_notes TEXT, tone TEXT,
+    company_description TEXT, industry TEXT, example_copy TEXT, default_header TEXT NOT NULL, default_footer TEXT
+    NOT NULL, default_theme TEXT NOT NULL, physical_address TEXT, company_name TEXT, links TEXT NOT NULL, logo TEXT,
+    created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE UNIQUE INDEX brand_account_id ON brand (account_id);
+CREATE TABLE media (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, signed_id TEXT NOT
+    NULL, filename TEXT NOT NULL, content_type TEXT NOT NULL, bytes INTEGER NOT NULL, width INTEGER, height INTEGER,
+    content BLOB NOT NULL, created_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE INDEX media_account_id ON media (account_id);
+CREATE UNIQUE INDEX media_signed_id ON media (signed_id);
+CREATE TABLE sending_domain (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT
+    NOT NULL, provider TEXT NOT NULL, status TEXT NOT NULL, ownership_token TEXT NOT NULL, selector TEXT NOT NULL,
+    private_key BLOB, dns_records TEXT, failed_checks INTEGER NOT NULL, enabled INTEGER NOT NULL, verified_at
+    INTEGER, checked_at INTEGER, next_check_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+    FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE UNIQUE INDEX sending_domain_account_id_name ON sending_domain (account_id, name);
+CREATE TABLE flow (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, hidden INTEGER NOT
+    NULL, status TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, name TEXT NOT NULL, goal TEXT,
+    steps TEXT NOT NULL, version INTEGER NOT NULL, data TEXT NOT NULL, sent_count INTEGER NOT NULL, created_at
+    INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE INDEX flow_account_id_hidden_created_at_id ON flow (account_id, hidden, created_at, id);
+CREATE TABLE trigger (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER
+    NOT NULL, event TEXT NOT NULL, segment_id INTEGER, contact_list_id INTEGER, data TEXT NOT NULL, triggered_count
+    INTEGER NOT NULL, last_triggered_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN
+    KEY (account_id) REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id) ON DELETE CASCADE, FOREIGN
+    KEY (segment_id) REFERENCES segment (id), FOREIGN KEY (contact_list_id) REFERENCES contact_list (id));
+CREATE INDEX trigger_flow_id ON trigger (flow_id);
+CREATE INDEX trigger_segment_id ON trigger (segment_id);
+CREATE INDEX trigger_contact_list_id ON trigger (contact_list_id);
+CREATE INDEX trigger_account_id_event ON trigger (account_id, event);
+CREATE TABLE step (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, flow_id INTEGER NOT NULL, version INTEGER NOT
+    NULL, action_id INTEGER NOT NULL, kind TEXT NOT NULL, template_id INTEGER, data TEXT NOT NULL, next_action
+    INTEGER, yes_action INTEGER, no_action INTEGER, position INTEGER NOT NULL, FOREIGN KEY (flow_id) REFERENCES flow
+    (id) ON DELETE CASCADE, FOREIGN KEY (template_id) REFERENCES template (id) ON DELETE SET NULL);
+CREATE INDEX step_template_id ON step (template_id);
+CREATE UNIQUE INDEX step_flow_id_version_action_id ON step (flow_id, version, action_id);
+CREATE TABLE run (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER NOT
+    NULL, version INTEGER NOT NULL, contact_id INTEGER NOT NULL, event_id INTEGER, status TEXT NOT NULL, exit_reason
+    TEXT, action_id INTEGER, due_at INTEGER, chain_depth INTEGER NOT NULL, test INTEGER NOT NULL, data TEXT NOT
+    NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account
+    (id), FOREIGN KEY (flow_id) REFERENCES flow (id) ON DELETE CASCADE, FOREIGN KEY (contact_id) REFERENCES contact
+    (id) ON DELETE CASCADE);
+CREATE INDEX run_account_id ON run (account_id);
+CREATE INDEX run_contact_id ON run (contact_id);
+CREATE INDEX run_flow_id_status_contact_id ON run (flow_id, status, contact_id);
+CREATE INDEX run_status_due_at ON run (status, due_at);
+CREATE TABLE campaign (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER
+    NOT NULL, trigger_id INTEGER NOT NULL, template_id INTEGER NOT NULL, name TEXT NOT NULL, channel TEXT NOT NULL,
+    status TEXT NOT NULL, phase TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, data TEXT NOT NULL,
+    scheduled_at INTEGER, content_id INTEGER, sender TEXT, hold_until INTEGER, test INTEGER NOT NULL, audience_count
+    INTEGER NOT NULL, sent_count INTEGER NOT NULL, pause_reason TEXT, started_at INTEGER, completed_at INTEGER,
+    cancelled_at INTEGER, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY
+    (account_id) REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY (trigger_id)
+    REFERENCES trigger (id), FOREIGN KEY (template_id) REFERENCES template (id), FOREIGN KEY (content_id) REFERENCES
+    template_revision (id));
+CREATE UNIQUE INDEX campaign_flow_id ON campaign (flow_id);
+CREATE INDEX campaign_account_id_created_at_id ON campaign (account_id, created_at, id);
+CREATE INDEX campaign_phase_scheduled_at ON campaign (phase, scheduled_at);
+CREATE TABLE message (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id
+    INTEGER, campaign_id INTEGER, flow_id INTEGER, run_id INTEGER, step_id INTEGER, template_id INTEGER, channel
+    TEXT NOT NULL, recipient TEXT, recipient_key TEXT, sender TEXT, reply_to TEXT, subject TEXT, status TEXT NOT
+    NULL, skip_reason TEXT, source_type TEXT NOT NULL, transactional INTEGER NOT NULL, test INTEGER NOT NULL,
+    provider TEXT NOT NULL, provider_id TEXT, idempotency_key TEXT, internet_message_id TEXT, tags TEXT, segments
+    INTEGER, attempts INTEGER NOT NULL, doubts INTEGER NOT NULL, due_at INTEGER, claimed_by TEXT, error_code TEXT,
+    error_smtp INTEGER, error_enhanced TEXT, error_text TEXT, sent_at INTEGER, delivered_at INTEGER, opened_at
+    INTEGER, clicked_at INTEGER, bounced_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+    FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact (id) ON DELETE SET
+    NULL, FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET NULL, FOREIGN KEY (flow_id) REFERENCES
+    flow (id) ON DELETE SET NULL, FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE SET NULL, FOREIGN KEY
+    (template_id) REFERENCES template (id) ON DELETE SET NULL);
+CREATE INDEX message_contact_id ON message (contact_id);
+CREATE INDEX message_flow_id ON message (flow_id);
+CREATE INDEX message_template_id ON message (template_id);
+CREATE INDEX message_campaign_id_status ON message (campaign_id, status);
+CREATE INDEX message_account_id_created_at_id ON message (account_id, created_at, id);
+CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL;
+CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL;
+CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held');
+CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending';
+CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, subject
+    TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, from_name TEXT, FOREIGN KEY (message_id)
+    REFERENCES message (id) ON DELETE CASCADE);
+CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
+CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
+    template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, FOREIGN KEY (account_id) REFERENCES account
+    (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE CASCADE, FOREIGN KEY (template_id) REFERENCES
+    template (id) ON DELETE CASCADE);
+CREATE INDEX link_account_id ON link (account_id);
+CREATE INDEX link_template_id ON link (template_id);
+CREATE INDEX link_campaign_id_number ON link (campaign_id, number);
+CREATE TABLE captured (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
+    INTEGER, mail_from TEXT NOT NULL, rcpt_to TEXT NOT NULL, from_header TEXT, subject TEXT, preview TEXT, size
+    INTEGER NOT NULL, raw BLOB NOT NULL, received_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account
+    (id));
+CREATE INDEX captured_account_id_id ON captured (account_id, id);
+CREATE INDEX captured_message_id ON captured (message_id);
+CREATE TABLE event (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER,
+    user_id INTEGER, event TEXT NOT NULL, amount REAL, data TEXT NOT NULL, idempotency_key TEXT, resource_uid TEXT,
+    resource_name TEXT, resource_url TEXT, test INTEGER NOT NULL, generated INTEGER NOT NULL, chain_depth INTEGER
+    NOT NULL, ip TEXT, user_agent TEXT, browser TEXT, os TEXT, device_type TEXT, referrer TEXT, utm_source TEXT,
+    utm_medium TEXT, utm_term TEXT, utm_content TEXT, utm_campaign TEXT, created_at INTEGER NOT NULL, updated_at
+    INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact
+    (id) ON DELETE SET NULL);
+CREATE INDEX event_account_id_created_at_id ON event (account_id, created_at, id);
+CREATE INDEX event_account_id_event_created_at ON event (account_id, event, created_at);
+CREATE INDEX event_contact_id_event_created_at ON event (contact_id, event, created_at);
+CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_key) WHERE idempotency_key NOT NULL;
+CREATE INDEX event_resource ON event (account_id, resource_uid) WHERE resource_uid NOT NULL;
+CREATE TABLE webhook (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, url TEXT NOT NULL,
+    events TEXT NOT NULL, enabled INTEGER NOT NULL, secret BLOB NOT NULL, failing_since INTEGER, last_event_id
+    INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES
+    account (id));
+CREATE INDEX webhook_account_id ON webhook (account_id);
+CREATE TABLE webhook_delivery (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, webhook_id INTEGER NOT NULL, event_id
+    INTEGER NOT NULL, status TEXT NOT NULL, attempts INTEGER NOT NULL, response_status INTEGER, response_text TEXT,
+    next_attempt_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (webhook_id)
+    REFERENCES webhook (id) ON DELETE CASCADE);
+CREATE UNIQUE INDEX webhook_delivery_webhook_id_event_id ON webhook_delivery (webhook_id, event_id);
+CREATE INDEX webhook_delivery_status_next_attempt_at ON webhook_delivery (status, next_attempt_at);
+CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', contentless_delete=1, prefix='2 3',
+    tokenize='unicode61 remove_diacritics 2');
+"""

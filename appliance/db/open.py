@@ -1,0 +1,82 @@
+"""Opens the one database file: pragmas, the version floor, one connection for each thread."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import apsw
+from playhouse.apsw_ext import APSWDatabase
+
+# Below this, two connections that write and checkpoint can lose committed work (the "WAL reset" bug).
+FLOOR = (3, 51, 3)
+
+PRAGMAS = {
+    "busy_timeout": 10_000,  # first, so that the ones after it wait too
+    "journal_mode": "wal",
+    # What was acknowledged survives a power cut; commits are shared by all that wait, so this costs little.
+    "synchronous": 2,
+    "foreign_keys": 1,
+    "cache_size": -32_000,
+    "temp_store": 2,
+    "mmap_size": 268_435_456,
+    "journal_size_limit": 67_108_864,
+}
+
+
+class TooOld(Exception):
+    """The SQLite library is older than the floor."""
+
+
+class Database(APSWDatabase):  # type: ignore[misc]
+    """Peewee's database on apsw, which carries a current SQLite of its own."""
+
+
+database = Database(None, autoconnect=True)
+
+
+def check_version() -> None:
+    """Raise TooOld below the floor; called before any file is touched."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < FLOOR:
+        wanted = ".".join(map(str, FLOOR))
+        raise TooOld(f"SQLite {apsw.sqlite_lib_version()} can lose committed work; {wanted} or newer is needed")
+
+
+def open_database(path: Path | str) -> None:
+    """Point this process at the file, made with mode 0600 if it is new."""
+    check_version()
+    if str(path) != ":memory:" and not os.path.exists(path):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    database.init(str(path), pragmas=PRAGMAS)
+
+
+def connection() -> Any:
+    """Answer this thread's raw apsw connection, opened if need be."""
+    return database.connection()
+
+
+def rows(sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+    """Run a statement on this thread's connection and read it to its end.
+
+    To the end always: a half-read SELECT holds a snapshot and keeps the write-ahead log from being reset.
+    """
+    return connection().execute(sql, parameters).fetchall()  # type: ignore[no-any-return]
+
+
+def one(sql: str, parameters: Any = ()) -> tuple[Any, ...] | None:
+    """Answer the first row, or None."""
+    found = rows(sql, parameters)
+    return found[0] if found else None
+
+
+def scalar(sql: str, parameters: Any = ()) -> Any:
+    """Answer the first column of the first row, or None."""
+    found = one(sql, parameters)
+    return found[0] if found else None
+
+
+def run(sql: str, parameters: Any = ()) -> int:
+    """Run a writing statement and answer how many rows it changed."""
+    here = connection()
+    here.execute(sql, parameters).fetchall()
+    return int(here.changes())

@@ -1,0 +1,239 @@
+"""Who may touch the database, and when: reads on a small pool, all writing on one thread.
+
+A verb that writes runs on the writer thread inside a SAVEPOINT. Verbs that wait together share one COMMIT, so that
+`synchronous=FULL` costs one fsync for all of them; a verb that fails rolls back alone; a COMMIT that fails fails all
+that waited, and none of them has happened. There is no timer: what is queued when the thread comes round is the batch.
+Rendering, parsing and network never happen in a verb.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+import peewee
+
+from appliance.db.open import connection, database
+from appliance.errors import Unavailable
+
+T = TypeVar("T")
+
+# A batch stops growing after this many verbs or seconds, so that nobody waits long for a neighbour.
+_MOST_VERBS = 200
+_MOST_SECONDS = 0.02
+
+
+class _State(threading.local):
+    """What this thread is doing: inside a writing verb or not, and what follows its commit."""
+
+    inside = False
+    after: list[Callable[[], None]] | None = None
+
+
+class _Job:
+    __slots__ = ("after", "function", "future", "value")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.future: Future[Any] = Future()
+        self.after: list[Callable[[], None]] = []
+        self.value: Any = None
+
+
+_state = _State()
+_writer: "Writer | None" = None
+_readers: ThreadPoolExecutor | None = None
+
+
+class StorageError(Unavailable):
+    """The database cannot be written; nothing was done."""
+
+
+class Writer:
+    """The one thread of the process that writes."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[[], T]) -> "Future[T]":
+        """Queue a verb; the future holds its value once it is on disk."""
+        job = _Job(function)
+        self._queue.put(job)
+        return job.future
+
+    def close(self) -> None:
+        """Finish what is queued and end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                job = self._queue.get()
+                if job is None:
+                    return
+                self._batch(job)
+        finally:
+            database.close()
+
+    def _batch(self, job: _Job | None) -> None:
+        done: list[_Job] = []
+        stop = False
+        try:
+            here = connection()
+            here.execute("BEGIN IMMEDIATE")
+        except (apsw.Error, peewee.PeeweeException) as error:
+            assert job is not None
+            job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
+            return
+        until = time.monotonic() + _MOST_SECONDS
+        while job is not None:
+            self._verb(here, job, done)
+            if len(done) >= _MOST_VERBS or time.monotonic() > until or self._queue.empty():
+                break
+            job = self._queue.get()
+            stop = job is None
+        self._commit(here, done)
+        if stop:
+            self._queue.put(None)
+
+    def _verb(self, here: Any, job: _Job, done: list[_Job]) -> None:
+        if not job.future.set_running_or_notify_cancel():
+            return
+        _state.inside, _state.after = True, job.after
+        try:
+            here.execute("SAVEPOINT verb")
+            job.value = job.function()
+            here.execute("RELEASE verb")
+        except BaseException as error:
+            # A full disk may have ended the whole transaction already; then there is no savepoint to go back to.
+            if here.in_transaction:
+                here.execute("ROLLBACK TO verb")
+                here.execute("RELEASE verb")
+            job.future.set_exception(storage_error(error) or error)
+        else:
+            done.append(job)
+        finally:
+            _state.inside, _state.after = False, None
+
+    def _commit(self, here: Any, done: list[_Job]) -> None:
+        try:
+            if not here.in_transaction:
+                raise apsw.Error("the transaction was ended by an error")
+            here.execute("COMMIT")
+        except apsw.Error as error:
+            if here.in_transaction:
+                here.execute("ROLLBACK")
+            for job in done:
+                job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
+            return
+        for job in done:
+            job.future.set_result(job.value)
+            for function in job.after:
+                function()
+
+
+def storage_error(error: BaseException) -> StorageError | None:
+    """Answer the refusal for an error that says the storage is full, read-only or locked; None for any other."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(
+            cause, apsw.FullError | apsw.ReadOnlyError | apsw.BusyError | apsw.LockedError | apsw.IOError
+        ) or isinstance(cause, apsw.CantOpenError):
+            return StorageError(f"the database cannot be written: {cause}")
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def start(readers: int = 2) -> None:
+    """Start the writer thread and the reader pool of this process."""
+    global _writer, _readers
+    if _writer is None:
+        _writer = Writer()
+        _readers = ThreadPoolExecutor(readers, thread_name_prefix="reader")
+
+
+def stop() -> None:
+    """Finish queued writes and end both."""
+    global _writer, _readers
+    writer, readers = _writer, _readers
+    _writer = _readers = None
+    if writer is not None:
+        writer.close()
+    if readers is not None:
+        readers.shutdown()
+
+
+def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future[T]":
+    """Queue a writing verb from any thread and answer its future."""
+    if _writer is None:
+        raise StorageError("the service is shutting down")
+    return _writer.submit(lambda: function(*arguments, **named))
+
+
+def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Run a writing verb and wait until it is on disk; for threads and for the command line, never on the loop."""
+    if _writer is not None:
+        return submit(function, *arguments, **named).result()
+    with transaction() as after:
+        value = function(*arguments, **named)
+    for follow in after:
+        follow()
+    return value
+
+
+@contextmanager
+def transaction() -> Iterator[list[Callable[[], None]]]:
+    """Hold the write lock on this thread; only for processes without a writer thread (the command line)."""
+    here = connection()
+    after: list[Callable[[], None]] = []
+    here.execute("BEGIN IMMEDIATE")
+    _state.inside, _state.after = True, after
+    try:
+        yield after
+        here.execute("COMMIT")
+    except BaseException:
+        if here.in_transaction:
+            here.execute("ROLLBACK")
+        raise
+    finally:
+        _state.inside, _state.after = False, None
+
+
+def writing() -> None:
+    """Raise unless this thread is inside a writing verb; called by verbs, so that none runs in the wrong place."""
+    if not _state.inside:
+        raise RuntimeError("a writing verb runs through commit() or write()")
+
+
+def after_commit(function: Callable[[], None]) -> None:
+    """Call a function once the running verb is on disk; dropped if the verb fails."""
+    writing()
+    assert _state.after is not None
+    _state.after.append(function)
+
+
+async def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Run a reading function on the reader pool."""
+    if _readers is None:
+        raise StorageError("the service is shutting down")
+    return await asyncio.get_running_loop().run_in_executor(_readers, lambda: _read(function, arguments, named))
+
+
+def _read(function: Callable[..., T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
+    try:
+        return function(*arguments, **named)
+    except (apsw.Error, peewee.PeeweeException) as error:
+        raise storage_error(error) or error from error
+
+
+async def commit(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Run a writing verb on the writer thread; answers when it is on disk."""
+    return await asyncio.wrap_future(submit(function, *arguments, **named))

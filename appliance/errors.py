@@ -1,0 +1,145 @@
+"""What can go wrong, as one tree; only the doors translate it.
+
+Refused                 a request that will not be done, and says why
+├── NotFound            no such thing in this account
+├── Invalid             fields are wrong (422, all of them at once), or a rule says no (`reason`)
+├── NotAllowed          the credential or role does not reach
+├── Conflict            somebody else was first, or the key was used for something else
+├── TooMany             over a rate
+└── Unavailable         storage or process cannot take it now; nothing was done
+DeliveryError           what a transport answered
+├── Temporary           may be tried again later
+├── Permanent           this recipient or message is refused for good
+├── Ours                the other side refuses us (login, TLS, policy); blames no recipient
+├── Unreachable         no connection, or it broke before the message was handed over
+└── Uncertain           the connection broke after the final dot: acceptance cannot be known
+"""
+
+from typing import Any
+
+
+class Refused(Exception):
+    """Base of every refusal that a door turns into an answer."""
+
+    code = "refused"
+
+    def __init__(self, message: str = "", **extra: Any) -> None:
+        super().__init__(message or self.code)
+        self.message = message
+        self.extra = extra
+
+
+class NotFound(Refused):
+    """Nothing of that id in this account."""
+
+    code = "not_found"
+
+
+class Invalid(Refused):
+    """One or more fields are wrong; `fields` maps each path to its messages (decisions, section 3)."""
+
+    code = "validation_error"
+
+    def __init__(
+        self, fields: dict[str, list[str]], reason: str | None = None, message: str = "", **extra: Any
+    ) -> None:
+        super().__init__(message or summary(fields), **extra)
+        self.fields = fields
+        self.reason = reason
+
+
+class NotAllowed(Refused):
+    """The credential is good but does not reach this."""
+
+    code = "forbidden"
+
+
+class Conflict(Refused):
+    """The state moved on, or an idempotency key was used for another payload."""
+
+    code = "conflict"
+
+    def __init__(self, message: str, code: str = "conflict", **extra: Any) -> None:
+        super().__init__(message, **extra)
+        self.code = code
+
+
+class TooMany(Refused):
+    """Over a rate; `retry_after` says in how many seconds to come back."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Unavailable(Refused):
+    """Nothing was written; the same request may be repeated later."""
+
+    code = "storage_unavailable"
+
+    def __init__(self, message: str, code: str = "storage_unavailable", retry_after: int = 5) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after = retry_after
+
+
+class DeliveryError(Exception):
+    """A transport's answer that is not acceptance; `smtp` is the basic code, `enhanced` the RFC 3463 code."""
+
+    def __init__(self, text: str, smtp: int | None = None, enhanced: str | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.smtp = smtp
+        self.enhanced = enhanced
+
+
+class Temporary(DeliveryError):
+    """Refused for now."""
+
+
+class Permanent(DeliveryError):
+    """Refused for good."""
+
+
+class Ours(DeliveryError):
+    """The next hop refuses us, not the recipient."""
+
+
+class Unreachable(DeliveryError):
+    """No conversation, or one that broke before the final dot."""
+
+
+class Uncertain(DeliveryError):
+    """The connection died between the final dot and the reply (RFC 1047)."""
+
+
+def summary(fields: dict[str, list[str]]) -> str:
+    """Make one readable sentence of a map of faults."""
+    parts = [f"{name} {messages[0]}" if name != "base" else messages[0] for name, messages in fields.items()]
+    return "; ".join(parts)
+
+
+class Faults:
+    """Collects faults so that a request learns all of them at once."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, list[str]] = {}
+
+    def add(self, path: str, message: str) -> None:
+        """Note one fault at one path, once."""
+        messages = self.fields.setdefault(path, [])
+        if message not in messages:
+            messages.append(message)
+
+    def merge(self, fields: dict[str, list[str]]) -> None:
+        """Take over the faults of a part."""
+        for path, messages in fields.items():
+            for message in messages:
+                self.add(path, message)
+
+    def check(self) -> None:
+        """Raise Invalid if anything was noted."""
+        if self.fields:
+            raise Invalid(self.fields)

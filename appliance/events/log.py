@@ -1,0 +1,123 @@
+"""Records what happened and lists it; whoever wants to act on events reads the table and is woken by the bell."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from appliance import clock
+from appliance.db.open import connection, rows
+from appliance.db.work import after_commit, writing
+from appliance.errors import Invalid, NotFound
+from appliance.fields import PageQuery, Short
+from appliance.pages import Page, paginate
+from appliance.tables import Account, Event
+from appliance.work import bell
+
+_INSERT = (
+    "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
+    "generated, chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)"
+)
+
+
+class Happened(msgspec.Struct):
+    """An event the service itself writes."""
+
+    account_id: int
+    event: str
+    contact_id: int | None = None
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+    resource_uid: str | None = None
+    resource_name: str | None = None
+    resource_url: str | None = None
+    test: bool = False
+    chain_depth: int = 0
+
+
+class EventQuery(PageQuery):
+    """Filters of the event list; times are inclusive after, exclusive before."""
+
+    event: Short | UnsetType = UNSET
+    contact_id: int | UnsetType = UNSET
+    created_after: Short | UnsetType = UNSET
+    created_before: Short | UnsetType = UNSET
+    resource_uid: Short | UnsetType = UNSET
+    resource_name: Short | UnsetType = UNSET
+    test: bool | UnsetType = UNSET
+
+
+def record(happened: Happened) -> None:
+    """Write one event of the service itself, in the running transaction."""
+    record_many([happened])
+
+
+def record_many(all_happened: list[Happened]) -> None:
+    """Write many events of the service itself in one go."""
+    writing()
+    if not all_happened:
+        return
+    now = clock.now_ms()
+    encode = msgspec.json.encode
+    connection().executemany(
+        _INSERT,
+        [
+            (
+                happened.account_id, happened.contact_id, happened.event, encode(happened.data).decode(),
+                happened.resource_uid, happened.resource_name, happened.resource_url, happened.test,
+                happened.chain_depth, now, now,
+            )
+            for happened in all_happened
+        ],
+    )  # fmt: skip
+    after_commit(lambda: bell.ring("flows"))
+
+
+def page(account_id: int, query: EventQuery) -> Page:
+    """List events, newest first."""
+    found = Event.select().where(Event.account == account_id)
+    for name in ("event", "resource_uid", "resource_name", "test"):
+        value = getattr(query, name)
+        if value is not UNSET:
+            found = found.where(getattr(Event, name) == value)
+    if query.contact_id is not UNSET:
+        found = found.where(Event.contact == query.contact_id)
+    zone = Account.get_by_id(account_id).time_zone
+    after, before = moments(query.created_after, query.created_before, zone)
+    if after is not None:
+        found = found.where(Event.created_at >= after)
+    if before is not None:
+        found = found.where(Event.created_at < before)
+    return paginate(found.order_by(Event.created_at.desc(), Event.id.desc()), query.page, query.size())
+
+
+def get(account_id: int, event_id: int) -> Event:
+    """Answer one event; raises NotFound."""
+    event = Event.get_or_none(Event.account == account_id, Event.id == event_id)
+    if event is None:
+        raise NotFound
+    return event
+
+
+def counts(account_id: int, since: int) -> dict[str, int]:
+    """Count events by name since a moment (ms)."""
+    return dict(
+        rows(
+            "SELECT event, count(*) FROM event WHERE account_id = ? AND created_at >= ? GROUP BY event",
+            (account_id, since),
+        )
+    )  # type: ignore[arg-type]
+
+
+def moments(after: str | UnsetType, before: str | UnsetType, zone: str) -> tuple[int | None, int | None]:
+    """Read the two time filters of a list; a bare date is midnight in the account's time zone; raises Invalid."""
+    found: list[int | None] = []
+    faults: dict[str, list[str]] = {}
+    for name, text in (("created_after", after), ("created_before", before)):
+        try:
+            found.append(None if text is UNSET else clock.parse_or_day(str(text), zone))
+        except (ValueError, OverflowError):
+            faults[name] = ["is invalid"]
+            found.append(None)
+    if faults:
+        raise Invalid(faults)
+    return found[0], found[1]

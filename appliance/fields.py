@@ -1,0 +1,261 @@
+"""The one declaration of what a request may hold: msgspec Structs, read with all faults at once.
+
+API bodies, queries, HTML forms and the published document all read the same Structs. `read` answers a Struct or raises
+Invalid with every fault under its path, in the stable words of decisions, section 3.
+"""
+
+import re
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import fields as struct_fields
+
+from appliance import addresses, clock
+from appliance.errors import Faults
+
+S = TypeVar("S", bound=Struct)
+
+DATA_BYTES = 32 * 1024
+
+
+def _meta(schema: dict[str, Any] | None = None, **extra: Any) -> Meta:
+    return Meta(extra=extra, extra_json_schema=schema)
+
+
+# Text that ends in a header or on one line: no control characters.
+Line = Annotated[str, Meta(max_length=255, extra={"line": True})]
+Name = Annotated[str, Meta(max_length=255, extra={"line": True, "filled": True})]
+Subject = Annotated[str, Meta(max_length=998, extra={"line": True})]
+Text = Annotated[str, Meta(max_length=1_048_576)]
+Short = Annotated[str, Meta(max_length=255)]
+Long = Annotated[str, Meta(max_length=10_000)]
+EmailText = Annotated[str, Meta(max_length=254, extra={"check": "email"}, extra_json_schema={"format": "email"})]
+Phone = Annotated[str, Meta(max_length=40, extra={"check": "phone"})]
+Colour = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}$")]
+Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pattern": "^[A-Za-z]{2}$"})]
+HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
+When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
+Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Data = Annotated[dict[str, Any], Meta(extra={"bytes": DATA_BYTES})]
+EventName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+_LESS = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
+_MORE = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
+
+
+class Read(Struct):
+    """What came of reading: the value, and keys that were ignored because nobody declared them."""
+
+    value: Any
+    ignored: list[str]
+
+
+def read(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> S:
+    """Read a Struct; raises Invalid with all faults. `loose` takes numbers and booleans written as text."""
+    return read_with_ignored(kind, raw, path, loose)[0]
+
+
+def read_with_ignored(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> tuple[S, list[str]]:
+    """Read a Struct and answer it with the top-level and nested keys that were ignored."""
+    reader = _Reader(loose)
+    value = reader.struct(kind, raw, path)
+    reader.faults.check()
+    return value, reader.ignored
+
+
+class _Reader:
+    def __init__(self, loose: bool) -> None:
+        self.faults = Faults()
+        self.ignored: list[str] = []
+        self.loose = loose
+
+    def struct(self, kind: type[S], raw: Any, path: str) -> S:
+        if not isinstance(raw, dict):
+            self.faults.add(path or "base", "is invalid")
+            return None  # type: ignore[return-value]
+        values: dict[str, Any] = {}
+        known = set()
+        for info in struct_fields(kind):
+            known.add(info.encode_name)
+            where = f"{path}.{info.encode_name}" if path else info.encode_name
+            if info.encode_name in raw:
+                values[info.name] = self.value(info.type, raw[info.encode_name], where)
+            elif info.required:
+                self.faults.add(where, "can't be blank")
+        strict = kind.__struct_config__.forbid_unknown_fields
+        for key in raw:
+            if key not in known:
+                where = f"{path}.{key}" if path else str(key)
+                if strict:
+                    self.faults.add(where, "is not a known field")
+                else:
+                    self.ignored.append(where)
+        return None if self.faults.fields else kind(**values)  # type: ignore[return-value]
+
+    def value(self, kind: Any, raw: Any, path: str) -> Any:
+        options = [option for option in _options(kind) if option is not UnsetType]
+        if raw is None:
+            if NoneType in options:
+                return None
+            self.faults.add(path, "can't be blank")
+            return None
+        inner = [option for option in options if option is not NoneType]
+        if len(inner) > 1:
+            return self.converted(Union[tuple(inner)], raw, path)  # noqa: UP007 - built from a list
+        plain, metas = _unwrap(inner[0])
+        if isinstance(plain, type) and issubclass(plain, Struct):
+            return self.struct(plain, raw, path)
+        if get_origin(plain) is list:
+            return self.items(plain, metas, raw, path)
+        return self.leaf(inner[0], metas, raw, path)
+
+    def items(self, kind: Any, metas: list[Meta], raw: Any, path: str) -> Any:
+        if self.loose and isinstance(raw, str):
+            raw = [part for part in raw.split(",") if part]
+        if not isinstance(raw, list):
+            self.faults.add(path, "is invalid")
+            return None
+        most = next((meta.max_length for meta in metas if meta.max_length is not None), None)
+        if most is not None and len(raw) > most:
+            self.faults.add(path, f"is too long (maximum is {most} entries)")
+            return None
+        return [self.value(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(raw)]
+
+    def leaf(self, kind: Any, metas: list[Meta], raw: Any, path: str) -> Any:
+        extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+        if extra.get("read") == "time":
+            return self.time(raw, path)
+        value = self.converted(kind, raw, path)
+        if path in self.faults.fields:
+            return None
+        fault = _text_fault(value, extra) if isinstance(value, str) else _data_fault(value, extra)
+        if fault:
+            self.faults.add(path, fault)
+            return None
+        check = _CHECKS.get(extra.get("check", ""))
+        if check is None or value == "":
+            return value
+        try:
+            return check(value)
+        except ValueError as error:
+            self.faults.add(path, str(error))
+            return None
+
+    def time(self, raw: Any, path: str) -> int | None:
+        if isinstance(raw, int) and not isinstance(raw, bool) and self.loose:
+            return raw
+        try:
+            return clock.parse(raw)
+        except (ValueError, TypeError, OverflowError, OSError):
+            self.faults.add(path, "is invalid")
+            return None
+
+    def converted(self, kind: Any, raw: Any, path: str) -> Any:
+        try:
+            return msgspec.convert(raw, kind, strict=not self.loose)
+        except msgspec.ValidationError as error:
+            self.faults.add(path, _words(str(error), kind))
+            return None
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _unwrap(kind: Any) -> tuple[Any, list[Meta]]:
+    metas: list[Meta] = []
+    while get_origin(kind) is Annotated:
+        metas += [meta for meta in kind.__metadata__ if isinstance(meta, Meta)]
+        kind = kind.__origin__
+    return kind, metas
+
+
+def _words(message: str, kind: Any) -> str:
+    if less := _LESS.search(message):
+        if less[1] == "str":
+            return f"is too long (maximum is {less[2]} characters)"
+        return f"must be less than or equal to {less[2]}"
+    if (more := _MORE.search(message)) and more[1] != "str":
+        return f"must be greater than or equal to {more[2]}"
+    plain = _unwrap(kind)[0]
+    if message.startswith("Invalid enum value") or get_origin(plain) is Literal:
+        return "is not included in the list"
+    return "is not a number" if plain in (int, float) else "is invalid"
+
+
+def _text_fault(value: str, extra: dict[str, Any]) -> str | None:
+    if _UNWRITABLE.search(value) or (extra.get("line") and _CONTROL.search(value)):
+        return "is invalid"
+    if extra.get("filled") and not value.strip():
+        return "can't be blank"
+    return None
+
+
+def _data_fault(value: Any, extra: dict[str, Any]) -> str | None:
+    most = extra.get("bytes")
+    if most is None:
+        return None
+    try:
+        text = msgspec.json.encode(value)
+    except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError):
+        return "is invalid"
+    if b"\\u0000" in text:
+        return "is invalid"
+    return f"is too long (maximum is {most} bytes)" if len(text) > most else None
+
+
+def _country(value: str) -> str:
+    if not (len(value) == 2 and value.isascii() and value.isalpha()):
+        raise ValueError("is invalid")
+    return value.upper()
+
+
+def _http_url(value: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", value)
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError("is invalid")
+    return value
+
+
+_CHECKS = {
+    "email": lambda value: addresses.email(value).value,
+    "phone": lambda value: addresses.phone(value).value,
+    "country": _country,
+    "http_url": _http_url,
+}
+
+
+def given(struct: Struct) -> dict[str, Any]:
+    """Answer the fields of a Struct that were sent, None included; absent ones keep what is stored."""
+    found = {}
+    for info in struct_fields(type(struct)):
+        value = getattr(struct, info.name)
+        if value is not UNSET:
+            found[info.name] = value
+    return found
+
+
+class PageQuery(Struct):
+    """What every list endpoint takes; `limit`, `per_page`, `per`: the first present wins (decisions, section 4)."""
+
+    page: Annotated[int, Meta(ge=1)] = 1
+    limit: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    per_page: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    per: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+
+    def size(self) -> int:
+        """Answer how many rows a page has: 50, at most 100."""
+        for value in (self.limit, self.per_page, self.per):
+            if isinstance(value, int):
+                return min(value, 100)
+        return 50

@@ -1,0 +1,150 @@
+"""Every setting, declared once: name, type, default and one line of help.
+
+`config.py` fills these from its five layers; `config.example.toml`, `campanero check` and the settings pages read the
+same declarations.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+
+def _help(text: str, **extra: Any) -> Meta:
+    return Meta(description=text, extra=extra or None)
+
+
+Duration = Annotated[str, Meta(pattern=r"^[0-9]+(s|m|h|d)$")]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+
+
+class Relay(Struct, frozen=True):
+    """The SMTP server that takes our mail."""
+
+    host: Annotated[str, _help("name or address of the SMTP server")] = ""
+    port: Annotated[int, Meta(ge=1, le=65535, description="587 with starttls, 465 with tls")] = 587
+    username: Annotated[str, _help("empty: no login")] = ""
+    password: Annotated[str, _help("better in the environment than in a file", secret=True)] = ""
+    tls: Annotated[
+        Literal["none", "starttls", "tls"], _help("none, starttls or tls; a clear-text login happens only with none")
+    ] = "starttls"
+
+
+class Direct(Struct, frozen=True):
+    """Delivery to the recipients' own servers."""
+
+    port: Annotated[int, Meta(ge=1, le=65535, description="port of the recipients' servers")] = 25
+    helo: Annotated[str, _help('name we greet with; "" = host of base_url')] = ""
+
+
+class Email(Struct, frozen=True):
+    """How mail leaves."""
+
+    transport: Annotated[
+        Literal["capture", "relay", "direct"],
+        _help("capture keeps all mail in the built-in inbox; relay hands it to one SMTP server; direct signs and delivers"),
+    ] = "capture"
+    connections: Annotated[int, Meta(ge=1, le=100, description="concurrent SMTP transactions")] = 4
+    messages_per_connection: Annotated[int, Meta(ge=1, description="then a fresh connection is opened")] = 100
+    rate_per_second: Annotated[float, Meta(ge=0, description="0 = unlimited")] = 0
+    in_doubt: Annotated[
+        Literal["resend", "hold"], _help("what happens when acceptance cannot be known: resend once, or hold")
+    ] = "resend"
+    allow_unverified_domains: Annotated[bool, _help("true: a warning instead of a blocker")] = False
+    connect_timeout: Annotated[Duration, _help("to open a connection and for each reply before the message")] = "30s"
+    reply_timeout: Annotated[Duration, _help("wait for the reply after the final dot (RFC 5321, 4.5.3.2.6)")] = "600s"
+    retry_after: Annotated[
+        list[Annotated[float, Meta(ge=0)]], _help("seconds between attempts; the last repeats")
+    ] = field(default_factory=lambda: [300, 600, 1200, 2400, 3600, 7200, 14400])
+    give_up: Annotated[Duration, _help("marketing mail is tried this long")] = "72h"
+    give_up_transactional: Annotated[Duration, _help("single messages are tried this long")] = "24h"
+    probe_after: Annotated[Duration, _help("pause before an unreachable transport is tried again")] = "30s"
+    feedback_secret: Annotated[str, _help("signs /hooks/email; empty: that door is closed", secret=True)] = ""
+    relay: Relay = Relay()
+    direct: Direct = Direct()
+
+
+class Inbound(Struct, frozen=True):
+    """Mail that comes back to us."""
+
+    listen: Annotated[str, _help('HOST:PORT of our own SMTP listener for bounces; "" = off; relays nothing')] = ""
+
+
+class Twilio(Struct, frozen=True):
+    """SMS through Twilio's interface."""
+
+    base_url: Annotated[str, _help("another server that speaks the same interface, for rehearsals")] = (
+        "https://api.twilio.com"
+    )
+    account_sid: Annotated[str, _help("account SID")] = ""
+    auth_token: Annotated[str, _help("auth token", secret=True)] = ""
+    from_: Annotated[str, _help("sender number or name")] = field(default="", name="from")
+
+
+class HttpSms(Struct, frozen=True):
+    """SMS through a signed POST to a URL of yours."""
+
+    url: Annotated[str, _help("where each SMS is posted")] = ""
+    secret: Annotated[str, _help("signs what we post and what you post back", secret=True)] = ""
+
+
+class Sms(Struct, frozen=True):
+    """How SMS leave."""
+
+    transport: Annotated[Literal["capture", "twilio", "http"], _help("capture keeps them in the inbox")] = "capture"
+    in_doubt: Annotated[Literal["resend", "hold"], _help("hold: a doubtful SMS waits for a person")] = "hold"
+    twilio: Twilio = Twilio()
+    http: HttpSms = HttpSms()
+
+
+class Network(Struct, frozen=True):
+    """What we may reach and whom we believe."""
+
+    dns_servers: Annotated[list[str], _help('"host:port"; [] = those of the system')] = field(default_factory=list)
+    allow_private_hosts: Annotated[list[str], _help("private hosts that webhooks may reach")] = field(
+        default_factory=list
+    )
+    trusted_proxies: Annotated[list[str], _help("addresses whose X-Forwarded-For is believed")] = field(
+        default_factory=list
+    )
+
+
+class Limits(Struct, frozen=True):
+    """Bounds on requests."""
+
+    requests_per_minute: Annotated[int, Meta(ge=0, description="per credential; 0 = off, burst = a tenth")] = 3000
+    messages_per_minute: Annotated[int, Meta(ge=0, description="POST /messages and /events")] = 12000
+    sends_per_minute: Annotated[int, Meta(ge=0, description="campaign send and test sends; burst = half")] = 120
+    renders_per_minute: Annotated[int, Meta(ge=0, description="preview, count, simulate")] = 600
+    login_attempts: Annotated[int, Meta(ge=1, description="in 15 minutes, per e-mail and per client")] = 10
+    body_bytes: Annotated[int, Meta(ge=1024, description="largest JSON body")] = 2097152
+    import_bytes: Annotated[int, Meta(ge=1024, description="largest import file")] = 209715200
+    max_lateness: Annotated[Duration, _help("a schedule missed by more than this pauses instead of sending")] = "6h"
+
+
+class Backup(Struct, frozen=True):
+    """Scheduled backups."""
+
+    every: Annotated[Duration, _help("how often; 0s = never")] = "24h"
+    keep: Annotated[int, Meta(ge=1, description="how many are kept")] = 7
+
+
+class Log(Struct, frozen=True):
+    """The log on stderr."""
+
+    level: Annotated[Literal["debug", "info", "warning", "error"], _help("least level that is written")] = "info"
+    format: Annotated[Literal["text", "json"], _help("text for people, json for machines")] = "text"
+
+
+class Config(Struct, frozen=True):
+    """The effective configuration of one process; never changed after start."""
+
+    listen: Annotated[str, _help("HOST:PORT of the web interface and the API")] = "127.0.0.1:8080"
+    base_url: Annotated[str, _help('address people reach us at, in every link; "" = http:// + listen')] = ""
+    data_dir: Annotated[str, _help("database, key and backups")] = "./campanero-data"
+    email: Email = Email()
+    inbound: Inbound = Inbound()
+    sms: Sms = Sms()
+    network: Network = Network()
+    limits: Limits = Limits()
+    backup: Backup = Backup()
+    log: Log = Log()

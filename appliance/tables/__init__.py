@@ -1,0 +1,27 @@
+"""Columns and indexes of every table, and nothing else."""
+
+from appliance.tables.account import Account, ApiKey, Audit, Idempotency, RevokedToken, Session, Setting, User
+from appliance.tables.contact import (
+    Channel,
+    Consent,
+    Contact,
+    ContactList,
+    ListRefusal,
+    Membership,
+    OptOut,
+    Segment,
+    Suppression,
+)
+from appliance.tables.content import Brand, Media, SendingDomain, Template, TemplateRevision
+from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
+from appliance.tables.message import Captured, Event, Link, Message, MessageContent
+from appliance.tables.webhook import Webhook, WebhookDelivery
+
+ALL = (
+    Account, User, Session, ApiKey, RevokedToken, Setting, Idempotency, Audit,
+    Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListRefusal,
+    Template, TemplateRevision, Brand, Media, SendingDomain,
+    Flow, Trigger, Step, Run, Campaign,
+    Message, MessageContent, Link, Captured, Event,
+    Webhook, WebhookDelivery,
+)  # fmt: skip

@@ -1,0 +1,117 @@
+"""Accounts and who may act in them."""
+
+from peewee import BooleanField, ForeignKeyField, IntegerField, TextField
+
+from appliance.tables.kinds import Json, Table, Time
+
+
+class Account(Table):
+    """One team with its own people, mail and books."""
+
+    name = TextField()
+    time_zone = TextField(default="UTC")
+    locale = TextField(default="en")
+    email_from_name = TextField(null=True)
+    email_from_email = TextField(null=True)
+    email_reply_to = TextField(null=True)
+    sms_from = TextField(null=True)
+    test_email_recipients = Json(default=list)
+    approval_required = BooleanField(default=False)
+    block_on_missing_variable = BooleanField(default=False)
+    transactional_allowed = BooleanField(default=True)
+    sending_stopped = BooleanField(default=False)
+    stop_reason = TextField(null=True)
+    frequency_cap = Json(null=True)
+    sms_quiet_hours = Json(null=True)
+    sms_opt_out_hint = TextField(null=True)
+    privacy_ip = TextField(default="truncated")
+    created_at = Time()
+    updated_at = Time()
+
+
+class User(Table):
+    """A person who signs in."""
+
+    account = ForeignKeyField(Account, backref="users", index=True)
+    email = TextField(unique=True)  # lower-cased
+    name = TextField()
+    role = TextField(default="owner")
+    password_hash = TextField()
+    otp_secret = TextField(null=True)
+    token_version = IntegerField(default=0)  # raised to end every JWT
+    theme = TextField(default="system")
+    preferences = Json(default=dict)
+    disabled_at = Time(null=True)
+    last_login_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+
+class Session(Table):
+    """A signed-in browser; the cookie's value is stored only as its digest."""
+
+    token_digest = TextField(unique=True)
+    user = ForeignKeyField(User, backref="sessions", on_delete="CASCADE", index=True)
+    ip = TextField(null=True)
+    user_agent = TextField(null=True)
+    created_at = Time()
+    last_seen_at = Time()
+    expires_at = Time(index=True)
+
+
+class ApiKey(Table):
+    """A key for scripts; shown once, stored as its digest."""
+
+    account = ForeignKeyField(Account, index=True)
+    name = TextField()
+    digest = TextField(unique=True)
+    hint = TextField()  # the last characters, so that a person can tell keys apart
+    scope = TextField(default="full")
+    test = BooleanField(default=False)
+    created_by = ForeignKeyField(User, null=True, on_delete="SET NULL")
+    last_used_at = Time(null=True)
+    revoked_at = Time(null=True)
+    created_at = Time()
+
+
+class RevokedToken(Table):
+    """A JWT ended before its time."""
+
+    jti = TextField(unique=True)
+    expires_at = Time(index=True)
+
+
+class Setting(Table):
+    """A setting changed on a page, by its dotted name."""
+
+    name = TextField(unique=True)
+    value = Json()
+    updated_at = Time()
+
+
+class Idempotency(Table):
+    """What a repeated request gets back (decisions, section 4)."""
+
+    account = ForeignKeyField(Account, index=False)
+    path = TextField()
+    key = TextField()
+    payload = TextField()  # digest of the first request
+    resource_id = IntegerField()
+    created_at = Time(index=True)
+
+    class Meta:
+        indexes = ((("account", "path", "key"), True),)
+
+
+class Audit(Table):
+    """What people and keys did to settings, keys and consent."""
+
+    account = ForeignKeyField(Account, null=True)
+    actor = TextField()
+    action = TextField()
+    subject = TextField(null=True)
+    data = Json(default=dict)
+    ip = TextField(null=True)
+    created_at = Time(index=True)
+
+

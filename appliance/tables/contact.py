@@ -1,0 +1,172 @@
+"""People, their addresses, what they agreed to, and the groups they are in."""
+
+from peewee import SQL, BlobField, BooleanField, CompositeKey, ForeignKeyField, IntegerField, TextField
+
+from appliance.tables.account import Account
+from appliance.tables.kinds import Json, Table, Time
+
+
+class Contact(Table):
+    """A person."""
+
+    account = ForeignKeyField(Account, index=False)
+    uuid = TextField(unique=True)
+    first_name = TextField(null=True)
+    last_name = TextField(null=True)
+    source = TextField(null=True)
+    country_code = TextField(null=True)
+    data = Json(default=dict)
+    tracking = TextField(default="full")
+    email_sent_count = IntegerField(default=0)
+    email_open_count = IntegerField(default=0)
+    email_click_count = IntegerField(default=0)
+    email_soft_bounce_count = IntegerField(default=0)
+    sms_sent_count = IntegerField(default=0)
+    email_last_sent_at = Time(null=True)
+    email_last_opened_at = Time(null=True)
+    email_last_clicked_at = Time(null=True)
+    last_interacted_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "created_at", "id"), False), (("account", "updated_at"), False))
+
+
+class Channel(Table):
+    """An address of a person on one channel; its state follows from the consent rows and suppressions."""
+
+    account = ForeignKeyField(Account, index=False)
+    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
+    kind = TextField()  # email, phone
+    value = TextField()  # as shown and used
+    key = TextField()  # its one normal form, unique per account
+    subscribed = BooleanField(default=False)
+    verified_at = Time(null=True)
+    opt_in_at = Time(null=True)
+    opt_out_at = Time(null=True)
+    opted_out_by = TextField(null=True)  # recipient, operator
+    suppression = TextField(null=True)  # the gravest reason now in force, kept by contacts/suppress.py
+    sent_count = IntegerField(default=0)
+    fail_count = IntegerField(default=0)
+    data = Json(default=dict)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "kind", "key"), True),)
+
+
+class Consent(Table):
+    """Evidence, only ever appended: who agreed or refused, how, when, from where and to which words."""
+
+    account = ForeignKeyField(Account, index=False)
+    contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
+    kind = TextField()
+    address_hash = BlobField()
+    act = TextField()  # opt_in, opt_out, requested, confirmed, lifted
+    by = TextField()  # recipient, operator
+    source = TextField()  # api, ui, import, link, one_click, form, keyword ...
+    actor = TextField(null=True)
+    list_id = IntegerField(null=True)
+    ip = TextField(null=True)
+    user_agent = TextField(null=True)
+    text = TextField(null=True)
+    data = Json(default=dict)
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("account", "address_hash", "created_at"), False),)
+
+
+class Suppression(Table):
+    """An address that must not be written to, whoever has it."""
+
+    account = ForeignKeyField(Account, index=False)
+    kind = TextField()
+    address_hash = BlobField()
+    address = TextField(null=True)  # null once erased
+    reason = TextField()
+    source = TextField(null=True)
+    diagnostic = TextField(null=True)
+    note = TextField(null=True)
+    created_at = Time()
+    expires_at = Time(null=True)
+
+    class Meta:
+        indexes = ((("account", "kind", "address_hash", "reason"), True), (("account", "created_at"), False))
+
+
+class OptOut(Table):
+    """An opt-out that outlives its contact, by the keyed hash of the address."""
+
+    account = ForeignKeyField(Account, index=False)
+    kind = TextField()
+    address_hash = BlobField()
+    by = TextField()
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("account", "kind", "address_hash"), True),)
+
+
+class Segment(Table):
+    """A group that follows from rules."""
+
+    account = ForeignKeyField(Account, index=True)
+    name = TextField()
+    filters = Json(default=list)
+    created_at = Time()
+    updated_at = Time()
+
+
+class ContactList(Table):
+    """A group that people are put into by name, or the mirror of a segment."""
+
+    account = ForeignKeyField(Account, index=False)
+    name = TextField()
+    name_key = TextField()  # unique without case
+    segment = ForeignKeyField(Segment, null=True, index=True)
+    contacts_count = IntegerField(default=0)
+    stale = BooleanField(default=False)
+    last_populated_at = Time(null=True)
+    double_opt_in = BooleanField(default=False)
+    public = BooleanField(default=False)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "name_key"), True),)
+
+
+class Membership(Table):
+    """A person in a list."""
+
+    id = None
+    contact_list = ForeignKeyField(ContactList, on_delete="CASCADE", index=False)
+    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
+    created_at = Time()
+
+    class Meta:
+        primary_key = CompositeKey("contact_list", "contact")
+        without_rowid = True
+
+
+class ListRefusal(Table):
+    """A list that a person left by their own act; no write but their own brings them back."""
+
+    id = None
+    contact_list = ForeignKeyField(ContactList, on_delete="CASCADE", index=False)
+    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
+    created_at = Time()
+
+    class Meta:
+        primary_key = CompositeKey("contact_list", "contact")
+        without_rowid = True
+
+
+# Words that find a contact; rowid is the contact's id (decisions, section 9, `search`).
+SEARCH = SQL(
+    "CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', contentless_delete=1, "
+    "prefix='2 3', tokenize='unicode61 remove_diacritics 2')"
+)

@@ -1,0 +1,107 @@
+"""What is written: templates with their revisions, brand, media, sending domains."""
+
+from peewee import BlobField, BooleanField, DeferredForeignKey, ForeignKeyField, IntegerField, TextField
+
+from appliance.tables.account import Account, User
+from appliance.tables.kinds import Json, Table, Time
+
+EMPTY_DESIGN = {"sections": [], "theme": {}}
+
+
+class Template(Table):
+    """Subject, body and design of one message."""
+
+    account = ForeignKeyField(Account, index=False)
+    name = TextField(null=True)
+    flow = DeferredForeignKey("Flow", null=True, on_delete="CASCADE", index=True)
+    action_id = IntegerField(null=True)  # id of the step that sends it
+    subject = TextField(null=True)
+    body = TextField(null=True)
+    preheader = TextField(null=True)
+    from_name = TextField(null=True)
+    from_email = TextField(null=True)
+    reply_to = TextField(null=True)
+    design = Json(default=lambda: dict(EMPTY_DESIGN))
+    variables = Json(default=dict)
+    revision = IntegerField(default=1)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "created_at", "id"), False),)
+
+
+class TemplateRevision(Table):
+    """A template as it stood; what a campaign sends is one of these, never the living template."""
+
+    template = ForeignKeyField(Template, on_delete="CASCADE", index=False)
+    number = IntegerField()
+    document = Json()
+    label = TextField(null=True)
+    user = ForeignKeyField(User, null=True, on_delete="SET NULL", index=False)
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("template", "number"), True),)
+
+
+class Brand(Table):
+    """How an account looks and sounds."""
+
+    account = ForeignKeyField(Account, unique=True)
+    brand_color = TextField(null=True)
+    text_color = TextField(null=True)
+    bg_color = TextField(null=True)
+    font_heading = TextField(null=True)
+    font_body = TextField(null=True)
+    style_notes = TextField(null=True)
+    tone = TextField(null=True)
+    company_description = TextField(null=True)
+    industry = TextField(null=True)
+    example_copy = Json(null=True)
+    default_header = Json(default=dict)
+    default_footer = Json(default=dict)
+    default_theme = Json(default=dict)
+    physical_address = TextField(null=True)
+    company_name = TextField(null=True)
+    links = Json(default=list)
+    logo = TextField(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+
+class Media(Table):
+    """An image we serve, under a name nobody can guess."""
+
+    account = ForeignKeyField(Account, index=True)
+    signed_id = TextField(unique=True)
+    filename = TextField()
+    content_type = TextField()
+    bytes = IntegerField()
+    width = IntegerField(null=True)
+    height = IntegerField(null=True)
+    content = BlobField()
+    created_at = Time()
+
+
+class SendingDomain(Table):
+    """A domain mail may come from, with its keys and what DNS said."""
+
+    account = ForeignKeyField(Account, index=False)
+    name = TextField()
+    provider = TextField(default="smtp")
+    status = TextField(default="pending")
+    ownership_token = TextField()
+    selector = TextField()
+    private_key = BlobField(null=True)
+    dns_records = Json(null=True)
+    failed_checks = IntegerField(default=0)
+    enabled = BooleanField(default=True)
+    verified_at = Time(null=True)
+    checked_at = Time(null=True)
+    next_check_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "name"), True),)

@@ -1,0 +1,37 @@
+"""Column types that our tables share, and their base."""
+
+from typing import Any
+
+import msgspec
+from peewee import BigIntegerField, Model, TextField
+from playhouse.sqlite_ext import AutoIncrementField
+
+from appliance.db.open import database
+
+_encode = msgspec.json.Encoder()
+
+
+class Table(Model):  # type: ignore[misc]
+    """Base of every table: columns and indexes only, no behaviour."""
+
+    id = AutoIncrementField()  # ascending and never reused (decisions, section 1)
+
+    class Meta:
+        database = database
+        legacy_table_names = False
+
+
+class Time(BigIntegerField):  # type: ignore[misc]
+    """A moment in whole milliseconds since 1970 UTC."""
+
+
+class Json(TextField):  # type: ignore[misc]
+    """A JSON value kept as text."""
+
+    def db_value(self, value: Any) -> str | None:
+        """Encode on the way in."""
+        return None if value is None else _encode.encode(value).decode()
+
+    def python_value(self, value: str | None) -> Any:
+        """Decode on the way out."""
+        return None if value is None else msgspec.json.decode(value)

@@ -1,0 +1,158 @@
+"""The ledger: one row for each recipient of each message, and what happened to it."""
+
+from peewee import SQL, BlobField, BooleanField, FloatField, ForeignKeyField, IntegerField, TextField
+
+from appliance.tables.account import Account
+from appliance.tables.flow import Campaign, Flow, Run
+from appliance.tables.content import Template
+from appliance.tables.contact import Contact
+from appliance.tables.kinds import Json, Table, Time
+
+OPEN = ("queued", "held", "sending")
+
+
+class Message(Table):
+    """One message to one address; ends in exactly one final status (decisions, sections 7 and 8)."""
+
+    account = ForeignKeyField(Account, index=False)
+    contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
+    campaign = ForeignKeyField(Campaign, null=True, on_delete="SET NULL", index=False)
+    flow = ForeignKeyField(Flow, null=True, on_delete="SET NULL", index=True)
+    run = ForeignKeyField(Run, null=True, on_delete="SET NULL", index=False)
+    step_id = IntegerField(null=True)
+    template = ForeignKeyField(Template, null=True, on_delete="SET NULL", index=True)
+    channel = TextField()
+    recipient = TextField(null=True)  # the address, as `to`
+    recipient_key = TextField(null=True)  # its normal form
+    sender = TextField(null=True)
+    reply_to = TextField(null=True)
+    subject = TextField(null=True)
+    status = TextField()
+    skip_reason = TextField(null=True)
+    source_type = TextField()
+    transactional = BooleanField(default=False)
+    test = BooleanField(default=False)
+    provider = TextField()
+    provider_id = TextField(null=True)
+    idempotency_key = TextField(null=True)
+    internet_message_id = TextField(null=True)
+    tags = Json(null=True)
+    segments = IntegerField(null=True)
+    attempts = IntegerField(default=0)
+    doubts = IntegerField(default=0)
+    # When an open row may move: end of a hold, next attempt
+    due_at = Time(null=True)
+    claimed_by = TextField(null=True)  # the process that has it in hand
+    error_code = TextField(null=True)
+    error_smtp = IntegerField(null=True)
+    error_enhanced = TextField(null=True)
+    error_text = TextField(null=True)
+    sent_at = Time(null=True)
+    delivered_at = Time(null=True)
+    opened_at = Time(null=True)
+    clicked_at = Time(null=True)
+    bounced_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        # The ledger is asked: by campaign and status, what is due, and newest first
+        indexes = ((("campaign", "status"), False), (("account", "created_at", "id"), False))
+
+
+Message.add_index(
+    SQL("CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL")
+)
+Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL"))
+Message.add_index(
+    SQL("CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held')")
+)
+Message.add_index(SQL("CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending'"))
+
+
+class MessageContent(Table):
+    """What a single message says; campaigns keep theirs in a template revision."""
+
+    message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
+    subject = TextField(null=True)
+    body = TextField(null=True)
+    text = TextField(null=True)
+    headers = Json(default=dict)
+    data = Json(default=dict)
+    from_name = TextField(null=True)
+
+
+class Link(Table):
+    """A tracked target of a revision; its number stands in the token, so no row is needed for each recipient."""
+
+    account = ForeignKeyField(Account)
+    campaign = ForeignKeyField(Campaign, null=True, on_delete="CASCADE", index=False)
+    template = ForeignKeyField(Template, null=True, on_delete="CASCADE", index=True)
+    number = IntegerField()
+    url = TextField()
+
+    class Meta:
+        indexes = ((("campaign", "number"), False),)
+
+
+class Captured(Table):
+    """A message that the built-in server took instead of the world."""
+
+    account = ForeignKeyField(Account, index=False)
+    message_id = IntegerField(null=True)
+    mail_from = TextField()
+    rcpt_to = TextField()
+    from_header = TextField(null=True)
+    subject = TextField(null=True)
+    preview = TextField(null=True)
+    size = IntegerField()
+    raw = BlobField()
+    received_at = Time()
+
+    class Meta:
+        indexes = ((("account", "id"), False), (("message_id",), False))
+
+
+class Event(Table):
+    """Something that happened."""
+
+    account = ForeignKeyField(Account, index=False)
+    contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=False)
+    user_id = IntegerField(null=True)
+    event = TextField()
+    amount = FloatField(null=True)
+    data = Json(default=dict)
+    idempotency_key = TextField(null=True)
+    resource_uid = TextField(null=True)
+    resource_name = TextField(null=True)
+    resource_url = TextField(null=True)
+    test = BooleanField(default=False)
+    generated = BooleanField(default=False)
+    chain_depth = IntegerField(default=0)
+    ip = TextField(null=True)
+    user_agent = TextField(null=True)
+    browser = TextField(null=True)
+    os = TextField(null=True)
+    device_type = TextField(null=True)
+    referrer = TextField(null=True)
+    utm_source = TextField(null=True)
+    utm_medium = TextField(null=True)
+    utm_term = TextField(null=True)
+    utm_content = TextField(null=True)
+    utm_campaign = TextField(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = (
+            (("account", "created_at", "id"), False),
+            (("account", "event", "created_at"), False),
+            (("contact", "event", "created_at"), False),
+        )
+
+
+Event.add_index(
+    SQL("CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_key) "
+        "WHERE idempotency_key NOT NULL")
+)
+Event.add_index(SQL("CREATE INDEX event_resource ON event (account_id, resource_uid) WHERE resource_uid NOT NULL"))

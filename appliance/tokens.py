@@ -1,0 +1,76 @@
+"""Signed tokens and random secrets.
+
+A link token is a message id and a keyed BLAKE2b MAC over purpose and id, so that no row is needed for a link and a
+token of one purpose never opens another door. The key lives in the data directory (`secret.key`, mode 0600).
+"""
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_key = b""
+
+
+def load_key(data_dir: Path) -> None:
+    """Read the installation's key, made on first use with mode 0600."""
+    global _key
+    path = data_dir / "secret.key"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        pass
+    else:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_hex(32).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    _key = bytes.fromhex(path.read_text().strip())
+
+
+def derive(purpose: str) -> bytes:
+    """Answer a 32-byte key for one purpose, derived from the installation's key."""
+    if not _key:
+        raise RuntimeError("the installation's key is not loaded")
+    return hashlib.blake2b(purpose.encode(), key=_key, digest_size=32).digest()
+
+
+def sign(purpose: str, number: int, mac_bytes: int = 16) -> str:
+    """Make a URL-safe token for a number (below 2^48): 128-bit MAC by default, 64 bit where it only counts."""
+    body = number.to_bytes(6, "big")
+    mac = hashlib.blake2b(body, key=derive("link:" + purpose), digest_size=mac_bytes).digest()
+    return base64.urlsafe_b64encode(body + mac).rstrip(b"=").decode()
+
+
+def read(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
+    """Answer the number inside a token of this purpose, or None if it is not ours."""
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except (ValueError, UnicodeEncodeError):
+        return None
+    if len(raw) != 6 + mac_bytes:
+        return None
+    mac = hashlib.blake2b(raw[:6], key=derive("link:" + purpose), digest_size=mac_bytes).digest()
+    if not hmac.compare_digest(mac, raw[6:]):
+        return None
+    number = int.from_bytes(raw[:6], "big")
+    # base64 has several spellings of the last bits; only the one we made is ours
+    return number if sign(purpose, number, mac_bytes) == token else None
+
+
+def address_hash(kind: str, key: str) -> bytes:
+    """Answer the keyed hash under which an address is remembered after its contact is gone."""
+    return hashlib.blake2b(f"{kind}:{key}".encode(), key=derive("address"), digest_size=20).digest()
+
+
+def digest(secret: str) -> str:
+    """Answer the SHA-256 under which a random secret of full strength is stored."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def random_base62(length: int) -> str:
+    """Answer that many random characters of 0-9, A-Z and a-z."""
+    return "".join(secrets.choice(_BASE62) for _ in range(length))

@@ -1,0 +1,25 @@
+"""The bell: whoever wrote rows rings a name, and whoever works on such rows is woken. It carries nothing else.
+
+A ring that is lost loses no work: the pulse rings every name once a second (`work/consumer.py`).
+"""
+
+from collections.abc import Callable
+
+_answers: dict[str, Callable[[], None]] = {}
+
+
+def answer(name: str, function: Callable[[], None]) -> None:
+    """Let a function be called, quickly and on any thread, when this name is rung."""
+    _answers[name] = function
+
+
+def silence() -> None:
+    """Forget all answers; a process that is ending works on nothing new."""
+    _answers.clear()
+
+
+def ring(name: str) -> None:
+    """Wake whoever works on these rows; without anybody listening (the command line) nothing happens."""
+    function = _answers.get(name)
+    if function is not None:
+        function()
