@@ -1,0 +1,1 @@
+"""Tests of the appliance; `packaging/test` runs them all."""

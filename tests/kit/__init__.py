@@ -1,0 +1,1 @@
+"""What tests need around the appliance: the real process, a client, a scriptable SMTP server, a clock, a browser."""

@@ -1,0 +1,211 @@
+"""A real SMTP server for tests: exact, scriptable, fast; its own thread and loop, on 127.0.0.1.
+
+For example::
+
+    with SmtpServer() as smtp:
+        smtp.rules.refuse("rcpt", "gone@*", code=550, text="5.1.1 No such user")
+        smtp.rules.delay("body", 2, times=1)
+        smtp.wait_for(3).messages[0].html()
+"""
+
+import asyncio
+import json
+import ssl
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from tests.kit.smtp_message import Message, Phase
+from tests.kit.smtp_rules import Gate, Rule, Rules
+from tests.kit.smtp_session import Session
+
+__all__ = ["Gate", "Message", "Phase", "Rule", "Rules", "SmtpServer"]
+LARGEST = 64 * 1024 * 1024
+
+
+class SmtpServer:
+    """Listens from `start()` to `stop()`; `start()` again listens on the same port and keeps what was taken."""
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        pipelining: bool = True,
+        eight_bit: bool = True,
+        smtputf8: bool = True,
+        size_limit: int = 0,
+        starttls: bool = False,
+        tls: bool = False,
+        users: dict[str, str] | None = None,
+        log_file: Path | None = None,
+    ):
+        self.port, self.pipelining, self.eight_bit, self.smtputf8 = port, pipelining, eight_bit, smtputf8
+        self.size_limit, self.users, self.implicit_tls = size_limit, users, tls
+        self.tls_context = _self_signed() if starttls or tls else None
+        self.rules = Rules()
+        self.messages: list[Message] = []
+        self.log: list[Phase] = []
+        self.connections = 0
+        self.open_now = 0
+        self.open_peak = 0
+        self._log_file = log_file.open("a", encoding="utf-8") if log_file else None
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Begin to listen; returns when connections are taken."""
+        ready = threading.Event()
+        failure: list[BaseException] = []
+
+        def life() -> None:
+            try:
+                asyncio.run(self._serve(ready))
+            except BaseException as error:  # handed to the caller of start()
+                failure.append(error)
+                ready.set()
+
+        self._thread = threading.Thread(target=life, name="kit-smtp", daemon=True)
+        self._thread.start()
+        ready.wait()
+        if failure:
+            raise failure[0]
+        return self
+
+    def stop(self) -> None:
+        """Close the port and every connection, as a machine that went away."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        if self._log_file:
+            self._log_file.close()
+
+    async def _serve(self, ready: threading.Event) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(
+            self._talk, "127.0.0.1", self.port, limit=LARGEST, ssl=self.tls_context if self.implicit_tls else None
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        await self._stopping.wait()
+        server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open_now += 1
+        self.open_peak = max(self.open_peak, self.open_now)
+        self._writers.add(writer)
+        try:
+            await Session(self, self.connections, reader, writer).run()
+        finally:
+            self.open_now -= 1
+            self._writers.discard(writer)
+            writer.close()
+
+    # -- what sessions ask and tell -------------------------------------------------------------------------------
+
+    def offers(self, *, tls: bool) -> list[str]:
+        """Return the EHLO lines of this server."""
+        lines = [f"SIZE {self.size_limit}" if self.size_limit else "SIZE", "ENHANCEDSTATUSCODES"]
+        lines += ["PIPELINING"] * self.pipelining + ["8BITMIME"] * self.eight_bit + ["SMTPUTF8"] * self.smtputf8
+        lines += ["STARTTLS"] * (self.tls_context is not None and not tls)
+        return lines + ["AUTH PLAIN LOGIN"] * (self.users is not None)
+
+    def parameter_refusal(self, address: str, params: list[str]) -> str | None:
+        """Return the answer to a MAIL whose parameters were not offered or are too big; None when all is well."""
+        names = {name.upper(): value for name, _, value in (p.partition("=") for p in params)}
+        offered = {"SIZE", *(["BODY"] * self.eight_bit), *(["SMTPUTF8"] * self.smtputf8), "AUTH"}
+        if set(names) - offered:
+            return "555 5.5.4 Parameter not offered"
+        if self.size_limit and names.get("SIZE", "0").isdigit() and int(names.get("SIZE", "0")) > self.size_limit:
+            return "552 5.3.4 Message too big"
+        if not address.isascii() and "SMTPUTF8" not in names:
+            return "553 5.6.7 Address needs SMTPUTF8"
+        return None
+
+    def note(self, entry: Phase) -> None:
+        """Remember a phase, in the file too, before it is answered."""
+        if self._log_file:
+            self._log_file.write(json.dumps(asdict(entry)) + "\n")
+            self._log_file.flush()
+        self.log.append(entry)
+        self._tell()
+
+    def store(self, message: Message) -> None:
+        """Remember a message, before the 250 is said."""
+        self.messages.append(message)
+        self._tell()
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    # -- what tests ask -------------------------------------------------------------------------------------------
+
+    def wait_for(self, count: int, timeout: float = 30) -> Self:
+        """Block until at least so many messages were taken."""
+        self.wait_until(lambda: len(self.messages) >= count, f"{count} messages", timeout)
+        return self
+
+    def wait_for_phase(self, phase: str, recipient: str | None = None, count: int = 1, timeout: float = 30) -> Self:
+        """Block until a phase was reached so often (by this recipient)."""
+        self.wait_until(lambda: len(self.phases(phase, recipient)) >= count, f"{count} times {phase}", timeout)
+        return self
+
+    def wait_until(self, true: Callable[[], bool], what: str = "it", timeout: float = 30) -> None:
+        """Block until a condition on this server holds; checked at every phase and message."""
+        end = time.monotonic() + timeout
+        with self._changed:
+            while not true():
+                left = end - time.monotonic()
+                if left <= 0:
+                    last = [message.rcpt_to for message in self.messages[-20:]]
+                    raise AssertionError(f"waited {timeout} s for {what}; the last taken: {last}")
+                self._changed.wait(left)
+
+    def phases(self, phase: str | None = None, recipient: str | None = None) -> list[Phase]:
+        """Return the noted phases of one kind, with one recipient."""
+        return [
+            entry
+            for entry in list(self.log)
+            if (phase is None or entry.phase == phase) and (recipient is None or recipient in entry.rcpt_to)
+        ]
+
+    def to(self, recipient: str) -> list[Message]:
+        """Return the messages taken for one recipient."""
+        return [message for message in list(self.messages) if recipient in message.rcpt_to]
+
+    def forget(self) -> None:
+        """Empty messages, log and rules, for the next test."""
+        self.rules.clear()
+        self.messages.clear()
+        self.log.clear()
+        self.open_peak = self.open_now
+
+
+def _self_signed() -> ssl.SSLContext:
+    """Make a key and a certificate for 127.0.0.1 that nobody trusts, by the openssl command."""
+    with tempfile.TemporaryDirectory() as directory:
+        key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
+        command: list[Any] = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        command += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+        subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        return context

@@ -1,0 +1,114 @@
+"""What the SMTP server of the kit does wrong on request: refusals, delays, drops and holds, by phase and recipient."""
+
+import asyncio
+import fnmatch
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+PHASES = ("connect", "ehlo", "starttls", "auth", "mail", "rcpt", "data", "body")
+
+
+@dataclass
+class Gate:
+    """Holds a conversation at its phase until `release()`; `reached` is set when the first one arrives."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+
+    def wait_reached(self, timeout: float = 10) -> None:
+        """Block until a conversation stands at the gate."""
+        if not self.reached.wait(timeout):
+            raise AssertionError(f"no SMTP conversation reached the gate within {timeout} s")
+
+    def release(self) -> None:
+        """Let everything through, now and later."""
+        self.opened.set()
+
+    async def passed(self) -> None:
+        """Wait, in the server's loop, until the gate is open."""
+        self.reached.set()
+        while not self.opened.is_set():
+            await asyncio.sleep(0.005)
+
+
+@dataclass
+class Rule:
+    """One thing to do at a phase, for recipients that fit, at most `times` times (None: always)."""
+
+    phase: str
+    recipient: str = "*"
+    times: int | None = None
+    code: int | None = None
+    text: str = ""
+    delay: float = 0
+    drop: bool = False
+    store_then_close: bool = False
+    gate: Gate | None = None
+    used: int = 0
+
+    def __post_init__(self) -> None:
+        if self.phase not in PHASES:
+            raise ValueError(f"phase must be one of {PHASES}, not {self.phase!r}")
+
+    def fits(self, phase: str, addresses: Iterable[str]) -> bool:
+        """Say whether the rule is for this phase and one of these addresses, and not used up."""
+        if phase != self.phase or (self.times is not None and self.used >= self.times):
+            return False
+        return self.recipient == "*" or any(fnmatch.fnmatch(a.lower(), self.recipient.lower()) for a in addresses)
+
+
+class Rules:
+    """The rules in force, in the order they were added; the first that fits acts. Safe to change while serving."""
+
+    def __init__(self) -> None:
+        self._rules: list[Rule] = []
+        self._lock = threading.Lock()
+
+    def refuse(
+        self, phase: str, recipient: str = "*", *, code: int, text: str = "refused", times: int | None = None
+    ) -> Rule:
+        """Answer with `code text` instead of success; the text may span lines."""
+        return self._add(Rule(phase, recipient, times, code=code, text=text))
+
+    def delay(self, phase: str, seconds: float, recipient: str = "*", *, times: int | None = None) -> Rule:
+        """Answer as usual, but this much later."""
+        return self._add(Rule(phase, recipient, times, delay=seconds))
+
+    def drop(self, phase: str, recipient: str = "*", *, times: int | None = None) -> Rule:
+        """Close the connection instead of answering; at `body` the message is not stored."""
+        return self._add(Rule(phase, recipient, times, drop=True))
+
+    def store_then_close(self, recipient: str = "*", *, times: int | None = None) -> Rule:
+        """Accept and store the message, then close the connection without the 250."""
+        return self._add(Rule("body", recipient, times, store_then_close=True))
+
+    def hold(self, phase: str, recipient: str = "*", *, times: int | None = None) -> Gate:
+        """Answer only after `release()` of the returned gate."""
+        gate = Gate()
+        self._add(Rule(phase, recipient, times, gate=gate))
+        return gate
+
+    def clear(self) -> None:
+        """Behave well from now on; whoever stands at a gate goes on."""
+        with self._lock:
+            rules, self._rules = self._rules, []
+        for rule in rules:
+            if rule.gate:
+                rule.gate.release()
+
+    def _add(self, rule: Rule) -> Rule:
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def take(self, phase: str, addresses: Iterable[str]) -> Rule | None:
+        """Return the rule that acts now, counted as used; None when all is well."""
+        if not self._rules:
+            return None
+        with self._lock:
+            for rule in self._rules:
+                if rule.fits(phase, addresses):
+                    rule.used += 1
+                    return rule
+        return None

@@ -1,0 +1,244 @@
+"""One SMTP conversation, spoken exactly: lines end in CRLF only, and every phase is noted before it is answered."""
+
+import asyncio
+import base64
+import binascii
+import re
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from tests.kit.smtp_message import Message, Phase
+from tests.kit.smtp_rules import Rule
+
+if TYPE_CHECKING:
+    from tests.kit.smtp import SmtpServer
+
+_PATH = re.compile(r"(?i)(FROM|TO):\s?<([^<>]*)>(.*)")
+LONGEST_LINE = 2048  # RFC 5321 asks for 512, extensions add to it
+
+
+class Closed(Exception):
+    """The conversation is over, by either side or by a rule."""
+
+
+class Session:
+    """Speaks with one client until it quits or a rule ends it."""
+
+    def __init__(self, server: "SmtpServer", number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self.server, self.number, self.reader, self.writer = server, number, reader, writer
+        self.greeted = False
+        self.tls = writer.get_extra_info("ssl_object") is not None
+        self.user: str | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.mail_from: str | None = None
+        self.mail_params: list[str] = []
+        self.rcpt_to: list[str] = []
+
+    async def run(self) -> None:
+        """Hold the conversation; returns when it is over, whoever ended it."""
+        try:
+            await self._answer("connect", "", "220 kit.example ESMTP")
+            while True:
+                await self._command((await self._line()).decode("utf-8", "surrogateescape"))
+        except (Closed, ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            return
+
+    async def _line(self) -> bytes:
+        line = await self.reader.readuntil(b"\r\n")
+        return line[:-2]
+
+    async def _command(self, line: str) -> None:
+        if len(line) > LONGEST_LINE:
+            await self._say("500 5.5.6 Line too long")
+            return
+        verb, _, rest = line.partition(" ")
+        handler = {
+            "EHLO": self._ehlo, "HELO": self._helo, "STARTTLS": self._starttls, "AUTH": self._auth,
+            "MAIL": self._mail, "RCPT": self._rcpt, "DATA": self._data, "RSET": self._rset,
+            "NOOP": self._noop, "VRFY": self._vrfy, "QUIT": self._quit,
+        }.get(verb.upper())  # fmt: skip
+        if handler is None:
+            await self._say("500 5.5.1 Unknown command")
+        else:
+            await handler(line, rest)
+
+    # -- answering ------------------------------------------------------------------------------------------------
+
+    async def _say(self, *lines: str) -> None:
+        self.writer.write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
+        await self.writer.drain()
+
+    async def _answer(self, phase: str, line: str, *good: str, rcpt: str | None = None) -> bool:
+        """Note the phase, let a rule act, else say the good lines; True when those were said."""
+        addresses = [rcpt] if rcpt is not None else list(self.rcpt_to)
+        self._note(phase, line, addresses)
+        rule = await self._obey(phase, addresses)
+        if rule is not None and rule.code is not None:
+            await self._refuse(rule.code, rule.text)
+            return False
+        await self._say(*good)
+        return True
+
+    async def _obey(self, phase: str, addresses: list[str]) -> Rule | None:
+        rule = self.server.rules.take(phase, addresses)
+        if rule is not None:
+            if rule.delay:
+                await asyncio.sleep(rule.delay)
+            if rule.gate:
+                await rule.gate.passed()
+            if rule.drop:
+                raise Closed
+        return rule
+
+    def _note(self, phase: str, line: str, addresses: list[str], size: int | None = None) -> None:
+        entry = Phase(time.time(), self.number, phase, line, self.mail_from, tuple(addresses), size)
+        self.server.note(entry)
+
+    async def _refuse(self, code: int, text: str) -> None:
+        lines = text.split("\n")
+        await self._say(*(f"{code}-{part}" for part in lines[:-1]), f"{code} {lines[-1]}")
+        if code == 421:
+            raise Closed
+
+    # -- the verbs ------------------------------------------------------------------------------------------------
+
+    async def _ehlo(self, line: str, _rest: str) -> None:
+        self._reset()
+        offers = ["kit.example", *self.server.offers(tls=self.tls)]
+        lines = [f"250-{offer}" for offer in offers[:-1]] + [f"250 {offers[-1]}"]
+        self.greeted = await self._answer("ehlo", line, *lines)
+
+    async def _helo(self, line: str, _rest: str) -> None:
+        self._reset()
+        self.greeted = await self._answer("ehlo", line, "250 kit.example")
+
+    async def _starttls(self, line: str, _rest: str) -> None:
+        context = self.server.tls_context
+        if context is None or self.tls:
+            await self._say("502 5.5.1 Not offered")
+        elif await self._answer("starttls", line, "220 2.0.0 Go ahead"):
+            # What was sent before the handshake must not count after it (CVE-2011-0411).
+            self._buffer().clear()
+            await self.writer.start_tls(context)
+            self.tls, self.greeted = True, False
+            self._reset()
+
+    async def _auth(self, line: str, rest: str) -> None:
+        users = self.server.users
+        mechanism, _, initial = rest.partition(" ")
+        if users is None or mechanism.upper() not in ("PLAIN", "LOGIN"):
+            await self._say("504 5.5.4 Not offered")
+            return
+        try:
+            if mechanism.upper() == "PLAIN":
+                _, name, password = ((initial and self._decode(initial)) or await self._ask("")).split("\0")
+            else:
+                name = (initial and self._decode(initial)) or await self._ask("VXNlcm5hbWU6")
+                password = await self._ask("UGFzc3dvcmQ6")
+        except (binascii.Error, ValueError):
+            await self._say("501 5.5.2 Cannot decode")
+            return
+        right = users.get(name) == password
+        good = "235 2.7.0 Welcome" if right else "535 5.7.8 Wrong user or password"
+        if await self._answer("auth", line, good) and right:
+            self.user = name
+
+    async def _ask(self, prompt: str) -> str:
+        await self._say(f"334 {prompt}")
+        return self._decode((await self._line()).decode("ascii", "replace"))
+
+    @staticmethod
+    def _decode(text: str) -> str:
+        return base64.b64decode(text, validate=True).decode("utf-8")
+
+    async def _mail(self, line: str, rest: str) -> None:
+        path = _PATH.fullmatch(rest)
+        if not self.greeted or self.mail_from is not None:
+            await self._say("503 5.5.1 Not now")
+        elif self.server.users is not None and self.user is None:
+            await self._say("530 5.7.0 Log in first")
+        elif path is None or path[1].upper() != "FROM":
+            await self._say("501 5.5.4 MAIL FROM:<address>")
+        else:
+            params = path[3].split()
+            refusal = self.server.parameter_refusal(path[2], params)
+            if refusal:
+                self._note("mail", line, [])
+                await self._say(refusal)
+                return
+            self.mail_from, self.mail_params = path[2], params
+            if not await self._answer("mail", line, "250 2.1.0 Ok"):
+                self._reset()
+
+    async def _rcpt(self, line: str, rest: str) -> None:
+        path = _PATH.fullmatch(rest)
+        if self.mail_from is None:
+            await self._say("503 5.5.1 MAIL first")
+        elif path is None or path[1].upper() != "TO" or not path[2]:
+            await self._say("501 5.5.4 RCPT TO:<address>")
+        elif not path[2].isascii() and "SMTPUTF8" not in [p.upper() for p in self.mail_params]:
+            await self._say("553 5.6.7 Address needs SMTPUTF8")
+        elif await self._answer("rcpt", line, "250 2.1.5 Ok", rcpt=path[2]):
+            self.rcpt_to.append(path[2])
+
+    async def _data(self, line: str, _rest: str) -> None:
+        if not self.rcpt_to:
+            await self._say("503 5.5.1 No recipient")
+            return
+        if not await self._answer("data", line, "354 End with a dot"):
+            self._reset()
+            return
+        raw = await self._body()
+        message = Message(
+            self.mail_from or "",
+            list(self.rcpt_to),
+            raw,
+            time.time(),
+            self.number,
+            self.mail_params,
+            self.tls,
+            self.user,
+        )
+        await self._finish(message)
+        self._reset()
+
+    async def _body(self) -> bytes:
+        # The end is CRLF.CRLF, and its first CRLF may be the one of the DATA line: give that one back.
+        self._buffer()[:0] = b"\r\n"
+        stuffed = await self.reader.readuntil(b"\r\n.\r\n")
+        return stuffed[:-3].replace(b"\r\n.", b"\r\n")[2:]
+
+    def _buffer(self) -> bytearray:
+        return self.reader._buffer  # type: ignore[attr-defined,no-any-return]
+
+    async def _finish(self, message: Message) -> None:
+        """Take or refuse a complete message; it is stored before the 250 is said."""
+        size = len(message.raw)
+        self._note("body", ".", message.rcpt_to, size)
+        rule = await self._obey("body", message.rcpt_to)
+        if rule is not None and rule.code is not None:
+            await self._refuse(rule.code, rule.text)
+        elif self.server.size_limit and size > self.server.size_limit:
+            await self._say("552 5.3.4 Message too big")
+        else:
+            self.server.store(message)
+            if rule is not None and rule.store_then_close:
+                raise Closed
+            await self._say("250 2.0.0 Ok: stored")
+
+    async def _rset(self, _line: str, _rest: str) -> None:
+        self._reset()
+        await self._say("250 2.0.0 Ok")
+
+    async def _noop(self, _line: str, _rest: str) -> None:
+        await self._say("250 2.0.0 Ok")
+
+    async def _vrfy(self, _line: str, _rest: str) -> None:
+        await self._say("252 2.1.5 Send some mail")
+
+    async def _quit(self, _line: str, _rest: str) -> None:
+        await self._say("221 2.0.0 Bye")
+        raise Closed
