@@ -1,0 +1,90 @@
+"""Fixtures of all tests: the real server, a client, an SMTP server, a clock, a browser."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.kit.browser import Problems, find_browser, new_page, running_browser, sign_in
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+from tests.kit.server import Server
+from tests.kit.smtp import SmtpServer
+
+FreshServer = Callable[..., Server]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A capture server, set up and with a key, shared by the tests of a module; it must end well."""
+    with Server().set_up() as running:
+        yield running
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def api(server: Server) -> Client:
+    """A client of the shared server with its full key."""
+    return server.client()
+
+
+@pytest.fixture
+def fresh_server() -> Iterator[FreshServer]:
+    """Make servers of the test's own: `fresh_server(relay=..., start=True, set_up=True, **options of Server)`."""
+    made: list[Server] = []
+
+    def make(*, start: bool = True, set_up: bool = True, **options: object) -> Server:
+        server = Server(**options)  # type: ignore[arg-type]
+        made.append(server)
+        if set_up:
+            server.set_up()
+        return server.start() if start else server
+
+    yield make
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def smtp_server() -> Iterator[SmtpServer]:
+    """An SMTP server that behaves well until told otherwise."""
+    with SmtpServer() as running:
+        yield running
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> TestClock:
+    """A clock for `fresh_server(clock=clock)`."""
+    return TestClock(tmp_path / "clock")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser for a module; its loop would disturb tests of other modules if it lived longer."""
+    if find_browser() is None and os.environ.get("CI") != "true":
+        pytest.skip("no Chromium installed; packaging/test says how to get it")
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture
+def browser_problems() -> Problems:
+    """What went wrong in the pages of this test; `allow(pattern)` what it provokes."""
+    return Problems()
+
+
+@pytest.fixture
+def anonymous_page(browser: Browser, server: Server, browser_problems: Problems) -> Iterator[Page]:
+    """A page on the shared server, not signed in; the test fails on any console error at its end."""
+    page = new_page(browser, server.url, browser_problems)
+    yield page
+    page.context.close()
+    assert not browser_problems.found
+
+
+@pytest.fixture
+def browser_page(anonymous_page: Page) -> Page:
+    """A page on the shared server, signed in as its owner."""
+    return sign_in(anonymous_page)

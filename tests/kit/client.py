@@ -1,0 +1,153 @@
+"""A small HTTP client that holds every answer of /v1 against the server's own /openapi.yaml."""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from tests.kit.contract import Contract
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer as it came."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """Return the body as text."""
+        return self.body.decode("utf-8")
+
+    @property
+    def json(self) -> Any:
+        """Return the body as JSON; anything else is an error."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise AssertionError(f"not JSON, status {self.status}: {self.body[:500]!r}") from None
+
+    def expect(self, status: int) -> Any:
+        """Return the JSON body after checking the status."""
+        if self.status != status:
+            raise AssertionError(f"status {self.status}, not {status}: {self.body[:2000].decode(errors='replace')}")
+        return self.json if self.body else None
+
+
+class Client:
+    """Asks one server with one key. `validate=False` switches the check against the contract off."""
+
+    def __init__(self, url: str, key: str | None = None, *, validate: bool = True, keep_alive: bool = False):
+        self.url, self.key, self.validate, self.keep_alive = url, key, validate, keep_alive
+        self.host = urlsplit(url).netloc
+        self._own = threading.local()
+        self._contract: Contract | None = None
+        self._loading = threading.Lock()
+
+    # -- the verbs ------------------------------------------------------------------------------------------------
+
+    def get(self, path: str, **query: Any) -> Response:
+        """GET with a query."""
+        return self.send("GET", path, query=query)
+
+    def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **query: Any) -> Response:
+        """POST a JSON body (`{}` when none is given)."""
+        return self.send("POST", path, {} if body is None else body, headers, query)
+
+    def patch(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **query: Any) -> Response:
+        """PATCH with a JSON body."""
+        return self.send("PATCH", path, {} if body is None else body, headers, query)
+
+    def put(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **query: Any) -> Response:
+        """PUT a JSON body."""
+        return self.send("PUT", path, {} if body is None else body, headers, query)
+
+    def delete(self, path: str, body: Any = None, **query: Any) -> Response:
+        """DELETE, with a JSON body when one is given."""
+        return self.send("DELETE", path, body, None, query)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> Response:
+        """Send JSON with the key; a `path` like `/contacts` means `/v1/my/contacts`."""
+        path = path if path.startswith(("/v1/", "/openapi", "/healthz", "/metrics")) else "/v1/my" + path
+        if query:
+            path += "?" + urlencode(query, doseq=True)
+        sent = {"Content-Type": "application/json"} if body is not None else {}
+        if self.key:
+            sent["Authorization"] = f"Bearer {self.key}"
+        data = None if body is None else json.dumps(body).encode()
+        return self.request(method, path, data, sent | dict(headers or {}))
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        validate: bool | None = None,
+    ) -> Response:
+        """Send exactly these bytes and headers; nothing is added, not even the key."""
+        response = self._exchange(method, path, body, dict(headers or {}))
+        if (self.validate if validate is None else validate) and path.startswith("/v1"):
+            self.contract().check(method, path, response.status, response.headers, response.body)
+        return response
+
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Response:
+        # A connection for each request, unless asked otherwise: a repeated POST must be the test's own doing.
+        connection = getattr(self._own, "connection", None) if self.keep_alive else None
+        connection = connection or http.client.HTTPConnection(self.host, timeout=60)
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            response = Response(answer.status, answer.headers, answer.read())
+        except BaseException:
+            self._own.connection = None
+            connection.close()
+            raise
+        if self.keep_alive:
+            self._own.connection = connection
+        else:
+            connection.close()
+        return response
+
+    # -- beside the verbs -----------------------------------------------------------------------------------------
+
+    def contract(self) -> Contract:
+        """Return the server's own description of its interface, read once."""
+        with self._loading:
+            if self._contract is None:
+                self._contract = Contract.of(self._exchange("GET", "/openapi.yaml", None, {}).text)
+            return self._contract
+
+    def all(self, path: str, **query: Any) -> list[Any]:
+        """Return every row of a list endpoint, page after page."""
+        rows: list[Any] = []
+        for number in range(1, 100_000):
+            page = self.get(path, page=number, limit=100, **query)
+            rows += page.expect(200)
+            if number >= int(page.headers["X-Total-Pages"]):
+                break
+        return rows
+
+    def wait(self, path: str, true: Callable[[Any], bool], timeout: float = 30, **query: Any) -> Any:
+        """GET until the JSON body satisfies a condition, and return it."""
+        end = time.monotonic() + timeout
+        while True:
+            body = self.get(path, **query).expect(200)
+            if true(body):
+                return body
+            if time.monotonic() > end:
+                raise AssertionError(f"{path} did not become so within {timeout} s; it is {json.dumps(body)[:3000]}")
+            time.sleep(0.05)

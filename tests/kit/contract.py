@@ -1,0 +1,116 @@
+"""Holds answers against an OpenAPI 3.1 document: the status must be listed, the body must fit its schema."""
+
+import json
+import re
+from functools import cache
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+_HOME = "urn:contract"
+
+
+class Contract:
+    """One document; `check` raises an AssertionError that says what does not fit."""
+
+    def __init__(self, document: dict[str, Any]):
+        # A status written as a number is a number in YAML, but a pointer can only name strings.
+        self.document = document = json.loads(json.dumps(document, default=str))
+        self._registry = Registry().with_resource(_HOME, Resource(document, DRAFT202012))
+        self._paths = [
+            (self._pattern(template), template) for template in sorted(document["paths"], key=_literal_first)
+        ]
+        self._validator = cache(self._make_validator)
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read the document from YAML."""
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return cls(yaml.load(text, loader))
+
+    @staticmethod
+    def _pattern(template: str) -> re.Pattern[str]:
+        parts = re.split(r"\{[^}]+\}", template)
+        return re.compile("[^/]+".join(re.escape(part) for part in parts))
+
+    def template_of(self, path: str) -> str | None:
+        """Return the documented path that a request went to, None when there is none."""
+        bare = urlsplit(path).path
+        return next((template for pattern, template in self._paths if pattern.fullmatch(bare)), None)
+
+    def check(self, method: str, path: str, status: int, headers: Any, body: bytes) -> None:
+        """Raise unless status, content type and body are as the document promises."""
+        where = f"{method} {path} -> {status}"
+        template = self.template_of(path)
+        operation = self.document["paths"].get(template, {}).get(method.lower())
+        if operation is None:
+            # What is not documented must say so itself.
+            allowed = {404} if template is None else {405}
+            # A credential is asked for before that is said, where a path exists.
+            if status not in allowed:
+                raise AssertionError(f"{where}: not in the document, so it should be {allowed}; {body[:300]!r}")
+            self._check_error(where, body)
+            return
+        pointer, response = self._response(template, method.lower(), operation, status)
+        if response is None:
+            raise AssertionError(f"{where}: this status is not listed for {template}; {body[:1000]!r}")
+        content = response.get("content")
+        if not content:
+            if body:
+                raise AssertionError(f"{where}: a body where none is promised: {body[:300]!r}")
+            return
+        kind = (headers.get("Content-Type") or "").partition(";")[0].strip()
+        if kind not in content:
+            raise AssertionError(f"{where}: Content-Type {kind!r}, promised {sorted(content)}")
+        if kind.endswith("json") and "schema" in content[kind]:
+            self._check_schema(where, f"{pointer}/content/{_escape(kind)}/schema", body)
+
+    def _response(self, template: str | None, method: str, operation: Any, status: int) -> tuple[str, Any]:
+        for name in (str(status), f"{status // 100}XX", "default"):
+            for key in (name, int(name) if name.isdigit() else name):
+                if key in operation["responses"]:
+                    response = operation["responses"][key]
+                    if "$ref" in response:
+                        return str(response["$ref"]), self._follow(response["$ref"])
+                    return f"#/paths/{_escape(template or '')}/{method}/responses/{name}", response
+        return "", None
+
+    def _follow(self, reference: str) -> Any:
+        return self._registry.resolver(_HOME).lookup(reference).contents
+
+    def _make_validator(self, pointer: str) -> Draft202012Validator:
+        # Looked up here, as a response's status may be an integer key, which a pointer cannot name.
+        schema = {"$ref": _HOME + pointer}
+        return Draft202012Validator(schema, registry=self._registry, format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+    def _check_schema(self, where: str, pointer: str, body: bytes) -> None:
+        try:
+            value = json.loads(body)
+        except ValueError:
+            raise AssertionError(f"{where}: not JSON: {body[:300]!r}") from None
+        problem = best_match(self._validator(pointer).iter_errors(value))
+        if problem is not None:
+            raise AssertionError(
+                f"{where}: the body does not fit the contract at {problem.json_path}: {problem.message[:800]}\n"
+                f"rule: {'/'.join(map(str, problem.schema_path))}\nbody: {body[:2000].decode(errors='replace')}"
+            )
+
+    @staticmethod
+    def _check_error(where: str, body: bytes) -> None:
+        value = json.loads(body)
+        missing = {"error", "code", "message", "request_id"} - set(value)
+        if missing or value["error"] is not True:
+            raise AssertionError(f"{where}: not the shape of an error: {value}")
+
+
+def _escape(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1").replace("{", "%7B").replace("}", "%7D")
+
+
+def _literal_first(template: str) -> tuple[int, str]:
+    return template.count("{"), template

@@ -1,0 +1,218 @@
+"""The real appliance as a process of its own: started, asked, stopped, killed and started again on the same data."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Self
+
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+
+ROOT = Path(__file__).resolve().parents[2]
+READY = re.compile(r"is ready on (http://\S+)")
+SETUP = re.compile(r"(http://\S+/setup/\S+)")
+EMAIL, PASSWORD = "owner@example.com", "correct horse battery"
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def relay_settings(port: int) -> dict[str, str]:
+    """Return the environment that sends everything to an SMTP server of the kit, with quick retries."""
+    return {
+        "CAMPANERO_EMAIL__TRANSPORT": "relay",
+        "CAMPANERO_EMAIL__RELAY__HOST": "127.0.0.1",
+        "CAMPANERO_EMAIL__RELAY__PORT": str(port),
+        "CAMPANERO_EMAIL__RELAY__TLS": "none",
+        "CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true",
+        "CAMPANERO_EMAIL__RETRY_AFTER": "1,1,1",
+        "CAMPANERO_EMAIL__REPLY_TIMEOUT": "5s",
+        "CAMPANERO_EMAIL__CONNECTIONS": "4",
+    }
+
+
+class Server:
+    """One data directory and the processes on it; use as a context manager, or call `start()` and `close()`."""
+
+    def __init__(
+        self,
+        *,
+        relay: int | None = None,
+        env: dict[str, str] | None = None,
+        config: str | None = None,
+        clock: TestClock | None = None,
+        executable: Path | None = None,
+        data: Path | None = None,
+    ):
+        self.home = Path(tempfile.mkdtemp(prefix="campanero-test-"))
+        self.data = data or self.home / "data"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.key: str | None = None
+        self.executable = executable
+        self.lines: list[str] = []
+        self.process: subprocess.Popen[str] | None = None
+        self._pumps: list[threading.Thread] = []
+        self._said = threading.Condition()
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
+        self.env |= {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        self.env |= relay_settings(relay) if relay else {}
+        self.env |= {"CAMPANERO_TEST_CLOCK": str(clock.path)} if clock else {}
+        self.env |= env or {}
+        self._config: list[str] = []
+        if config is not None:
+            (self.home / "campanero.toml").write_text(config, encoding="utf-8")
+            self._config = ["--config", str(self.home / "campanero.toml")]
+
+    # -- the process ----------------------------------------------------------------------------------------------
+
+    def _command(self, *words: str) -> list[str]:
+        program = [str(self.executable)] if self.executable else [sys.executable, "-P", "-m", "appliance"]
+        return [*program, *words, "--data", str(self.data), *self._config]
+
+    def start(self, *options: str, timeout: float = 20) -> Self:
+        """Run `serve` and return when it is ready."""
+        if self.process is not None:
+            raise AssertionError("this server is running already")
+        self.lines = []
+        # A group of its own, so that a kill reaches the child of a one-file executable too.
+        self.process = subprocess.Popen(
+            self._command("serve", "--listen", f"127.0.0.1:{self.port}", *options),
+            env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        streams = (self.process.stdout, self.process.stderr)
+        self._pumps = [threading.Thread(target=self._pump, args=(stream,), daemon=True) for stream in streams]
+        for pump in self._pumps:
+            pump.start()
+        self.wait_for_line(READY, timeout)
+        return self
+
+    def _pump(self, stream: "subprocess.IO[str]") -> None:  # type: ignore[name-defined]
+        for line in stream:
+            with self._said:
+                self.lines.append(line.rstrip("\n"))
+                self._said.notify_all()
+        stream.close()
+        with self._said:
+            self._said.notify_all()
+
+    def wait_for_line(self, pattern: str | re.Pattern[str], timeout: float = 10) -> re.Match[str]:
+        """Return the first match in what the process said (stdout and stderr), waiting for it."""
+        end = time.monotonic() + timeout
+        with self._said:
+            while True:
+                found = next((m for line in self.lines if (m := re.search(pattern, line))), None)
+                if found:
+                    return found
+                gone = self.process is None or not any(pump.is_alive() for pump in self._pumps)
+                if gone or time.monotonic() > end:
+                    why = "ended" if gone else f"did not say it within {timeout} s"
+                    raise AssertionError(f"no line like {pattern!r}: the server {why}; it said:\n{self.output}")
+                self._said.wait(0.1)
+
+    @property
+    def output(self) -> str:
+        """Return all that the process has said since its start."""
+        return "\n".join(self.lines)
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the running process."""
+        if self.process is None:
+            raise AssertionError("the server is not running")
+        return self.process.pid
+
+    @property
+    def setup_link(self) -> str:
+        """Return the one-time link that a server without a user prints."""
+        return self.wait_for_line(SETUP)[1]
+
+    def stop(self, *, expect: int | None = 0, timeout: float = 40, sign: signal.Signals = signal.SIGTERM) -> int:
+        """Ask the process to end and return its exit code, which must be `expect` (None: any)."""
+        process = self._running()
+        process.send_signal(sign)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still running {timeout} s after {sign.name}; it said:\n{self.output}") from None
+        self._gone()
+        if expect is not None and code != expect:
+            raise AssertionError(f"exit code {code}, not {expect}; it said:\n{self.output}")
+        return code
+
+    def kill(self) -> None:
+        """End the process as a power cut would: SIGKILL, without a chance to clean up."""
+        process = self._running()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        self._gone()
+
+    def restart(self, *options: str, timeout: float = 20) -> Self:
+        """Start again on the same data and port; a running process is stopped first."""
+        if self.process is not None:
+            self.stop()
+        return self.start(*options, timeout=timeout)
+
+    def _running(self) -> "subprocess.Popen[str]":
+        if self.process is None:
+            raise AssertionError("the server is not running")
+        return self.process
+
+    def _gone(self) -> None:
+        for pump in self._pumps:
+            pump.join(5)
+        self.process = None
+
+    def close(self) -> None:
+        """End what is left running and remove the directories."""
+        if self.process is not None:
+            self.kill()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start() if self.process is None else self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the command line -----------------------------------------------------------------------------------------
+
+    def cli(self, *words: str, stdin: str = "", expect: int | None = 0, timeout: float = 60) -> "Completed":
+        """Run a command on this data directory; its exit code must be `expect` (None: any)."""
+        done = subprocess.run(
+            self._command(*words), input=stdin, env=self.env, cwd=self.home, text=True, capture_output=True, timeout=timeout
+        )  # fmt: skip
+        if expect is not None and done.returncode != expect:
+            raise AssertionError(f"{words}: exit code {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def set_up(self, email: str = EMAIL, password: str = PASSWORD, account: str = "Bakery") -> Self:
+        """Make the account, its owner and a key with full scope, kept in `key`."""
+        self.cli("setup", "--email", email, "--name", account, stdin=f"{password}\n")
+        self.key = self.new_key()
+        return self
+
+    def new_key(self, name: str = "test", *options: str) -> str:
+        """Make a key by the command line and return it; options as `--scope`, `--test`."""
+        return self.cli("key", "create", name, *options).stdout.strip()
+
+    def client(self, key: str | None = None, **options: bool) -> Client:
+        """Return a client with this key, or the one of `set_up()`."""
+        return Client(self.url, key or self.key, **options)
+
+
+Completed = subprocess.CompletedProcess[str]
