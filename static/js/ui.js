@@ -1,0 +1,120 @@
+/* Small help for pages that already work without it: dialogs, toasts, keys, copying, the leave guard. */
+(() => {
+  "use strict";
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const html = document.documentElement;
+  html.classList.add("js");
+
+  // Buttons may name a dialog with commandfor; browsers that do not know the attribute get the same here.
+  if (!("commandForElement" in HTMLButtonElement.prototype)) {
+    document.addEventListener("click", (event) => {
+      const button = event.target.closest?.("button[commandfor]");
+      const target = button && document.getElementById(button.getAttribute("commandfor"));
+      const command = button?.getAttribute("command");
+      if (target && command === "show-modal") target.showModal();
+      if (target && command === "close") target.close();
+    });
+  }
+  document.addEventListener("click", (event) => {
+    if (event.target instanceof HTMLDialogElement && event.target.open) event.target.close();
+  });
+
+  // Toasts leave after five seconds (fifteen with an action) unless a hand or the keyboard rests on them.
+  const watchToast = (toast) => {
+    if (!toast || toast.dataset.watched) return;
+    toast.dataset.watched = "yes";
+    const wait = toast.querySelector("a, form") ? 15000 : 5000;
+    const leave = () => (toast.matches(":hover, :focus-within") ? setTimeout(leave, 1500) : toast.remove());
+    setTimeout(leave, wait);
+  };
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("[data-dismiss]")) event.target.closest(".toast")?.remove();
+  });
+
+  const copy = async (button) => {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+    } catch {
+      const area = Object.assign(document.createElement("textarea"), { value: button.dataset.copy });
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    const label = $("[data-label]", button) || button;
+    const before = label.textContent;
+    label.textContent = "Copied";
+    setTimeout(() => { label.textContent = before; }, 1600);
+  };
+  const insert = (button) => {
+    const field = document.getElementById(button.dataset.into);
+    if (!field) return;
+    field.focus();
+    field.setRangeText(button.dataset.insert, field.selectionStart, field.selectionEnd, "end");
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-copy], [data-insert]");
+    if (!button) return;
+    button.dataset.copy === undefined ? insert(button) : copy(button);
+  });
+
+  // A colour well and its text say the same thing.
+  document.addEventListener("input", (event) => {
+    const field = event.target;
+    if (field.type === "color") { const text = document.getElementById(field.dataset.text); if (text) text.value = field.value; }
+    const well = field.dataset?.well && document.getElementById(field.dataset.well);
+    if (well && /^#[0-9a-f]{6}$/i.test(field.value)) well.value = field.value;
+  });
+
+  // A form marked data-guard asks before it loses what was typed.
+  let unsaved = null;
+  document.addEventListener("input", (event) => { if (event.target.form?.dataset.guard !== undefined) unsaved = event.target.form; });
+  document.addEventListener("submit", () => { unsaved = null; });
+  addEventListener("beforeunload", (event) => { if (unsaved?.isConnected) event.preventDefault(); });
+
+  // Keys: never inside a field, never destructive.
+  const pages = { h: "/", c: "/campaigns", t: "/templates", p: "/contacts", l: "/lists", a: "/activity", i: "/inbox", s: "/settings" };
+  let going = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, [contenteditable], dialog")) return;
+    if (Date.now() - going < 1200 && pages[event.key] && $(`a[href="${pages[event.key]}"]`)) { location.href = pages[event.key]; return; }
+    going = event.key === "g" ? Date.now() : 0;
+    if (event.key === "/") { const field = $("input[type=search]"); if (field) { event.preventDefault(); field.focus(); field.select(); } }
+    if (event.key === "c") $("[data-key=c]")?.click();
+    if (event.key === "?") { const help = $("#keys"); if (help && !help.open) help.showModal(); }
+    if (event.key === "j" || event.key === "k") {
+      const names = [...document.querySelectorAll("tbody a.name")];
+      const next = names[names.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1)];
+      if (next) { event.preventDefault(); next.focus(); }
+    }
+  });
+
+  const firstProblem = (root) => root && $("[aria-invalid=true]", root)?.focus();
+  const state = (text) => { const mark = $("#saved-text"); if (mark) mark.textContent = text; };
+
+  // Searches keep their address short: empty fields are not sent.
+  document.addEventListener("htmx:config:request", (event) => {
+    const { request } = event.detail.ctx;
+    if (request.method === "GET" && request.body) for (const [key, value] of [...request.body]) if (value === "") request.body.delete(key);
+    if (request.method === "POST" && event.target.closest?.("[data-autosave]")) state("Saving…");
+  });
+  document.addEventListener("htmx:error", (event) => {
+    if (event.target.closest?.("[data-autosave]")) state("Not saved: no answer from the server. Typing again tries again.");
+  });
+  document.addEventListener("htmx:after:swap", (event) => {
+    const { ctx } = event.detail;
+    const target = ctx.target instanceof Element ? ctx.target : document.body;
+    const dialog = target.closest?.("dialog");
+    if (dialog && !dialog.open && dialog.children.length) dialog.showModal();
+    if (ctx.response?.status === 422 && !event.target.closest?.("[data-autosave]")) firstProblem(target.isConnected ? target : document.body);
+    watchToast($(".toast"));
+  });
+
+  const start = () => {
+    firstProblem(document);
+    const toast = $(".toast");
+    if (toast) { const text = $("[data-text]", toast); text.textContent = text.textContent; watchToast(toast); }
+  };
+  document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
+})();

@@ -1,0 +1,63 @@
+"""Static files, held in memory and served under a digest of all of them, so that browsers may keep them for a year."""
+
+import gzip
+import hashlib
+import mimetypes
+from functools import cache
+from typing import NamedTuple
+
+from sanic import Request, Sanic
+from sanic.response import HTTPResponse
+
+from appliance import assets
+
+_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+class File(NamedTuple):
+    """One file as it is sent."""
+
+    kind: str
+    plain: bytes
+    packed: bytes
+
+
+@cache
+def shipped() -> tuple[str, dict[str, File]]:
+    """Answer the digest over all static files, and the files by their path."""
+    root = assets.path("static")
+    found: dict[str, File] = {}
+    digest = hashlib.sha256()
+    for path in sorted(p for p in root.rglob("*") if p.is_file()):
+        name, content = path.relative_to(root).as_posix(), path.read_bytes()
+        digest.update(name.encode() + b"\0" + content)
+        kind = _TYPES.get(path.suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        found[name] = File(kind, content, gzip.compress(content, mtime=0))
+    return digest.hexdigest()[:12], found
+
+
+def url(name: str) -> str:
+    """Answer the address of a static file; a name that is not shipped is a bug and raises."""
+    digest, found = shipped()
+    if name not in found:
+        raise KeyError(f"no static file {name}")
+    return f"/static/{digest}/{name}"
+
+
+def mount(app: Sanic) -> None:
+    """Serve the static files of this build."""
+    app.add_route(_serve, "/static/<digest:str>/<name:path>", name="static_files")
+
+
+async def _serve(request: Request, digest: str, name: str) -> HTTPResponse:
+    current, found = shipped()
+    file = found.get(name)
+    if file is None:
+        return HTTPResponse("Not found", 404, {"x-content-type-options": "nosniff"}, "text/plain")
+    # A page opened before an update asks under the old digest: it gets the present file, and must not keep it.
+    kept = "public, max-age=31536000, immutable" if digest == current else "no-cache"
+    headers = {"cache-control": kept, "x-content-type-options": "nosniff", "vary": "accept-encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        return HTTPResponse(file.packed, 200, headers, file.kind)
+    return HTTPResponse(file.plain, 200, headers, file.kind)

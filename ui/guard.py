@@ -1,0 +1,124 @@
+"""What stands before every page: sign-in, the origin check, the page policy, and refusals turned into pages."""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors
+from ui import session, view
+
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# A mail is shown by src= under its own policy: its styles and pictures work, nothing in it runs, and its links open
+# in a window of their own.
+MAIL_POLICY = (
+    "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
+    "img-src * data:; font-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)
+_ALWAYS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+Handler = Callable[..., Awaitable[HTTPResponse]]
+
+
+def protect(blueprint: Blueprint) -> None:
+    """Put the origin check before, and the policy headers on, every answer of a blueprint."""
+    blueprint.on_request(refuse_foreign)
+    blueprint.on_response(add_headers)
+
+
+def is_foreign(request: Request) -> bool:
+    """Say whether an unsafe request did not come from a page of ours, by what only the browser can say of it."""
+    if request.method in _SAFE:
+        return False
+    site = request.headers.get("sec-fetch-site")
+    if site:
+        return bool(site != "same-origin")
+    origin = request.headers.get("origin")
+    if not origin:
+        return True
+    ours = {request.host, urlsplit(request.app.ctx.config.base_url).netloc}
+    return urlsplit(origin).netloc not in ours
+
+
+async def refuse_foreign(request: Request) -> HTTPResponse | None:
+    """Answer 403 to a write that another site started."""
+    if is_foreign(request):
+        return problem(request, 403, "foreign")
+    return None
+
+
+async def add_headers(request: Request, response: HTTPResponse) -> None:
+    """Give a page its policy; an answer that brought its own keeps it."""
+    for name, value in _ALWAYS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("content-security-policy", PAGE_POLICY)
+
+
+def problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
+    """Answer a friendly page for something that did not work."""
+    context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), **words}
+    return view.whole(request, "problem.html", status, **context)
+
+
+def open_page(function: Handler) -> Handler:
+    """Mark a page that needs no sign-in; refusals become pages."""
+
+    @wraps(function)
+    async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse:
+        request.ctx.visit = None
+        return await _answer(request, function(request, *args, **kwargs))
+
+    return wrapped
+
+
+def signed_in(function: Handler) -> Handler:
+    """Mark a page for people who are signed in; others go to sign-in and come back here afterwards."""
+
+    @wraps(function)
+    async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse:
+        request.ctx.visit = await session.visit(request)
+        if request.ctx.visit is None:
+            return _to_sign_in(request)
+        return await _answer(request, function(request, request.ctx.visit, *args, **kwargs))
+
+    return wrapped
+
+
+def _to_sign_in(request: Request) -> HTTPResponse:
+    """A page is returned to after signing in; a part of one returns to the page it belongs to."""
+    back = request.path + (f"?{request.query_string}" if request.query_string else "")
+    if request.method not in _SAFE or view.is_part(request):
+        current = urlsplit(request.headers.get("hx-current-url") or request.headers.get("referer") or "/")
+        back = current.path + (f"?{current.query}" if current.query else "")
+    where = "/login" if back in ("/", "/login", "/logout") else f"/login?next={quote(back)}"
+    return view.go(request, where)
+
+
+async def _answer(request: Request, answer: Awaitable[HTTPResponse]) -> HTTPResponse:
+    try:
+        return await answer
+    except errors.NotFound:
+        return problem(request, 404, "not_found")
+    except errors.NotAllowed as refused:
+        return problem(request, 403, "not_allowed", detail=refused.message)
+    except errors.TooMany as refused:
+        return problem(request, 429, "too_many", seconds=refused.retry_after)
+    except errors.Invalid as refused:
+        # Pages with a form catch this themselves and show it at the field; what comes here is a rule that says no.
+        return problem(request, 422, "refused", detail=refused.message)
+    except errors.Conflict as refused:
+        return problem(request, 409, "refused", detail=refused.message)
+    except errors.Unavailable:
+        return problem(request, 503, "unavailable")

@@ -1,0 +1,38 @@
+"""The pages in the sidebar and the tab bar, in their order."""
+
+from typing import NamedTuple
+
+
+class Item(NamedTuple):
+    """One line of the navigation."""
+
+    label: str
+    href: str
+    icon: str
+    group: str
+    is_here: bool
+
+
+# Label, address, icon, group.
+_LINES = (
+    ("Home", "/", "house", "main"),
+    ("Campaigns", "/campaigns", "send", "main"),
+    ("Templates", "/templates", "layout-template", "main"),
+    ("Contacts", "/contacts", "users", "main"),
+    ("Lists", "/lists", "list", "main"),
+    ("Activity", "/activity", "activity", "main"),
+    ("Inbox", "/inbox", "inbox", "main"),
+    ("Brand", "/brand", "palette", "workspace"),
+    ("Settings", "/settings", "settings", "workspace"),
+)
+# What stands in the tab bar of a phone; the rest is under More.
+TABS = ("Home", "Campaigns", "Contacts", "Inbox")
+
+
+def items(path: str) -> list[Item]:
+    """Answer the navigation with the line of this path marked."""
+    return [Item(label, href, icon, group, _is_here(path, href)) for label, href, icon, group in _LINES]
+
+
+def _is_here(path: str, href: str) -> bool:
+    return path == href or (href != "/" and path.startswith(href + "/"))

@@ -1,0 +1,88 @@
+"""Who is looking: the cookie of a browser, joined to the session it stands for."""
+
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.account import sessions
+from appliance.db.work import call, commit
+
+_YEAR = 365 * 86400
+THEMES = ("system", "light", "dark")
+
+
+class Visit:
+    """One request of one person: the session, the user, the account and how the page should look."""
+
+    def __init__(self, request: Request, session: Any) -> None:
+        self.request = request
+        self.session = session
+        self.user = session.user
+        self.account = session.user.account
+        self.account_id: int = self.account.id
+        self.actor = f"user:{self.user.id}"
+        self.zone = zone(self.account.time_zone)
+
+
+def zone(name: str | None) -> ZoneInfo:
+    """Answer the time zone of that name, or UTC if this machine does not know it."""
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo("UTC")
+
+
+def is_secure(request: Request) -> bool:
+    """Say whether people reach us over https."""
+    return bool(request.app.ctx.config.base_url.startswith("https://"))
+
+
+def cookie_name(request: Request) -> str:
+    """Answer the session cookie's name; over https the browser itself guards the `__Host-` prefix."""
+    return "__Host-campanero" if is_secure(request) else "campanero"
+
+
+async def visit(request: Request) -> Visit | None:
+    """Answer who is signed in on this request, or None."""
+    token = request.cookies.get(cookie_name(request))
+    if not token:
+        return None
+    session = await call(sessions.find, token)
+    return Visit(request, session) if session else None
+
+
+async def begin(request: Request, response: HTTPResponse, user_id: int) -> None:
+    """Sign a person in: a fresh session in every case, and the one this browser had before is ended."""
+    old = request.cookies.get(cookie_name(request))
+    if old:
+        await commit(sessions.end, old)
+    token = await commit(sessions.begin, user_id, request.ip, request.headers.get("user-agent"))
+    response.add_cookie(
+        cookie_name(request), token, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=None
+    )
+
+
+async def end(request: Request, response: HTTPResponse) -> None:
+    """Sign this browser out; the token is worthless afterwards."""
+    token = request.cookies.get(cookie_name(request))
+    if token:
+        await commit(sessions.end, token)
+    # A __Host- cookie is only accepted, even to expire it, with Secure and path /.
+    response.add_cookie(
+        cookie_name(request), "", path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=0
+    )
+
+
+def theme(request: Request) -> str:
+    """Answer `light` or `dark` if this browser chose one, else an empty text (as the system says)."""
+    chosen = request.cookies.get("theme") or ""
+    return chosen if chosen in ("light", "dark") else ""
+
+
+def keep_theme(request: Request, response: HTTPResponse, chosen: str) -> None:
+    """Remember the look in this browser, so that the server can draw the page in it from the first byte."""
+    response.add_cookie(
+        "theme", chosen, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=_YEAR
+    )

@@ -1,0 +1,114 @@
+"""How a page is answered: whole, or only the block that the request's target names."""
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance import assets, clock
+from ui import files, nav, session, words
+
+# One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
+_notices: dict[int, dict[str, Any]] = {}
+
+
+@cache
+def environment() -> Environment:
+    """Answer the one template environment of the interface."""
+    made = Environment(
+        loader=FileSystemLoader(assets.path("ui", "html")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(words.FILTERS)
+    made.globals.update(static=files.url, icon=icon, words=words)
+    # Macros are globals, so that a block rendered alone has them too.
+    made.globals["part"] = made.get_template("parts/all.html").module
+    return made
+
+
+def icon(name: str, label: str = "") -> Markup:
+    """Draw an icon of the sprite; with a label it speaks, without one it is decoration."""
+    speaks = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
+    return Markup('<svg class="icon" {}><use href="{}#{}"></use></svg>').format(
+        speaks, files.url("icons.svg"), name
+    )
+
+
+def is_part(request: Request) -> bool:
+    """Say whether the browser asks for a part of a page."""
+    return request.headers.get("hx-request") == "true" and request.headers.get("hx-request-type") != "full"
+
+
+def target(request: Request) -> str:
+    """Answer the id of the element that will be replaced, as the browser names it (`form#to`)."""
+    return str(request.headers.get("hx-target") or "").partition("#")[2]
+
+
+def page(
+    request: Request, template: str, status: int = 200, *, also: tuple[str, ...] = (), **context: Any
+) -> HTTPResponse:
+    """Answer a page, or the one block of it that the request's target names.
+
+    A block is named like the id of its element (`-` as `_`). `also` names further blocks that follow a partial answer
+    and replace the elements of the same id.
+    """
+    found = environment().get_template(template)
+    block = target(request).replace("-", "_")
+    if not (is_part(request) and block in found.blocks):
+        return whole(request, template, status, **context)
+    values = _context(request, context)
+    body = _block(found, block, values)
+    for other in also:
+        if other != block:
+            spot = other.replace("_", "-")
+            body += f'<hx-partial hx-target="#{spot}" hx-swap="outerMorph">{_block(found, other, values)}</hx-partial>'
+    return _html(body, status)
+
+
+def whole(request: Request, template: str, status: int = 200, **context: Any) -> HTTPResponse:
+    """Answer a whole page."""
+    values = _context(request, context)
+    visit = values["visit"]
+    values["notice"] = _notices.pop(visit.session.id, None) if visit else None
+    return _html(environment().get_template(template).render(values), status)
+
+
+def go(request: Request, where: str) -> HTTPResponse:
+    """Send the browser to a page: 303 after a form, or the same word in a header for a partial request."""
+    headers = {"hx-redirect": where} if request.headers.get("hx-request") == "true" else {"location": where}
+    return HTTPResponse("", 200 if "hx-redirect" in headers else 303, headers, "text/html; charset=utf-8")
+
+
+def say(request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None) -> None:
+    """Leave a short message for the next whole page; `undo` is where its button posts, and what."""
+    _notices[request.ctx.visit.session.id] = {"text": text, "undo": undo}
+
+
+def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
+    visit = context.get("visit") or getattr(request.ctx, "visit", None)
+    words.zone.set(visit.zone if visit else session.zone("UTC"))
+    config = request.app.ctx.config
+    return {
+        "notice": None,
+        **context,
+        "visit": visit,
+        "path": request.path,
+        "nav": nav.items(request.path),
+        "theme": session.theme(request),
+        "capture": config.email.transport == "capture",
+        "now": clock.now_ms(),
+    }
+
+
+def _block(template: Template, name: str, values: dict[str, Any]) -> str:
+    return "".join(template.blocks[name](template.new_context(values)))
+
+
+def _html(body: str, status: int) -> HTTPResponse:
+    return HTTPResponse(body, status, {"vary": "HX-Request, HX-Target"}, "text/html; charset=utf-8")

@@ -1,0 +1,216 @@
+"""How values are written for people: numbers, times in the account's zone, states and reasons."""
+
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+
+from markupsafe import Markup
+
+from appliance import clock
+
+# The zone of the account whose page is being rendered.
+zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
+
+THIN = "\u202f"
+
+PHASES = {
+    "draft": ("draft", "Draft"),
+    "scheduled": ("sched", "Scheduled"),
+    "holding": ("sending", "Starting"),
+    "sending": ("sending", "Sending"),
+    "paused": ("paused", "Paused"),
+    "completed": ("done", "Done"),
+    "cancelled": ("stopped", "Stopped"),
+}
+STATUSES = {
+    "queued": ("draft", "Waiting"),
+    "held": ("sched", "Held"),
+    "sending": ("sending", "Sending"),
+    "sent": ("done", "Handed over"),
+    "delivered": ("done", "Delivered"),
+    "bounced": ("failed", "Bounced"),
+    "complained": ("failed", "Complained"),
+    "failed": ("failed", "Refused"),
+    "skipped": ("paused", "Skipped"),
+    "cancelled": ("stopped", "Stopped"),
+    "uncertain": ("paused", "In doubt"),
+}
+_REASONS = {
+    "unsubscribed": "Unsubscribed",
+    "no_channel": "No email address",
+    "invalid_address": "The address is not valid",
+    "not_verified": "The address was never confirmed",
+    "no_consent": "No consent on record",
+    "frequency_cap": "Had enough messages lately",
+    "quiet_hours_expired": "Quiet hours did not end in time",
+    "overdue_on_resume": "Too late after the pause",
+    "render_error": "The content could not be rendered for them",
+    "contact_deleted": "The contact was deleted",
+    "smtputf8_unsupported": "The mail server cannot take this address",
+    "bounce_rate": "More than 5 % of the addresses do not exist",
+    "complaint_rate": "Too many people called it spam",
+    "transport": "The mail server refused us 20 times in a row",
+    "missed_start": "The time to start was missed",
+}
+# Event: icon, tone, sentence.
+_EVENTS = {
+    "contact_add": ("user-plus", "good", "Added"),
+    "contact_update": ("pencil", "", "Changed"),
+    "contact_delete": ("trash-2", "", "Deleted"),
+    "list_add": ("list", "", "Joined a list"),
+    "list_remove": ("list", "", "Left a list"),
+    "opt_in": ("circle-check", "good", "Agreed to receive messages"),
+    "opt_out": ("ban", "warn", "Unsubscribed"),
+    "email_sent": ("send", "info", "Email handed over"),
+    "email_delivered": ("mail", "good", "Email delivered"),
+    "email_opened": ("mail-open", "info", "Opened an email"),
+    "email_clicked": ("mouse-pointer-click", "info", "Clicked a link"),
+    "email_soft_bounced": ("circle-alert", "warn", "Could not be delivered for now"),
+    "email_bounced": ("circle-alert", "bad", "Bounced"),
+    "email_complained": ("circle-alert", "bad", "Called it spam"),
+    "email_failed": ("circle-alert", "bad", "Email refused"),
+    "email_skipped": ("ban", "warn", "Email skipped"),
+    "email_replied": ("reply", "good", "Replied"),
+    "campaign_started": ("send", "info", "Campaign started"),
+    "campaign_paused": ("pause", "warn", "Campaign paused"),
+    "campaign_completed": ("circle-check", "good", "Campaign done"),
+}
+
+
+def number(value: int | float | None) -> str:
+    """Write a number with thin spaces between thousands."""
+    return "—" if value is None else f"{value:,}".replace(",", THIN)
+
+
+def count(value: int, one: str, many: str) -> str:
+    """Write a number with its noun: `1 person`, `12 384 people`."""
+    return f"{number(value)} {one if value == 1 else many}"
+
+
+def people(value: int) -> str:
+    """Write a number of people."""
+    return count(value, "person", "people")
+
+
+def percent(part: int, whole: int) -> str:
+    """Write a share; tiny and nearly whole shares are not rounded away."""
+    if not whole:
+        return "—"
+    share = 100 * part / whole
+    return f"{share:.1f} %" if 0 < share < 10 or 99 < share < 100 else f"{share:.0f} %"
+
+
+def size(value: int) -> str:
+    """Write a number of bytes."""
+    if value < 1000:
+        return f"{value} bytes"
+    return f"{value / 1000:.0f} KB" if value < 1_000_000 else f"{value / 1_000_000:.1f} MB"
+
+
+def local(ms: int) -> datetime:
+    """Answer a moment in the account's zone."""
+    return datetime.fromtimestamp(ms / 1000, zone.get())
+
+
+def when(ms: int | None) -> str:
+    """Write a moment as people say it: `today 14:05`, `Fri 27 Nov, 09:00`."""
+    if ms is None:
+        return "—"
+    then, now = local(ms), local(clock.now_ms())
+    days = (then.date() - now.date()).days
+    hour = then.strftime("%H:%M")
+    named = {0: "today", -1: "yesterday", 1: "tomorrow"}.get(days)
+    if named:
+        return f"{named} {hour}"
+    if then.year == now.year or abs(days) < 120:
+        return f"{then.strftime('%a')} {then.day} {then.strftime('%b')}, {hour}"
+    return f"{then.day} {then.strftime('%b %Y')}, {hour}"
+
+
+def full(ms: int) -> str:
+    """Write a moment with everything: day, date, time, zone."""
+    then = local(ms)
+    return f"{then.strftime('%A')} {then.day} {then.strftime('%B %Y, %H:%M:%S')} {then.tzname()}"
+
+
+def time(ms: int | None) -> Markup:
+    """Write a moment as people say it, with the whole of it on hover and for machines."""
+    if ms is None:
+        return Markup("—")
+    machine = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(machine, full(ms), when(ms))
+
+
+def day(ms: int) -> str:
+    """Write the day of a moment as a heading."""
+    then, now = local(ms).date(), local(clock.now_ms()).date()
+    if then == now:
+        return "Today"
+    if then == now - timedelta(days=1):
+        return "Yesterday"
+    return f"{then.strftime('%A')} {then.day} {then.strftime('%B')}" + ("" if then.year == now.year else f" {then.year}")
+
+
+def clock_time(ms: int) -> str:
+    """Write only the hour and minute of a moment."""
+    return local(ms).strftime("%H:%M")
+
+
+def duration(seconds: float) -> str:
+    """Write how long something will take, roughly."""
+    if seconds < 50:
+        return "less than a minute"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"about {minutes} min"
+    hours = round(seconds / 3600)
+    return f"about {hours} hours" if hours < 48 else f"about {round(hours / 24)} days"
+
+
+def reason(code: str | None) -> str:
+    """Say a reason of skipping or pausing in words."""
+    if not code:
+        return "No reason given"
+    if code.startswith("suppressed_"):
+        return f"On the do-not-send list ({code.removeprefix('suppressed_').replace('_', ' ')})"
+    return _REASONS.get(code) or code.replace("_", " ").capitalize()
+
+
+def event(name: str) -> tuple[str, str, str]:
+    """Answer icon, tone and words of an event; one we do not know shows its own name."""
+    return _EVENTS.get(name) or ("zap", "hold", name.replace("_", " ").capitalize())
+
+
+def name(contact: Any) -> str:
+    """Answer what to call a person: their name, else their address, else their number."""
+    full_name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
+    return full_name or next((channel.value for channel in contact.channels), f"Person {contact.id}")
+
+
+def email_of(contact: Any) -> Any:
+    """Answer the email channel of a person, or None."""
+    return next((channel for channel in contact.channels if channel.kind == "email"), None)
+
+
+def initials(text: str) -> str:
+    """Answer one or two letters that stand for a name."""
+    parts = [part for part in text.replace("@", " ").replace(".", " ").split() if part[:1].isalnum()]
+    return "".join(part[0] for part in parts[:2]) or "?"
+
+
+def sentence(text: str) -> str:
+    """Write a text as a sentence: a capital first, a full stop last."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", ")", ":")) else ".")
+
+
+def greeting(ms: int) -> str:
+    """Greet by the hour of the account's zone."""
+    hour = local(ms).hour
+    return "Good morning" if 4 <= hour < 12 else "Good afternoon" if 12 <= hour < 18 else "Good evening"
+
+
+FILTERS = {
+    "number": number, "people": people, "size": size, "when": when, "time": time, "day": day, "initials": initials,
+    "reason": reason, "duration": duration, "clock_time": clock_time, "full_time": full,
+}  # fmt: skip
