@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
@@ -100,7 +100,7 @@ class Server:
         self.wait_for_line(READY, timeout)
         return self
 
-    def _pump(self, stream: "subprocess.IO[str]") -> None:  # type: ignore[name-defined]
+    def _pump(self, stream: IO[str]) -> None:
         for line in stream:
             with self._said:
                 self.lines.append(line.rstrip("\n"))
@@ -194,7 +194,8 @@ class Server:
     def cli(self, *words: str, stdin: str = "", expect: int | None = 0, timeout: float = 60) -> "Completed":
         """Run a command on this data directory; its exit code must be `expect` (None: any)."""
         done = subprocess.run(
-            self._command(*words), input=stdin, env=self.env, cwd=self.home, text=True, capture_output=True, timeout=timeout
+            self._command(*words), input=stdin, env=self.env, cwd=self.home, text=True,
+            capture_output=True, timeout=timeout,
         )  # fmt: skip
         if expect is not None and done.returncode != expect:
             raise AssertionError(f"{words}: exit code {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}")
