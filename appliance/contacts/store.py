@@ -1,0 +1,151 @@
+"""Contacts: found, listed, loaded with all that belongs to them."""
+
+from collections import defaultdict
+from typing import Any
+
+from msgspec import UNSET
+
+from appliance.contacts import search
+from appliance.contacts.requests import ContactQuery
+from appliance.db.open import rows, scalar
+from appliance.errors import Invalid, NotFound
+from appliance.events.log import moments
+from appliance.pages import Page
+from appliance.tables import Account, Channel, Contact, ContactList
+
+_BOOLEANS = {"subscribed_email": "email", "subscribed_phone": "phone"}
+
+
+def get(account_id: int, contact_id: int) -> Contact:
+    """Answer a contact with channels and lists; raises NotFound."""
+    contact = Contact.get_or_none(Contact.account == account_id, Contact.id == contact_id)
+    if contact is None:
+        raise NotFound
+    return load([contact])[0]
+
+
+def page(account_id: int, query: ContactQuery) -> Page:
+    """List contacts, newest first; raises Invalid for filters that cannot be read."""
+    where, parameters = _where(account_id, query)
+    return _page(where, parameters, "ORDER BY c.created_at DESC, c.id DESC", query.page, query.size())
+
+
+def find(account_id: int, text: str, page_number: int = 1, limit: int = 50) -> Page:
+    """List the contacts that some words find, best match first."""
+    words = search.match(text)
+    if words is None:
+        return Page([], 0, page_number, limit)
+    total = int(
+        scalar(
+            "SELECT count(*) FROM contact_search s JOIN contact c ON c.id = s.rowid "
+            "WHERE contact_search MATCH ? AND c.account_id = ?",
+            (words, account_id),
+        )
+    )
+    ids = rows(
+        "SELECT c.id FROM contact_search s JOIN contact c ON c.id = s.rowid WHERE contact_search MATCH ? "
+        "AND c.account_id = ? ORDER BY s.rank, c.id DESC LIMIT ? OFFSET ?",
+        (words, account_id, limit, (page_number - 1) * limit),
+    )
+    return Page(by_ids([row[0] for row in ids]), total, page_number, limit)
+
+
+def _where(account_id: int, query: ContactQuery) -> tuple[str, list[Any]]:
+    clauses, parameters = ["c.account_id = ?"], [account_id]
+    text = query.text()
+    if text is not None:
+        words = search.match(text)
+        clauses.append("c.id IN (SELECT rowid FROM contact_search WHERE contact_search MATCH ?)" if words else "0")
+        parameters += [words] if words else []
+    if query.list_id is not UNSET:
+        clauses.append("c.id IN (SELECT contact_id FROM membership WHERE contact_list_id = ?)")
+        parameters.append(_own_list(account_id, query.list_id))
+    if query.segment_id is not UNSET:
+        raise Invalid({"segment_id": ["must exist"]})
+    if query.source is not UNSET:
+        clauses.append("c.source = ? COLLATE NOCASE")
+        parameters.append(query.source)
+    if query.tag is not UNSET:
+        clauses.append(
+            "EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = ? COLLATE NOCASE "
+            "AND json_type(c.data, '$.tags') = 'array')"
+        )
+        parameters.append(query.tag)
+    for name, kind in _BOOLEANS.items():
+        value = getattr(query, name)
+        if value is not UNSET:
+            clauses.append(
+                ("" if value else "NOT ")
+                + "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.kind = ? AND h.subscribed = 1)"
+            )
+            parameters.append(kind)
+    _times(account_id, query, clauses, parameters)
+    return " AND ".join(clauses), parameters
+
+
+def _times(account_id: int, query: ContactQuery, clauses: list[str], parameters: list[Any]) -> None:
+    zone = Account.get_by_id(account_id).time_zone
+    for column in ("created", "updated"):
+        after, before = getattr(query, f"{column}_after"), getattr(query, f"{column}_before")
+        try:
+            low, high = moments(after, before, zone)
+        except Invalid as error:
+            raise Invalid(
+                {name.replace("created", column): messages for name, messages in error.fields.items()}
+            ) from None
+        if low is not None:
+            clauses.append(f"c.{column}_at >= ?")
+            parameters.append(low)
+        if high is not None:
+            clauses.append(f"c.{column}_at < ?")
+            parameters.append(high)
+
+
+def _own_list(account_id: int, list_id: Any) -> int:
+    found = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
+    if found is None:
+        raise Invalid({"list_id": ["must exist"]})
+    return int(found.id)
+
+
+def _page(where: str, parameters: list[Any], order: str, number: int, limit: int) -> Page:
+    total = int(scalar(f"SELECT count(*) FROM contact c WHERE {where}", parameters))
+    offset = (number - 1) * limit
+    if offset >= total:
+        return Page([], total, number, limit)
+    ids = rows(f"SELECT c.id FROM contact c WHERE {where} {order} LIMIT ? OFFSET ?", [*parameters, limit, offset])
+    return Page(by_ids([row[0] for row in ids]), total, number, limit)
+
+
+def by_ids(ids: list[int]) -> list[Contact]:
+    """Load contacts in the order of the ids given."""
+    if not ids:
+        return []
+    found = {contact.id: contact for contact in Contact.select().where(Contact.id.in_(ids))}
+    return load([found[one] for one in ids if one in found])
+
+
+def load(contacts: list[Contact]) -> list[Contact]:
+    """Add `channels` and `list_ids` to contacts, in two queries for all of them."""
+    ids = [contact.id for contact in contacts]
+    channels: dict[int, list[Channel]] = defaultdict(list)
+    lists: dict[int, list[int]] = defaultdict(list)
+    if ids:
+        for channel in Channel.select().where(Channel.contact.in_(ids)).order_by(Channel.id):
+            channels[channel.contact_id].append(channel)
+        marks = ",".join("?" * len(ids))
+        for contact_id, list_id in rows(
+            f"SELECT contact_id, contact_list_id FROM membership WHERE contact_id IN ({marks}) "
+            "ORDER BY contact_list_id",
+            ids,
+        ):
+            lists[contact_id].append(list_id)
+    for contact in contacts:
+        contact.channels = channels[contact.id]
+        contact.list_ids = lists[contact.id]
+    return contacts
+
+
+def is_sendable(channel: Channel) -> bool:
+    """Say whether marketing may go to a channel: consent given and nothing against the address."""
+    return bool(channel.subscribed and channel.suppression is None)

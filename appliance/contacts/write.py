@@ -1,0 +1,174 @@
+"""Contacts written: created or updated by address, changed, deleted."""
+
+import uuid
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from appliance import addresses, clock
+from appliance.contacts import channels, consent, lists, search, store
+from appliance.contacts.consent import Evidence
+from appliance.contacts.requests import ContactPatch, ContactWrite
+from appliance.db.work import writing
+from appliance.errors import Invalid
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.fields import DATA_BYTES
+from appliance.tables import Contact
+
+_PLAIN = ("first_name", "last_name", "source", "country_code", "tracking")
+
+
+class Upserted(NamedTuple):
+    """A written contact, whether it is new, and the addresses whose opt-out was kept."""
+
+    contact: Contact
+    created: bool
+    kept_opt_out: list[str]
+
+
+def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> Upserted:
+    """Create a contact, or update the one who has the address; raises Invalid with all faults (decisions, 9)."""
+    writing()
+    known = _known(account_id, request)
+    contact = store.get(account_id, known) if known else None
+    plan = _plan(account_id, contact, request)
+    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
+    data = _data(contact, request)
+    plan.check()
+    now = clock.now_ms()
+    created = contact is None
+    if contact is None:
+        contact = Contact(account=account_id, uuid=str(uuid.uuid4()), data={}, created_at=now, updated_at=now)
+    changed = _fill(contact, request, data)
+    contact.updated_at = now
+    contact.save(force_insert=created)
+    if created:
+        log.record(Happened(account_id, "contact_add", contact.id, {"source": contact.source or evidence.source}))
+    kept = plan.apply(contact, evidence)
+    for list_id in dict.fromkeys(request.list_ids or [] if request.list_ids is not UNSET else []):
+        kept += lists.join(account_id, list_id, [contact.id]).kept
+    return Upserted(_finish(contact, changed and not created, evidence), created, kept)
+
+
+def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Evidence) -> Upserted:
+    """Change a contact; raises NotFound, or Invalid with all faults."""
+    writing()
+    contact = store.get(account_id, contact_id)
+    plan = _plan(account_id, contact, request)
+    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
+    data = _patched_data(contact, request)
+    plan.check()
+    changed = _fill(contact, request, data)
+    contact.updated_at = clock.now_ms()
+    contact.save()
+    kept = plan.apply(contact, evidence)
+    if request.list_ids is not UNSET:
+        kept += lists.replace_of_contact(account_id, contact.id, request.list_ids or [])
+    return Upserted(_finish(contact, changed, evidence), False, kept)
+
+
+def delete(account_id: int, contact_id: int) -> Contact:
+    """Delete a contact for good and answer it as it was; opt-outs stay behind as hashes. Raises NotFound."""
+    writing()
+    contact = store.get(account_id, contact_id)
+    for channel in contact.channels:
+        consent.remember(channel)
+    for list_id in contact.list_ids:
+        lists.leave(account_id, list_id, [contact.id])
+    search.forget(contact.id)
+    log.record(Happened(account_id, "contact_delete", None, {"contact_id": contact.id}))
+    Contact.delete().where(Contact.id == contact.id).execute()
+    return contact
+
+
+def _known(account_id: int, request: ContactWrite) -> int | None:
+    found: list[int | None] = []
+    for kind, text in (("email", request.email), ("phone", request.phone)):
+        address = addresses.read(kind, text) if isinstance(text, str) and text else None
+        found.append(channels.owner(account_id, address) if address else None)
+    by_email, by_phone = found
+    if by_email and by_phone and by_email != by_phone:
+        raise Invalid({"phone": ["has already been taken"]})
+    return by_email or by_phone
+
+
+class _Plan(channels.Plan):
+    def merge(self, fields: dict[str, list[str]]) -> None:
+        self.faults.merge(fields)
+
+    def check(self) -> None:
+        self.faults.check()
+
+
+def _plan(account_id: int, contact: Contact | None, request: ContactWrite) -> _Plan:
+    plan = _Plan(account_id, contact)
+    plan.plain("email", request.email, request.opt_in, "email")
+    plan.plain("phone", request.phone, request.opt_in, "phone")
+    plan.entries(request.channels_attributes)
+    addressed = isinstance(request.email, str) or isinstance(request.phone, str)
+    if isinstance(request.opt_in, bool) and not addressed:
+        plan.everywhere(None, request.opt_in)
+    for kind, value in (("email", request.subscribed_email), ("phone", request.subscribed_phone)):
+        if isinstance(value, bool):
+            plan.everywhere(kind, value)
+    return plan
+
+
+def _data(contact: Contact | None, request: ContactWrite) -> dict[str, Any] | None:
+    """Answer the data after an upsert: what is sent goes over what is there."""
+    if request.data is UNSET or request.data is None:
+        return None
+    return _checked({**(contact.data if contact else {}), **request.data}, "data")
+
+
+def _patched_data(contact: Contact, request: ContactPatch) -> dict[str, Any] | None:
+    data = None if request.data is UNSET else dict(request.data or {})
+    if request.data_merge is not UNSET:
+        data = merge_patch(contact.data if data is None else data, request.data_merge)
+    return None if data is None else _checked(data, "data" if request.data_merge is UNSET else "data_merge")
+
+
+def _checked(data: dict[str, Any], field: str) -> dict[str, Any]:
+    import msgspec
+
+    if len(msgspec.json.encode(data)) > DATA_BYTES:
+        raise Invalid({field: [f"is too long (maximum is {DATA_BYTES} bytes)"]})
+    return data
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7396, section 2)."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+def _fill(contact: Contact, request: ContactWrite, data: dict[str, Any] | None) -> bool:
+    changed = False
+    for name in _PLAIN:
+        value = getattr(request, name)
+        if value is not UNSET and getattr(contact, name) != (value or None):
+            setattr(contact, name, value or None)
+            changed = True
+    if data is not None and data != contact.data:
+        contact.data = data
+        changed = True
+    if not contact.country_code and isinstance(request.phone, str) and request.phone:
+        contact.country_code = addresses.country_of(addresses.phone(request.phone).value)
+    return changed
+
+
+def _finish(contact: Contact, changed: bool, evidence: Evidence) -> Contact:
+    """Index the contact anew, record a change, and answer it as stored."""
+    store.load([contact])
+    search.index(contact, contact.channels)
+    if changed:
+        log.record(Happened(contact.account_id, "contact_update", contact.id, {"source": evidence.source}))
+    return contact
