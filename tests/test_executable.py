@@ -1,0 +1,74 @@
+"""The executable: built from the sources as they are, started, and used from set-up to a message that went out."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.server import ROOT, Server
+
+BUILDS = ROOT / "build" / "tested"
+
+
+def digest_of_sources() -> str:
+    """Name everything that ends up in the file, and the Python that goes with it."""
+    digest = hashlib.sha256(sys.version.encode())
+    for top in ("appliance", "ui", "static", "packaging"):
+        for file in sorted((ROOT / top).rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(f"{file.relative_to(ROOT)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+@pytest.fixture(scope="module")
+def executable() -> Path:
+    """The built file; built again only when a source changed."""
+    home = BUILDS / digest_of_sources()
+    if not (home / "campanero").exists():
+        shutil.rmtree(BUILDS, ignore_errors=True)
+        fresh = home.with_suffix(".unfinished")
+        done = subprocess.run([ROOT / "packaging" / "build", fresh], capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        fresh.rename(home)
+    return home / "campanero"
+
+
+@pytest.fixture(scope="module")
+def frozen(executable: Path) -> Iterator[Server]:
+    """A server run from the built file."""
+    server = Server(executable=executable)
+    yield server.set_up()
+    server.close()
+
+
+def test_says_its_version(executable: Path, tmp_path: Path) -> None:
+    """`campanero version` works alone: elsewhere, without Python, packages or a home."""
+    alone = {"PATH": os.defpath}
+    done = subprocess.run([executable, "version"], cwd=tmp_path, env=alone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_from_set_up_to_a_delivered_campaign(frozen: Server) -> None:
+    """The file alone sets up, serves its pages, sends a campaign into the capture inbox, and ends with exit 0."""
+    with frozen.start():
+        api = frozen.client()
+        people = api.post("/lists", {"name": "Friends"}).expect(201)
+        person = {"email": "anna@example.org", "first_name": "Anna", "list_ids": [people["id"]]}
+        api.post("/contacts", person).expect(201)
+        campaign = api.post("/campaigns", {"name": "Opening"}).expect(201)
+        content = {"subject": "Hello {{ contact.first_name }}", "body": "<p>We open at eight.</p>"}
+        order = {"trigger_attributes": {"contact_list_id": people["id"]}, "template_attributes": content}
+        assert api.post(f"/campaigns/{campaign['id']}/send", order).expect(200)["status"] == "active"
+        rows = api.wait("/messages", lambda rows: [r["status"] for r in rows] == ["sent"], campaign_id=campaign["id"])
+        assert rows[0]["to"] == "anna@example.org"
+        api.wait(f"/campaigns/{campaign['id']}", lambda row: row["status"] == "completed" and row["sent_count"] == 1)
+        page = api.request("GET", "/login", headers={"Accept": "text/html"})
+        assert page.status == 200
+        assert "<form" in page.text
+        frozen.stop()
