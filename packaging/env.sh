@@ -109,12 +109,12 @@ install_missing() {
   elif sudo -n true 2>/dev/null; then
     as_root="sudo -n"
   else
-    say "missing; an administrator can install it with:  $command"
+    say "some Debian packages are missing; an administrator installs them with:  apt-get update && $command"
     return 1
   fi
   say "installing$missing"
   # shellcheck disable=SC2086 # a list of words on purpose
-  $as_root apt-get update -q >&2 && DEBIAN_FRONTEND=noninteractive $as_root $command -q >&2 && return 0
-  say "could not install; by hand:  $command"
+  $as_root apt-get update -q >&2 && $as_root env DEBIAN_FRONTEND=noninteractive $command -q >&2 && return 0
+  say "that failed; by hand:  apt-get update && $command"
   return 1
 }
