@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
-from referencing import Registry, Resource
+from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 _HOME = "urn:contract"
@@ -21,7 +21,7 @@ class Contract:
     def __init__(self, document: dict[str, Any]):
         # A status written as a number is a number in YAML, but a pointer can only name strings.
         self.document = document = json.loads(json.dumps(document, default=str))
-        self._registry = Registry().with_resource(_HOME, Resource(document, DRAFT202012))
+        self._registry = Registry().with_resource(_HOME, DRAFT202012.create_resource(document))
         templates = sorted(document["paths"], key=_literal_first)
         self._paths = [(self._pattern(template), template) for template in templates]
         self._validator = cache(self._make_validator)

@@ -35,7 +35,7 @@ class Message:
     @cached_property
     def parsed(self) -> EmailMessage:
         """Return the message as the standard library reads it."""
-        return message_from_bytes(self.raw, policy=policy.default)  # type: ignore[return-value]
+        return message_from_bytes(self.raw, policy=policy.default)
 
     @property
     def to(self) -> str:
