@@ -1,6 +1,5 @@
 """The one clock: everything that asks for the time asks here, so that tests can let days pass."""
 
-import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +20,7 @@ def _offset() -> float:
     if _offset_file is None:
         return 0.0
     try:
-        changed = os.stat(_offset_file).st_mtime_ns
+        changed = _offset_file.stat().st_mtime_ns
     except FileNotFoundError:
         return _offset_seen[1]
     if changed != _offset_seen[0]:

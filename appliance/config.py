@@ -194,7 +194,10 @@ def base_url(config: Config) -> str:
 
 def example() -> str:
     """Write `config.example.toml`: every setting with its default and its line of help."""
-    lines = ["# Every setting with its default. Order: option, environment (CAMPANERO_EMAIL__RELAY__HOST), this file,", ""]
+    lines = [
+        "# Every setting with its default. Order: option, environment (CAMPANERO_EMAIL__RELAY__HOST), this file,",
+        "",
+    ]
     lines[0:1] = [lines[0], "# the settings pages, these defaults. Save it as campanero.toml in the data directory."]
     section = ""
     for name, info in leaves():
@@ -212,6 +215,24 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, NoneType):
         raise TypeError("a setting needs a default")
-    return msgspec.json.encode(value).decode().replace(",", ", ") if isinstance(value, list) else (
-        msgspec.json.encode(value).decode()
+    return (
+        msgspec.json.encode(value).decode().replace(",", ", ")
+        if isinstance(value, list)
+        else (msgspec.json.encode(value).decode())
     )
+
+
+_current: Config | None = None
+
+
+def use(config: Config) -> None:
+    """Fix the configuration of this process; called once at start."""
+    global _current
+    _current = config
+
+
+def current() -> Config:
+    """Answer the configuration of this process."""
+    if _current is None:
+        raise RuntimeError("the configuration is not loaded")
+    return _current

@@ -41,7 +41,9 @@ class Email(Struct, frozen=True):
 
     transport: Annotated[
         Literal["capture", "relay", "direct"],
-        _help("capture keeps all mail in the built-in inbox; relay hands it to one SMTP server; direct signs and delivers"),
+        _help(
+            "capture keeps all mail in the built-in inbox; relay hands it to one SMTP server; direct signs and delivers"
+        ),
     ] = "capture"
     connections: Annotated[int, Meta(ge=1, le=100, description="concurrent SMTP transactions")] = 4
     messages_per_connection: Annotated[int, Meta(ge=1, description="then a fresh connection is opened")] = 100
@@ -52,9 +54,9 @@ class Email(Struct, frozen=True):
     allow_unverified_domains: Annotated[bool, _help("true: a warning instead of a blocker")] = False
     connect_timeout: Annotated[Duration, _help("to open a connection and for each reply before the message")] = "30s"
     reply_timeout: Annotated[Duration, _help("wait for the reply after the final dot (RFC 5321, 4.5.3.2.6)")] = "600s"
-    retry_after: Annotated[
-        list[Annotated[float, Meta(ge=0)]], _help("seconds between attempts; the last repeats")
-    ] = field(default_factory=lambda: [300, 600, 1200, 2400, 3600, 7200, 14400])
+    retry_after: Annotated[list[Annotated[float, Meta(ge=0)]], _help("seconds between attempts; the last repeats")] = (
+        field(default_factory=lambda: [300, 600, 1200, 2400, 3600, 7200, 14400])
+    )
     give_up: Annotated[Duration, _help("marketing mail is tried this long")] = "72h"
     give_up_transactional: Annotated[Duration, _help("single messages are tried this long")] = "24h"
     probe_after: Annotated[Duration, _help("pause before an unreachable transport is tried again")] = "30s"

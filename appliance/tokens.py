@@ -74,3 +74,9 @@ def digest(secret: str) -> str:
 def random_base62(length: int) -> str:
     """Answer that many random characters of 0-9, A-Z and a-z."""
     return "".join(secrets.choice(_BASE62) for _ in range(length))
+
+
+def sign_hex(purpose: str, number: int) -> str:
+    """Make a token that survives lower-casing, for the local part of a return path: id and 64-bit MAC as hex."""
+    body = number.to_bytes(6, "big")
+    return (body + hashlib.blake2b(body, key=derive("link:" + purpose), digest_size=8).digest()).hex()

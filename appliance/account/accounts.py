@@ -87,5 +87,5 @@ def usage(account_id: int) -> dict[str, Any]:
             "AND test = 0 GROUP BY channel",
             (account_id, since),
         )
-    )  # type: ignore[arg-type]
+    )
     return {"since": clock.iso(since), "email_sent": sent.get("email", 0), "sms_sent": sent.get("sms", 0)}

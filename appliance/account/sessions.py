@@ -28,7 +28,7 @@ def begin(user_id: int, ip: str | None, user_agent: str | None) -> str:
 
 def find(token: str) -> Session | None:
     """Answer the live session of a cookie with its user and account, or None."""
-    return (
+    found: Session | None = (
         Session.select(Session, User, Account)
         .join(User)
         .join(Account)
@@ -38,6 +38,7 @@ def find(token: str) -> Session | None:
         )
         .first()
     )  # fmt: skip
+    return found
 
 
 def needs_touch(session: Session) -> bool:

@@ -1,0 +1,1 @@
+"""One message to many people, once."""

@@ -1,0 +1,1 @@
+"""People, their addresses and what they agreed to."""

@@ -116,9 +116,7 @@ class Plan:
 
 def owner(account_id: int, address: Address) -> int | None:
     """Answer the contact who has an address, or None."""
-    found = Channel.get_or_none(
-        Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
-    )
+    found = Channel.get_or_none(Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key)
     return found.contact_id if found else None
 
 

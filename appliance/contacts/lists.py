@@ -46,7 +46,7 @@ class ListQuery(PageQuery):
 class Joined(NamedTuple):
     """How many joined or left, and `list:N` if somebody who had left by their own act was kept out."""
 
-    count: int
+    number: int
     kept: list[str]
 
 
@@ -70,11 +70,12 @@ def sendable(list_id: int) -> dict[str, int]:
     """Count the members that marketing may go to now, by channel."""
     found = dict(
         rows(
-            "SELECT h.kind, count(DISTINCT h.contact_id) FROM membership m JOIN channel h ON h.contact_id = m.contact_id "
+            "SELECT h.kind, count(DISTINCT h.contact_id) FROM membership m "
+            "JOIN channel h ON h.contact_id = m.contact_id "
             "WHERE m.contact_list_id = ? AND h.subscribed = 1 AND h.suppression IS NULL GROUP BY h.kind",
             (list_id,),
         )
-    )  # type: ignore[arg-type]
+    )
     return {"email": found.get("email", 0), "sms": found.get("phone", 0)}
 
 

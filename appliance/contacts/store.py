@@ -51,7 +51,8 @@ def find(account_id: int, text: str, page_number: int = 1, limit: int = 50) -> P
 
 
 def _where(account_id: int, query: ContactQuery) -> tuple[str, list[Any]]:
-    clauses, parameters = ["c.account_id = ?"], [account_id]
+    clauses = ["c.account_id = ?"]
+    parameters: list[Any] = [account_id]
     text = query.text()
     if text is not None:
         words = search.match(text)

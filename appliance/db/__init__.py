@@ -1,0 +1,1 @@
+"""The one database file: opened, migrated, written by one thread."""

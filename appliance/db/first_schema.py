@@ -200,8 +200,8 @@ CREATE INDEX link_template_id ON link (template_id);
 CREATE INDEX link_campaign_id_number ON link (campaign_id, number);
 CREATE TABLE captured (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
     INTEGER, mail_from TEXT NOT NULL, rcpt_to TEXT NOT NULL, from_header TEXT, subject TEXT, preview TEXT, size
-    INTEGER NOT NULL, raw BLOB NOT NULL, received_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account
-    (id));
+    INTEGER NOT NULL, source BLOB NOT NULL, received_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES
+    account (id));
 CREATE INDEX captured_account_id_id ON captured (account_id, id);
 CREATE INDEX captured_message_id ON captured (message_id);
 CREATE TABLE event (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER,

@@ -45,7 +45,7 @@ def check_version() -> None:
 def open_database(path: Path | str) -> None:
     """Point this process at the file, made with mode 0600 if it is new."""
     check_version()
-    if str(path) != ":memory:" and not os.path.exists(path):
+    if str(path) != ":memory:" and not Path(path).exists():
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     database.init(str(path), pragmas=PRAGMAS)
 

@@ -23,6 +23,16 @@ from appliance.errors import Unavailable
 
 T = TypeVar("T")
 
+# The storage is full, read-only, locked or gone: nobody's request is at fault
+_STORAGE = (
+    apsw.FullError,
+    apsw.ReadOnlyError,
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.IOError,
+    apsw.CantOpenError,
+)
+
 # A batch stops growing after this many verbs or seconds, so that nobody waits long for a neighbour.
 _MOST_VERBS = 200
 _MOST_SECONDS = 0.02
@@ -144,9 +154,7 @@ def storage_error(error: BaseException) -> StorageError | None:
     """Answer the refusal for an error that says the storage is full, read-only or locked; None for any other."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(
-            cause, apsw.FullError | apsw.ReadOnlyError | apsw.BusyError | apsw.LockedError | apsw.IOError
-        ) or isinstance(cause, apsw.CantOpenError):
+        if isinstance(cause, _STORAGE):
             return StorageError(f"the database cannot be written: {cause}")
         cause = cause.__cause__ or cause.__context__
     return None

@@ -1,0 +1,1 @@
+"""How a finished message leaves."""

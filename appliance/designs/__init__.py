@@ -1,0 +1,1 @@
+"""What a message looks like: values in, values out."""

@@ -83,8 +83,17 @@ def is_html(body: str) -> bool:
     return re.search(r"<[a-zA-Z!/][^>]*>", body) is not None
 
 
+def escape(text: str) -> str:
+    """Escape text for HTML, its merge tags left as they are."""
+    parts = re.split(r"(\{\{.*?\}\}|\{%.*?%\})", text, flags=re.DOTALL)
+    return "".join(
+        part if index % 2 else part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        for index, part in enumerate(parts)
+    )
+
+
 def to_html(text: str) -> str:
     """Write paragraphs of text as HTML, its merge tags untouched."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = escape(text)
     paragraphs = re.split(r"\n[ \t]*\n", escaped.replace("\r\n", "\n").strip("\n"))
     return "\n".join(f"<p>{paragraph.replace(chr(10), '<br>' + chr(10))}</p>" for paragraph in paragraphs)

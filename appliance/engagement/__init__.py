@@ -1,0 +1,1 @@
+"""What recipients do with a message."""

@@ -105,7 +105,7 @@ def counts(account_id: int, since: int) -> dict[str, int]:
             "SELECT event, count(*) FROM event WHERE account_id = ? AND created_at >= ? GROUP BY event",
             (account_id, since),
         )
-    )  # type: ignore[arg-type]
+    )
 
 
 def moments(after: str | UnsetType, before: str | UnsetType, zone: str) -> tuple[int | None, int | None]:

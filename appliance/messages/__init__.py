@@ -1,0 +1,1 @@
+"""One message: built, queued, sent, shown."""

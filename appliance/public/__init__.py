@@ -1,0 +1,1 @@
+"""The door for recipients: signed links, no login."""

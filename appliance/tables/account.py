@@ -113,5 +113,3 @@ class Audit(Table):
     data = Json(default=dict)
     ip = TextField(null=True)
     created_at = Time(index=True)
-
-

@@ -1,11 +1,13 @@
 """What is written: templates with their revisions, brand, media, sending domains."""
 
+from typing import Any
+
 from peewee import BlobField, BooleanField, DeferredForeignKey, ForeignKeyField, IntegerField, TextField
 
 from appliance.tables.account import Account, User
 from appliance.tables.kinds import Json, Table, Time
 
-EMPTY_DESIGN = {"sections": [], "theme": {}}
+EMPTY_DESIGN: dict[str, Any] = {"sections": [], "theme": {}}
 
 
 class Template(Table):

@@ -1,6 +1,6 @@
 """Column types that our tables share, and their base."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from peewee import BigIntegerField, Model, TextField
@@ -11,21 +11,26 @@ from appliance.db.open import database
 _encode = msgspec.json.Encoder()
 
 
-class Table(Model):  # type: ignore[misc]
+class Table(Model):
     """Base of every table: columns and indexes only, no behaviour."""
 
     id = AutoIncrementField()  # ascending and never reused (decisions, section 1)
+
+    if TYPE_CHECKING:
+        # Columns of foreign keys (`account_id`) and what loaders add are known only at run time
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     class Meta:
         database = database
         legacy_table_names = False
 
 
-class Time(BigIntegerField):  # type: ignore[misc]
+class Time(BigIntegerField):
     """A moment in whole milliseconds since 1970 UTC."""
 
 
-class Json(TextField):  # type: ignore[misc]
+class Json(TextField):
     """A JSON value kept as text."""
 
     def db_value(self, value: Any) -> str | None:

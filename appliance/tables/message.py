@@ -3,9 +3,9 @@
 from peewee import SQL, BlobField, BooleanField, FloatField, ForeignKeyField, IntegerField, TextField
 
 from appliance.tables.account import Account
-from appliance.tables.flow import Campaign, Flow, Run
-from appliance.tables.content import Template
 from appliance.tables.contact import Contact
+from appliance.tables.content import Template
+from appliance.tables.flow import Campaign, Flow, Run
 from appliance.tables.kinds import Json, Table, Time
 
 OPEN = ("queued", "held", "sending")
@@ -106,7 +106,7 @@ class Captured(Table):
     subject = TextField(null=True)
     preview = TextField(null=True)
     size = IntegerField()
-    raw = BlobField()
+    source = BlobField()  # the bytes as they came over the wire
     received_at = Time()
 
     class Meta:
@@ -152,7 +152,9 @@ class Event(Table):
 
 
 Event.add_index(
-    SQL("CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_key) "
-        "WHERE idempotency_key NOT NULL")
+    SQL(
+        "CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_key) "
+        "WHERE idempotency_key NOT NULL"
+    )
 )
 Event.add_index(SQL("CREATE INDEX event_resource ON event (account_id, resource_uid) WHERE resource_uid NOT NULL"))

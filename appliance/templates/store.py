@@ -186,9 +186,7 @@ def _remember(template: Template, label: str, user_id: int | None) -> TemplateRe
 def pin(template: Template, label: str) -> TemplateRevision:
     """Answer the revision that is the template as it stands now, named."""
     writing()
-    found = TemplateRevision.get(
-        TemplateRevision.template == template.id, TemplateRevision.number == template.revision
-    )
+    found = TemplateRevision.get(TemplateRevision.template == template.id, TemplateRevision.number == template.revision)
     found.label = label
     found.save()
     return found

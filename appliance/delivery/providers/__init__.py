@@ -1,0 +1,1 @@
+"""Ways out, one file each."""

@@ -1,0 +1,52 @@
+"""Repeats that change nothing: the first answer is remembered for 7 days (decisions, section 4)."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance import clock
+from appliance.db.work import writing
+from appliance.errors import Conflict, Invalid
+from appliance.tables import Idempotency
+
+KEPT_MS = 7 * 24 * 3600 * 1000
+
+
+class Once(NamedTuple):
+    """The resource acted on, and whether this was a repeat."""
+
+    resource_id: int
+    replayed: bool
+
+
+def payload_digest(payload: Any) -> str:
+    """Answer the digest that tells whether two payloads are the same, whatever the order of their keys."""
+    return hashlib.sha256(msgspec.json.encode(payload, order="deterministic")).hexdigest()
+
+
+def check_key(key: str, field: str = "Idempotency-Key") -> None:
+    """Raise Invalid unless a key is 1 to 255 printable characters."""
+    if not (1 <= len(key) <= 255 and key.isprintable()):
+        raise Invalid({field: ["is invalid"]})
+
+
+def once(account_id: int, path: str, key: str | None, payload: Any, verb: Callable[[], int]) -> Once:
+    """Run a verb that answers the id it made, or answer the remembered id; Conflict for another payload.
+
+    Runs in the verb's own transaction: what failed is not remembered, what was answered is.
+    """
+    writing()
+    if key is None:
+        return Once(verb(), False)
+    digest, now = payload_digest(payload), clock.now_ms()
+    Idempotency.delete().where(Idempotency.created_at < now - KEPT_MS).execute()
+    found = Idempotency.get_or_none(Idempotency.account == account_id, Idempotency.path == path, Idempotency.key == key)
+    if found is not None:
+        if found.payload != digest:
+            raise Conflict("this Idempotency-Key was used for another request", code="idempotency_conflict")
+        return Once(int(found.resource_id), True)
+    made = verb()
+    Idempotency.create(account=account_id, path=path, key=key, payload=digest, resource_id=made, created_at=now)
+    return Once(made, False)

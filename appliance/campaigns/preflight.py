@@ -1,0 +1,211 @@
+"""What stands between a draft and its send: blockers refuse, warnings advise; one list for page and API."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from appliance import brand as brands
+from appliance import config
+from appliance.campaigns import audience, store
+from appliance.designs import merge
+from appliance.designs.merge import MergeError
+from appliance.messages import compose
+from appliance.messages.compose import Content, Source
+from appliance.tables import Account, Brand, Campaign, SendingDomain
+
+_GMAIL_CLIPS = 102 * 1024
+
+
+class Finding(Struct):
+    """One thing that is not in order: a reason of decisions, section 3, its words, and the field to go to."""
+
+    code: str
+    message: str
+    field: str
+
+
+class Preflight(Struct):
+    """Everything found, and the facts a person decides by."""
+
+    ok: bool
+    blockers: list[Finding]
+    warnings: list[Finding]
+    facts: dict[str, Any]
+
+
+class Case(NamedTuple):
+    """A campaign with all that its checks look at."""
+
+    campaign: Campaign
+    account: Account
+    brand: Brand
+    confirmed: bool
+    content: Content | None
+    content_error: str | None
+    real: bool  # a transport that leaves this machine
+
+    @property
+    def email(self) -> bool:
+        """Whether it is an e-mail."""
+        return bool(self.campaign.channel == "email")
+
+
+def check(account_id: int, campaign_id: int) -> Preflight:
+    """Look at a draft as its send would; raises NotFound."""
+    campaign = store.get(account_id, campaign_id)
+    case = open_case(campaign, confirmed=False)
+    found = blockers(case)
+    sums = audience.arithmetic(campaign) if audience.is_set(campaign) else audience.Arithmetic(0, 0, {})
+    facts = {
+        "audience": sums.members, "sendable": sums.sendable, "skipped": sums.reasons,
+        "transport": transport(campaign), "html_bytes": len(case.content.html.source.encode()) if case.content else 0,
+    }  # fmt: skip
+    return Preflight(not found, found, warnings(case, facts), facts)
+
+
+def transport(campaign: Campaign) -> str:
+    """Answer what will carry a campaign: a test key's go to capture whatever is set."""
+    here = config.current()
+    if campaign.test:
+        return "capture"
+    return here.sms.transport if campaign.channel == "sms" else here.email.transport
+
+
+def source_of(document: dict[str, Any], locale: str) -> Source:
+    """Answer what a campaign's message is made from."""
+    return Source(
+        subject=document["subject"] or "", body=document["body"] or "", preheader=document["preheader"],
+        from_name=document["from_name"], marketing=True, locale=locale,
+    )  # fmt: skip
+
+
+def open_case(campaign: Campaign, confirmed: bool) -> Case:
+    """Gather what the checks look at."""
+    from appliance.templates.store import document
+
+    account = Account.get_by_id(campaign.account_id)
+    content = error = None
+    template = campaign.template
+    if campaign.channel == "email" and template.subject and template.body:
+        try:
+            content = compose.compile_source(source_of(document(template), account.locale))
+        except MergeError as fault:
+            error = fault.words()
+    return Case(campaign, account, brands.get(account.id), confirmed, content, error, transport(campaign) != "capture")
+
+
+def _audience(case: Case) -> Iterator[Finding]:
+    field = "trigger_attributes.contact_list_id"
+    if not audience.is_set(case.campaign):
+        yield Finding("audience_required", "choose a list, a segment, or confirm all contacts", field)
+
+
+def _confirmation(case: Case) -> Iterator[Finding]:
+    data = case.campaign.trigger.data
+    if audience.is_everyone(data) and not (case.confirmed or data.get("confirm_send_to_all") is True):
+        yield Finding("confirmation_required", "confirm that all contacts get this", "confirm_send_to_all")
+
+
+def _content(case: Case) -> Iterator[Finding]:
+    template = case.campaign.template
+    if case.email and not (template.subject or "").strip():
+        yield Finding("content_required", "write a subject", "template_attributes.subject")
+    if not (template.body or "").strip() and not (case.email and template.design.get("sections")):
+        yield Finding("content_required", "write the message", "template_attributes.body")
+
+
+def _sender(case: Case) -> Iterator[Finding]:
+    if not case.email:
+        yield Finding("sender_not_ready", "SMS has no way out in this version", "base")
+        return
+    if not case.real:
+        return
+    domain = str(sender_of(case.campaign, case.account)["email"]).rpartition("@")[2]
+    if not config.current().email.allow_unverified_domains and not _verified(case.account.id, domain):
+        yield Finding("sender_not_ready", f"{domain} is not verified as yours", "template_attributes.from_email")
+    if not (case.brand.physical_address or "").strip():
+        yield Finding("sender_not_ready", "the law wants a postal address: add it to the brand", "base")
+
+
+def _approval(case: Case) -> Iterator[Finding]:
+    state = case.campaign.approval_state
+    if state == "rejected" or (case.account.approval_required and state != "approved"):
+        words = "it was rejected: change it first" if state == "rejected" else "somebody has to approve it first"
+        yield Finding("approval_required", words, "base")
+
+
+def _renders(case: Case) -> Iterator[Finding]:
+    if case.content_error:
+        yield Finding("preflight_failed", f"does not render: {case.content_error}", "template_attributes.body")
+    sections = case.campaign.template.design.get("sections") or []
+    if case.email and sections and not (case.campaign.template.body or "").strip():
+        kinds = sorted({str(section.get("type") or "without type") for section in sections})
+        yield Finding(
+            "preflight_failed", f"unknown section kind: {', '.join(kinds)}", "template_attributes.design.sections"
+        )
+
+
+# In the order of decisions, section 3: the first one's code is the reason of a refusal
+_BLOCKERS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    _audience, _confirmation, _content, _sender, _approval, _renders,
+)  # fmt: skip
+
+
+def blockers(case: Case) -> list[Finding]:
+    """Answer everything that refuses a send."""
+    return [finding for look in _BLOCKERS for finding in look(case)]
+
+
+def warnings(case: Case, facts: dict[str, Any]) -> list[Finding]:
+    """Answer everything worth a second look."""
+    found = []
+    template = case.campaign.template
+    if not case.real and not (case.brand.physical_address or "").strip():
+        found.append(Finding("postal_address", "no postal address in the brand: mail that leaves needs one", "base"))
+    if case.real and config.base_url(config.current()).startswith("http://"):
+        words = "links use http: mailbox providers want https for one-click unsubscribing (RFC 8058)"
+        found.append(Finding("base_url_http", words, "base"))
+    if case.email and not template.preheader:
+        words = "without a preheader inboxes show the first words of the message"
+        found.append(Finding("preheader_missing", words, "template_attributes.preheader"))
+    if case.content is not None:
+        for name in merge.unknown(case.content.variables()):
+            found.append(Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty",
+                                 "template_attributes.body"))  # fmt: skip
+        if facts["html_bytes"] > _GMAIL_CLIPS:
+            found.append(Finding("too_long", "over 102 KB: Gmail cuts it off", "template_attributes.body"))
+    if audience.is_set(case.campaign) and facts["sendable"] == 0:
+        found.append(Finding("nobody", "nobody in this audience may be written to", "trigger_attributes"))
+    return found
+
+
+def sender_of(campaign: Campaign, account: Account) -> dict[str, str | None]:
+    """Answer from whom a campaign is (decisions, section 6, Sender)."""
+    template = campaign.template
+    address = template.from_email or account.email_from_email or _hello(account.id)
+    return {
+        "email": address, "name": account.email_from_name or account.name,
+        "reply_to": template.reply_to or account.email_reply_to,
+    }  # fmt: skip
+
+
+def _hello(account_id: int) -> str:
+    domain = (
+        SendingDomain.select()
+        .where(SendingDomain.account == account_id, SendingDomain.status == "verified")
+        .order_by(SendingDomain.id)
+        .first()
+    )
+    return f"hello@{domain.name}" if domain else "hello@campanero.invalid"
+
+
+def _verified(account_id: int, name: str) -> bool:
+    return bool(
+        SendingDomain.select()
+        .where(
+            SendingDomain.account == account_id, SendingDomain.name == name.lower(),
+            SendingDomain.status == "verified",
+        )
+        .exists()
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+"""A campaign's message as one person would get it, by the same functions that send it."""
+
+from typing import Any
+
+from appliance import brand as brands
+from appliance.campaigns import audience, preflight, store
+from appliance.contacts import store as contacts
+from appliance.designs.merge import MergeError
+from appliance.messages import compose, values
+from appliance.tables import Account, Campaign, Contact
+from appliance.templates.store import document
+
+
+def render(account_id: int, campaign_id: int, contact_id: int | None = None) -> dict[str, Any]:
+    """Render a campaign for a contact, else for the first of its audience, else for somebody invented.
+
+    Its links lead nowhere. Faults of the template are answered as `error`, not raised; raises NotFound.
+    """
+    campaign = store.get(account_id, campaign_id)
+    account = Account.get_by_id(account_id)
+    contact = _person(campaign, contact_id)
+    brand = brands.get(account_id)
+    filled_in = {
+        **values.of_contact(contact, None if contact else "anna@example.org"),
+        **values.of_account(account, brand),
+        "campaign": {"name": campaign.name}, "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#",
+    }  # fmt: skip
+    if contact is None:
+        filled_in |= {"first_name": "Anna", "last_name": "Example"}
+        filled_in["contact"] |= {"first_name": "Anna", "last_name": "Example"}
+    answer: dict[str, Any] = {"subject": "", "html": "", "text": "", "error": None, "contact": contact}
+    try:
+        content = compose.compile_source(preflight.source_of(document(campaign.template), account.locale))
+        filled = compose.fill(content, filled_in)
+    except MergeError as error:
+        return answer | {"error": error.words()}
+    return answer | {
+        "subject": filled.subject, "html": filled.html, "text": filled.text,
+        "from_name": filled.from_name or account.email_from_name or account.name,
+        "from_email": preflight.sender_of(campaign, account)["email"],
+    }  # fmt: skip
+
+
+def _person(campaign: Campaign, contact_id: int | None) -> Contact | None:
+    if contact_id is not None:
+        return contacts.get(campaign.account_id, contact_id)
+    if not audience.is_set(campaign):
+        return None
+    found = audience.sample(campaign, 1)
+    return contacts.get(campaign.account_id, found[0]) if found else None

@@ -1,0 +1,61 @@
+"""What may be written about a campaign, and how campaigns are asked for."""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.fields import Data, EventName, Id, Name, PageQuery, Short, When
+from appliance.templates.store import Content
+
+StatusWord = Literal["draft", "active", "paused", "completed", "live", "cancelled", "scheduled"]
+
+
+class TriggerWrite(Struct, forbid_unknown_fields=True):
+    """For whom a campaign is; an unknown key here would change who gets mail, so it is refused."""
+
+    event: EventName | UnsetType = UNSET
+    contact_list_id: Id | None | UnsetType = UNSET
+    segment_id: Id | None | UnsetType = UNSET
+    data: Data | None | UnsetType = UNSET
+
+
+class CampaignCreate(Struct):
+    """A new campaign; only its name is needed."""
+
+    name: Name
+    channel: Literal["email", "sms"] | UnsetType = UNSET
+    scheduled_at: When | None | UnsetType = UNSET
+    data: Data | None | UnsetType = UNSET
+    trigger_attributes: TriggerWrite | UnsetType = UNSET
+    template_attributes: Content | UnsetType = UNSET
+
+
+class CampaignPatch(Struct):
+    """A change of a campaign; `updated_at` of what was read guards against overwriting."""
+
+    name: Name | UnsetType = UNSET
+    channel: Literal["email", "sms"] | UnsetType = UNSET
+    scheduled_at: When | None | UnsetType = UNSET
+    data: Data | None | UnsetType = UNSET
+    status: StatusWord | UnsetType = UNSET
+    trigger_attributes: TriggerWrite | UnsetType = UNSET
+    template_attributes: Content | UnsetType = UNSET
+    updated_at: When | UnsetType = UNSET
+
+
+class SendRequest(Struct):
+    """Attributes that are applied in the same transaction as the send."""
+
+    trigger_attributes: TriggerWrite | UnsetType = UNSET
+    template_attributes: Content | UnsetType = UNSET
+    confirm_send_to_all: bool | UnsetType = UNSET
+    hold_seconds: Annotated[int, Meta(ge=0, le=86_400)] | UnsetType = UNSET
+
+
+class CampaignQuery(PageQuery):
+    """Filters of the campaign list."""
+
+    status: Short | UnsetType = UNSET
+    phase: Short | UnsetType = UNSET
+    channel: Short | UnsetType = UNSET
+    search: Short | UnsetType = UNSET

@@ -1,0 +1,160 @@
+"""Makes a campaign live: attributes, blockers, content, sender and audience are fixed in one transaction."""
+
+from msgspec import UNSET
+
+from appliance import clock, config
+from appliance.campaigns import audience, preflight, states, store
+from appliance.campaigns.requests import CampaignPatch, SendRequest
+from appliance.config import seconds
+from appliance.db.open import connection, rows
+from appliance.db.work import after_commit, writing
+from appliance.errors import Invalid
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.tables import Campaign, Flow, Trigger
+from appliance.templates import store as templates
+from appliance.work import bell
+
+
+def go_live(account_id: int, campaign_id: int, request: SendRequest, actor: str, test: bool = False) -> Campaign:
+    """Send a campaign, or arm it if its time is to come; what it answers always shows `active`.
+
+    A second send of a live campaign starts nothing and is no error; a paused one goes on. Raises NotFound, or Invalid:
+    wrong attributes, `campaign_locked`, or the first blocker's reason with all `blockers`.
+    """
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    store.check(account_id, request)
+    if campaign.status == "completed":
+        raise store.locked(campaign)
+    if campaign.status != "draft":
+        if not campaign.editable and store.changes(campaign, request):
+            raise store.locked(campaign)
+        if campaign.status == "paused":
+            return states.resume(account_id, campaign_id, actor)
+        if store.apply(campaign, request):
+            store.touch(campaign)
+        return store.dress(campaign)
+    store.apply(campaign, request)
+    campaign.test = test
+    _refuse_blocked(campaign, request.confirm_send_to_all is True)
+    if request.confirm_send_to_all is True and audience.is_everyone(campaign.trigger.data):
+        campaign.trigger.data = {**campaign.trigger.data, "confirm_send_to_all": True}
+        campaign.trigger.save()
+    campaign.approval_state = "approved"
+    hold = 0 if request.hold_seconds is UNSET else int(request.hold_seconds)
+    if campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms():
+        campaign.status, campaign.phase = "active", "scheduled"
+        store.touch(campaign)
+        return store.dress(campaign)
+    return launch(campaign, hold)
+
+
+def _refuse_blocked(campaign: Campaign, confirmed: bool) -> None:
+    found = preflight.blockers(preflight.open_case(campaign, confirmed))
+    if not found:
+        return
+    fields: dict[str, list[str]] = {}
+    for finding in found:
+        fields.setdefault(finding.field, []).append(finding.message)
+    raise Invalid(
+        fields,
+        reason=found[0].code,
+        blockers=[{"code": one.code, "message": one.message, "field": one.field} for one in found],
+    )
+
+
+def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
+    """Fix content, sender and audience, and let the rows go (or wait out the hold)."""
+    writing()
+    now = clock.now_ms()
+    campaign.sender = preflight.sender_of(campaign, campaign.account)
+    campaign.content = templates.pin(campaign.template, f"Sent {clock.iso(now)}")
+    campaign.hold_until = now + hold_seconds * 1000 if hold_seconds else None
+    campaign.started_at = now
+    campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
+    store.touch(campaign)
+    campaign.audience_count = audience.freeze(campaign, preflight.transport(campaign), campaign.hold_until)
+    campaign.save()
+    Flow.update(status="active", updated_at=now).where(Flow.id == campaign.flow_id).execute()
+    Trigger.update(
+        triggered_count=Trigger.triggered_count + 1, last_triggered_at=now
+    ).where(Trigger.id == campaign.trigger_id).execute()  # fmt: skip
+    log.record(
+        Happened(
+            campaign.account_id, "campaign_started", data={"campaign_id": campaign.id,
+            "audience": campaign.audience_count}, resource_uid=f"campaign:{campaign.id}", resource_name=campaign.name,
+            test=campaign.test,
+        )
+    )  # fmt: skip
+    after_commit(lambda: bell.ring("outbox"))
+    return store.get(campaign.account_id, campaign.id)
+
+
+def change(account_id: int, campaign_id: int, request: CampaignPatch, actor: str, test: bool = False) -> Campaign:
+    """Edit a campaign and move it where `status` says; raises NotFound, Conflict, or Invalid.
+
+    Taking the time away from an armed campaign disarms it.
+    """
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    wanted = _status(campaign, request)
+    touched = store.edit(campaign, request)
+    unapproved = touched and campaign.account.approval_required
+    if campaign.phase == "scheduled" and (request.scheduled_at is None or unapproved):
+        states.disarm(campaign)
+    if wanted is None or wanted == campaign.status:
+        return store.get(account_id, campaign_id)
+    if wanted == "draft":
+        return states.to_draft(account_id, campaign_id)
+    if wanted == "active":
+        if campaign.status == "paused":
+            return states.resume(account_id, campaign_id, actor)
+        states.refuse(campaign, wanted, ("draft", "paused"))
+        return go_live(account_id, campaign_id, SendRequest(), actor, test)
+    if wanted == "paused":
+        return states.pause(account_id, campaign_id, actor)
+    return states.cancel(account_id, campaign_id, actor)
+
+
+def _status(campaign: Campaign, request: CampaignPatch) -> str | None:
+    """Read the word of a status with its aliases (decisions, section 1)."""
+    word = request.status if isinstance(request.status, str) else None
+    if word == "scheduled":
+        when = campaign.scheduled_at if request.scheduled_at is UNSET else request.scheduled_at
+        if when is None or when <= clock.now_ms():
+            raise Invalid({"scheduled_at": ["must be in the future"]})
+    return {"live": "active", "scheduled": "active", "cancelled": "completed"}.get(word or "", word)
+
+
+def fire_due() -> int:
+    """Start armed campaigns whose time has come, once and never early; too late ones pause (P8)."""
+    writing()
+    now = clock.now_ms()
+    latest = now - int(seconds(config.current().limits.max_lateness) * 1000)
+    due = rows(
+        "SELECT account_id, id, scheduled_at FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? "
+        "AND deleted_at IS NULL ORDER BY scheduled_at LIMIT 20",
+        (now,),
+    )
+    for account_id, campaign_id, when in due:
+        campaign = store.get(account_id, campaign_id)
+        blocked = preflight.blockers(preflight.open_case(campaign, confirmed=False))
+        if when < latest:
+            states.stop(campaign, "missed_start")
+        elif blocked:
+            states.stop(campaign, blocked[0].code)
+        else:
+            launch(campaign)
+    return len(due)
+
+
+def release_held() -> int:
+    """Let campaigns whose hold has ended be shown as sending; their rows go by their own time."""
+    writing()
+    now = clock.now_ms()
+    here = connection()
+    here.execute(
+        "UPDATE campaign SET phase = 'sending', updated_at = ? WHERE phase = 'holding' AND hold_until <= ?", (now, now)
+    )
+    return int(here.changes())

@@ -1,0 +1,175 @@
+"""Where a campaign may go from where it is (decisions, section 6), and what that does to its rows."""
+
+from typing import Any, cast
+
+from appliance import clock
+from appliance.campaigns import store
+from appliance.db.open import connection
+from appliance.db.work import after_commit, writing
+from appliance.errors import Invalid
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.tables import Campaign, Flow
+from appliance.work import bell
+
+ALLOWED = {
+    "draft": ("active",),
+    "active": ("draft", "paused", "completed"),
+    "paused": ("active", "completed"),
+    "completed": (),
+}
+
+
+def refuse(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
+    """Raise Invalid (`invalid_transition`) unless the campaign is in one of these states."""
+    if campaign.status in may_from:
+        return
+    allowed = list(ALLOWED[campaign.status])
+    if "draft" in allowed and campaign.phase not in ("scheduled", "holding"):
+        allowed.remove("draft")
+    raise Invalid(
+        {"status": [f"cannot change from {campaign.status} to {to}"]},
+        reason="invalid_transition",
+        **cast(Any, {"from": campaign.status, "to": to, "allowed": allowed}),
+    )
+
+
+def pause(account_id: int, campaign_id: int, actor: str) -> Campaign:
+    """Stop a live campaign; nothing new starts after the answer but what is in hand (P5)."""
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    refuse(campaign, "paused", ("active",))
+    return _pause(campaign, None, actor)
+
+
+def stop(campaign: Campaign, reason: str) -> Campaign:
+    """Pause a campaign on our own account; only a person lets it go on."""
+    writing()
+    return _pause(campaign, reason, "system")
+
+
+def _pause(campaign: Campaign, reason: str | None, actor: str) -> Campaign:
+    campaign.status, campaign.phase, campaign.pause_reason = "paused", "paused", reason
+    store.touch(campaign)
+    _record(campaign, "campaign_paused", {"reason": reason, "actor": actor})
+    return store.get(campaign.account_id, campaign.id)
+
+
+def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
+    """Let a paused campaign go on: only its open rows, with the content as first sent."""
+    writing()
+    from appliance.campaigns import send
+
+    campaign = store.get(account_id, campaign_id)
+    refuse(campaign, "active", ("paused",))
+    campaign.pause_reason = None
+    if campaign.started_at is None:
+        # It was armed and never started: start now, or wait for its time if that is still to come
+        if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
+            return send.launch(campaign)
+        campaign.status, campaign.phase = "active", "scheduled"
+    else:
+        holding = campaign.hold_until is not None and campaign.hold_until > clock.now_ms()
+        campaign.status, campaign.phase = "active", "holding" if holding else "sending"
+    store.touch(campaign)
+    after_commit(lambda: bell.ring("outbox"))
+    return store.get(account_id, campaign_id)
+
+
+def cancel(account_id: int, campaign_id: int, actor: str) -> Campaign:
+    """End a live or paused campaign for good: its open rows are cancelled; what is in hand still ends by itself."""
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    refuse(campaign, "completed", ("active", "paused"))
+    now = clock.now_ms()
+    campaign.status, campaign.phase, campaign.cancelled_at, campaign.completed_at = "completed", "cancelled", now, now
+    campaign.pause_reason = None
+    store.touch(campaign)
+    _cancel_rows(campaign.id, now)
+    _finish_flow(campaign)
+    _record(campaign, "campaign_completed", {"cancelled": True, "actor": actor})
+    return store.get(account_id, campaign_id)
+
+
+def to_draft(account_id: int, campaign_id: int) -> Campaign:
+    """Take a campaign back before anything left: disarm a scheduled one, undo one that is still held."""
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    if campaign.phase == "scheduled":
+        return disarm(campaign)
+    return undo(account_id, campaign_id)
+
+
+def disarm(campaign: Campaign) -> Campaign:
+    """Make an armed campaign a draft again; its time stays as a proposal."""
+    writing()
+    campaign.status, campaign.phase = "draft", "draft"
+    store.touch(campaign)
+    return store.get(campaign.account_id, campaign.id)
+
+
+def undo(account_id: int, campaign_id: int) -> Campaign:
+    """Take back a send during its hold: its rows were never attempted and go, the campaign is a draft again."""
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    untouched = campaign.phase == "holding" and campaign.hold_until > clock.now_ms()
+    if not untouched:
+        refuse(campaign, "draft", ())
+    connection().execute("DELETE FROM message WHERE campaign_id = ?", (campaign.id,))
+    campaign.status, campaign.phase, campaign.content, campaign.sender = "draft", "draft", None, None
+    campaign.audience_count, campaign.started_at, campaign.hold_until = 0, None, None
+    store.touch(campaign)
+    _finish_flow(campaign, "draft")
+    return store.get(account_id, campaign_id)
+
+
+def delete(account_id: int, campaign_id: int) -> Campaign:
+    """Delete a campaign and answer it as it was; open rows are cancelled, the ledger and its events stay."""
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    now = clock.now_ms()
+    _cancel_rows(campaign.id, now)
+    Campaign.update(deleted_at=now, phase="cancelled", status="completed").where(Campaign.id == campaign.id).execute()
+    _finish_flow(campaign)
+    return campaign
+
+
+def settle() -> int:
+    """Complete live campaigns that have no open row left; answers how many."""
+    writing()
+    ready = (
+        connection()
+        .execute(
+            "SELECT account_id, id FROM campaign c WHERE phase = 'sending' AND deleted_at IS NULL AND NOT EXISTS "
+            "(SELECT 1 FROM message m WHERE m.campaign_id = c.id AND m.status IN ('queued', 'held', 'sending'))"
+        )
+        .fetchall()
+    )
+    for account_id, campaign_id in ready:
+        campaign = store.get(account_id, campaign_id)
+        campaign.status, campaign.phase, campaign.completed_at = "completed", "completed", clock.now_ms()
+        store.touch(campaign)
+        _finish_flow(campaign)
+        _record(campaign, "campaign_completed", {"audience": campaign.audience_count, "sent": campaign.sent_count})
+    return len(ready)
+
+
+def _cancel_rows(campaign_id: int, now: int) -> None:
+    connection().execute(
+        "UPDATE message SET status = 'cancelled', due_at = NULL, updated_at = ? WHERE campaign_id = ? "
+        "AND status IN ('queued', 'held')",
+        (now, campaign_id),
+    )
+
+
+def _finish_flow(campaign: Campaign, status: str = "archived") -> None:
+    Flow.update(status=status, updated_at=clock.now_ms()).where(Flow.id == campaign.flow_id).execute()
+
+
+def _record(campaign: Campaign, event: str, data: dict[str, object]) -> None:
+    log.record(
+        Happened(
+            campaign.account_id, event, data={"campaign_id": campaign.id, **data},
+            resource_uid=f"campaign:{campaign.id}", resource_name=campaign.name, test=campaign.test,
+        )
+    )  # fmt: skip

@@ -1,0 +1,219 @@
+"""Campaigns: found, listed, created, edited."""
+
+from typing import Any
+
+from msgspec import UNSET
+
+from appliance import clock
+from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest, TriggerWrite
+from appliance.db.open import rows
+from appliance.db.work import writing
+from appliance.errors import Conflict, Faults, Invalid, NotFound
+from appliance.messages.store import FINAL, stats
+from appliance.pages import Page, paginate
+from appliance.tables import Campaign, ContactList, Flow, Segment, Template, Trigger
+from appliance.templates import store as templates
+from appliance.templates.store import TemplateWrite
+
+LOCK_MS = 5 * 60 * 1000
+_PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("cancelled",), "scheduled": ("scheduled",)}
+_STATUSES = ("draft", "active", "paused", "completed")
+_EMPTY = dict.fromkeys(("audience", "pending", *FINAL, "accepted"), 0)
+
+
+def page(account_id: int, query: CampaignQuery) -> Page:
+    """List campaigns, newest first, with trigger, template and sums."""
+    found = _select().where(Campaign.account == account_id)
+    if isinstance(query.status, str):
+        phases = _PHASE_ALIASES.get(query.status)
+        if phases is None and query.status not in _STATUSES:
+            raise Invalid({"status": ["is not included in the list"]})
+        found = found.where(Campaign.phase.in_(phases) if phases else Campaign.status == query.status)
+    for name in ("phase", "channel"):
+        if isinstance(getattr(query, name), str):
+            found = found.where(getattr(Campaign, name) == getattr(query, name))
+    if isinstance(query.search, str) and query.search.strip():
+        words = query.search.strip()
+        found = found.where(Campaign.name.contains(words) | Template.subject.contains(words))
+    result = paginate(found.order_by(Campaign.created_at.desc(), Campaign.id.desc()), query.page, query.size())
+    return result._replace(rows=[dress(campaign) for campaign in result.rows])
+
+
+def phases(account_id: int) -> dict[str, int]:
+    """Count an account's campaigns by phase."""
+    return dict(
+        rows(
+            "SELECT phase, count(*) FROM campaign WHERE account_id = ? AND deleted_at IS NULL GROUP BY phase",
+            (account_id,),
+        )
+    )
+
+
+def get(account_id: int, campaign_id: int) -> Campaign:
+    """Answer a campaign with trigger, template and sums; raises NotFound."""
+    found = _select().where(Campaign.account == account_id, Campaign.id == campaign_id).first()
+    if found is None:
+        raise NotFound
+    return dress(found)
+
+
+def _select() -> Any:
+    return (
+        Campaign.select(Campaign, Trigger, Template)
+        .join_from(Campaign, Trigger)
+        .join_from(Campaign, Template)
+        .where(Campaign.deleted_at.is_null())
+    )
+
+
+def dress(campaign: Campaign) -> Campaign:
+    """Add what follows from the rows: `stats` and `editable`."""
+    campaign.stats = stats("campaign_id", campaign.id) if campaign.started_at else dict(_EMPTY)
+    campaign.editable = is_editable(campaign)
+    return campaign
+
+
+def is_editable(campaign: Campaign) -> bool:
+    """Say whether content, audience, channel and time may change: in draft, and scheduled until 5 minutes before."""
+    if campaign.phase == "draft":
+        return True
+    return campaign.phase == "scheduled" and campaign.scheduled_at - clock.now_ms() > LOCK_MS
+
+
+def create(account_id: int, request: CampaignCreate) -> Campaign:
+    """Make a draft with its hidden flow, trigger and template; raises Invalid with all faults."""
+    writing()
+    check(account_id, request)
+    now = clock.now_ms()
+    name = request.name.strip()
+    flow = Flow.create(account=account_id, hidden=True, name=name, created_at=now, updated_at=now)
+    trigger = Trigger.create(account=account_id, flow=flow, created_at=now, updated_at=now)
+    template = templates.create(account_id, TemplateWrite(), flow_id=flow.id)
+    campaign = Campaign.create(
+        account=account_id, flow=flow, trigger=trigger, template=template, name=name,
+        channel=request.channel if isinstance(request.channel, str) else "email",
+        data=request.data if isinstance(request.data, dict) else {},
+        scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
+    )  # fmt: skip
+    _apply(campaign, request)
+    return get(account_id, campaign.id)
+
+
+def edit(campaign: Campaign, request: CampaignPatch) -> bool:
+    """Write a checked change into a campaign; answers whether content or audience changed.
+
+    Raises Conflict if it moved on since it was read, Invalid (`campaign_locked`) past the lock.
+    """
+    writing()
+    if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
+        raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(campaign.updated_at))
+    check(campaign.account_id, request)
+    if not is_editable(campaign) and changes(campaign, request):
+        raise locked(campaign)
+    if isinstance(request.name, str):
+        campaign.name = request.name.strip()
+    if isinstance(request.channel, str):
+        campaign.channel = request.channel
+    if request.data is not UNSET:
+        campaign.data = request.data or {}
+    if request.scheduled_at is not UNSET:
+        campaign.scheduled_at = request.scheduled_at
+    touched = _apply(campaign, request)
+    touch(campaign)
+    return touched
+
+
+def touch(campaign: Campaign) -> None:
+    """Save a campaign as changed now; its time of change only ever grows."""
+    campaign.updated_at = max(clock.now_ms(), campaign.updated_at + 1)
+    campaign.save()
+
+
+def locked(campaign: Campaign) -> Invalid:
+    """Make the refusal of a change after the lock."""
+    return Invalid({"base": ["is locked: duplicate it to change it"]}, reason="campaign_locked", status=campaign.status)
+
+
+def changes(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
+    """Say whether a request would change what is locked."""
+    if isinstance(request, CampaignPatch):
+        if isinstance(request.channel, str) and request.channel != campaign.channel:
+            return True
+        if request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at:
+            return True
+    if isinstance(request.trigger_attributes, TriggerWrite):
+        new, old = request.trigger_attributes, campaign.trigger
+        for name, have in (("event", old.event), ("contact_list_id", old.contact_list_id),
+                           ("segment_id", old.segment_id), ("data", old.data)):  # fmt: skip
+            value = getattr(new, name)
+            if value is not UNSET and (value or ({} if name == "data" else None)) != have:
+                return True
+    if request.template_attributes is not UNSET:
+        before = templates.document(campaign.template)
+        for name in ("subject", "body", "preheader", "from_name", "from_email", "reply_to", "design"):
+            value = getattr(request.template_attributes, name)
+            if value is not UNSET and value != before[name]:
+                return True
+    return False
+
+
+def check(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest) -> None:
+    """Raise Invalid with every fault of trigger and template attributes."""
+    faults = Faults()
+    if isinstance(request.trigger_attributes, TriggerWrite):
+        _check_trigger(account_id, request.trigger_attributes, faults)
+    if request.template_attributes is not UNSET:
+        templates.check(request.template_attributes, "template_attributes.", faults)
+    faults.check()
+
+
+def _check_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> None:
+    path = "trigger_attributes."
+    wanted: list[tuple[str, Any, Any]] = [
+        ("contact_list_id", ContactList, trigger.contact_list_id),
+        ("segment_id", Segment, trigger.segment_id),
+    ]
+    data = trigger.data if isinstance(trigger.data, dict) else {}
+    for key, table in (
+        ("contact_list_ids", ContactList), ("exclude_contact_list_ids", ContactList), ("exclude_segment_ids", Segment),
+    ):  # fmt: skip
+        ids = data.get(key, [])
+        if not isinstance(ids, list) or not all(type(number) is int for number in ids):
+            faults.add(f"{path}data.{key}", "is invalid")
+        else:
+            wanted += [(f"data.{key}[{index}]", table, number) for index, number in enumerate(ids)]
+    for name, table, number in wanted:
+        if (
+            isinstance(number, int)
+            and not table.select().where(table.account == account_id, table.id == number).exists()
+        ):
+            faults.add(path + name, "must exist")
+    if data.get("audience_type") not in (None, "all_contacts"):
+        faults.add(f"{path}data.audience_type", "is not included in the list")
+
+
+def _apply(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> bool:
+    touched = False
+    if isinstance(request.trigger_attributes, TriggerWrite):
+        trigger = campaign.trigger
+        for name in ("event", "contact_list_id", "segment_id", "data"):
+            value = getattr(request.trigger_attributes, name)
+            if value is not UNSET:
+                value = value or ({} if name == "data" else None)
+                touched = touched or getattr(trigger, name) != value
+                setattr(trigger, name, value)
+        trigger.updated_at = clock.now_ms()
+        trigger.save()
+    if request.template_attributes is not UNSET:
+        before = campaign.template.revision
+        templates.fill(campaign.template, request.template_attributes)
+        touched = touched or campaign.template.revision != before
+    if touched and campaign.approval_state != "pending_review":
+        campaign.approval_state = "pending_review"
+    return touched
+
+
+def apply(campaign: Campaign, request: SendRequest) -> bool:
+    """Write the checked attributes of a send into its campaign."""
+    writing()
+    return _apply(campaign, request)

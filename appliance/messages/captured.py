@@ -1,0 +1,77 @@
+"""The built-in inbox: what the capture transport took instead of the world."""
+
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+
+from appliance import clock
+from appliance.db.work import writing
+from appliance.errors import NotFound
+from appliance.messages import links
+from appliance.pages import Page, paginate
+from appliance.tables import Captured, Message
+
+
+def account_of(raw: bytes) -> tuple[int, int] | None:
+    """Answer (account, message) of a mail that is ours by its signed Message-ID, or None."""
+    head = message_from_bytes(raw.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", policy=policy.default)
+    number = links.message_of(str(head.get("Message-ID", "")))
+    row = Message.get_or_none(Message.id == number) if number is not None else None
+    return (row.account_id, row.id) if row is not None else None
+
+
+def store(account_id: int, message_id: int, mail_from: str, rcpt_to: str, raw: bytes) -> int:
+    """Keep a mail and answer its id."""
+    writing()
+    parsed = parse(raw)
+    text = _text(parsed, "plain") or ""
+    kept = Captured.create(
+        account=account_id, message_id=message_id, mail_from=mail_from, rcpt_to=rcpt_to,
+        from_header=str(parsed.get("From", "")), subject=str(parsed.get("Subject", "")),
+        preview=" ".join(text.split())[:140], size=len(raw), source=raw, received_at=clock.now_ms(),
+    )  # fmt: skip
+    return int(kept.id)
+
+
+def page(account_id: int, number: int = 1, limit: int = 50, search: str | None = None) -> Page:
+    """List captured mail, newest first; words are looked for in recipient and subject."""
+    found = Captured.select().where(Captured.account == account_id)
+    if search and search.strip():
+        words = search.strip()
+        found = found.where(Captured.rcpt_to.contains(words) | Captured.subject.contains(words))
+    return paginate(found.order_by(Captured.id.desc()), number, limit)
+
+
+def get(account_id: int, captured_id: int) -> Captured:
+    """Answer a captured mail; raises NotFound."""
+    found = Captured.get_or_none(Captured.account == account_id, Captured.id == captured_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def clear(account_id: int) -> int:
+    """Empty the inbox and answer how many there were."""
+    writing()
+    return int(Captured.delete().where(Captured.account == account_id).execute())
+
+
+def parse(raw: bytes) -> EmailMessage:
+    """Read a mail as a client would."""
+    return message_from_bytes(bytes(raw), policy=policy.default)
+
+
+def parts(captured: Captured) -> dict[str, Any]:
+    """Answer headers, HTML, text and source of a captured mail."""
+    parsed = parse(captured.source)
+    return {
+        "headers": [(name, str(value)) for name, value in parsed.items()],
+        "html": _text(parsed, "html"),
+        "text": _text(parsed, "plain"),
+        "raw": bytes(captured.source).decode("utf-8", "replace"),
+    }
+
+
+def _text(parsed: EmailMessage, subtype: str) -> str | None:
+    part = parsed.get_body((subtype,))
+    return part.get_content() if part is not None else None

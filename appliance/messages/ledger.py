@@ -1,0 +1,76 @@
+"""Rows of the ledger in hand, and the small writes that every step of theirs shares."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.db.open import connection
+from appliance.errors import DeliveryError
+from appliance.events import log
+from appliance.events.log import Happened
+
+
+class Claim(NamedTuple):
+    """A message in hand."""
+
+    id: int
+    account_id: int
+    contact_id: int | None
+    campaign_id: int | None
+    channel: str
+    recipient: str
+    recipient_key: str
+    provider: str
+    source_type: str
+    transactional: bool
+    test: bool
+    attempts: int
+    doubts: int
+    created_at: int
+    template_id: int | None
+    flow_id: int | None
+
+
+class Outcome(msgspec.Struct):
+    """What became of a claimed message; without an error it was accepted."""
+
+    claim: Claim
+    error: DeliveryError | None = None
+    skip_reason: str | None = None
+    subject: str | None = None
+    sender: str | None = None
+    internet_message_id: str | None = None
+    reply: str | None = None
+
+
+COLUMNS = ", ".join(Claim._fields)
+
+
+def skip(row: Claim, reason: str, now: int) -> None:
+    """End a row without an attempt."""
+    connection().execute(
+        "UPDATE message SET status = 'skipped', skip_reason = ?, due_at = NULL, updated_at = ? WHERE id = ?",
+        (reason, now, row.id),
+    )
+    record(row, f"{row.channel}skipped", {"reason": reason})
+
+
+def fault(row: Claim, error: DeliveryError | None) -> None:
+    """Keep the other side's words with the row."""
+    if error is None:
+        return
+    connection().execute(
+        "UPDATE message SET error_code = ?, error_smtp = ?, error_enhanced = ?, error_text = ? WHERE id = ?",
+        (type(error).__name__.lower(), error.smtp, error.enhanced, error.text[:1000], row.id),
+    )
+
+
+def record(row: Claim, event: str, data: dict[str, Any]) -> None:
+    """Write the event of what happened to a row."""
+    log.record(
+        Happened(
+            row.account_id, event, row.contact_id,
+            {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, **data},
+            resource_uid=f"message:{row.id}", test=row.test,
+        )
+    )  # fmt: skip

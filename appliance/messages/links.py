@@ -1,0 +1,30 @@
+"""Links that belong to one message: signed, short, and without a row of their own."""
+
+from appliance import config, tokens
+
+UNSUBSCRIBE, VIEW, MESSAGE_ID, BOUNCE = "u", "v", "mid", "b"
+
+
+def unsubscribe(message_id: int) -> str:
+    """Answer the address of a message's unsubscribe page; a POST there opts out (RFC 8058)."""
+    return f"{config.base_url(config.current())}/u/{tokens.sign(UNSUBSCRIBE, message_id)}"
+
+
+def view(message_id: int) -> str:
+    """Answer the address that shows a message in the browser."""
+    return f"{config.base_url(config.current())}/v/{tokens.sign(VIEW, message_id)}"
+
+
+def internet_message_id(message_id: int, domain: str) -> str:
+    """Answer a message's Message-ID without brackets: unique, the same on every attempt (decisions, section 7)."""
+    return f"{tokens.sign(MESSAGE_ID, message_id, 8)}@{domain}"
+
+
+def message_of(internet_message_id_header: str) -> int | None:
+    """Answer which message a Message-ID of ours belongs to, or None."""
+    return tokens.read(MESSAGE_ID, internet_message_id_header.strip("<> ").partition("@")[0], 8)
+
+
+def return_path(message_id: int, domain: str) -> str:
+    """Answer the return path that names a message, on the bounce host of its From domain."""
+    return f"b+{tokens.sign_hex(BOUNCE, message_id)}@bounce.{domain}"

@@ -1,0 +1,123 @@
+"""The queue of messages, which is the ledger itself: claimed one at a time, finished with the next claim.
+
+A row is marked `sending` and on disk before its message is written to anybody; its outcome and the mark of the next
+share one commit. A row therefore goes out once, unless the connection or this process dies between the final dot and
+the stored reply: such a row is in doubt and is sent once more with the same Message-ID, or held (P3).
+"""
+
+import random
+from typing import NamedTuple
+
+from appliance import clock, tokens
+from appliance.contacts import consent
+from appliance.db.open import connection, one, rows
+from appliance.db.work import writing
+from appliance.errors import Uncertain
+from appliance.messages import ledger, outcomes
+from appliance.messages.ledger import COLUMNS, Claim, Outcome
+
+# How many rows that may no longer be written to are skipped in one commit
+_MOST_SKIPPED = 100
+
+
+class Turn(NamedTuple):
+    """The next message in hand, if any, and whether asking again at once may bring one."""
+
+    claim: Claim | None
+    again: bool
+
+
+def turn(outcome: Outcome | None, process: str, want: bool) -> Turn:
+    """Write the outcome of one message and mark the next, in one transaction."""
+    writing()
+    if outcome is not None:
+        outcomes.finish(outcome)
+    return claim(process) if want else Turn(None, False)
+
+
+def claim(process: str) -> Turn:
+    """Mark the next due message as in hand; single messages go before campaigns, campaigns take turns."""
+    writing()
+    now = clock.now_ms()
+    skipped = 0
+    for campaign_id in (None, *_live_campaigns()):
+        while skipped < _MOST_SKIPPED:
+            row = _next(campaign_id, now)
+            if row is None:
+                break
+            reason = _refusal(row)
+            if reason is None:
+                connection().execute(
+                    "UPDATE message SET status = 'sending', claimed_by = ?, updated_at = ? WHERE id = ?",
+                    (process, now, row.id),
+                )
+                return Turn(row, True)
+            ledger.skip(row, reason, now)
+            skipped += 1
+    return Turn(None, skipped >= _MOST_SKIPPED)
+
+
+def _live_campaigns() -> list[int]:
+    found = [
+        row[0]
+        for row in rows(
+            "SELECT c.id FROM campaign c JOIN account a ON a.id = c.account_id "
+            "WHERE c.phase IN ('sending', 'holding') AND a.sending_stopped = 0"
+        )
+    ]
+    random.shuffle(found)
+    return found
+
+
+def _next(campaign_id: int | None, now: int) -> Claim | None:
+    stopped = "" if campaign_id else (" AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)")
+    found = one(
+        f"SELECT {COLUMNS} FROM message WHERE campaign_id IS ? AND status IN ('queued', 'held') AND due_at <= ?"
+        f"{stopped} ORDER BY due_at, id LIMIT 1",
+        (campaign_id, now),
+    )
+    return Claim._make(found) if found else None
+
+
+def next_due() -> int | None:
+    """Answer when the next open row of a live source may move (ms), or None."""
+    found = [
+        row[0]
+        for campaign_id in (None, *_live_campaigns())
+        if (row := one(
+            "SELECT min(due_at) FROM message WHERE campaign_id IS ? AND status IN ('queued', 'held')", (campaign_id,)
+        )) and row[0] is not None
+    ]  # fmt: skip
+    return min(found) if found else None
+
+
+def _refusal(row: Claim) -> str | None:
+    """Say why a message may not go out now, looked at again right before it would (P4)."""
+    if row.campaign_id is not None and row.contact_id is None:
+        return "contact_deleted"
+    kind = "phone" if row.channel == "sms" else "email"
+    if row.transactional:
+        hashed = tokens.address_hash(kind, row.recipient_key)
+        reason = consent.suppression(row.account_id, kind, hashed)
+        return f"suppressed_{reason}" if reason else None
+    state = one(
+        "SELECT subscribed, suppression, opt_out_at FROM channel WHERE account_id = ? AND kind = ? AND key = ?",
+        (row.account_id, kind, row.recipient_key),
+    )
+    if state is None:
+        return "no_channel"
+    if state[1] is not None:
+        return f"suppressed_{state[1]}"
+    if not state[0]:
+        return "unsubscribed" if state[2] is not None else "no_consent"
+    return None
+
+
+def recover() -> int:
+    """Decide about every row that an earlier process had in hand when it died; run once at start."""
+    writing()
+    now = clock.now_ms()
+    found = [Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message WHERE status = 'sending'")]
+    for row in found:
+        outcomes.doubt(row, Uncertain("the service stopped while this message was in hand"), now)
+    return len(found)

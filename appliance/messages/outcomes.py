@@ -1,0 +1,125 @@
+"""What became of a message in hand, written with its counters and its event in one transaction."""
+
+import random
+
+from appliance import clock, config
+from appliance.config import seconds
+from appliance.db.open import connection, one
+from appliance.db.work import writing
+from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.messages import ledger
+from appliance.messages.ledger import Claim, Outcome
+
+
+def finish(outcome: Outcome) -> None:
+    """Write what became of a message, with its counters and its event."""
+    writing()
+    row, error, now = outcome.claim, outcome.error, clock.now_ms()
+    if outcome.skip_reason is not None:
+        _describe(outcome, now)
+        ledger.fault(row, error)
+        return ledger.skip(row, outcome.skip_reason, now)
+    if error is None:
+        return _accepted(outcome, now)
+    if isinstance(error, Unreachable | Ours):
+        # Nobody's attempt: the way out is closed, not this recipient
+        delay = seconds(config.current().email.probe_after)
+        return _again(row, now, delay, attempts=row.attempts, doubts=row.doubts)
+    if isinstance(error, Uncertain):
+        return doubt(row, error, now)
+    _describe(outcome, now)
+    ledger.fault(row, error)
+    if isinstance(error, Temporary) and not _given_up(row, now):
+        return _again(row, now, _delay(row.attempts), attempts=row.attempts + 1, doubts=row.doubts)
+    return _refused(row, error, now)
+
+
+def _describe(outcome: Outcome, now: int) -> None:
+    connection().execute(
+        "UPDATE message SET subject = coalesce(?, subject), sender = coalesce(?, sender), "
+        "internet_message_id = coalesce(?, internet_message_id), updated_at = ? WHERE id = ?",
+        (outcome.subject, outcome.sender, outcome.internet_message_id, now, outcome.claim.id),
+    )
+
+
+def _accepted(outcome: Outcome, now: int) -> None:
+    row, here = outcome.claim, connection()
+    here.execute(
+        "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
+        "subject = ?, sender = ?, internet_message_id = ?, error_code = NULL, error_smtp = NULL, "
+        "error_enhanced = NULL, error_text = NULL, updated_at = ? WHERE id = ?",
+        (now, outcome.subject, outcome.sender, outcome.internet_message_id, now, row.id),
+    )
+    if not row.test:
+        _count(row, now)
+    ledger.record(row, f"{row.channel}_sent", {})
+
+
+def _count(row: Claim, now: int) -> None:
+    here = connection()
+    if row.campaign_id is not None:
+        here.execute("UPDATE campaign SET sent_count = sent_count + 1 WHERE id = ?", (row.campaign_id,))
+    if row.contact_id is not None:
+        here.execute(
+            "UPDATE contact SET email_sent_count = email_sent_count + (:channel = 'email'), "
+            "sms_sent_count = sms_sent_count + (:channel = 'sms'), "
+            "email_last_sent_at = CASE :channel WHEN 'email' THEN :now ELSE email_last_sent_at END WHERE id = :id",
+            {"channel": row.channel, "now": now, "id": row.contact_id},
+        )
+    kind = "phone" if row.channel == "sms" else "email"
+    here.execute(
+        "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
+        (row.account_id, kind, row.recipient_key),
+    )
+
+
+def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> None:
+    cancelled = row.campaign_id is not None and one(
+        "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (row.campaign_id,)
+    )
+    connection().execute(
+        "UPDATE message SET status = ?, due_at = ?, attempts = ?, doubts = ?, claimed_by = NULL, updated_at = ? "
+        "WHERE id = ?",
+        ("cancelled" if cancelled else "queued", None if cancelled else now + int(delay * 1000), attempts, doubts, now,
+         row.id),
+    )  # fmt: skip
+
+
+def doubt(row: Claim, error: DeliveryError, now: int) -> None:
+    """Decide about a message that may have been taken: once more the same bytes, or hold (P3)."""
+    if config.current().email.in_doubt == "resend" and row.doubts == 0:
+        ledger.fault(row, error)
+        return _again(row, now, 0, attempts=row.attempts + 1, doubts=1)
+    connection().execute(
+        "UPDATE message SET status = 'uncertain', attempts = attempts + 1, doubts = doubts + 1, due_at = NULL, "
+        "claimed_by = NULL, error_code = 'in_doubt', error_text = ?, updated_at = ? WHERE id = ?",
+        (error.text, now, row.id),
+    )
+    return None
+
+
+def _refused(row: Claim, error: DeliveryError, now: int) -> None:
+    code = "refused" if isinstance(error, Permanent) else "expired"
+    connection().execute(
+        "UPDATE message SET status = 'failed', attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
+        "error_code = ?, updated_at = ? WHERE id = ?",
+        (code, now, row.id),
+    )
+    kind = "phone" if row.channel == "sms" else "email"
+    connection().execute(
+        "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
+        (row.account_id, kind, row.recipient_key),
+    )
+    ledger.record(row, f"{row.channel}_failed", {"reason": code, "smtp": error.smtp, "text": error.text})
+
+
+def _delay(attempts: int) -> float:
+    """Answer the seconds until the next attempt: the ladder with 20 % jitter (P6)."""
+    ladder = config.current().email.retry_after or [300.0]
+    return ladder[min(attempts, len(ladder) - 1)] * random.uniform(0.8, 1.2)
+
+
+def _given_up(row: Claim, now: int) -> bool:
+    here = config.current()
+    limit = here.email.give_up_transactional if row.transactional else here.email.give_up
+    return now - row.created_at > seconds(limit) * 1000

@@ -1,0 +1,174 @@
+"""One message to one person, sent at a program's word: receipts, passwords, notices."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance import addresses, clock, config, tokens
+from appliance.contacts import consent, store
+from appliance.db.open import one
+from appliance.db.work import after_commit, writing
+from appliance.designs.merge import MergeError
+from appliance.errors import Faults, Invalid
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.fields import Data, EmailText, Id, Line, Short, Subject, Text, When
+from appliance.messages import compose
+from appliance.messages.compose import Source
+from appliance.tables import Account, Channel, Message, MessageContent, Template
+from appliance.work import bell
+
+_HEADER = re.compile(r"^X-[A-Za-z0-9-]{1,60}$")
+_VALUE = re.compile(r"^[\x20-\x7e]{0,900}$")
+
+
+class MessageWrite(Struct):
+    """A single message; `transactional` (the default) needs no consent and carries no footer."""
+
+    to: Annotated[str, Meta(max_length=254, extra={"filled": True, "line": True})]
+    channel: Literal["email", "sms"] = "email"
+    subject: Subject | None | UnsetType = UNSET
+    body: Text | None | UnsetType = UNSET
+    text: Text | None | UnsetType = UNSET
+    template_id: Id | None | UnsetType = UNSET
+    data: Data | None | UnsetType = UNSET
+    from_email: EmailText | None | UnsetType = UNSET
+    from_name: Line | None | UnsetType = UNSET
+    reply_to: EmailText | None | UnsetType = UNSET
+    tags: Data | None | UnsetType = UNSET
+    headers: Annotated[dict[str, Short], Meta(max_length=20)] | None | UnsetType = UNSET
+    send_at: When | None | UnsetType = UNSET
+    idempotency_key: Annotated[str, Meta(min_length=1, max_length=255, extra={"line": True})] | None | UnsetType = UNSET
+    transactional: bool = True
+
+
+class Suppressed(Invalid):
+    """The recipient may not get it; the row is kept as `skipped` (decisions, section 3, `recipient_suppressed`)."""
+
+
+def put(account_id: int, request: MessageWrite, test: bool = False) -> Message:
+    """Queue one message and answer its row; raises Invalid with all faults.
+
+    A row that may not go out is kept as `skipped` and answered too: the door tells the caller why.
+    """
+    writing()
+    account = Account.get_by_id(account_id)
+    template = _template(account_id, request)
+    address = _check(account, request, template)
+    now = clock.now_ms()
+    held = isinstance(request.send_at, int) and request.send_at > now
+    channel = Channel.get_or_none(
+        Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
+    )
+    reason = _refusal(account_id, address, channel, request.transactional)
+    sender = _sender(account, request, template)
+    message = Message.create(
+        account=account_id, contact=channel.contact_id if channel else None, template=template, channel="email",
+        recipient=address.value, recipient_key=address.key, sender=sender, reply_to=_text(request.reply_to),
+        subject=_text(request.subject) or (template.subject if template else None),
+        status="skipped" if reason else "held" if held else "queued", skip_reason=reason,
+        source_type="transactional", transactional=request.transactional, test=test,
+        provider="capture" if test else config.current().email.transport,
+        idempotency_key=_text(request.idempotency_key), tags=_value(request.tags),
+        due_at=None if reason else (request.send_at if held else now), created_at=now, updated_at=now,
+    )  # fmt: skip
+    MessageContent.create(
+        message=message, subject=_text(request.subject), body=_text(request.body), text=_text(request.text),
+        headers=_value(request.headers) or {}, data=_value(request.data) or {}, from_name=_text(request.from_name),
+    )  # fmt: skip
+    if reason:
+        data = {"message_id": message.id, "reason": reason}
+        log.record(Happened(account_id, "email_skipped", message.contact_id, data, f"message:{message.id}", test=test))
+    else:
+        after_commit(lambda: bell.ring("outbox"))
+    return message
+
+
+def refusal(message: Message) -> Suppressed | None:
+    """Answer what to tell the caller about a message that was kept as skipped, or None."""
+    if message.status != "skipped":
+        return None
+    return Suppressed(
+        {"to": ["may not be written to"]}, reason="recipient_suppressed", message_id=message.id,
+        skip_reason=message.skip_reason,
+    )  # fmt: skip
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value != "" else None
+
+
+def _value(value: Any) -> Any:
+    return None if value is UNSET else value
+
+
+def _template(account_id: int, request: MessageWrite) -> Template | None:
+    if not isinstance(request.template_id, int):
+        return None
+    found = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
+    if found is None:
+        raise Invalid({"template_id": ["must exist"]})
+    return found
+
+
+def _check(account: Account, request: MessageWrite, template: Template | None) -> addresses.Address:
+    faults = Faults()
+    if request.channel == "sms":
+        faults.add("channel", "is not included in the list")
+    if not (_text(request.subject) or (template and template.subject)):
+        faults.add("subject", "can't be blank")
+    if not (_text(request.body) or (template and template.body)):
+        faults.add("body", "can't be blank")
+    for name, value in (_value(request.headers) or {}).items():
+        if not _HEADER.match(name) or not _VALUE.match(value):
+            faults.add(f"headers.{name}", "is invalid")
+    try:
+        address = addresses.email(request.to)
+    except ValueError:
+        faults.add("to", "is invalid")
+        address = addresses.Address("email", "", "")
+    try:
+        compose.compile_source(source(request.subject, request.body, request.text, template, not request.transactional))
+    except MergeError as error:
+        faults.add("body", error.words())
+    if not account.transactional_allowed and request.transactional:
+        raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
+    faults.check()
+    return address
+
+
+def source(subject: Any, body: Any, text: Any, template: Template | None, marketing: bool) -> Source:
+    """Answer what a single message is made from: its own words before its template's."""
+    return Source(
+        subject=_text(subject) or (template.subject if template else None) or "",
+        body=_text(body) or (template.body if template else None) or "",
+        text=_text(text),
+        preheader=template.preheader if template else None,
+        from_name=template.from_name if template else None,
+        marketing=marketing,
+    )
+
+
+def _sender(account: Account, request: MessageWrite, template: Template | None) -> str:
+    return (
+        _text(request.from_email)
+        or (template.from_email if template else None)
+        or account.email_from_email
+        or "hello@campanero.invalid"
+    )
+
+
+def _refusal(account_id: int, address: addresses.Address, channel: Channel | None, transactional: bool) -> str | None:
+    hashed = tokens.address_hash(address.kind, address.key)
+    reason = consent.suppression(account_id, address.kind, hashed)
+    if reason:
+        return f"suppressed_{reason}"
+    if transactional:
+        return None
+    if channel is None:
+        kept = one("SELECT 1 FROM opt_out WHERE account_id = ? AND address_hash = ?", (account_id, hashed))
+        return "unsubscribed" if kept else "no_consent"
+    if not store.is_sendable(channel):
+        return "unsubscribed" if channel.opt_out_at else "no_consent"
+    return None
