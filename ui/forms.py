@@ -1,5 +1,6 @@
 """Forms: strings of the browser to values, refusals of the domain to sentences at their field."""
 
+import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -19,6 +20,8 @@ _SENTENCES = {
     "is required": "Fill this in.",
 }
 
+_LENGTH = re.compile(r"is too (short|long) \(m\w+ is (\d+) characters\)")
+
 
 class Form:
     """What was typed, and what is wrong with it; nothing typed is ever lost."""
@@ -31,7 +34,7 @@ class Form:
     @classmethod
     def of(cls, request: Request) -> "Form":
         """Read what the browser posted; surrounding spaces are dropped, line ends are one character."""
-        posted: dict[str, list[str]] = dict(request.form or {})
+        posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
         values = {name: found[0].replace("\r\n", "\n").strip() for name, found in posted.items() if found}
         return cls(values, posted)
 
@@ -81,6 +84,8 @@ class Form:
 
 def sentence(message: str, path: str = "") -> str:
     """Turn a message of a rule into a sentence for a person."""
+    if found := _LENGTH.match(message):
+        return f"Use at {'least' if found[1] == 'short' else 'most'} {found[2]} characters."
     known = _SENTENCES.get(message)
     if known and not path:
         return known

@@ -50,7 +50,11 @@ async def visit(request: Request) -> Visit | None:
     if not token:
         return None
     session = await call(sessions.find, token)
-    return Visit(request, session) if session else None
+    if session is None:
+        return None
+    if sessions.needs_touch(session):
+        await commit(sessions.touch, session.id)
+    return Visit(request, session)
 
 
 async def begin(request: Request, response: HTTPResponse, user_id: int) -> None:

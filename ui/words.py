@@ -3,6 +3,7 @@
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 
@@ -151,6 +152,11 @@ def day(ms: int) -> str:
     return f"{then.strftime('%A')} {then.day} {then.strftime('%B')}" + ("" if then.year == now.year else f" {then.year}")
 
 
+def day_name(ms: int) -> str:
+    """Write the day of a moment in full: `Friday 20 November`."""
+    return f"{local(ms).strftime('%A')} {local(ms).day} {local(ms).strftime('%B')}"
+
+
 def clock_time(ms: int) -> str:
     """Write only the hour and minute of a moment."""
     return local(ms).strftime("%H:%M")
@@ -210,7 +216,17 @@ def greeting(ms: int) -> str:
     return "Good morning" if 4 <= hour < 12 else "Good afternoon" if 12 <= hour < 18 else "Good evening"
 
 
+def query(values: dict[str, Any], last_is_open: bool = False) -> str:
+    """Write a query string of what is set; with `last_is_open` the last name is left for a number to follow."""
+    names = list(values)
+    keep = {name: value for name, value in values.items() if value not in ("", None)}
+    if last_is_open:
+        keep.pop(names[-1], None)
+        return "?" + urlencode(keep) + ("&" if keep else "")
+    return "?" + urlencode(keep) if keep else ""
+
+
 FILTERS = {
     "number": number, "people": people, "size": size, "when": when, "time": time, "day": day, "initials": initials,
-    "reason": reason, "duration": duration, "clock_time": clock_time, "full_time": full,
+    "reason": reason, "duration": duration, "clock_time": clock_time, "query": query, "full_time": full,
 }  # fmt: skip

@@ -1,1 +1,10 @@
-BLUEPRINTS = []
+"""The pages, one blueprint for each noun."""
+
+from ui.pages import (
+    activity, brand, campaigns, compose, contacts, home, inbox, lists, login, settings, setup, templates,
+)  # fmt: skip
+
+BLUEPRINTS = (
+    setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages, contacts.pages, lists.pages,
+    activity.pages, inbox.pages, brand.pages, settings.pages,
+)  # fmt: skip

@@ -1,0 +1,164 @@
+"""Campaigns: the table, a new one, and what becomes of one after it is sent."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors, fields
+from appliance.campaigns import report, requests, states, store
+from appliance.db.work import call, commit
+from appliance.messages import store as messages
+from appliance.templates import store as templates
+from ui import people, view, words
+from ui.forms import Form, number
+from ui.guard import signed_in
+from ui.pages import compose
+from ui.session import Visit
+
+pages = Blueprint("ui_campaigns", url_prefix="/campaigns")
+# Chip: label and the phases it stands for.
+CHIPS = {
+    "": ("All", ()),
+    "draft": ("Drafts", ("draft",)),
+    "scheduled": ("Scheduled", ("scheduled",)),
+    "sending": ("Sending", ("sending", "holding")),
+    "paused": ("Paused", ("paused",)),
+    "completed": ("Done", ("completed",)),
+    "cancelled": ("Stopped", ("cancelled",)),
+}
+MOVING = ("sending", "holding")
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """The table with chips for the phases; it refreshes itself while something is sending."""
+    search = (request.args.get("search") or "").strip()[:255]
+    phase = request.args.get("phase") or ""
+    phase = phase if phase in CHIPS else ""
+    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": 50}
+    raw |= {"search": search} if search else {}
+    raw |= {"phase": phase} if phase else {}
+    found = await call(store.page, visit.account_id, fields.read(requests.CampaignQuery, raw))
+    counted = await call(store.phases, visit.account_id)
+    chips = [
+        (key, label, sum(counted.values()) if not phases else sum(counted.get(one, 0) for one in phases))
+        for key, (label, phases) in CHIPS.items()
+    ]
+    lists = {row.id: row.name for row in await call(people.all_lists, visit.account_id)}
+    return view.page(
+        request, "campaigns/index.html", found=found, search=search, phase=phase, chips=chips, lists=lists,
+        moving=any(row.phase in MOVING for row in found.rows), query=request.query_string,
+    )  # fmt: skip
+
+
+@pages.get("/new", name="new")
+@signed_in
+async def new(request: Request, visit: Visit) -> HTTPResponse:
+    """A name, and what to begin from."""
+    form = Form({"template": request.args.get("template") or ""})
+    return await _new(request, visit, form, 200)
+
+
+@pages.post("/", name="create", strict_slashes=False)
+@signed_in
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Make a draft; with a template it begins with a copy of it."""
+    form = Form.of(request)
+    try:
+        template = int(form["template"]) if form["template"].isdecimal() else None
+        made = await commit(_create, visit.account_id, form["name"], template)
+    except errors.Invalid as refused:
+        return await _new(request, visit, form.take(refused), 422)
+    return view.go(request, f"/campaigns/{made.id}")
+
+
+@pages.get("/<campaign_id:int>", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """A draft opens its composer; anything later is a report that follows what happens."""
+    campaign = await call(store.get, visit.account_id, campaign_id)
+    if campaign.phase == "draft":
+        return await compose.page(request, visit, campaign_id)
+    facts = await call(_facts, visit.account_id, campaign_id)
+    # The answer to a poll has no trigger once nothing moves any more, so polling ends itself.
+    return view.page(request, "campaigns/report.html", moving=facts["campaign"].phase in MOVING, **facts)
+
+
+@pages.get("/<campaign_id:int>/people", name="people")
+@signed_in
+async def recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Every person of a campaign and what became of their message."""
+    campaign = await call(store.get, visit.account_id, campaign_id)
+    status = request.args.get("status") or ""
+    status = status if status in messages.STATUSES else ""
+    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": 50, "campaign_id": campaign_id}
+    raw |= {"status": status} if status else {}
+    found = await call(messages.page, visit.account_id, fields.read(messages.MessageQuery, raw))
+    known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
+    return view.page(request, "campaigns/people.html", campaign=campaign, found=found, status=status, known=known)
+
+
+def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
+    """Register a button of the report: it moves the campaign on and comes back to it."""
+
+    @pages.post(f"/<campaign_id:int>/{name}", name=name)
+    @signed_in
+    async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+        try:
+            await commit(verb, visit.account_id, campaign_id, visit.actor)
+        except errors.Invalid as refused:
+            if refused.reason != "invalid_transition":
+                raise
+            # The page was older than the campaign: show where it is now instead of an error.
+            view.say(request, "It has moved on meanwhile. This is how it stands.")
+        else:
+            view.say(request, done)
+        return view.go(request, f"/campaigns/{campaign_id}")
+
+
+_action("pause", states.pause, "Paused. Nothing more leaves until you continue.")
+_action("resume", states.resume, "Going on.")
+_action("cancel", states.cancel, "Stopped. What had not left stays here.")
+_action("undo", lambda account, number, _: states.to_draft(account, number), "Nothing was sent. It is a draft again.")
+
+
+@pages.post("/<campaign_id:int>/delete", name="delete")
+@signed_in
+async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Delete a campaign; what is still waiting will not leave."""
+    gone = await commit(states.delete, visit.account_id, campaign_id)
+    view.say(request, f"{gone.name} is deleted.")
+    return view.go(request, "/campaigns")
+
+
+async def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
+    asked = templates.TemplateQuery(limit=100, standalone=True)
+    choices = (await call(templates.page, visit.account_id, asked)).rows
+    return view.page(request, "campaigns/new.html", status, form=form, templates=choices)
+
+
+def _create(account_id: int, name: str, template_id: int | None) -> Any:
+    raw: dict[str, Any] = {"name": name or "Untitled email"}
+    if template_id:
+        source = templates.get(account_id, template_id)
+        raw["name"] = name or source.name or "Untitled email"
+        raw["template_attributes"] = {
+            key: value for key in ("subject", "preheader", "body", "design") if (value := getattr(source, key))
+        }
+    return store.create(account_id, fields.read(requests.CampaignCreate, raw))
+
+
+def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
+    campaign = store.get(account_id, campaign_id)
+    chosen = {row.id: row.name for row in people.all_lists(account_id)}
+    return {
+        "campaign": campaign,
+        "stats": campaign.stats,
+        "audience": compose.audience_name(campaign, chosen),
+        "progress": report.progress(account_id, campaign_id),
+        "problems": report.problems(account_id, campaign_id),
+        "skips": [(words.reason(code), count) for code, count in messages.skip_reasons(campaign_id).items()],
+    }

@@ -1,0 +1,153 @@
+"""People: the table, one person, adding and changing."""
+
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors, fields
+from appliance.contacts import requests, store, write
+from appliance.db.work import call, commit
+from appliance.events import log
+from ui import people, view, words
+from ui.forms import Form, number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_contacts", url_prefix="/contacts")
+_PLAIN = ("first_name", "last_name", "country_code")
+_LIMIT = 50
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """The table, searched as one types."""
+    search = (request.args.get("search") or "").strip()[:255]
+    subscribed = {"subscribed": True, "not": False}.get(request.args.get("email") or "")
+    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": _LIMIT}
+    raw |= {"search": search} if search else {}
+    raw |= {"subscribed_email": subscribed} if subscribed is not None else {}
+    found = await call(store.page, visit.account_id, fields.read(requests.ContactQuery, raw))
+    lists = {row.id: row for row in await call(people.all_lists, visit.account_id)}
+    return view.page(
+        request, "contacts/index.html", found=found, lists=lists, search=search, email=request.args.get("email") or ""
+    )
+
+
+@pages.get("/new", name="new")
+@signed_in
+async def new(request: Request, visit: Visit) -> HTTPResponse:
+    """An empty form; a list it was opened from is chosen already."""
+    search = (request.args.get("like") or "").strip()
+    form = Form({"email" if "@" in search else "first_name": search, "opt_in": "yes"})
+    form.lists["list_ids"] = request.args.getlist("list") or []
+    return await _form(request, visit, form, None, 200)
+
+
+@pages.post("/", name="create", strict_slashes=False)
+@signed_in
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Add a person, or bring up to date the one who has the address."""
+    form = Form.of(request)
+    raw = _raw(form)
+    raw["email"], raw["phone"], raw["opt_in"] = form.text("email"), form.text("phone"), form["opt_in"] == "yes"
+    if not (form["email"] or form["phone"] or form["first_name"] or form["last_name"]):
+        form.wrong("email", "Write an address, or at least a name.")
+        return await _form(request, visit, form, None, 422)
+    try:
+        asked = fields.read(requests.ContactWrite, {name: value for name, value in raw.items() if value is not None})
+        done = await commit(write.upsert, visit.account_id, asked, people.evidence(visit))
+    except errors.Invalid as refused:
+        return await _form(request, visit, form.take(refused), None, 422)
+    who = words.name(done.contact)
+    view.say(request, f"{who} is added." if done.created else f"{who} was here already and is now up to date.")
+    return view.go(request, f"/contacts/{done.contact.id}")
+
+
+@pages.get("/<contact_id:int>", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """One person: addresses and consent, lists, data, what happened."""
+    contact = await call(store.get, visit.account_id, contact_id)
+    asked = log.EventQuery(contact_id=contact_id, limit=50)
+    events = await call(log.page, visit.account_id, asked)
+    lists = await call(people.all_lists, visit.account_id)
+    return view.page(request, "contacts/show.html", contact=contact, events=events, lists=lists)
+
+
+@pages.get("/<contact_id:int>/edit", name="edit")
+@signed_in
+async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """The form with what is known."""
+    contact = await call(store.get, visit.account_id, contact_id)
+    form = Form({name: getattr(contact, name) or "" for name in _PLAIN})
+    for channel in contact.channels:
+        form.values.setdefault(channel.kind, channel.value)
+    form.lists["list_ids"] = [str(one) for one in contact.list_ids]
+    return await _form(request, visit, form, contact, 200)
+
+
+@pages.post("/<contact_id:int>", name="update")
+@signed_in
+async def update(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Keep what was changed; a changed address is the same channel under another address."""
+    form = Form.of(request)
+    contact = await call(store.get, visit.account_id, contact_id)
+    raw = {**_raw(form), "channels_attributes": _channels(contact, form)}
+    try:
+        asked = fields.read(requests.ContactPatch, raw)
+        await commit(write.update, visit.account_id, contact_id, asked, people.evidence(visit))
+    except errors.Invalid as refused:
+        return await _form(request, visit, form.take(refused, {"value": "email"}), contact, 422)
+    view.say(request, "Saved.")
+    return view.go(request, f"/contacts/{contact_id}")
+
+
+@pages.post("/<contact_id:int>/consent", name="consent")
+@signed_in
+async def consent(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Opt one address of a person in or out, with this act as the evidence."""
+    form = Form.of(request)
+    wanted = form["subscribed"] == "yes"
+    raw = {"channels_attributes": [{"id": number(form["channel"], 0), "subscribed": wanted}]}
+    asked = fields.read(requests.ContactPatch, raw)
+    done = await commit(write.update, visit.account_id, contact_id, asked, people.evidence(visit))
+    if wanted and done.kept_opt_out:
+        view.say(request, "They asked not to be written to, and that stays until they say otherwise.")
+    else:
+        view.say(request, "Subscribed." if wanted else "Unsubscribed. Campaigns will skip this address.")
+    return view.go(request, f"/contacts/{contact_id}")
+
+
+@pages.post("/<contact_id:int>/delete", name="delete")
+@signed_in
+async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Delete a person for good; an opt-out of theirs stays as a mark that cannot be read."""
+    gone = await commit(write.delete, visit.account_id, contact_id)
+    view.say(request, f"{words.name(gone)} is deleted.")
+    return view.go(request, "/contacts")
+
+
+def _raw(form: Form) -> dict[str, Any]:
+    raw: dict[str, Any] = {name: form.text(name) for name in _PLAIN}
+    return {**raw, "list_ids": form.ids("list_ids")}
+
+
+def _channels(contact: Any, form: Form) -> list[dict[str, Any]]:
+    """Answer what the form says about the first address and the first number, in the words of the domain."""
+    wanted: list[dict[str, Any]] = []
+    for kind in ("email", "phone"):
+        have = next((channel for channel in contact.channels if channel.kind == kind), None)
+        if have and not form[kind]:
+            wanted.append({"id": have.id, "_destroy": True})
+        elif have and form[kind] != have.value:
+            wanted.append({"id": have.id, "value": form[kind]})
+        elif not have and form[kind]:
+            wanted.append({"value": form[kind], "kind": kind})
+    return wanted
+
+
+async def _form(request: Request, visit: Visit, form: Form, contact: Any, status: int) -> HTTPResponse:
+    lists = await call(people.all_lists, visit.account_id)
+    return view.page(request, "contacts/form.html", status, form=form, contact=contact, lists=lists)

@@ -1,0 +1,63 @@
+"""The inbox of capture mode: every message as a mail client would show it."""
+
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance.db.work import call, commit
+from appliance.messages import captured
+from ui import mail, view
+from ui.forms import number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_inbox", url_prefix="/inbox")
+VIEWS = ("html", "text", "source", "headers")
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """The list, and nothing opened yet."""
+    return await _show(request, visit, None)
+
+
+@pages.get("/<captured_id:int>", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
+    """The list, and one message opened."""
+    return await _show(request, visit, captured_id)
+
+
+@pages.get("/<captured_id:int>/html", name="html")
+@signed_in
+async def html(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
+    """The message's HTML as a document of its own, which cannot reach this page."""
+    opened = await call(_opened, visit.account_id, captured_id)
+    return mail.frame(opened["html"] or opened["text"] or "")
+
+
+@pages.post("/clear", name="clear")
+@signed_in
+async def clear(request: Request, visit: Visit) -> HTTPResponse:
+    """Throw away what was captured."""
+    await commit(captured.clear, visit.account_id)
+    view.say(request, "The inbox is empty.")
+    return view.go(request, "/inbox")
+
+
+async def _show(request: Request, visit: Visit, captured_id: int | None) -> HTTPResponse:
+    search = (request.args.get("search") or "").strip()[:255]
+    opened = await call(_opened, visit.account_id, captured_id) if captured_id is not None else None
+    chosen = request.args.get("view") or ("html" if opened is None or opened["html"] else "text")
+    found = await call(captured.page, visit.account_id, number(request.args.get("page")), 50, search or None)
+    return view.page(
+        request, "inbox/index.html", found=found, search=search, opened=opened,
+        view=chosen if chosen in VIEWS else "html", page_number=found.page,
+    )  # fmt: skip
+
+
+def _opened(account_id: int, captured_id: int) -> dict[str, Any]:
+    row = captured.get(account_id, captured_id)
+    return {"row": row, **captured.parts(row)}

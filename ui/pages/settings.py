@@ -1,0 +1,58 @@
+"""Settings: the account, and how these pages look."""
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors, fields
+from appliance.account import accounts
+from appliance.db.work import commit
+from ui import session, view
+from ui.forms import Form, local_path
+from ui.guard import signed_in
+from ui.pages.setup import zones
+from ui.session import Visit
+
+pages = Blueprint("ui_settings", url_prefix="/settings")
+_FIELDS = ("name", "time_zone", "email_from_name", "email_from_email", "email_reply_to")
+
+
+@pages.get("/", name="show", strict_slashes=False)
+@signed_in
+async def show(request: Request, visit: Visit) -> HTTPResponse:
+    """The account's form, and how mail leaves."""
+    form = Form({name: getattr(visit.account, name) or "" for name in _FIELDS})
+    return _page(request, form, 200)
+
+
+@pages.post("/", name="save", strict_slashes=False)
+@signed_in
+async def save(request: Request, visit: Visit) -> HTTPResponse:
+    """Keep name, time zone and sender."""
+    form = Form.of(request)
+    form.need("name", "An account needs a name.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        asked = fields.read(accounts.AccountWrite, {name: form.text(name) for name in _FIELDS if name in form.values})
+        await commit(accounts.update, visit.account_id, asked)
+    except errors.Invalid as refused:
+        return _page(request, form.take(refused) if refused.fields else form, 422)
+    view.say(request, "Saved.")
+    return view.go(request, "/settings")
+
+
+@pages.post("/theme", name="theme")
+@signed_in
+async def theme(request: Request, visit: Visit) -> HTTPResponse:
+    """Choose light, dark or what the system says, and come back to the same page."""
+    chosen = Form.of(request)["theme"]
+    back = local_path((request.headers.get("referer") or "").partition(request.host)[2])
+    answer = view.go(request, back)
+    if chosen in session.THEMES:
+        session.keep_theme(request, answer, chosen)
+    return answer
+
+
+def _page(request: Request, form: Form, status: int) -> HTTPResponse:
+    config = request.app.ctx.config
+    return view.page(request, "settings/show.html", status, form=form, zones=zones(), email=config.email, config=config)

@@ -1,0 +1,25 @@
+"""What several pages say about people: the evidence of an act here, and names for ids."""
+
+from typing import Any
+
+from appliance.contacts import lists, store
+from appliance.contacts.consent import Evidence
+from ui.session import Visit
+
+MOST = 100
+
+
+def evidence(visit: Visit) -> Evidence:
+    """Answer the evidence of what this person does on a page."""
+    return Evidence("ui", visit.actor, visit.request.ip, (visit.request.headers.get("user-agent") or "")[:400] or None)
+
+
+def all_lists(account_id: int) -> list[Any]:
+    """Answer the lists of an account, by name; enough of them to choose from."""
+    found = lists.page(account_id, lists.ListQuery(limit=MOST)).rows
+    return sorted(found, key=lambda row: row.name.casefold())
+
+
+def by_id(ids: set[int]) -> dict[int, Any]:
+    """Answer people by their ids, with their addresses."""
+    return {contact.id: contact for contact in store.by_ids(sorted(ids))}
