@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import mimetypes
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sanic import Request, Sanic
 from sanic.response import HTTPResponse
@@ -44,7 +44,7 @@ def url(name: str) -> str:
     return f"/static/{digest}/{name}"
 
 
-def mount(app: Sanic) -> None:
+def mount(app: Sanic[Any, Any]) -> None:
     """Serve the static files of this build."""
     app.add_route(_serve, "/static/<digest:str>/<name:path>", name="static_files")
 

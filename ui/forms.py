@@ -13,13 +13,18 @@ from ui import words
 _SENTENCES = {
     "can't be blank": "Fill this in.",
     "is invalid": "This does not look right. Check it for a slip.",
-    "is not a valid email": "Write an address like name@example.com.",
-    "must be a valid email": "Write an address like name@example.com.",
     "has already been taken": "This is already in use. Choose another.",
     "must exist": "This no longer exists. Choose another.",
-    "is required": "Fill this in.",
+    "is not included in the list": "Choose one of those offered.",
 }
 
+# What a field wants to look like, by a part of its name.
+_HINTS = {
+    "email": "Write an address like name@example.com.",
+    "reply_to": "Write an address like name@example.com.",
+    "phone": "Write the number with its country, like +44 20 7946 0018.",
+    "country": "Write the two letters of the country, like GB.",
+}
 _LENGTH = re.compile(r"is too (short|long) \(m\w+ is (\d+) characters\)")
 
 
@@ -45,6 +50,10 @@ class Form:
         """Answer every value of a field that may be chosen several times."""
         return self.lists.get(name, [])
 
+    def exact(self, name: str) -> str:
+        """Answer a field as it was typed, spaces and all; for passwords."""
+        return next(iter(self.all(name)), "")
+
     def ids(self, name: str) -> list[int]:
         """Answer the chosen ids of a field; what is no number is left out."""
         return [int(text) for text in self.all(name) if text.isdecimal() and len(text) < 19]
@@ -67,7 +76,7 @@ class Form:
         for path, messages in refused.fields.items():
             last = path.rpartition(".")[2]
             field = (names or {}).get(path) or (names or {}).get(last) or (last if last in self.values else "base")
-            self.wrong(field, sentence(messages[0], path if field == "base" else ""))
+            self.wrong(field, sentence(messages[0], path) if field == "base" else _at(field, messages[0]))
         if not refused.fields:
             self.wrong("base", sentence(refused.message))
         return self
@@ -80,6 +89,14 @@ class Form:
             self.wrong(day, "Choose a date.")
             return None
         return int(local.timestamp() * 1000)
+
+
+def _at(field: str, message: str) -> str:
+    if message == "is invalid":
+        hint = next((hint for name, hint in _HINTS.items() if name in field), None)
+        if hint:
+            return hint
+    return sentence(message)
 
 
 def sentence(message: str, path: str = "") -> str:

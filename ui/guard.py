@@ -34,8 +34,8 @@ Handler = Callable[..., Awaitable[HTTPResponse]]
 
 def protect(blueprint: Blueprint) -> None:
     """Put the origin check before, and the policy headers on, every answer of a blueprint."""
-    blueprint.on_request(refuse_foreign)
-    blueprint.on_response(add_headers)
+    blueprint.middleware(refuse_foreign, "request")
+    blueprint.middleware(add_headers, "response")
 
 
 def is_foreign(request: Request) -> bool:
@@ -122,3 +122,12 @@ async def _answer(request: Request, answer: Awaitable[HTTPResponse]) -> HTTPResp
         return problem(request, 409, "refused", detail=refused.message)
     except errors.Unavailable:
         return problem(request, 503, "unavailable")
+
+
+async def fault(request: Request, error: Exception) -> HTTPResponse:
+    """Answer a friendly page for what no page caught: an unknown path, a wrong method, too much, a bug."""
+    status = getattr(error, "status_code", None) or 500
+    kind = {404: "not_found", 405: "not_found", 413: "too_large"}.get(status, "unavailable" if status == 503 else "bug")
+    answer = problem(request, status, kind)
+    await add_headers(request, answer)
+    return answer

@@ -35,9 +35,7 @@ def environment() -> Environment:
 def icon(name: str, label: str = "") -> Markup:
     """Draw an icon of the sprite; with a label it speaks, without one it is decoration."""
     speaks = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
-    return Markup('<svg class="icon" {}><use href="{}#{}"></use></svg>').format(
-        speaks, files.url("icons.svg"), name
-    )
+    return Markup('<svg class="icon" {}><use href="{}#{}"></use></svg>').format(speaks, files.url("icons.svg"), name)
 
 
 def is_part(request: Request) -> bool:
@@ -51,7 +49,7 @@ def target(request: Request) -> str:
 
 
 def page(
-    request: Request, template: str, status: int = 200, *, also: tuple[str, ...] = (), **context: Any
+    request: Request, template: str, status: int = 200, /, *, also: tuple[str, ...] = (), **context: Any
 ) -> HTTPResponse:
     """Answer a page, or the one block of it that the request's target names.
 
@@ -71,7 +69,7 @@ def page(
     return _html(body, status)
 
 
-def whole(request: Request, template: str, status: int = 200, **context: Any) -> HTTPResponse:
+def whole(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
     """Answer a whole page."""
     values = _context(request, context)
     visit = values["visit"]

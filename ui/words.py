@@ -149,7 +149,8 @@ def day(ms: int) -> str:
         return "Today"
     if then == now - timedelta(days=1):
         return "Yesterday"
-    return f"{then.strftime('%A')} {then.day} {then.strftime('%B')}" + ("" if then.year == now.year else f" {then.year}")
+    year = "" if then.year == now.year else f" {then.year}"
+    return f"{then.strftime('%A')} {then.day} {then.strftime('%B')}{year}"
 
 
 def day_name(ms: int) -> str:
@@ -200,7 +201,8 @@ def email_of(contact: Any) -> Any:
 
 def initials(text: str) -> str:
     """Answer one or two letters that stand for a name."""
-    parts = [part for part in text.replace("@", " ").replace(".", " ").split() if part[:1].isalnum()]
+    text = text.partition("<")[0].strip(' "') or text.strip("<>")
+    parts = [part for part in text.partition("@")[0].replace(".", " ").split() if part[:1].isalnum()]
     return "".join(part[0] for part in parts[:2]) or "?"
 
 

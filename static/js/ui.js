@@ -90,6 +90,11 @@
     }
   });
 
+  // A page change that comes too fast for its fade is no error.
+  for (const name of ["pageswap", "pagereveal"]) addEventListener(name, (event) => {
+    for (const promise of ["ready", "finished"]) event.viewTransition?.[promise].catch(() => {});
+  });
+
   const firstProblem = (root) => root && $("[aria-invalid=true]", root)?.focus();
   const state = (text) => { const mark = $("#saved-text"); if (mark) mark.textContent = text; };
 

@@ -1,7 +1,18 @@
 """The pages, one blueprint for each noun."""
 
 from ui.pages import (
-    activity, brand, campaigns, compose, contacts, home, inbox, lists, login, settings, setup, templates,
+    activity,
+    brand,
+    campaigns,
+    compose,
+    contacts,
+    home,
+    inbox,
+    lists,
+    login,
+    settings,
+    setup,
+    templates,
 )  # fmt: skip
 
 BLUEPRINTS = (

@@ -51,7 +51,7 @@ async def save_to(request: Request, visit: Visit, campaign_id: int) -> HTTPRespo
     """Keep for whom it is."""
     form = Form.of(request)
     chosen = form.ids("list")
-    asked = {"contact_list_id": chosen[0] if chosen else None, "data": {}}
+    asked: dict[str, Any] = {"contact_list_id": chosen[0] if chosen else None, "data": {}}
     return await _save(request, visit, campaign_id, form, "to", {"trigger_attributes": asked})
 
 
@@ -162,8 +162,9 @@ async def _review(request: Request, visit: Visit, campaign_id: int, form: Form, 
         return view.go(request, f"/campaigns/{campaign_id}")
     sample = await call(_sample, visit.account_id, campaign_id)
     return view.page(
-        request, "campaigns/send.html", status, form=form, sample=sample, type_over=TYPE_OVER, hold=HOLD_SECONDS, **facts
-    )
+        request, "campaigns/send.html", status, form=form, sample=sample, type_over=TYPE_OVER, hold=HOLD_SECONDS,
+        **facts,
+    )  # fmt: skip
 
 
 def _sample(account_id: int, campaign_id: int) -> list[str]:

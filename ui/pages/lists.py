@@ -89,7 +89,8 @@ async def add(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """People to choose from, searched as one types; who is in the list already is marked."""
     row = await call(lists.get, visit.account_id, list_id)
     search = (request.args.get("search") or "").strip()[:255]
-    raw: dict[str, Any] = {"limit": 30, "page": number(request.args.get("page"))} | ({"search": search} if search else {})
+    raw: dict[str, Any] = {"limit": 30, "page": number(request.args.get("page"))}
+    raw |= {"search": search} if search else {}
     found = await call(store.page, visit.account_id, fields.read(requests.ContactQuery, raw))
     return view.page(request, "lists/add.html", row=row, found=found, search=search)
 
@@ -101,7 +102,7 @@ async def join(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     chosen = Form.of(request).ids("contact_ids")
     done = await commit(_join, visit.account_id, list_id, chosen)
     kept = " Who had left it by their own act stays out." if done.kept else ""
-    view.say(request, f"{words.people(done.count)} added.{kept}" if chosen else "Nobody was chosen.")
+    view.say(request, f"{words.people(done[0])} added.{kept}" if chosen else "Nobody was chosen.")
     return view.go(request, f"/lists/{list_id}")
 
 
@@ -112,7 +113,7 @@ async def leave(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     chosen = Form.of(request).ids("contact_ids")
     done = await commit(lists.leave, visit.account_id, list_id, chosen)
     undo = (f"/lists/{list_id}/people", {"contact_ids": str(chosen[0])}) if len(chosen) == 1 else None
-    view.say(request, f"{words.people(done.count)} taken out of the list.", undo)
+    view.say(request, f"{words.people(done[0])} taken out of the list.", undo)
     return view.go(request, f"/lists/{list_id}")
 
 
@@ -142,9 +143,7 @@ def _named(form: Form, refused: errors.Invalid) -> Form:
     return form.take(refused) if refused.fields else form
 
 
-async def _show(
-    request: Request, visit: Visit, list_id: int, status: int, form: Form | None = None
-) -> HTTPResponse:
+async def _show(request: Request, visit: Visit, list_id: int, status: int, form: Form | None = None) -> HTTPResponse:
     row = await call(lists.get, visit.account_id, list_id)
     search = (request.args.get("search") or "").strip()[:255]
     raw: dict[str, Any] = {"list_id": list_id, "page": number(request.args.get("page")), "limit": _LIMIT}

@@ -28,8 +28,7 @@ async def save(request: Request) -> HTTPResponse:
     """Sign in and go where the person wanted to; a wrong address and a wrong password read alike."""
     form = Form.of(request)
     where = local_path(form["next"])
-    password = (request.form or {}).get("password") or ""
-    user = await call(users.verify, form["email"], password)
+    user = await call(users.verify, form["email"], form.exact("password"))
     if user is None:
         form.wrong("base", "Address and password do not belong together. Try again.")
         return await _page(request, form, where, 422)

@@ -36,7 +36,7 @@ async def you_save(request: Request, token: str) -> HTTPResponse:
     form = Form.of(request)
     form.need("name", "Write the name your colleagues know you by.")
     form.need("account_name", "Write the name of your team or company.")
-    form.values["password"] = (request.form or {}).get("password") or ""
+    form.values["password"] = form.exact("password")
     try:
         new = await call(users.prepare, form["email"], form["password"], form["name"])
         if form.errors:
