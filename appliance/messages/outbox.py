@@ -79,16 +79,10 @@ def _next(campaign_id: int | None, now: int) -> Claim | None:
     return Claim._make(found) if found else None
 
 
-def next_due() -> int | None:
-    """Answer when the next open row of a live source may move (ms), or None."""
-    found = [
-        row[0]
-        for campaign_id in (None, *_live_campaigns())
-        if (row := one(
-            "SELECT min(due_at) FROM message WHERE campaign_id IS ? AND status IN ('queued', 'held')", (campaign_id,)
-        )) and row[0] is not None
-    ]  # fmt: skip
-    return min(found) if found else None
+def is_due() -> bool:
+    """Say whether an open row of a live source may move now."""
+    now = clock.now_ms()
+    return any(_next(campaign_id, now) is not None for campaign_id in (None, *_live_campaigns()))
 
 
 def _refusal(row: Claim) -> str | None:

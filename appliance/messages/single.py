@@ -47,7 +47,7 @@ class Suppressed(Invalid):
     """The recipient may not get it; the row is kept as `skipped` (decisions, section 3, `recipient_suppressed`)."""
 
 
-def put(account_id: int, request: MessageWrite, test: bool = False) -> Message:
+def put(account_id: int, request: MessageWrite, key: str | None = None, test: bool = False) -> Message:
     """Queue one message and answer its row; raises Invalid with all faults.
 
     A row that may not go out is kept as `skipped` and answered too: the door tells the caller why.
@@ -70,7 +70,7 @@ def put(account_id: int, request: MessageWrite, test: bool = False) -> Message:
         status="skipped" if reason else "held" if held else "queued", skip_reason=reason,
         source_type="transactional", transactional=request.transactional, test=test,
         provider="capture" if test else config.current().email.transport,
-        idempotency_key=_text(request.idempotency_key), tags=_value(request.tags),
+        idempotency_key=key, tags=_value(request.tags),
         due_at=None if reason else (request.send_at if held else now), created_at=now, updated_at=now,
     )  # fmt: skip
     MessageContent.create(

@@ -1,0 +1,123 @@
+"""The account over the API."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from appliance import VERSION, brand, config
+from appliance.account import accounts
+from appliance.account.accounts import AccountWrite
+from appliance.api import shapes, shaping
+from appliance.api.declare import Answer, Call, Routes
+from appliance.clock import iso
+from appliance.db.open import scalar
+from appliance.db.work import call, commit
+from appliance.tables import Account as AccountRow
+from appliance.tables import SendingDomain
+
+ROUTES = Routes()
+
+
+class Blocker(Struct):
+    """What keeps an account from sending, or should be looked at."""
+
+    code: str
+    severity: str
+    message: str
+
+
+class Account(Struct):
+    """An account and what it can do."""
+
+    id: int
+    base_url: str
+    version: str
+    created_at: shapes.Moment
+    updated_at: shapes.Moment
+    name: str
+    time_zone: str
+    locale: str
+    email_from_name: str | None
+    email_from_email: str | None
+    email_reply_to: str | None
+    sms_from: str | None
+    test_email_recipients: list[str]
+    can_send: bool
+    blockers: list[Blocker]
+    using_sandbox: bool
+    domain_verified: bool
+    transport: dict[str, str]
+    capabilities: dict[str, bool]
+    onboarding: dict[str, Any]
+    approval_required: bool
+    block_on_missing_variable: bool
+    transactional_allowed: bool
+    sending_stopped: bool
+    stop_reason: str | None
+    frequency_cap: dict[str, Any] | None
+    sms_quiet_hours: dict[str, Any] | None
+    sms_opt_out_hint: str | None
+    privacy_ip: str
+    counts: dict[str, int]
+    usage: dict[str, Any]
+    brand: shapes.Brand
+
+
+@ROUTES.add("GET", "/account", scope="account:read", returns=Account)
+async def show(request: Call) -> Answer:
+    """Get the account: what it is called, what it can do, what stands in its way."""
+    return Answer(await call(lambda: _shaped(accounts.get(request.account_id))))
+
+
+@ROUTES.add("PATCH", "/account", scope="account:write", reads=AccountWrite, returns=Account)
+async def update(request: Call) -> Answer:
+    """Update names, senders and the time zone of the account."""
+    return Answer(await call(_shaped, await commit(accounts.update, request.account_id, request.body)))
+
+
+def _shaped(row: AccountRow) -> Account:
+    here = config.current()
+    sandbox = here.email.transport == "capture"
+    verified = bool(
+        SendingDomain.select().where(SendingDomain.account == row.id, SendingDomain.status == "verified").exists()
+    )
+    identity = brand.get(row.id)
+    counts = accounts.counts(row.id)
+    blockers = _blockers(row, sandbox, verified, bool(identity.physical_address))
+    values: dict[str, Any] = {
+        name: getattr(row, name)
+        for name in Account.__struct_fields__
+        if name in AccountRow._meta.fields and name not in ("created_at", "updated_at")
+    }
+    return Account(
+        **values,
+        base_url=config.base_url(here), version=VERSION, created_at=iso(row.created_at) or "",
+        updated_at=iso(row.updated_at) or "", can_send=not any(one.severity == "error" for one in blockers),
+        blockers=blockers, using_sandbox=sandbox, domain_verified=verified,
+        transport={"email": here.email.transport, "sms": here.sms.transport},
+        capabilities={"email": True, "sms": False, "tracking": False, "inbound": bool(here.inbound.listen)},
+        onboarding=_onboarding(row, verified, identity.brand_color is not None, counts),
+        counts=counts, usage=accounts.usage(row.id), brand=shaping.brand(identity),
+    )  # fmt: skip
+
+
+def _blockers(row: AccountRow, sandbox: bool, verified: bool, address: bool) -> list[Blocker]:
+    severity = "warning" if sandbox else "error"
+    found = []
+    if row.sending_stopped:
+        found.append(Blocker("sending_stopped", "error", "sending is stopped by a person"))
+    if not verified:
+        lenient = sandbox or config.current().email.allow_unverified_domains
+        found.append(Blocker("domain_unverified", "warning" if lenient else "error", "no sending domain is verified"))
+    if not address:
+        found.append(Blocker("postal_address_missing", severity, "the brand has no postal address"))
+    return found
+
+
+def _onboarding(row: AccountRow, verified: bool, branded: bool, counts: dict[str, int]) -> dict[str, Any]:
+    sent = scalar("SELECT 1 FROM campaign WHERE account_id = ? AND started_at NOT NULL LIMIT 1", (row.id,))
+    steps = {
+        "brand_setup": branded, "domain_verified": verified, "first_contact": counts["contacts"] > 0,
+        "first_draft": counts["campaigns"] > 0, "first_send": sent is not None,
+    }  # fmt: skip
+    return {"steps": steps, "progress": {"completed": sum(steps.values()), "total": len(steps)}}

@@ -1,0 +1,106 @@
+"""Campaigns over the API."""
+
+from collections.abc import Callable
+from typing import Any
+
+from appliance.account import idempotency
+from appliance.api import shapes, shaping
+from appliance.api.declare import Answer, Call, Routes
+from appliance.api.read import idempotency_key
+from appliance.api.reply import page_headers
+from appliance.campaigns import preflight, send, states, store
+from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
+from appliance.db.work import call, commit
+from appliance.tables import Campaign
+
+ROUTES = Routes()
+
+
+@ROUTES.add("GET", "/campaigns", scope="campaigns:read", query=CampaignQuery, returns=shapes.Campaign, many=True)
+async def index(request: Call) -> Answer:
+    """List campaigns, newest first."""
+    page = await call(store.page, request.account_id, request.query)
+    return Answer([shaping.campaign(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=shapes.Campaign, status=201)
+async def create(request: Call) -> Answer:
+    """Create a campaign as a draft."""
+    return Answer(shaping.campaign(await commit(store.create, request.account_id, request.body)))
+
+
+@ROUTES.add("GET", "/campaigns/{id}", scope="campaigns:read", returns=shapes.Campaign)
+async def show(request: Call) -> Answer:
+    """Get a campaign."""
+    return Answer(shaping.campaign(await call(store.get, request.account_id, request.id)))
+
+
+@ROUTES.add("PATCH", "/campaigns/{id}", scope="campaigns:write", reads=CampaignPatch, returns=shapes.Campaign)
+async def update(request: Call) -> Answer:
+    """Update a campaign; `status` moves it."""
+    if isinstance(request.body.status, str):
+        require_send(request)
+    done = await commit(
+        send.change, request.account_id, request.id, request.body, request.actor, request.credential.test
+    )
+    return Answer(shaping.campaign(done))
+
+
+def require_send(request: Call) -> None:
+    """Raise 403 for a credential that may write campaigns and not send them."""
+    from appliance.api.reply import Fault
+
+    if not request.credential.reaches("campaigns:send"):
+        raise Fault(403, "forbidden", required_scope="campaigns:send")
+
+
+@ROUTES.add(
+    "POST", "/campaigns/{id}/send", scope="campaigns:send", reads=SendRequest, body_required=False,
+    returns=shapes.Campaign, idempotent=True,
+)  # fmt: skip
+async def go(request: Call) -> Answer:
+    """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""
+    key = idempotency_key(request.request)
+    path = f"/campaigns/{request.id}/send"
+
+    def verb() -> tuple[shapes.Campaign, bool]:
+        sent: list[Campaign] = []
+
+        def run() -> int:
+            sent.append(
+                send.go_live(request.account_id, request.id, request.body, request.actor, request.credential.test)
+            )
+            return int(request.id)
+
+        once = idempotency.once(request.account_id, path, key, request.raw, run)
+        row = store.get(request.account_id, request.id) if once.replayed else sent[0]
+        return shaping.campaign(row), once.replayed
+
+    shaped, replayed = await commit(verb)
+    return Answer(shaped, headers={"Idempotent-Replayed": "true"} if replayed else {})
+
+
+def _move(name: str, verb: Callable[[int, int, str], Campaign], summary: str) -> None:
+    async def handler(request: Call) -> Answer:
+        return Answer(shaping.campaign(await commit(verb, request.account_id, request.id, request.actor)))
+
+    handler.__doc__ = summary
+    ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", returns=shapes.Campaign)(handler)
+
+
+_move("pause", states.pause, "Pause a live campaign.")
+_move("resume", states.resume, "Let a paused campaign go on with its open rows.")
+_move("cancel", states.cancel, "End a live or paused campaign for good.")
+
+
+@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=shapes.Preflight)
+async def look(request: Call) -> Answer:
+    """Look at a draft as its send would."""
+    found: Any = await call(preflight.check, request.account_id, request.id)
+    return Answer(found)
+
+
+@ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)
+async def delete(request: Call) -> Answer:
+    """Delete a campaign; open messages are cancelled, the ledger and its events stay."""
+    return Answer(shaping.campaign(await commit(states.delete, request.account_id, request.id)))

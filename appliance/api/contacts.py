@@ -1,0 +1,68 @@
+"""Contacts over the API."""
+
+from msgspec import UNSET
+
+from appliance.api import shapes, shaping
+from appliance.api.declare import Answer, Call, Routes
+from appliance.api.reply import page_headers
+from appliance.contacts import store, write
+from appliance.contacts.consent import Evidence
+from appliance.contacts.requests import ContactPatch, ContactQuery, ContactWrite, SearchQuery
+from appliance.db.work import call, commit
+from appliance.errors import Invalid
+
+ROUTES = Routes()
+
+
+def evidence(request: Call) -> Evidence:
+    """Answer how a write over the API came about."""
+    return Evidence(
+        source="api", actor=request.actor, ip=request.request.ip, user_agent=request.request.headers.get("user-agent"),
+        test=request.credential.test,
+    )  # fmt: skip
+
+
+@ROUTES.add("GET", "/contacts", scope="contacts:read", query=ContactQuery, returns=shapes.Contact, many=True)
+async def index(request: Call) -> Answer:
+    """List contacts, newest first."""
+    page = await call(store.page, request.account_id, request.query)
+    return Answer([shaping.contact(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("GET", "/contacts/search", scope="contacts:read", query=SearchQuery, returns=shapes.Contact, many=True)
+async def search(request: Call) -> Answer:
+    """Search contacts, best match first."""
+    query: SearchQuery = request.query
+    if query.q is UNSET or not query.q.strip():
+        raise Invalid({"q": ["can't be blank"]})
+    page = await call(store.find, request.account_id, query.q, query.page, query.size())
+    return Answer([shaping.contact(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add(
+    "POST", "/contacts", scope="contacts:write", reads=ContactWrite, returns=shapes.ContactWritten, status=201,
+    also=(200,),
+)  # fmt: skip
+async def create(request: Call) -> Answer:
+    """Create a contact, or update the one who has the address (then 200)."""
+    made = await commit(write.upsert, request.account_id, request.body, evidence(request))
+    return Answer(shaping.contact_written(made.contact, made.kept_opt_out), 201 if made.created else 200)
+
+
+@ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", returns=shapes.Contact)
+async def show(request: Call) -> Answer:
+    """Get a contact."""
+    return Answer(shaping.contact(await call(store.get, request.account_id, request.id)))
+
+
+@ROUTES.add("PATCH", "/contacts/{id}", scope="contacts:write", reads=ContactPatch, returns=shapes.ContactWritten)
+async def update(request: Call) -> Answer:
+    """Update a contact."""
+    done = await commit(write.update, request.account_id, request.id, request.body, evidence(request))
+    return Answer(shaping.contact_written(done.contact, done.kept_opt_out))
+
+
+@ROUTES.add("DELETE", "/contacts/{id}", scope="contacts:write", returns=shapes.Contact)
+async def delete(request: Call) -> Answer:
+    """Delete a contact for good; its opt-outs stay behind as hashes."""
+    return Answer(shaping.contact(await commit(write.delete, request.account_id, request.id)))

@@ -1,0 +1,97 @@
+"""How an endpoint is declared: path, what it reads, what it answers. Requests and the document follow from it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from sanic import Request
+
+from appliance.account.keys import Credential
+
+
+class Call(NamedTuple):
+    """One request, read and allowed."""
+
+    request: Request
+    credential: Credential
+    id: int
+    body: Any
+    query: Any
+    raw: Any
+
+    @property
+    def account_id(self) -> int:
+        """The account that the credential belongs to."""
+        return self.credential.account_id
+
+    @property
+    def actor(self) -> str:
+        """Who asks, for consent rows and the audit."""
+        return self.credential.actor
+
+
+class Answer(NamedTuple):
+    """What goes back: a shape or a list of shapes, and how."""
+
+    value: Any
+    status: int | None = None
+    headers: dict[str, str] = {}
+
+
+Handler = Callable[[Call], Awaitable[Answer]]
+
+
+class Route(NamedTuple):
+    """One endpoint."""
+
+    method: str
+    path: str
+    handler: Handler
+    scope: str
+    summary: str
+    returns: type[Struct]
+    many: bool
+    status: int
+    reads: type[Struct] | None
+    query: type[Struct] | None
+    body_required: bool
+    also: tuple[int, ...]  # further statuses of success
+    idempotent: bool
+
+    @property
+    def has_id(self) -> bool:
+        """Whether its path names one thing."""
+        return "{id}" in self.path
+
+
+class Routes(list[Route]):
+    """The endpoints of one noun, in the order they are declared."""
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        *,
+        scope: str,
+        returns: type[Struct],
+        many: bool = False,
+        status: int = 200,
+        reads: type[Struct] | None = None,
+        query: type[Struct] | None = None,
+        body_required: bool = True,
+        also: tuple[int, ...] = (),
+        idempotent: bool = False,
+    ) -> Callable[[Handler], Handler]:
+        """Declare an endpoint below `/v1/my`; its summary is the handler's docstring."""
+
+        def keep(handler: Handler) -> Handler:
+            summary = (handler.__doc__ or "").strip().splitlines()[0]
+            self.append(
+                Route(
+                    method, path, handler, scope, summary, returns, many, status, reads, query,
+                    body_required and reads is not None, also, idempotent,
+                )
+            )  # fmt: skip
+            return handler
+
+        return keep

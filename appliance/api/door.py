@@ -1,0 +1,64 @@
+"""Puts the declared endpoints on the server: every request goes through the same steps."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from sanic import Blueprint, HTTPResponse, Request, Sanic
+
+from appliance.api import read, reply
+from appliance.api.declare import Call, Route
+from appliance.api.openapi import document
+from appliance.api.routes import ROUTES
+from appliance.db.open import scalar
+from appliance.db.work import call
+
+BASE = "/v1/my"
+API_VERSION = "1.0"
+_PATHS = ("/v1", "/openapi.yaml", "/healthz")
+
+
+def owns(path: str) -> bool:
+    """Say whether a path is this door's, so that its errors are JSON."""
+    return path in _PATHS or path.startswith("/v1/")
+
+
+def mount(app: "Sanic[Any, Any]") -> None:
+    """Add all endpoints to the server."""
+    blueprint = Blueprint("api")
+    for route in ROUTES:
+        path = BASE + route.path.replace("{id}", "<number:str>")
+        name = f"{route.method}_{route.path}".replace("/", "_").replace("{", "").replace("}", "").lower()
+        blueprint.add_route(_handler(route), path, methods=[route.method], name=name)
+    blueprint.add_route(_openapi, "/openapi.yaml", methods=["GET"])
+    blueprint.add_route(_healthz, "/healthz", methods=["GET"])
+    app.blueprint(blueprint)
+
+
+def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse]]:
+    async def handle(request: Request, number: str = "0") -> HTTPResponse:
+        who = await read.credential(request)
+        read.allow(who, route)
+        identity = read.number(number)
+        query = read.query(request, route.query)
+        struct, raw, ignored = read.body(request, route)
+        answer = await route.handler(Call(request, who, identity, struct, query, raw))
+        headers = dict(answer.headers)
+        if ignored:
+            headers["X-Ignored-Fields"] = ", ".join(name for name in ignored if name.isascii() and name.isprintable())[
+                :1000
+            ]
+        return reply.json(answer.value, answer.status or route.status, headers)
+
+    return handle
+
+
+async def _openapi(request: Request) -> HTTPResponse:
+    return HTTPResponse(document(), content_type="application/yaml; charset=utf-8")
+
+
+async def _healthz(request: Request) -> HTTPResponse:
+    from appliance.db import work
+
+    await call(scalar, "SELECT 1")
+    await work.commit(lambda: None)
+    return reply.json({"status": "ok"})

@@ -1,0 +1,77 @@
+"""Messages over the API."""
+
+from typing import Any
+
+from appliance.account import idempotency
+from appliance.api import shapes, shaping
+from appliance.api.declare import Answer, Call, Routes
+from appliance.api.read import idempotency_key
+from appliance.api.reply import page_headers
+from appliance.db.work import call, commit
+from appliance.designs.merge import MergeError
+from appliance.events import log
+from appliance.events.log import EventQuery
+from appliance.messages import single, store
+from appliance.messages.prepare import Workshop
+from appliance.messages.single import MessageWrite
+from appliance.messages.store import MessageQuery
+
+ROUTES = Routes()
+
+
+@ROUTES.add("GET", "/messages", scope="messages:read", query=MessageQuery, returns=shapes.Message, many=True)
+async def index(request: Call) -> Answer:
+    """List messages of every kind and status, newest first."""
+    page = await call(store.page, request.account_id, request.query)
+    return Answer([shaping.message(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add(
+    "POST", "/messages", scope="messages:send", reads=MessageWrite, returns=shapes.Message, status=201, also=(200,),
+    idempotent=True,
+)  # fmt: skip
+async def create(request: Call) -> Answer:
+    """Send a single message."""
+    body: MessageWrite = request.body
+    key = idempotency_key(request.request)
+    if key is None and isinstance(body.idempotency_key, str):
+        key = body.idempotency_key
+        idempotency.check_key(key, "idempotency_key")
+    payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
+
+    def verb() -> tuple[Any, bool]:
+        def run() -> int:
+            return int(single.put(request.account_id, body, key, request.credential.test).id)
+
+        once = idempotency.once(request.account_id, "/messages", key, payload, run)
+        return store.get(request.account_id, once.resource_id), once.replayed
+
+    row, replayed = await commit(verb)
+    refusal = single.refusal(row)
+    if refusal is not None and not replayed:
+        raise refusal
+    if replayed:
+        return Answer(shaping.message(row), 200, {"Idempotent-Replayed": "true"})
+    return Answer(shaping.message(row))
+
+
+@ROUTES.add("GET", "/messages/{id}", scope="messages:read", returns=shapes.MessageDetail)
+async def show(request: Call) -> Answer:
+    """Get a message with what it said and what happened to it."""
+
+    def read() -> shapes.MessageDetail:
+        row = store.get(request.account_id, request.id)
+        query = EventQuery(limit=100, resource_uid=f"message:{row.id}")
+        events = list(log.page(request.account_id, query).rows)
+        kept = store.content(row)
+        said: dict[str, Any] = {"html": None, "text": None, "headers": kept.headers if kept else {}}
+        try:
+            filled = Workshop().view(row)
+            said |= {"html": filled.html, "text": filled.text}
+        except MergeError:
+            # It never rendered: that is what its row says, and it has no words to show
+            if row.skip_reason != "render_error":
+                raise
+        return shaping.message_detail(row, said, events)
+
+    return Answer(await call(read))

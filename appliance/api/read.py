@@ -1,0 +1,126 @@
+"""Reads requests: credential, size, type, JSON, id, fields; in the order of decisions, section 3."""
+
+import json as stdlib_json
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields as struct_fields
+from sanic import Request
+
+from appliance import fields
+from appliance.account import idempotency, keys
+from appliance.account.keys import Credential
+from appliance.api.declare import Route
+from appliance.api.reply import Fault
+from appliance.db.work import call
+from appliance.errors import Invalid
+
+_decoder = msgspec.json.Decoder()
+_DEEPEST = 64
+
+
+async def credential(request: Request) -> Credential:
+    """Answer who asks; every kind of failure is the same 401."""
+    header = request.headers.getall("authorization", [])
+    scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
+    found = None
+    if scheme.lower() == "bearer" and token and len(token) <= 4096:
+        found = await call(keys.find, token.strip())
+    if found is None:
+        if scheme.lower() == "bearer" and token.strip().startswith(keys.PUBLIC):
+            raise Fault(403, "forbidden", "a public key opens only its form")
+        raise Fault(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"})
+    return found
+
+
+def allow(who: Credential, route: Route) -> None:
+    """Raise 403 unless the credential reaches the route's scope."""
+    if not who.reaches(route.scope):
+        raise Fault(403, "forbidden", required_scope=route.scope)
+
+
+def body(request: Request, route: Route) -> tuple[Any, Any, list[str]]:
+    """Answer (struct, raw, ignored keys) of a body; faults as decided for size, type and JSON."""
+    if route.reads is None:
+        return None, None, []
+    content = request.body
+    if not content and not route.body_required:
+        return fields.read(route.reads, {}), {}, []
+    raw = _json(request, content)
+    struct, ignored = fields.read_with_ignored(route.reads, raw)
+    return struct, raw, ignored
+
+
+def _json(request: Request, content: bytes) -> dict[str, Any]:
+    kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Fault(415, "unsupported_media_type", "send the body as application/json")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Fault(415, "unsupported_media_type", "send the body without a Content-Encoding")
+    try:
+        raw = _decoder.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raw = _lenient(content)
+    if not isinstance(raw, dict):
+        raise Fault(400, "invalid_json", "the body has to be a JSON object")
+    if _depth(raw) > _DEEPEST:
+        raise Fault(400, "invalid_json", "the body is nested too deeply")
+    return raw
+
+
+def _lenient(content: bytes) -> Any:
+    """Read what only the standard decoder takes, so that a lone surrogate is a fault of its field and not of all."""
+
+    def refuse(word: str) -> Any:
+        raise ValueError(word)
+
+    try:
+        return stdlib_json.loads(content.decode("utf-8"), parse_constant=refuse)
+    except (ValueError, RecursionError):
+        raise Fault(400, "invalid_json", "the body is not JSON") from None
+
+
+def _depth(value: Any) -> int:
+    deepest, level = 0, [value]
+    while level and deepest <= _DEEPEST:
+        deepest += 1
+        level = [
+            inner
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return deepest
+
+
+def query(request: Request, kind: type[Struct] | None) -> Any:
+    """Read a query string; an unknown parameter is a fault, so that a misspelt filter never returns everything."""
+    if kind is None:
+        return None
+    known = {info.encode_name for info in struct_fields(kind)}
+    # An empty value of a filter is no filter; of a page or limit it is a fault like any other
+    raw = {name: values[0] for name, values in request.get_args(keep_blank_values=True).items()}
+    unknown = {name: ["is not a known parameter"] for name in raw if name not in known}
+    try:
+        struct = fields.read(kind, raw, loose=True)
+    except Invalid as error:
+        raise Invalid({**unknown, **error.fields}) from None
+    if unknown:
+        raise Invalid(unknown)
+    return struct
+
+
+def number(text: str) -> int:
+    """Read an id of a path; whatever is no whole number is a thing that does not exist."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise Fault(404, "not_found")
+    return int(text)
+
+
+def idempotency_key(request: Request) -> str | None:
+    """Answer the Idempotency-Key header, checked, or None."""
+    key = request.headers.get("idempotency-key")
+    if key is not None:
+        idempotency.check_key(key)
+    return key

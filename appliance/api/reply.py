@@ -1,0 +1,122 @@
+"""Writes answers and errors of the API; the only translator of refusals on this side."""
+
+import logging
+import secrets
+from typing import Any
+
+import msgspec
+from sanic import HTTPResponse, Request
+from sanic.exceptions import (
+    HeaderExpectationFailed,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    RequestTimeout,
+    SanicException,
+    ServiceUnavailable,
+)
+
+from appliance import errors
+from appliance.pages import Page
+
+log = logging.getLogger("campanero.api")
+_encoder = msgspec.json.Encoder()
+
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.NotFound, 404),
+    (errors.Invalid, 422),
+    (errors.NotAllowed, 403),
+    (errors.Conflict, 409),
+    (errors.TooMany, 429),
+    (errors.Unavailable, 503),
+)
+_WORDS = {
+    "not_found": "there is nothing here",
+    "forbidden": "this credential does not reach that",
+    "unauthorized": "a valid API key is needed",
+    "method_not_allowed": "this path does not take that method",
+    "payload_too_large": "the body is too large",
+    "internal_error": "something went wrong on our side",
+}
+
+
+class Fault(Exception):
+    """A refusal of the door itself: no credential, wrong type, no JSON."""
+
+    def __init__(self, status: int, code: str, message: str = "", headers: dict[str, str] | None = None,
+                 **extra: Any) -> None:  # fmt: skip
+        super().__init__(message or code)
+        self.status = status
+        self.code = code
+        self.message = message or _WORDS.get(code, code)
+        self.headers = headers or {}
+        self.extra = extra
+
+
+def request_id(request: Request) -> str:
+    """Answer the id of this request, made once."""
+    if not hasattr(request.ctx, "request_id"):
+        request.ctx.request_id = secrets.token_hex(8)
+    return str(request.ctx.request_id)
+
+
+def json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> HTTPResponse:
+    """Answer a value as JSON."""
+    return HTTPResponse(_encoder.encode(value), status, headers, content_type="application/json")
+
+
+def page_headers(page: Page) -> dict[str, str]:
+    """Answer the headers of a list (specification, Limits)."""
+    headers = {
+        "X-Total-Count": str(page.total),
+        "X-Total-Pages": str(page.pages),
+        "X-Page-Number": str(page.page),
+    }
+    if page.page < page.pages:
+        headers["X-Next-Page"] = str(page.page + 1)
+    if 1 < page.page <= page.pages + 1:
+        headers["X-Prev-Page"] = str(page.page - 1)
+    return headers
+
+
+def fault(request: Request, error: Exception) -> HTTPResponse:
+    """Answer any exception as the error body of decisions, section 3; only real bugs are logged with their trace."""
+    status, code, message, extra, headers = _read(error)
+    if status == 500:
+        log.exception("request %s %s failed", request_id(request), request.path, exc_info=error)
+    body = {"error": True, "code": code, "message": message, "request_id": request_id(request), **extra}
+    return json(body, status, headers)
+
+
+def _read(error: Exception) -> tuple[int, str, str, dict[str, Any], dict[str, str]]:
+    if isinstance(error, Fault):
+        return error.status, error.code, error.message, error.extra, error.headers
+    if isinstance(error, errors.Refused):
+        return _refused(error)
+    if isinstance(error, NotFound):
+        return 404, "not_found", _WORDS["not_found"], {}, {}
+    if isinstance(error, MethodNotAllowed):
+        return 405, "method_not_allowed", _WORDS["method_not_allowed"], {}, dict(error.headers or {})
+    if isinstance(error, PayloadTooLarge):
+        return 413, "payload_too_large", _WORDS["payload_too_large"], {}, {}
+    if isinstance(error, ServiceUnavailable):
+        return 503, "unavailable", "the service cannot answer now", {}, {"Retry-After": "5"}
+    if isinstance(error, RequestTimeout | HeaderExpectationFailed):
+        return error.status_code, "bad_request", "the request did not arrive whole", {}, {}
+    if isinstance(error, SanicException) and 400 <= error.status_code < 500:
+        return 400, "bad_request", "the request cannot be read", {}, {}
+    return 500, "internal_error", _WORDS["internal_error"], {}, {}
+
+
+def _refused(error: errors.Refused) -> tuple[int, str, str, dict[str, Any], dict[str, str]]:
+    status = next(number for kind, number in _STATUS if isinstance(error, kind))
+    message = error.message if error.message != error.code else _WORDS.get(error.code, error.code)
+    extra = dict(error.extra)
+    headers = {}
+    if isinstance(error, errors.Invalid):
+        extra["validation_errors"] = error.fields
+        if error.reason:
+            extra["reason"] = error.reason
+    if isinstance(error, errors.TooMany | errors.Unavailable):
+        headers["Retry-After"] = str(error.retry_after)
+    return status, error.code, message, extra, headers

@@ -1,0 +1,302 @@
+"""What the API answers, as Structs: the same declarations make the bodies and the published document."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from appliance.messages.store import Status
+
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Json = dict[str, Any]
+
+
+class Channel(Struct):
+    """An address of a contact."""
+
+    id: int
+    contact_id: int
+    kind: Literal["email", "phone"]
+    value: str
+    subscribed: bool
+    verified: bool
+    opt_in_at: Moment | None
+    opt_out_at: Moment | None
+    opted_out_by: Literal["recipient", "operator"] | None
+    suppression_reason: str | None
+    sent_count: int
+    fail_count: int
+    data: Json
+    created_at: Moment
+    updated_at: Moment
+
+
+class Contact(Struct):
+    """A person."""
+
+    id: int
+    uuid: Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
+    first_name: str | None
+    last_name: str | None
+    source: str | None
+    country_code: str | None
+    data: Json
+    subscribed_phone: bool
+    subscribed_email: bool
+    sendable_phone: bool
+    sendable_email: bool
+    verification_status: Literal["verified", "suppressed", "unverified"]
+    enrichment_status: Literal["enriched", "not_enriched"]
+    tracking: Literal["full", "aggregate", "none"]
+    list_ids: list[int]
+    last_interacted_at: Moment | None
+    created_at: Moment
+    updated_at: Moment
+    channels: list[Channel]
+
+
+class ContactWritten(Contact):
+    """A contact just written; `kept_opt_out` names what a write did not lift."""
+
+    kept_opt_out: list[str]
+
+
+class Sendable(Struct):
+    """How many members marketing may go to, by channel."""
+
+    email: int
+    sms: int
+
+
+class ContactList(Struct):
+    """A list of contacts."""
+
+    id: int
+    account_id: int
+    name: str
+    contacts_count: int
+    sendable_count: Sendable
+    segment_id: int | None
+    stale: bool
+    double_opt_in: bool
+    public: bool
+    last_populated_at: Moment | None
+    created_at: Moment
+    updated_at: Moment
+
+
+class Template(Struct):
+    """What one message says."""
+
+    id: int
+    name: str | None
+    flow_id: int | None
+    action_id: int | None
+    subject: str | None
+    body: str | None
+    preheader: str | None
+    from_name: str | None
+    from_email: str | None
+    reply_to: str | None
+    design: Json
+    variables: Json
+    created_at: Moment
+    updated_at: Moment
+
+
+class Trigger(Struct):
+    """What starts a campaign, and for whom."""
+
+    id: int
+    flow_id: int
+    event: str
+    segment_id: int | None
+    contact_list_id: int | None
+    data: Json
+    triggered_count: int
+    last_triggered_at: Moment | None
+    created_at: Moment
+    updated_at: Moment
+
+
+class Stats(Struct):
+    """The ledger's sums: audience is the sum of pending and every final status."""
+
+    audience: int
+    pending: int
+    sent: int
+    delivered: int
+    bounced: int
+    complained: int
+    failed: int
+    skipped: int
+    cancelled: int
+    uncertain: int
+    accepted: int
+
+
+class Campaign(Struct):
+    """One message to many people."""
+
+    id: int
+    account_id: int
+    status: Literal["draft", "active", "paused", "completed"]
+    phase: Literal["draft", "scheduled", "holding", "sending", "paused", "completed", "cancelled"]
+    approval_state: Literal["pending_review", "approved", "rejected"]
+    channel: Literal["email", "sms"]
+    name: str
+    data: Json
+    scheduled_at: Moment | None
+    sent_count: int
+    audience_count: int
+    stats: Stats
+    editable: bool
+    pause_reason: str | None
+    cancelled_at: Moment | None
+    created_at: Moment
+    updated_at: Moment
+    trigger: Trigger
+    template: Template
+    templates: list[Template]
+
+
+class MessageError(Struct):
+    """The other side's words."""
+
+    code: str
+    smtp: int | None
+    enhanced: str | None
+    text: str | None
+
+
+class Message(Struct, rename={"from_": "from"}):
+    """One message to one address."""
+
+    id: int
+    account_id: int
+    attempts: int
+    contact_id: int | None
+    campaign_id: int | None
+    flow_id: int | None
+    step_id: int | None
+    template_id: int | None
+    segments: int | None
+    channel: Literal["email", "sms"]
+    status: Status
+    provider: str
+    source_type: Literal["transactional", "campaign", "flow", "test", "system"]
+    to: str | None
+    from_: str | None
+    reply_to: str | None
+    subject: str | None
+    skip_reason: str | None
+    source_name: str | None
+    provider_id: str | None
+    idempotency_key: str | None
+    internet_message_id: str | None
+    transactional: bool
+    test: bool
+    tags: Json
+    error: MessageError | None
+    next_attempt_at: Moment | None
+    sent_at: Moment | None
+    delivered_at: Moment | None
+    opened_at: Moment | None
+    clicked_at: Moment | None
+    bounced_at: Moment | None
+    created_at: Moment
+    updated_at: Moment
+
+
+class Event(Struct):
+    """Something that happened."""
+
+    id: int
+    account_id: int
+    contact_id: int | None
+    user_id: int | None
+    event: str
+    amount: float | None
+    data: Json
+    idempotency_key: str | None
+    resource_uid: str | None
+    resource_name: str | None
+    resource_url: str | None
+    test: bool
+    generated: bool
+    chain_depth: int
+    ip: str | None
+    user_agent: str | None
+    browser: str | None
+    os: str | None
+    device_type: str | None
+    referrer: str | None
+    utm_source: str | None
+    utm_medium: str | None
+    utm_term: str | None
+    utm_content: str | None
+    utm_campaign: str | None
+    created_at: Moment
+    updated_at: Moment
+
+
+class MessageDetail(Message, rename={"from_": "from"}):
+    """A message with what it said and what happened to it."""
+
+    html: str | None
+    text: str | None
+    headers: dict[str, str]
+    events: list[Event]
+
+
+class BrandLink(Struct):
+    """A link of the brand."""
+
+    url: str
+    icon: str
+    title: str
+
+
+class Brand(Struct):
+    """How an account looks and sounds."""
+
+    id: int
+    account_id: int
+    brand_color: str | None
+    text_color: str | None
+    bg_color: str | None
+    font_heading: str | None
+    font_body: str | None
+    style_notes: str | None
+    tone: str | None
+    company_description: str | None
+    industry: str | None
+    example_copy: list[str] | None
+    default_header: Json
+    default_footer: Json
+    default_theme: Json
+    physical_address: str | None
+    company_name: str | None
+    source_url: str | None
+    last_scraped_at: Moment | None
+    links: list[BrandLink]
+    logo: str | None
+    complete: bool
+    created_at: Moment
+    updated_at: Moment
+
+
+class Finding(Struct):
+    """One thing that is not in order."""
+
+    code: str
+    message: str
+    field: str
+
+
+class Preflight(Struct):
+    """What stands between a draft and its send."""
+
+    ok: bool
+    blockers: list[Finding]
+    warnings: list[Finding]
+    facts: Json

@@ -1,0 +1,121 @@
+"""Turns rows into the shapes of the API."""
+
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from appliance import config, tables
+from appliance.api import shapes
+from appliance.campaigns.store import is_editable
+from appliance.clock import iso
+from appliance.contacts.store import is_sendable
+
+S = TypeVar("S", bound=Struct)
+
+
+def _same(kind: type[S], row: Any, **given: Any) -> S:
+    """Fill a shape from a row: equal names are taken over, times are written out, the rest is given."""
+    values = dict(given)
+    for name in kind.__struct_fields__:
+        if name not in values:
+            value = getattr(row, name)
+            values[name] = iso(value) if name.endswith("_at") else value
+    return kind(**values)
+
+
+def channel(row: tables.Channel) -> shapes.Channel:
+    """Shape a channel."""
+    return _same(shapes.Channel, row, verified=row.verified_at is not None, suppression_reason=row.suppression)
+
+
+def _contact_values(row: tables.Contact) -> dict[str, Any]:
+    by_kind = {kind: [one for one in row.channels if one.kind == kind] for kind in ("email", "phone")}
+    first = (by_kind["email"] or by_kind["phone"] or [None])[0]
+    status = "unverified"
+    if first is not None:
+        status = "suppressed" if first.suppression else "verified" if first.verified_at else "unverified"
+    enrichment = (row.data or {}).get("enrichment")
+    return {
+        "subscribed_email": any(one.subscribed for one in by_kind["email"]),
+        "subscribed_phone": any(one.subscribed for one in by_kind["phone"]),
+        "sendable_email": any(is_sendable(one) for one in by_kind["email"]),
+        "sendable_phone": any(is_sendable(one) for one in by_kind["phone"]),
+        "verification_status": status,
+        "enrichment_status": "enriched" if isinstance(enrichment, dict) and enrichment else "not_enriched",
+        "channels": [channel(one) for one in row.channels],
+    }
+
+
+def contact(row: tables.Contact) -> shapes.Contact:
+    """Shape a contact loaded with its channels and lists."""
+    return _same(shapes.Contact, row, **_contact_values(row))
+
+
+def contact_written(row: tables.Contact, kept: list[str]) -> shapes.ContactWritten:
+    """Shape a contact just written."""
+    return _same(shapes.ContactWritten, row, kept_opt_out=kept, **_contact_values(row))
+
+
+def contact_list(row: tables.ContactList, sendable: dict[str, int]) -> shapes.ContactList:
+    """Shape a list."""
+    return _same(shapes.ContactList, row, sendable_count=shapes.Sendable(**sendable))
+
+
+def template(row: tables.Template) -> shapes.Template:
+    """Shape a template."""
+    return _same(shapes.Template, row)
+
+
+def trigger(row: tables.Trigger) -> shapes.Trigger:
+    """Shape a trigger."""
+    return _same(shapes.Trigger, row)
+
+
+def campaign(row: tables.Campaign) -> shapes.Campaign:
+    """Shape a campaign loaded with trigger, template and sums."""
+    content = template(row.template)
+    return _same(
+        shapes.Campaign, row, stats=shapes.Stats(**row.stats), editable=is_editable(row), trigger=trigger(row.trigger),
+        template=content, templates=[content],
+    )  # fmt: skip
+
+
+def _message_values(row: tables.Message) -> dict[str, Any]:
+    error = None
+    if row.error_code is not None:
+        error = shapes.MessageError(row.error_code, row.error_smtp, row.error_enhanced, row.error_text)
+    return {
+        "to": row.recipient, "from_": row.sender, "tags": row.tags or {}, "error": error,
+        "next_attempt_at": iso(row.due_at) if row.status in ("queued", "held") else None,
+        "source_name": getattr(row, "source_name", None),
+    }  # fmt: skip
+
+
+def message(row: tables.Message) -> shapes.Message:
+    """Shape a message."""
+    return _same(shapes.Message, row, **_message_values(row))
+
+
+def message_detail(row: tables.Message, said: Any, events: list[tables.Event]) -> shapes.MessageDetail:
+    """Shape a message with its content; `said` has `html`, `text` and `headers`."""
+    return _same(
+        shapes.MessageDetail, row, html=said["html"], text=said["text"], headers=said["headers"],
+        events=[event(one) for one in events], **_message_values(row),
+    )  # fmt: skip
+
+
+def event(row: tables.Event) -> shapes.Event:
+    """Shape an event."""
+    return _same(shapes.Event, row)
+
+
+def brand(row: tables.Brand) -> shapes.Brand:
+    """Shape the brand; nothing is ever fetched, so where it came from stays null."""
+    logo = row.logo
+    if logo and not logo.lower().startswith(("http://", "https://")):
+        logo = f"{config.base_url(config.current())}/m/{logo}"
+    return _same(
+        shapes.Brand, row, source_url=None, last_scraped_at=None, logo=logo,
+        links=[shapes.BrandLink(**{"url": "", "icon": "", "title": "", **one}) for one in row.links or []],
+        complete=bool(row.brand_color and row.company_name),
+    )  # fmt: skip

@@ -1,0 +1,41 @@
+"""Templates over the API."""
+
+from appliance.api import shapes, shaping
+from appliance.api.declare import Answer, Call, Routes
+from appliance.api.reply import page_headers
+from appliance.db.work import call, commit
+from appliance.templates import store
+from appliance.templates.store import TemplateQuery, TemplateWrite
+
+ROUTES = Routes()
+
+
+@ROUTES.add("GET", "/templates", scope="templates:read", query=TemplateQuery, returns=shapes.Template, many=True)
+async def index(request: Call) -> Answer:
+    """List templates, newest first."""
+    page = await call(store.page, request.account_id, request.query)
+    return Answer([shaping.template(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("POST", "/templates", scope="templates:write", reads=TemplateWrite, returns=shapes.Template, status=201)
+async def create(request: Call) -> Answer:
+    """Create a template."""
+    return Answer(shaping.template(await commit(store.create, request.account_id, request.body)))
+
+
+@ROUTES.add("GET", "/templates/{id}", scope="templates:read", returns=shapes.Template)
+async def show(request: Call) -> Answer:
+    """Get a template."""
+    return Answer(shaping.template(await call(store.get, request.account_id, request.id)))
+
+
+@ROUTES.add("PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=shapes.Template)
+async def update(request: Call) -> Answer:
+    """Update a template."""
+    return Answer(shaping.template(await commit(store.update, request.account_id, request.id, request.body)))
+
+
+@ROUTES.add("DELETE", "/templates/{id}", scope="templates:write", returns=shapes.Template)
+async def delete(request: Call) -> Answer:
+    """Delete a stand-alone template."""
+    return Answer(shaping.template(await commit(store.delete, request.account_id, request.id)))

@@ -1,0 +1,204 @@
+"""The command line (decisions, section 17): exit 0 done, 1 refused or failed, 2 wrong command line."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from appliance import VERSION, clock, config, datadir, logs, tokens
+from appliance.account import settings
+from appliance.config import ConfigError, Loaded
+from appliance.db import work
+from appliance.db.migrations import TooNew, migrate
+from appliance.db.open import TooOld, database, open_database
+from appliance.errors import Invalid, Refused
+
+
+class Fault(Exception):
+    """A command that cannot be done; its text is one line for stderr."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and answer its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options) or 0)
+    except (Fault, ConfigError, TooOld, TooNew, datadir.InUse) as error:
+        return _say(str(error))
+    except Invalid as error:
+        return _say("; ".join(f"{name}: {', '.join(words)}" for name, words in error.fields.items()))
+    except Refused as error:
+        return _say(error.message or error.code)
+    except OSError as error:
+        return _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        database.close()
+
+
+def _say(text: str) -> int:
+    print(f"campanero: {' '.join(text.split())}", file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="campanero", description="Email and SMS marketing for small teams, on one machine.",
+        epilog="Every command takes --data and --config. Start with: campanero serve",
+    )  # fmt: skip
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--data", metavar="DIR", help="data directory (default: ./campanero-data)")
+    common.add_argument(
+        "--config", metavar="FILE", help="configuration (default: campanero.toml in the data directory)"
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, function: object, words: str, parent: object = commands) -> argparse.ArgumentParser:
+        made = parent.add_parser(name, parents=[common], help=words, description=words)  # type: ignore[attr-defined]
+        made.set_defaults(run=function)
+        return made  # type: ignore[no-any-return]
+
+    serve = command("serve", _serve, "run the service until it is told to stop")
+    serve.add_argument("--listen", metavar="HOST:PORT", help="address to listen on (default: 127.0.0.1:8080)")
+    setup = command("setup", _setup, "make the account and its owner; the password is the first line of stdin")
+    setup.add_argument("--email", required=True)
+    setup.add_argument("--name", metavar="ACCOUNT", help="name of the account")
+    _groups(commands, command)
+    command("check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
+    command("openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
+    version = command("version", _version, "print the version")
+    version.add_argument("--json", action="store_true", help="with the versions of what is inside")
+    return parser
+
+
+def _groups(commands: object, command: object) -> None:
+    def group(name: str, words: str) -> object:
+        made = commands.add_parser(name, help=words, description=words)  # type: ignore[attr-defined]
+        return made.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    user = command(  # type: ignore[operator]
+        "add", _user_add, "add a person who signs in; the password is the first line of stdin",
+        group("user", "people who sign in"),
+    )  # fmt: skip
+    user.add_argument("--email", required=True)
+    user.add_argument("--role", default="owner", help="owner, admin, editor, author or viewer")
+    user.add_argument("--account", type=int, default=1, metavar="ID")
+    key = command("create", _key_create, "make a key and print it, the only time it is shown",  # type: ignore[operator]
+                  group("key", "keys for the API"))  # fmt: skip
+    key.add_argument("name", metavar="NAME")
+    key.add_argument("--scope", default="full", help="full, read, send, or a comma list such as contacts:write")
+    key.add_argument("--test", action="store_true", help="all it sends goes to the built-in inbox")
+    key.add_argument("--account", type=int, default=1, metavar="ID")
+    account = command("add", _account_add, "make a further account and print its id",  # type: ignore[operator]
+                      group("account", "accounts of this installation"))  # fmt: skip
+    account.add_argument("name", metavar="NAME")
+
+
+def _load(options: argparse.Namespace, page: dict[str, Any] | None = None) -> Loaded:
+    given = {"data_dir": options.data, "listen": getattr(options, "listen", None)}
+    path = options.config or os.environ.get("CAMPANERO_CONFIG")
+    named = {name: value for name, value in given.items() if value}
+    loaded = config.load(named, file=Path(path) if path else None, page=page)
+    clock.follow(os.environ.get("CAMPANERO_TEST_CLOCK"))
+    return loaded
+
+
+def _open(options: argparse.Namespace) -> Loaded:
+    """Open the database for a command: with its schema, its settings of the pages and its key."""
+    loaded = _load(options)
+    directory = datadir.make(Path(loaded.config.data_dir))
+    open_database(directory / "campanero.db")
+    migrate()
+    tokens.load_key(directory)
+    loaded = _load(options, settings.read())
+    config.use(loaded.config)
+    return loaded
+
+
+def _serve(options: argparse.Namespace) -> None:
+    loaded = _load(options)
+    logs.start(loaded.config.log.level, loaded.config.log.format)
+    with datadir.locked(datadir.make(Path(loaded.config.data_dir))):
+        loaded = _open(options)
+        for words in loaded.warnings:
+            print(f"campanero: {words}", file=sys.stderr)
+        from appliance import server
+
+        server.serve(loaded.config)
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        print("Password: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+def _setup(options: argparse.Namespace) -> None:
+    from appliance.account import users
+
+    _open(options)
+    if users.has_users():
+        raise Fault("set-up was done before; use: campanero user add")
+    new = users.prepare(options.email, _password())
+    work.write(users.set_up, new, options.name)
+
+
+def _user_add(options: argparse.Namespace) -> None:
+    from appliance.account import users
+
+    _open(options)
+    new = users.prepare(options.email, _password())
+    work.write(users.add, options.account, new, options.role)
+
+
+def _key_create(options: argparse.Namespace) -> None:
+    from appliance.account import keys
+
+    _open(options)
+    print(work.write(keys.create, options.account, options.name, options.scope, options.test))
+
+
+def _account_add(options: argparse.Namespace) -> None:
+    from appliance.account import accounts
+
+    _open(options)
+    if not options.name.strip():
+        raise Invalid({"name": ["can't be blank"]})
+    print(work.write(lambda: accounts.create(options.name.strip()).id))
+
+
+def _check(options: argparse.Namespace) -> None:
+    loaded = _load(options)
+    for words in loaded.warnings:
+        print(f"campanero: {words}", file=sys.stderr)
+    for name, info in config.leaves():
+        value = config.value_of(loaded.config, name)
+        shown = "***" if config.is_secret(info) and value else json.dumps(value, ensure_ascii=False)
+        print(f"{name} = {shown}  # {loaded.sources[name]}")
+
+
+def _openapi(options: argparse.Namespace) -> None:
+    config.use(_load(options).config)
+    from appliance.api.openapi import document
+
+    sys.stdout.write(document().decode())
+
+
+def _version(options: argparse.Namespace) -> None:
+    if not options.json:
+        print(f"campanero {VERSION}")
+        return
+    components = {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
+    for name in ("sanic", "peewee", "huey", "aiosmtpd", "msgspec", "python-liquid", "apsw"):
+        try:
+            components[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            components[name] = "bundled"
+    print(json.dumps({"version": VERSION, "components": components}))

@@ -1,0 +1,35 @@
+"""The data directory: private, and used by one service at a time."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class InUse(Exception):
+    """Another service runs on this data directory."""
+
+
+def make(directory: Path) -> Path:
+    """Make the directory with mode 0700 if it is not there, and answer it."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_uid == os.getuid() and directory.stat().st_mode & 0o077:
+        directory.chmod(0o700)
+    return directory
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the directory for this service; raises InUse at once if another has it. A kill releases it (P10)."""
+    descriptor = os.open(directory / "serve.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(f"another service runs on {directory}") from None
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,119 @@
+"""Doors for recipients: signed links, no login, no cookie. Reading never changes consent (decisions, section 16)."""
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from sanic import Blueprint, HTTPResponse, Request, Sanic
+
+from appliance import assets
+from appliance.db.work import call, commit
+from appliance.designs.merge import MergeError
+from appliance.engagement import unsubscribes
+from appliance.errors import Unavailable
+from appliance.public import reading
+
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# A mail read in the browser has its own inline styles and pictures, and nothing in it runs
+_MAIL_POLICY = (
+    "sandbox allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation; "
+    "default-src 'none'; style-src 'unsafe-inline'; img-src * data:; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+ONE_CLICK = "List-Unsubscribe"
+
+
+@cache
+def _pages() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(assets.path("appliance", "public", "html")), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def owns(path: str) -> bool:
+    """Say whether a path is a recipient's link, so that its errors are the friendly page."""
+    return path.startswith(("/u/", "/v/", "/public.css"))
+
+
+def _page(name: str, status: int = 200, **values: Any) -> HTTPResponse:
+    body = _pages().get_template(name).render(**values)
+    return HTTPResponse(
+        body, status, {**_HEADERS, "Content-Security-Policy": _POLICY}, content_type="text/html; charset=utf-8"
+    )
+
+
+def lost() -> HTTPResponse:
+    """Answer a link that is not ours: one page for every kind of wrong."""
+    return _page("lost.html", 404)
+
+
+def unavailable() -> HTTPResponse:
+    """Say that nothing was done and that trying again helps; never a false `done`."""
+    answer = _page("later.html", 503)
+    answer.headers["Retry-After"] = "5"
+    return answer
+
+
+def mount(app: "Sanic[Any, Any]") -> None:
+    """Add the recipients' links to the server."""
+    blueprint = Blueprint("public")
+    blueprint.add_route(_unsubscribe_page, "/u/<token:str>", methods=["GET", "HEAD"])
+    blueprint.add_route(_unsubscribe, "/u/<token:str>", methods=["POST"], name="unsubscribe")
+    blueprint.add_route(_view, "/v/<token:str>", methods=["GET", "HEAD"], name="view")
+    blueprint.add_route(_style, "/public.css", methods=["GET"], name="style")
+    app.blueprint(blueprint)
+
+
+async def _style(request: Request) -> HTTPResponse:
+    body = assets.path("appliance", "public", "html", "public.css").read_bytes()
+    return HTTPResponse(body, 200, {"Cache-Control": "max-age=3600"}, content_type="text/css; charset=utf-8")
+
+
+async def _unsubscribe_page(request: Request, token: str) -> HTTPResponse:
+    try:
+        door = await call(unsubscribes.door, token)
+    except Unavailable:
+        return unavailable()
+    if door is None:
+        return lost()
+    return _page("unsubscribe.html", door=door, done=False)
+
+
+async def _unsubscribe(request: Request, token: str) -> HTTPResponse:
+    """Opt out by the page's button or by a mailbox's one-click (RFC 8058, 3.1): no cookie, no redirect."""
+    form: Any = request.form or {}
+    one_click = form.get(ONE_CLICK) == "One-Click"
+    if not one_click and form.get("confirm") != "1":
+        return _page("lost.html", 400)
+    source = "one_click" if one_click else "link"
+    try:
+        done = await commit(unsubscribes.opt_out, token, source, request.ip, request.headers.get("user-agent"))
+        door = await call(unsubscribes.door, token) if done else None
+    except Unavailable:
+        return unavailable()
+    if door is None:
+        return lost()
+    return _page("unsubscribe.html", door=door, done=True)
+
+
+async def _view(request: Request, token: str) -> HTTPResponse:
+    try:
+        html = await call(reading.html, token)
+    except MergeError:
+        return lost()
+    except Unavailable:
+        return unavailable()
+    if html is None:
+        return lost()
+    return HTTPResponse(
+        html, 200, {**_HEADERS, "Content-Security-Policy": _MAIL_POLICY}, content_type="text/html; charset=utf-8"
+    )

@@ -1,0 +1,124 @@
+"""The one process: the only place that knows every door."""
+
+import asyncio
+import logging
+import secrets
+import sys
+import time
+from typing import Any
+
+from sanic import HTTPResponse, Request, Sanic
+
+import ui
+from appliance import config as configuration
+from appliance.account import onboarding
+from appliance.api import door as api
+from appliance.api import reply
+from appliance.db import work
+from appliance.db.open import database
+from appliance.messages import outbox
+from appliance.public import door as public
+from appliance.settings import Config
+from appliance.work.capture import CaptureServer
+from appliance.work.consumer import Works
+from ui import guard
+
+log = logging.getLogger("campanero")
+
+# Python hands its lock over every 5 ms by default: each database call of a request would wait that long beside a
+# thread that composes mail. This costs nothing when idle.
+_SWITCH_SECONDS = 0.0005
+
+
+def build(config: Config) -> "Sanic[Any, Any]":
+    """Make the server with every door; nothing is started yet."""
+    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False)
+    app.config.update(
+        REQUEST_MAX_SIZE=config.limits.body_bytes,
+        GRACEFUL_SHUTDOWN_TIMEOUT=5.0,
+        ACCESS_LOG=False,
+        KEEP_ALIVE_TIMEOUT=60,
+        FALLBACK_ERROR_FORMAT="text",
+        OAS=False,
+    )
+    app.ctx.config = config
+    app.ctx.stopping = False
+    app.ctx.process = secrets.token_hex(8)
+    api.mount(app)
+    public.mount(app)
+    ui.mount(app)
+    app.exception(Exception)(_fault)
+    app.on_request(_refuse_when_stopping, priority=100)
+    app.on_response(_mark)  # type: ignore[no-untyped-call]
+    app.before_server_start(_start)
+    app.after_server_start(_ready)
+    app.before_server_stop(_drain)
+    app.after_server_stop(_stop)
+    return app
+
+
+async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
+    if not request.app.ctx.stopping:
+        return None
+    body = {"error": True, "code": "unavailable", "message": "the service is shutting down",
+            "request_id": reply.request_id(request)}  # fmt: skip
+    return reply.json(body, 503, {"Retry-After": "5", "Connection": "close"})
+
+
+async def _mark(request: Request, response: HTTPResponse) -> None:
+    response.headers["X-Request-Id"] = reply.request_id(request)
+    if request.path.startswith("/v1"):
+        response.headers["X-Api-Version"] = api.API_VERSION
+
+
+async def _fault(request: Request, error: Exception) -> HTTPResponse:
+    """Let the door that owns the path say what went wrong."""
+    if api.owns(request.path):
+        return reply.fault(request, error)
+    status = getattr(error, "status_code", None) or 500
+    if status >= 500:
+        log.exception("request %s %s failed", reply.request_id(request), request.path, exc_info=error)
+    if public.owns(request.path):
+        return public.unavailable() if status >= 500 else public.lost()
+    return await guard.fault(request, error)
+
+
+async def _start(app: "Sanic[Any, Any]") -> None:
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    work.start()
+    doubtful = await work.commit(outbox.recover)
+    if doubtful:
+        log.warning("%s messages were in hand when the service last stopped", doubtful)
+    app.ctx.capture = CaptureServer()
+    await app.ctx.capture.start()
+    app.ctx.works = Works(app.ctx.process)
+    app.ctx.works.start()
+
+
+async def _ready(app: "Sanic[Any, Any]") -> None:
+    base = configuration.base_url(app.ctx.config)
+    token = await work.call(onboarding.setup_token)
+    if token is not None:
+        print(f"Open {base}/setup/{token} to set up; the link works once", flush=True)
+    print(f"Campanero is ready on http://{app.ctx.config.listen}", flush=True)
+
+
+async def _drain(app: "Sanic[Any, Any]") -> None:
+    """New requests get 503 from here on; open SMTP transactions finish, at most 30 s."""
+    app.ctx.stopping = True
+    begun = time.monotonic()
+    await asyncio.get_running_loop().run_in_executor(None, app.ctx.works.stop)
+    log.info("stopped sending after %.1f s", time.monotonic() - begun)
+
+
+async def _stop(app: "Sanic[Any, Any]") -> None:
+    await app.ctx.capture.stop()
+    await asyncio.get_running_loop().run_in_executor(None, work.stop)
+    database.close()
+
+
+def serve(config: Config) -> None:
+    """Run until SIGTERM or SIGINT; raises OSError if the address is taken."""
+    host, _, port = config.listen.rpartition(":")
+    app = build(config)
+    app.run(host.strip("[]"), int(port), single_process=True, access_log=False, motd=False, debug=False)

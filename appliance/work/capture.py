@@ -1,0 +1,56 @@
+"""The built-in capture server: real SMTP on loopback, so that a fresh install rehearses the whole way out."""
+
+import asyncio
+from typing import Any
+
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+from appliance.db.work import call, commit
+from appliance.delivery import providers
+from appliance.errors import Unavailable
+from appliance.messages import captured
+
+
+class _Inbox:
+    async def handle_RCPT(
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if envelope.rcpt_tos:
+            return "452 4.5.3 one recipient a message"
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 OK"
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+        content: Any = envelope.original_content or envelope.content
+        try:
+            owner = await call(captured.account_of, content)
+            if owner is None:
+                return "550 5.7.1 only this installation's own messages are kept here"
+            number = await commit(captured.store, *owner, envelope.mail_from or "", envelope.rcpt_tos[0], content)
+        except Unavailable:
+            return "451 4.3.0 the inbox cannot be written now"
+        return f"250 2.0.0 kept as {number}"
+
+
+class CaptureServer:
+    """The listener, on a free loopback port."""
+
+    def __init__(self) -> None:
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen, and tell the capture transport where."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: SMTP(_Inbox(), hostname="localhost", ident="Campanero capture", data_size_limit=50_000_000,
+                         enable_SMTPUTF8=True, loop=loop),
+            "127.0.0.1",
+            0,
+        )  # fmt: skip
+        providers.capture_at(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Take no new connections."""
+        if self._server is not None:
+            self._server.close()
+            providers.capture_at(None)

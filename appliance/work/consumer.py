@@ -1,0 +1,58 @@
+"""Huey's worker threads inside this process, and the pulse that rings for what is due."""
+
+import logging
+import threading
+
+from huey.consumer import Consumer
+
+from appliance.db.open import database
+from appliance.errors import Unavailable
+from appliance.work import bell
+from appliance.work.jobs import Jobs
+
+log = logging.getLogger("campanero.pulse")
+
+# One drains the outbox for as long as that takes, the others tend the rest
+_WORKERS = 3
+
+
+class _InProcess(Consumer):  # type: ignore[misc]
+    def _set_signal_handlers(self) -> None:
+        """Leave the process's signals to the server."""
+
+
+class Works:
+    """Everything that runs beside requests, started and stopped together."""
+
+    def __init__(self, process: str) -> None:
+        self.jobs = Jobs(process)
+        self._consumer = _InProcess(
+            self.jobs.huey, workers=_WORKERS, periodic=False, shutdown_timeout=30, check_worker_health=False
+        )
+        self._ending = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        """Start workers and pulse."""
+        self._consumer.start()
+        self._pulse.start()
+
+    def _beat(self) -> None:
+        while not self._ending.wait(1.0):
+            try:
+                self.jobs.pulse()
+            except Unavailable as error:
+                log.error("the pulse waits: %s", error)
+            except Exception:
+                log.exception("the pulse missed a beat")
+        database.close()
+
+    def stop(self) -> None:
+        """Let open SMTP transactions finish (30 s at most), start nothing new."""
+        bell.silence()
+        self._ending.set()
+        self.jobs.sender.stopping.set()
+        self._consumer.stop_flag.set()
+        self.jobs.huey.storage.wake_all()
+        self._consumer.stop(graceful=True)
+        self._pulse.join(5)
