@@ -127,7 +127,11 @@ async def _answer(request: Request, answer: Awaitable[HTTPResponse]) -> HTTPResp
 async def fault(request: Request, error: Exception) -> HTTPResponse:
     """Answer a friendly page for what no page caught: an unknown path, a wrong method, too much, a bug."""
     status = getattr(error, "status_code", None) or 500
-    kind = {404: "not_found", 405: "not_found", 413: "too_large"}.get(status, "unavailable" if status == 503 else "bug")
-    answer = problem(request, status, kind)
+    if status == 413:
+        answer = problem(request, status, "refused", detail="that was too large")
+    elif status < 500:
+        answer = problem(request, status, "not_found")
+    else:
+        answer = problem(request, status, "unavailable" if status == 503 else "broken", detail=None)
     await add_headers(request, answer)
     return answer
