@@ -69,7 +69,25 @@ async def add_headers(request: Request, response: HTTPResponse) -> None:
 def problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
     """Answer a friendly page for something that did not work."""
     context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), **words}
-    return view.whole(request, "problem.html", status, **context)
+    response = view.whole(request, "problem.html", status, **context)
+    if view.is_part(request):
+        # The part that was asked for is not there to be replaced: the page's content is.
+        response.headers.update({"hx-retarget": "#main", "hx-reselect": "#main", "hx-reswap": "outerHTML"})
+    return response
+
+
+async def fault(request: Request, error: Exception) -> HTTPResponse:
+    """Answer a page for what no page caught: an unknown address, a body too large, a bug."""
+    status = int(getattr(error, "status_code", None) or 500)
+    known = {404: "not_found", 405: "not_found", 413: "too_large", 503: "unavailable"}
+    kind = known.get(status, "broken" if status >= 500 else "unclear")
+    try:
+        request.ctx.visit = await session.visit(request)
+    except errors.Unavailable:
+        request.ctx.visit = None
+    response = problem(request, status, kind)
+    await add_headers(request, response)
+    return response
 
 
 def open_page(function: Handler) -> Handler:
@@ -122,16 +140,3 @@ async def _answer(request: Request, answer: Awaitable[HTTPResponse]) -> HTTPResp
         return problem(request, 409, "refused", detail=refused.message)
     except errors.Unavailable:
         return problem(request, 503, "unavailable")
-
-
-async def fault(request: Request, error: Exception) -> HTTPResponse:
-    """Answer a friendly page for what no page caught: an unknown path, a wrong method, too much, a bug."""
-    status = getattr(error, "status_code", None) or 500
-    if status == 413:
-        answer = problem(request, status, "refused", detail="that was too large")
-    elif status < 500:
-        answer = problem(request, status, "not_found")
-    else:
-        answer = problem(request, status, "unavailable" if status == 503 else "broken", detail=None)
-    await add_headers(request, answer)
-    return answer
