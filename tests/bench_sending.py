@@ -18,15 +18,25 @@ from tests.kit.client import Client  # noqa: E402  (found only after the line ab
 from tests.kit.server import Server  # noqa: E402
 from tests.kit.smtp_sink import read_spool  # noqa: E402
 
-PARAGRAPH = "<p>Dear {{ contact.first_name | default: 'friend' }}, our bread of the week is made of old grains, <a href=\"https://bakery.example/bread/%d\">read how</a>. Rye, spelt, emmer and a little honey; we bake at four, we open at eight.</p>\n"  # noqa: E501
+PLAIN = (
+    "<p style='margin:0 0 16px'>Our bread of the week is made of old grains: rye, spelt, emmer and a little honey. "
+    "We bake at four, we open at eight, and on Saturdays we keep a loaf for you until noon.</p>\n"
+)
+PERSONAL = (
+    "<p style='margin:0 0 16px'>Dear {{ contact.first_name | default: 'friend' }}, this one is for you: "
+    '<a href="https://bakery.example/bread/%d">read how we bake it</a>.</p>\n'
+)
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0"}
 
 
 def html(size: int) -> str:
-    """Return a page of about this size, with merge tags and links."""
-    head = "<html><body><h1>Hello {{ contact.first_name }}</h1><p id='who'>[{{ contact.email }}]</p>"
-    count = (size - len(head)) // len(PARAGRAPH)
-    return head + "".join(PARAGRAPH % number for number in range(count)) + "</body></html>"
+    """Return a page of about this size, with a merge tag and a link in every eighth paragraph."""
+    page = "<html><body><h1>Hello {{ contact.first_name }}</h1><p id='who'>[{{ contact.email }}]</p>"
+    number = 0
+    while len(page) < size:
+        page += PLAIN if number % 8 else PERSONAL % number
+        number += 1
+    return page + "</body></html>"
 
 
 def email_of(number: int) -> str:
@@ -111,6 +121,7 @@ def main() -> None:
             port = int(sink.stdout.readline())  # type: ignore[union-attr]
             env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
             with Server(relay=port, env=env, executable=options.executable).set_up() as server:
+                server.give_address()
                 people = fill(server.client(validate=False, keep_alive=True), options.contacts)
                 send(server, people, options.size, options.contacts)
                 server.stop()

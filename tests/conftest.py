@@ -32,15 +32,22 @@ def api(server: Server) -> Client:
 
 @pytest.fixture
 def fresh_server() -> Iterator[FreshServer]:
-    """Make servers of the test's own: `fresh_server(relay=..., start=True, set_up=True, **options of Server)`."""
+    """Make servers of the test's own: `fresh_server(relay=..., start=True, set_up=True, **options of Server)`.
+
+    One that is set up and started with a relay has a postal address, unless `address=False`.
+    """
     made: list[Server] = []
 
-    def make(*, start: bool = True, set_up: bool = True, **options: object) -> Server:
+    def make(*, start: bool = True, set_up: bool = True, address: bool = True, **options: object) -> Server:
         server = Server(**options)  # type: ignore[arg-type]
         made.append(server)
         if set_up:
             server.set_up()
-        return server.start() if start else server
+        if start:
+            server.start()
+        if start and set_up and address and options.get("relay"):
+            server.give_address()
+        return server
 
     yield make
     for server in made:

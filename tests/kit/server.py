@@ -211,6 +211,11 @@ class Server:
         """Make a key by the command line and return it; options as `--scope`, `--test`."""
         return self.cli("key", "create", name, *options).stdout.strip()
 
+    def give_address(self) -> Self:
+        """Give the brand a postal address, without which no real transport may be used; the server must run."""
+        self.client().put("/brand", {"company_name": "Bakery", "physical_address": "1 Mill Lane, Bath"}).expect(200)
+        return self
+
     def client(self, key: str | None = None, **options: bool) -> Client:
         """Return a client with this key, or the one of `set_up()`."""
         return Client(self.url, key or self.key, **options)
