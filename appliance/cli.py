@@ -16,7 +16,7 @@ from appliance.account import settings
 from appliance.config import ConfigError, Loaded
 from appliance.db import work
 from appliance.db.migrations import TooNew, migrate
-from appliance.db.open import TooOld, database, open_database
+from appliance.db.open import TooOld, close_database, open_database
 from appliance.errors import Invalid, Refused
 
 
@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        database.close()
+        close_database()
 
 
 def _say(text: str) -> int:

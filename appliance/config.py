@@ -181,10 +181,21 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
         faults.append(f"base_url: {config.base_url!r} is not an http(s) address")
     if config.email.transport == "relay" and not config.email.relay.host:
         faults.append("email.relay.host: needed when email.transport is relay")
+    faults += [f"{name}: {words}" for name, wrong, words in _not_yet(config) if wrong]
     if environment.get("CAMPANERO_TEST_CLOCK") and url.hostname not in LOOPBACK:
         faults.append("CAMPANERO_TEST_CLOCK: only with a base_url on the loopback interface")
     if faults:
         raise ConfigError("; ".join(faults))
+
+
+def _not_yet(config: Config) -> list[tuple[str, bool, str]]:
+    """Name settings that ask for what this version cannot do: better refused at start than silently idle."""
+    here = "is not in this version; use"
+    return [
+        ("email.transport", config.email.transport == "direct", f"direct delivery {here} relay"),
+        ("sms.transport", config.sms.transport != "capture", f"SMS over {config.sms.transport} {here} capture"),
+        ("inbound.listen", bool(config.inbound.listen), f'a listener for returned mail {here} ""'),
+    ]
 
 
 def base_url(config: Config) -> str:

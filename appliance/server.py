@@ -15,7 +15,7 @@ from appliance.account import onboarding
 from appliance.api import door as api
 from appliance.api import reply
 from appliance.db import work
-from appliance.db.open import database
+from appliance.db.open import close_database
 from appliance.messages import outbox
 from appliance.public import door as public
 from appliance.settings import Config
@@ -114,7 +114,7 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
 async def _stop(app: "Sanic[Any, Any]") -> None:
     await app.ctx.capture.stop()
     await asyncio.get_running_loop().run_in_executor(None, work.stop)
-    database.close()
+    close_database()
 
 
 def serve(config: Config) -> None:

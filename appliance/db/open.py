@@ -50,6 +50,12 @@ def open_database(path: Path | str) -> None:
     database.init(str(path), pragmas=PRAGMAS)
 
 
+def close_database() -> None:
+    """Close this thread's connection, if it ever opened one."""
+    if database.database is not None and not database.is_closed():
+        database.close()
+
+
 def connection() -> Any:
     """Answer this thread's raw apsw connection, opened if need be."""
     return database.connection()

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import apsw
 import peewee
 
-from appliance.db.open import connection, database
+from appliance.db.open import close_database, connection
 from appliance.errors import Unavailable
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Writer:
                     return
                 self._batch(job)
         finally:
-            database.close()
+            close_database()
 
     def _batch(self, job: _Job | None) -> None:
         done: list[_Job] = []

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.db.open import connection
+from appliance.db.open import connection, scalar
 from appliance.errors import DeliveryError
 from appliance.events import log
 from appliance.events.log import Happened
@@ -65,12 +65,19 @@ def fault(row: Claim, error: DeliveryError | None) -> None:
     )
 
 
+def source_name(row: Claim) -> str | None:
+    """Answer the name of the campaign or flow a row belongs to."""
+    table, number = ("campaign", row.campaign_id) if row.campaign_id is not None else ("flow", row.flow_id)
+    return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
+
+
 def record(row: Claim, event: str, data: dict[str, Any]) -> None:
     """Write the event of what happened to a row."""
     log.record(
         Happened(
             row.account_id, event, row.contact_id,
             {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, **data},
-            resource_uid=f"message:{row.id}", test=row.test,
+            resource_uid=f"message:{row.id}",
+            resource_name=source_name(row), test=row.test,
         )
     )  # fmt: skip

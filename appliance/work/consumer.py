@@ -5,7 +5,7 @@ import threading
 
 from huey.consumer import Consumer
 
-from appliance.db.open import database
+from appliance.db.open import close_database
 from appliance.errors import Unavailable
 from appliance.work import bell
 from appliance.work.jobs import Jobs
@@ -45,7 +45,7 @@ class Works:
                 log.error("the pulse waits: %s", error)
             except Exception:
                 log.exception("the pulse missed a beat")
-        database.close()
+        close_database()
 
     def stop(self) -> None:
         """Let open SMTP transactions finish (30 s at most), start nothing new."""

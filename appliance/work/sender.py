@@ -11,7 +11,7 @@ import time
 from appliance import config
 from appliance.config import seconds
 from appliance.db import work
-from appliance.db.open import database
+from appliance.db.open import close_database
 from appliance.delivery import providers
 from appliance.delivery.send import Connection
 from appliance.designs.merge import MergeError
@@ -36,6 +36,9 @@ class Sender:
         self._ours = 0
         self._closed_until = 0.0
         self._last_fault = ""
+        rate = config.current().email.rate_per_second
+        self._gap = 1 / rate if rate else 0.0
+        self._next_place = 0.0
 
     def drain(self) -> bool:
         """Send until nothing is due; answers whether the way out must be reported as shut (20 refusals of us)."""
@@ -65,6 +68,12 @@ class Sender:
         outcome: Outcome | None = None
         try:
             while True:
+                if self._gap:
+                    # With a limit the outcome is stored before the wait for the next place
+                    if outcome is not None:
+                        self._turn(outcome, want=False)
+                        outcome = None
+                    self._pace()
                 turn = self._turn(outcome)
                 outcome = None
                 if turn.claim is not None:
@@ -78,10 +87,18 @@ class Sender:
             log.exception("a sending thread ended")
         finally:
             desk.close()
-            database.close()
+            close_database()
 
-    def _turn(self, outcome: Outcome | None) -> outbox.Turn:
-        want = not self.stopping.is_set() and time.monotonic() >= self._closed_until
+    def _pace(self) -> None:
+        """Wait for this thread's place under `email.rate_per_second`."""
+        with self._lock:
+            now = time.monotonic()
+            self._next_place = max(self._next_place + self._gap, now)
+            wait = self._next_place - now
+        self.stopping.wait(wait)
+
+    def _turn(self, outcome: Outcome | None, want: bool = True) -> outbox.Turn:
+        want = want and not self.stopping.is_set() and time.monotonic() >= self._closed_until
         for attempt in range(60):
             try:
                 return work.write(outbox.turn, outcome, self.process, want)
