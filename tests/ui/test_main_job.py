@@ -1,0 +1,185 @@
+"""The main job in the browser: from the link in the terminal to three personal messages in the inbox."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit.browser import Problems, new_page
+from tests.kit.server import Server
+
+PEOPLE = (("Mara", "mara@example.com"), ("Jonas", "jonas@example.com"), ("Ines", "ines@example.com"))
+
+
+@pytest.fixture(scope="module")
+def first_run() -> Iterator[Server]:
+    """A server that nobody has set up."""
+    with Server() as running:
+        yield running
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, first_run: Server) -> Iterator[Page]:
+    """One person at one browser, all the way."""
+    problems = Problems()
+    opened = new_page(browser, first_run.url, problems, width=1360)
+    yield opened
+    opened.context.close()
+    assert not problems.found
+
+
+def test_set_up_by_the_link(page: Page, first_run: Server) -> None:
+    """The link makes the first person, who is signed in, says who is writing, and lands on the checklist."""
+    page.goto(first_run.setup_link)
+    page.get_by_label("Your name").fill("Ana Lind")
+    page.get_by_label("Team or company").fill("Northwind")
+    page.get_by_label("Email").fill("ana@example.com")
+    page.get_by_label("Password").fill("short")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator("#f-password-err")).to_contain_text("at least 10 characters")
+    expect(page.get_by_label("Your name")).to_have_value("Ana Lind")
+    page.get_by_label("Password").fill("a few words in a row")
+    page.get_by_role("button", name="Continue").click()
+    expect(page).to_have_url(re.compile("/welcome$"))
+    page.get_by_label("Postal address").fill("4 Mill Lane, Leeds LS1 4DT")
+    page.get_by_role("button", name="Save and go on").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Ana")
+    expect(page.get_by_text("2 of 4 done")).to_be_visible()
+    expect(page.locator(".toast")).to_contain_text("Saved")
+
+
+def test_the_link_works_once(page: Page, first_run: Server) -> None:
+    """The link opens nothing a second time."""
+    link = first_run.setup_link
+    assert page.request.get(link).status == 410
+    assert page.request.get(link[:-4] + "0000").status == 410
+    assert page.request.get(f"{first_run.url}/setup/x").status == 410
+
+
+def test_add_people_to_a_new_list(page: Page) -> None:
+    """A list is made, and three people are added to it by hand."""
+    page.goto("/lists")
+    expect(page.get_by_text("No lists yet")).to_be_visible()
+    page.get_by_role("link", name="New list").first.click()
+    page.get_by_label("Name").fill("Newsletter")
+    page.get_by_role("button", name="Create list").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Newsletter")
+    for name, address in PEOPLE:
+        page.goto("/contacts/new?list=1")
+        page.get_by_label("First name").fill(name)
+        page.get_by_label("Email").fill(address)
+        page.get_by_role("button", name="Add contact").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        expect(page.get_by_text("Subscribed", exact=True)).to_be_visible()
+    page.goto("/lists/1")
+    expect(page.locator(".lead")).to_have_text("3 people, 3 of them may get email")
+
+
+def test_search_while_typing(page: Page) -> None:
+    """The table narrows as one types, the field keeps its focus, and the address can be shared."""
+    page.goto("/contacts")
+    page.get_by_label("Search contacts").press_sequentially("jon", delay=40)
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody a.name")).to_have_text("Jonas")
+    expect(page).to_have_url(re.compile(r"/contacts\?search=jon$"))
+    expect(page.get_by_label("Search contacts")).to_be_focused()
+    page.get_by_label("Search contacts").fill("nobody like this")
+    expect(page.get_by_text("No contact matches")).to_be_visible()
+
+
+def test_compose_and_send_with_the_exact_number(page: Page) -> None:
+    """Every card saves itself; the button names the number of people; the report sums to it and ends."""
+    page.goto("/campaigns")
+    page.get_by_role("link", name="New email").first.click()
+    page.get_by_label("Name").fill("October letter")
+    page.get_by_role("button", name="Start writing").click()
+    page.get_by_label("Newsletter").check()
+    expect(page.locator(".sumline")).to_contain_text("= 3 people")
+    page.locator("#card-from summary").click()
+    page.get_by_label("Subject").fill("Three things for {{ first_name }}")
+    expect(page.locator("#side .mailrow")).to_contain_text("Three things for")
+    page.locator("#card-content summary").click()
+    page.get_by_label("HTML of the email").fill("<h1>Hello {{ first_name }}</h1><p style='color:#0f617d'>News.</p>")
+    expect(page.frame_locator("#card-content iframe").locator("h1")).to_have_text("Hello Mara")
+    page.get_by_role("link", name="Review and send").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Send to 3 people?")
+    expect(dialog).to_contain_text("Mara, Jonas, Ines")
+    dialog.get_by_role("button", name="Send to 3 people").click()
+    expect(page.get_by_text("Going out in")).to_be_visible()
+
+
+def test_undo_leaves_nothing(page: Page) -> None:
+    """Within the grace a send is taken back: it is a draft again and no message exists."""
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("Draft", exact=True)).to_be_visible()
+    page.goto("/inbox")
+    expect(page.get_by_text("No messages yet")).to_be_visible()
+
+
+def test_send_for_good_and_follow_it(page: Page) -> None:
+    """The report follows by itself until it is done, and then asks no more."""
+    page.goto("/campaigns/1/send")
+    page.get_by_role("button", name="Send to 3 people").click()
+    expect(page.get_by_text("3 of 3 handed over")).to_be_visible(timeout=30_000)
+    expect(page.locator("#report .pill", has_text="Done")).to_be_visible(timeout=10_000)
+    expect(page.get_by_text("3 = 3 people")).to_be_visible()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(2500)
+    assert asked == []
+
+
+def test_three_personal_messages_in_the_inbox(page: Page) -> None:
+    """Each message is shown as a mail client would, in a frame where nothing of it can run."""
+    page.goto("/inbox")
+    rows = page.locator("#rows [role=listitem] a")
+    expect(rows).to_have_count(3)
+    seen = set()
+    for index in range(3):
+        rows.nth(index).click()
+        expect(rows.nth(index)).to_have_attribute("aria-current", "true")
+        address = rows.nth(index).locator("b").inner_text()
+        name = next(name for name, one in PEOPLE if one == address)
+        expect(page.get_by_role("heading", name=f"Three things for {name}")).to_be_visible()
+        frame = page.frame_locator("#mail iframe")
+        expect(frame.locator("h1")).to_have_text(f"Hello {name}")
+        assert frame.locator("p").first.evaluate("e => getComputedStyle(e).color") == "rgb(15, 97, 125)"
+        seen.add(name)
+    assert seen == {name for name, _ in PEOPLE}
+    page.get_by_role("link", name="Headers").click()
+    expect(page.get_by_role("rowheader", name="List-Unsubscribe-Post")).to_be_visible()
+    page.get_by_role("link", name="Source").click()
+    expect(page.locator("#mail pre")).to_contain_text("Message-ID:")
+    page.get_by_role("link", name="Text", exact=True).click()
+    expect(page.locator("#mail pre")).to_contain_text("Unsubscribe: http")
+
+
+def test_activity_and_home_tell_of_it(page: Page) -> None:
+    """Home has no checklist any more, and the activity names people and campaign."""
+    page.goto("/")
+    expect(page.get_by_text("Ready to send in four steps")).to_have_count(0)
+    expect(page.locator("section", has=page.get_by_role("heading", name="Last sent"))).to_contain_text("October letter")
+    page.goto("/activity")
+    page.get_by_label("Kind of event").select_option("email_sent")
+    expect(page.locator("#rows [role=status]")).to_have_text("3 events")
+    expect(page.locator("#rows")).to_contain_text("Mara")
+
+
+def test_sign_out_and_in(page: Page) -> None:
+    """Signing out ends the session; a wrong password says so without saying which; the right one goes back."""
+    page.get_by_role("button", name=re.compile("Ana Lind")).click()
+    page.get_by_role("button", name="Sign out").first.click()
+    expect(page.get_by_text("You are signed out.")).to_be_visible()
+    page.goto("/contacts/2")
+    expect(page).to_have_url(re.compile(r"/login\?next=/contacts/2$"))
+    page.get_by_label("Email").fill("ana@example.com")
+    page.get_by_label("Password").fill("not this one, no")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("do not belong together")
+    expect(page.get_by_label("Email")).to_have_value("ana@example.com")
+    page.get_by_label("Password").fill("a few words in a row")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(re.compile(r"/contacts/2$"))
