@@ -64,6 +64,7 @@ install_locks() {
   say "installing the locked packages"
   rm -f "$stamp"
   content=$(wanted "$@")
+  content_run=$(wanted "$root/packaging/requirements.lock") # the first lock is part of either
   for lock in "$@"; do # each file becomes -r file
     shift
     set -- "$@" -r "$lock"
@@ -72,6 +73,7 @@ install_locks() {
     say "the installation failed; running this again repeats it"
     return 1
   fi
+  echo "$content_run" >"$venv/.stamp-run"
   echo "$content" >"$stamp"
 }
 
