@@ -1,0 +1,185 @@
+"""Contacts over the API (specification, Contacts; decisions, section 9)."""
+
+import pytest
+
+from tests.kit.client import Client
+
+
+def test_a_contact_is_created_with_its_channels(api: Client) -> None:
+    """Addresses become channels that are opted in; the shape is complete."""
+    body = {
+        "email": "Anna.Kurz@Example.org",
+        "phone": "+49 (151) 123-45 67",
+        "first_name": "Anna",
+        "data": {"city": "Köln"},
+    }
+    made = api.post("/contacts", body).expect(201)
+    email, phone = made["channels"]
+
+    assert (email["value"], email["kind"], email["subscribed"]) == ("Anna.Kurz@example.org", "email", True)
+    assert (phone["value"], phone["kind"]) == ("+491511234567", "phone")
+    assert (made["country_code"], made["data"]) == ("DE", {"city": "Köln"})
+    assert (made["subscribed_email"], made["subscribed_phone"], made["sendable_email"]) == (True, True, True)
+    assert (made["verification_status"], made["enrichment_status"], made["kept_opt_out"]) == (
+        "unverified", "not_enriched", [],
+    )  # fmt: skip
+    assert email["opt_in_at"].endswith("Z") and email["opt_out_at"] is None
+    assert api.get(f"/contacts/{made['id']}").expect(200)["uuid"] == made["uuid"]
+
+
+def test_a_known_address_updates_its_contact(api: Client) -> None:
+    """The same address in another case is the same person: 200, sent fields overwrite, data merges, lists add."""
+    one = api.post("/lists", {"name": "Upsert one"}).expect(201)["id"]
+    two = api.post("/lists", {"name": "Upsert two"}).expect(201)["id"]
+    first = api.post("/contacts", {"email": "up@example.org", "first_name": "Up", "data": {"a": 1}, "list_ids": [one]})
+    again = api.post("/contacts", {"email": "UP@EXAMPLE.ORG", "last_name": "Sert", "data": {"b": 2}, "list_ids": [two]})
+
+    assert (first.status, again.status) == (201, 200)
+    assert again.json["id"] == first.json["id"]
+    assert (again.json["first_name"], again.json["last_name"]) == ("Up", "Sert")
+    assert again.json["data"] == {"a": 1, "b": 2}
+    assert again.json["list_ids"] == [one, two]
+
+
+def test_two_known_addresses_of_different_people_are_a_fault(api: Client) -> None:
+    """An upsert never joins two people by accident."""
+    api.post("/contacts", {"email": "one@example.org"}).expect(201)
+    api.post("/contacts", {"phone": "+4915112340001"}).expect(201)
+    fault = api.post("/contacts", {"email": "one@example.org", "phone": "+4915112340001"}).expect(422)
+
+    assert fault["validation_errors"] == {"phone": ["has already been taken"]}
+
+
+def test_all_faults_are_told_at_once_and_nothing_is_written(api: Client) -> None:
+    """One answer names every wrong field by its path."""
+    before = api.get("/contacts").headers["X-Total-Count"]
+    fault = api.post(
+        "/contacts",
+        {
+            "email": "not an address", "phone": "12345", "first_name": "x" * 300, "last_name": "a\nb", "country_code": "DEU",
+            "list_ids": [1, "x"], "data": [], "opt_in": "yes",
+            "channels_attributes": [{"value": "also wrong@"}, {"subscribed": 1}],
+        },
+    ).expect(422)  # fmt: skip
+
+    assert fault["code"] == "validation_error"
+    assert set(fault["validation_errors"]) == {
+        "email", "phone", "first_name", "last_name", "country_code", "list_ids[1]", "data", "opt_in",
+        "channels_attributes[1].subscribed",
+    }  # fmt: skip
+    assert fault["validation_errors"]["first_name"] == ["is too long (maximum is 255 characters)"]
+    assert api.get("/contacts").headers["X-Total-Count"] == before
+
+
+@pytest.mark.parametrize(
+    "address",
+    ['"a b"@example.org', "a@x>,<b@y.org", "a@example.org NOTIFY=SUCCESS", "-oQ/tmp@x", "a@[127.0.0.1]",
+     "a@x.org\r\nRCPT TO:<b@y.org>", "a" * 300 + "@example.org", "root@localhost", "", "@example.org", "a@", "a@b@c.org"],
+)  # fmt: skip
+def test_addresses_that_cannot_be_sent_to_are_refused(api: Client, address: str) -> None:
+    """What could change a route or an envelope is no address (T08)."""
+    answer = api.post("/contacts", {"channels_attributes": [{"value": address, "kind": "email"}]})
+
+    assert answer.status == 422
+
+
+@pytest.mark.parametrize(
+    "address", ["zoë@example.org", "a@bücher.example", "user@sub.example.test", "o'brien+tag@example.org"]
+)
+def test_unusual_addresses_that_are_good_are_taken(api: Client, address: str) -> None:
+    """International and reserved domains are valid."""
+    assert api.post("/contacts", {"email": address}).expect(201)["channels"][0]["value"] == address
+
+
+def test_a_contact_without_any_address_is_allowed(api: Client) -> None:
+    """A name alone is somebody too, with no channel to write to."""
+    made = api.post("/contacts", {"first_name": "Nameless"}).expect(201)
+
+    assert (made["channels"], made["sendable_email"]) == ([], False)
+
+
+def test_patch_changes_and_keeps(api: Client) -> None:
+    """Absent keeps, null clears, data is replaced, data_merge is merged (RFC 7396)."""
+    made = api.post(
+        "/contacts", {"email": "patch@example.org", "first_name": "P", "data": {"a": 1, "b": {"c": 2}}}
+    ).json
+    path = f"/contacts/{made['id']}"
+    merged = api.patch(path, {"data_merge": {"b": {"c": None, "d": 3}}, "first_name": None}).expect(200)
+    replaced = api.patch(path, {"data": {"z": 1}}).expect(200)
+
+    assert (merged["data"], merged["first_name"]) == ({"a": 1, "b": {"d": 3}}, None)
+    assert replaced["data"] == {"z": 1}
+    assert replaced["channels"][0]["value"] == "patch@example.org"
+
+
+def test_channels_are_added_edited_and_removed(api: Client) -> None:
+    """`id` edits, no `id` adds, `_destroy` removes, a foreign id is a fault."""
+    made = api.post("/contacts", {"email": "ch@example.org"}).json
+    path, first = f"/contacts/{made['id']}", made["channels"][0]["id"]
+    other = api.post("/contacts", {"email": "other-ch@example.org"}).json["channels"][0]["id"]
+    added = api.patch(path, {"channels_attributes": [{"value": "second@example.org", "subscribed": False}]}).expect(200)
+    edited = api.patch(path, {"channels_attributes": [{"id": first, "value": "new@example.org"}]}).expect(200)
+    removed = api.patch(path, {"channels_attributes": [{"id": first, "_destroy": True}]}).expect(200)
+    foreign = api.patch(path, {"channels_attributes": [{"id": other, "subscribed": False}]}).expect(422)
+
+    assert [(one["value"], one["subscribed"]) for one in added["channels"]] == [
+        ("ch@example.org", True), ("second@example.org", False),
+    ]  # fmt: skip
+    assert edited["channels"][0]["value"] == "new@example.org"
+    assert [one["value"] for one in removed["channels"]] == ["second@example.org"]
+    assert foreign["validation_errors"] == {"channels_attributes[0].id": ["must exist"]}
+
+
+def test_another_contacts_address_is_taken(api: Client) -> None:
+    """An address is one person's."""
+    api.post("/contacts", {"email": "taken@example.org"}).expect(201)
+    other = api.post("/contacts", {"email": "free@example.org"}).json["id"]
+
+    assert api.patch(f"/contacts/{other}", {"email": "Taken@example.org"}).expect(422)["validation_errors"] == {
+        "email": ["has already been taken"]
+    }
+
+
+def test_search_finds_prefixes_parts_and_digits(api: Client) -> None:
+    """Names, address parts and phone digits find people; hostile text is only text."""
+    made = api.post("/contacts", {"email": "quirin.vogel@seehof.example", "first_name": "Quirin", "last_name": "Vögel",
+                                  "phone": "+498921098765"}).json  # fmt: skip
+    for words in ("quir", "Vogel", "vög", "seehof", "quirin.vogel@see", "+49 8921 09", "quirin vogel"):
+        assert made["id"] in [row["id"] for row in api.get("/contacts", search=words).json], words
+        assert made["id"] in [row["id"] for row in api.get("/contacts/search", q=words).json], words
+    for words in ("' OR 1=1--", 'a" OR b*', "NEAR(", "*", "AND OR (", '"', "quirin NOT vogel)", "-", "\x00"):
+        assert api.get("/contacts", search=words).status in (200, 422), words
+    assert api.get("/contacts/search", q=" ").status == 422
+    assert api.get("/contacts/search").status == 422
+
+
+def test_filters_of_the_list(api: Client) -> None:
+    """Each filter narrows by what it names."""
+    group = api.post("/lists", {"name": "Filtered"}).json["id"]
+    made = api.post("/contacts", {"email": "filter@example.org", "source": "Fair", "list_ids": [group],
+                                  "data": {"tags": ["VIP"]}}).json  # fmt: skip
+    quiet = api.post("/contacts", {"email": "quiet@example.org", "opt_in": False, "source": "fair"}).json
+
+    assert [row["id"] for row in api.get("/contacts", list_id=group).json] == [made["id"]]
+    assert [row["id"] for row in api.get("/contacts", tag="vip").json] == [made["id"]]
+    assert {row["id"] for row in api.get("/contacts", source="fair").json} == {made["id"], quiet["id"]}
+    assert [row["id"] for row in api.get("/contacts", source="fair", subscribed_email="false").json] == [quiet["id"]]
+    assert api.get("/contacts", created_after="2100-01-01").json == []
+    assert made["id"] in [row["id"] for row in api.get("/contacts", created_after=made["created_at"], limit=100).json]
+    assert api.get("/contacts", list_id=424242).expect(422)["validation_errors"] == {"list_id": ["must exist"]}
+    assert set(api.get("/contacts", created_after="x", updated_before="y").json["validation_errors"]) & {
+        "created_after"
+    }
+
+
+def test_deleting_forgets_the_person_and_keeps_the_opt_out(api: Client) -> None:
+    """DELETE answers the contact as it was, then 404; who had opted out stays out when the address returns."""
+    made = api.post("/contacts", {"email": "gone@example.org"}).json
+    api.patch(f"/contacts/{made['id']}", {"subscribed_email": False}).expect(200)
+    assert api.delete(f"/contacts/{made['id']}").expect(200)["id"] == made["id"]
+    assert api.get(f"/contacts/{made['id']}").status == 404
+    assert api.get("/contacts", search="gone@example.org").json == []
+    back = api.post("/contacts", {"email": "gone@example.org", "opt_in": False}).expect(201)
+
+    assert back["id"] > made["id"]
+    assert (back["channels"][0]["subscribed"], back["channels"][0]["opted_out_by"]) == (False, "operator")

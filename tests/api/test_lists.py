@@ -1,0 +1,50 @@
+"""Lists over the API (decisions, section 10)."""
+
+from tests.kit.client import Client
+
+
+def test_lists_have_unique_names_and_exact_counts(api: Client) -> None:
+    """Names are unique without case; counts follow members and their consent."""
+    made = api.post("/lists", {"name": " Friends "}).expect(201)
+    people = [api.post("/contacts", {"email": f"f{n}@example.org", "opt_in": n != 2}).json["id"] for n in range(3)]
+    full = api.patch(f"/lists/{made['id']}", {"contact_ids": people}).expect(200)
+    fewer = api.patch(f"/lists/{made['id']}", {"contact_ids": people[1:], "name": "Old friends"}).expect(200)
+
+    assert made["name"] == "Friends"
+    assert api.post("/lists", {"name": "OLD FRIENDS"}).expect(422)["validation_errors"] == {
+        "name": ["has already been taken"]
+    }
+    assert (full["contacts_count"], full["sendable_count"]) == (3, {"email": 2, "sms": 0})
+    assert (fewer["contacts_count"], fewer["sendable_count"]) == (2, {"email": 1, "sms": 0})
+    assert (made["stale"], made["last_populated_at"], made["segment_id"]) == (False, None, None)
+
+
+def test_faults_of_a_list(api: Client) -> None:
+    """A name is needed; members and segments must exist; both together make no sense."""
+    assert api.post("/lists", {}).expect(422)["validation_errors"] == {"name": ["can't be blank"]}
+    assert api.post("/lists", {"name": " "}).expect(422)["validation_errors"] == {"name": ["can't be blank"]}
+    fault = api.post("/lists", {"name": "Both", "contact_ids": [999999], "segment_id": 7}).expect(422)
+    assert set(fault["validation_errors"]) == {"contact_ids", "segment_id", "base"}
+    assert "Both" not in [row["name"] for row in api.get("/lists").json]
+
+
+def test_deleting_a_list_keeps_its_people(api: Client) -> None:
+    """The list goes, the people stay."""
+    person = api.post("/contacts", {"email": "stays@example.org"}).json["id"]
+    made = api.post("/lists", {"name": "Short", "contact_ids": [person]}).expect(201)
+
+    assert api.delete(f"/lists/{made['id']}").expect(200)["contacts_count"] == 1
+    assert api.get(f"/lists/{made['id']}").status == 404
+    assert api.get(f"/contacts/{person}").expect(200)["list_ids"] == []
+
+
+def test_joining_and_leaving_are_events(api: Client) -> None:
+    """Each joining and leaving is recorded once."""
+    made = api.post("/lists", {"name": "Eventful"}).json
+    person = api.post("/contacts", {"email": "ev@example.org", "list_ids": [made["id"]]}).json["id"]
+    api.post("/contacts", {"email": "ev@example.org", "list_ids": [made["id"]]}).expect(200)
+    api.patch(f"/contacts/{person}", {"list_ids": []}).expect(200)
+    events = api.get("/events", contact_id=person).json
+
+    assert [one["event"] for one in events if one["event"].startswith("list_")] == ["list_remove", "list_add"]
+    assert all(one["data"] == {"contact_list_id": made["id"]} for one in events if one["event"].startswith("list_"))
