@@ -48,8 +48,9 @@ def is_foreign(request: Request) -> bool:
     origin = request.headers.get("origin")
     if not origin:
         return True
-    ours = {request.host, urlsplit(request.app.ctx.config.base_url).netloc}
-    return urlsplit(origin).netloc not in ours
+    # An opaque origin is written "null" and has no host: it is nobody's, ours least of all.
+    host = urlsplit(origin).netloc
+    return not host or host not in (request.host, urlsplit(request.app.ctx.config.base_url).netloc)
 
 
 async def refuse_foreign(request: Request) -> HTTPResponse | None:

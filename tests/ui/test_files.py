@@ -29,7 +29,9 @@ def test_vendored_files_are_the_ones_that_are_written_down() -> None:
 
 def test_the_sprite_holds_what_the_pages_use() -> None:
     """Every icon of the sprite is named somewhere in the interface."""
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "ui").rglob("*") if path.suffix in (".html", ".py"))
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "ui").rglob("*") if path.suffix in (".html", ".py")
+    )
     names = re.findall(r'<symbol id="([^"]+)"', (STATIC / "icons.svg").read_text(encoding="utf-8"))
     assert names == sorted(set(names))
     assert [name for name in names if f"'{name}'" not in sources and f'"{name}"' not in sources] == []
@@ -76,7 +78,9 @@ def test_contrast_of_the_tokens(side: int) -> None:
     text = (STATIC / "css" / "tokens.css").read_text(encoding="utf-8")
     tokens = {name: (one, two)[side] for name, one, two in TOKEN.findall(text)}
     pairs = [(ink, ground) for ink in ("ink", "ink-2", "ink-3") for ground in ("paper", "surface", "sunken")]
-    pairs += [(tone, ground) for tone in ("accent", "good", "warn", "bad", "hold") for ground in (f"{tone}-soft", "surface")]
+    pairs += [
+        (tone, ground) for tone in ("accent", "good", "warn", "bad", "hold") for ground in (f"{tone}-soft", "surface")
+    ]
     pairs += [("accent-ink", "accent"), ("paper", "ink")]
     weak = {pair: found for pair in pairs if (found := _contrast(tokens[pair[0]], tokens[pair[1]])) < 4.5}
     assert weak == {}

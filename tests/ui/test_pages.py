@@ -1,0 +1,316 @@
+"""What holds for every page: the policy, one heading, labels, no sideways scroll, and life without JavaScript."""
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
+from tests.kit.server import EMAIL, PASSWORD, Server
+
+BODY = "<h1>Hello {{ first_name }}</h1><p style='color:red' onclick='x()'>News.<script>parent.x = 1</script></p>"
+# The browser says on the console that it did not run what stands in a mail; that is what we want of it.
+BLOCKED = "Blocked script execution in .*(/preview|/html)"
+# Runs in the page: what a reader with a screen reader or a strict browser would stumble over.
+LOOK = """() => ({
+  title: document.title,
+  h1: document.querySelectorAll('h1').length,
+  inline: document.querySelectorAll('[style], style, script:not([src])').length
+    + [...document.querySelectorAll('*')].filter(e => e.getAttributeNames().some(n => n.startsWith('on'))).length,
+  twice: [...document.querySelectorAll('[id]')].map(e => e.id).filter((id, at, all) => all.indexOf(id) !== at),
+  nameless: [...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a, iframe')].filter(e =>
+    !(e.labels?.length || e.getAttribute('aria-label') || e.textContent.trim() || e.title)).map(e => e.outerHTML),
+  lost: [...document.querySelectorAll('[for], [aria-describedby], [aria-labelledby], [popovertarget], [commandfor]')]
+    .flatMap(e => ['for', 'aria-describedby', 'aria-labelledby', 'popovertarget', 'commandfor']
+    .flatMap(n => (e.getAttribute(n) || '').split(' ').filter(Boolean))).filter(id => !document.getElementById(id)),
+  icons: [...document.querySelectorAll('use')].map(e => e.getAttribute('href')),
+  primary: document.querySelectorAll('main .head .btn.primary, main > .btn.primary').length,
+  width: document.documentElement.scrollWidth,
+  links: [...document.querySelectorAll('a[href^="/"]')].map(a => a.getAttribute('href')),
+})"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def filled(server: Server, api: Client) -> None:
+    """People, lists, a template, a draft, a scheduled and a done campaign."""
+    lists = [api.post("/lists", {"name": name}).expect(201)["id"] for name in ("Newsletter", "Workshop")]
+    for number in range(60):
+        body = {
+            "first_name": f"Person {number}",
+            "email": f"p{number}@example.com",
+            "list_ids": lists[: 1 + number % 2],
+        }
+        api.post("/contacts", body).expect(201)
+    api.post("/templates", {"name": "Monthly", "subject": "News", "body": BODY}).expect(201)
+    content = {
+        "template_attributes": {"subject": "News", "body": BODY},
+        "trigger_attributes": {"contact_list_id": lists[1]},
+    }
+    done = api.post("/campaigns", {"name": "Done one", **content}).expect(201)["id"]
+    api.post(f"/campaigns/{done}/send").expect(200)
+    api.post("/campaigns", {"name": "A draft", **content}).expect(201)
+    later = api.post("/campaigns", {"name": "Later", "scheduled_at": "2099-01-01T09:00:00Z", **content}).expect(201)[
+        "id"
+    ]
+    api.post(f"/campaigns/{later}/send").expect(200)
+    for _ in range(200):
+        if api.get(f"/campaigns/{done}").expect(200)["status"] == "completed":
+            return
+        time.sleep(0.1)
+    raise AssertionError("the campaign did not end")
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """The owner at one browser; any error on the console fails the module."""
+    problems = Problems()
+    problems.allow(BLOCKED)
+    opened = sign_in(new_page(browser, server.url, problems, width=1360))
+    yield opened
+    opened.context.close()
+    assert not problems.found
+
+
+@pytest.fixture
+def bare(browser: Browser, server: Server) -> Iterator[Page]:
+    """The owner at a browser without JavaScript."""
+    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context.set_default_timeout(10_000)
+    yield sign_in(context.new_page())
+    context.close()
+
+
+def _crawl(page: Page) -> dict[str, dict[str, Any]]:
+    """Visit every page that links lead to, one of a kind, and say what each looks like."""
+    waiting, seen = ["/", "/login?next=/", "/campaigns/2/send", "/inbox/1?view=headers", "/nowhere"], {}
+    while waiting:
+        path = waiting.pop(0)
+        kind = re.sub(r"\d+", "1", path.partition("?")[0])
+        if kind in seen or re.search(r"/(preview|html)$", kind):
+            continue
+        answer = page.goto(path)
+        assert answer is not None
+        seen[kind] = page.evaluate(LOOK) | {"status": answer.status, "headers": answer.headers}
+        waiting += seen[kind]["links"]
+    return seen
+
+
+def test_every_page_is_sound(page: Page, browser: Browser, server: Server) -> None:
+    """Policy, title, one h1, labels, ids, icons and one primary button at most, on every page that can be reached."""
+    problems = Problems()
+    problems.allow("404")
+    problems.allow(BLOCKED)
+    crawler = sign_in(new_page(browser, server.url, problems, width=1360))
+    seen = _crawl(crawler)
+    sprite = crawler.request.get(next(iter(seen["/"]["icons"])).partition("#")[0]).text()
+    symbols = set(re.findall(r'id="([^"]+)"', sprite))
+    crawler.context.close()
+    assert problems.found == []
+    assert len(seen) >= 20, sorted(seen)
+    for kind, look in seen.items():
+        assert look["status"] == (404 if kind == "/nowhere" else 200), kind
+        assert look["title"].endswith("· Campanero"), kind
+        assert look["h1"] == 1, kind
+        assert (look["inline"], look["twice"], look["nameless"], look["lost"]) == (0, [], [], []), kind
+        assert {href.partition("#")[2] for href in look["icons"]} <= symbols, kind
+        assert look["primary"] <= 1, kind
+        policy = look["headers"]["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy, kind
+        assert look["headers"]["x-content-type-options"] == "nosniff", kind
+        assert look["headers"]["referrer-policy"] == "same-origin", kind
+        assert look["headers"]["cache-control"] == "no-store", kind
+
+
+def test_no_page_scrolls_sideways_on_a_small_phone(page: Page) -> None:
+    """At 320 pixels every page fits, and the tab bar leads to the rest."""
+    page.set_viewport_size({"width": 320, "height": 700})
+    for path in (
+        "/", "/campaigns", "/campaigns/1", "/campaigns/1/people", "/campaigns/2", "/campaigns/2/send", "/campaigns/3",
+        "/contacts", "/contacts/1", "/contacts/1/edit", "/lists", "/lists/1", "/lists/1/add", "/templates",
+        "/templates/1/edit", "/inbox", "/inbox/1", "/activity", "/brand", "/settings",
+    ):  # fmt: skip
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("link", name="Activity").last.click()
+    expect(page).to_have_url(re.compile("/activity$"))
+    page.set_viewport_size({"width": 1360, "height": 900})
+
+
+def test_a_refusal_keeps_what_was_typed(page: Page) -> None:
+    """422 answers the same form with every value, the fault at its field, and the focus there."""
+    page.goto("/contacts/1/edit")
+    page.get_by_label("First name").fill("Anna")
+    page.get_by_label("Email").fill("not an address")
+    page.get_by_label("Workshop").check()
+    page.get_by_role("button", name="Save").click()
+    field = page.get_by_label("Email")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_be_focused()
+    expect(field).to_have_value("not an address")
+    expect(page.get_by_label("First name")).to_have_value("Anna")
+    expect(page.get_by_label("Workshop")).to_be_checked()
+    described = field.get_attribute("aria-describedby") or ""
+    expect(page.locator(f"#{described.split()[-1]}")).to_contain_text("Write an address like")
+    field.fill("anna@example.com")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Anna")
+
+
+def test_a_composer_says_what_is_wrong_and_keeps_typing(page: Page) -> None:
+    """A card that cannot be saved says why and loses nothing; the next good value saves it."""
+    page.goto("/campaigns/2?open=from")
+    page.get_by_label("Address people see").fill("nonsense")
+    expect(page.locator("#f-from-email-err")).to_contain_text("Write an address like")
+    expect(page.locator("#saved")).to_contain_text("Not saved yet")
+    page.get_by_label("Address people see").fill("ana@example.com")
+    expect(page.locator("#f-from-email-err")).to_have_count(0)
+    expect(page.locator("#saved")).to_contain_text(re.compile(r"Saved \d\d:\d\d"))
+    page.locator("#card-when summary").click()
+    page.get_by_text("Later", exact=True).click()
+    page.get_by_label("Date").fill("2020-01-01")
+    expect(page.locator("#f-day-err")).to_contain_text("in the future")
+    page.get_by_text("As soon as I send it").click()
+    expect(page.locator("#f-day-err")).to_have_count(0)
+
+
+def test_the_number_is_counted_again(page: Page, api: Client) -> None:
+    """If the audience changes while the dialog is open, nothing is sent and the new number is asked about."""
+    page.goto("/campaigns/2")
+    page.get_by_role("link", name="Review and send").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Send to 31 people?")
+    api.post("/contacts", {"email": "new@example.com", "list_ids": [2]}).expect(201)
+    dialog.get_by_role("button", name="Send to 31 people").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("It is 32 people now")
+    expect(dialog.get_by_role("button", name="Send to 32 people")).to_be_visible()
+    assert api.get("/campaigns/2").expect(200)["status"] == "draft"
+    dialog.get_by_role("link", name="Keep editing").click()
+    expect(page.locator("#composer")).to_be_visible()
+
+
+def test_a_scheduled_campaign_goes_back_to_draft(page: Page) -> None:
+    """What waits for its time can be taken back."""
+    page.goto("/campaigns/3")
+    expect(page.get_by_role("heading", name="Goes out")).to_contain_text("2099")
+    page.get_by_role("button", name="Back to draft").click()
+    expect(page.locator("#composer")).to_be_visible()
+
+
+def test_lists_forms_and_reports_work_without_javascript(bare: Page) -> None:
+    """Search, add, refuse, remove and undo, read a report and a mail: all with plain links and forms."""
+    bare.goto("/contacts")
+    bare.get_by_label("Search contacts").fill("p59@")
+    bare.get_by_label("Search contacts").press("Enter")
+    assert bare.locator("tbody tr").count() == 1
+    bare.goto("/lists")
+    bare.get_by_role("link", name="New list").click()
+    bare.get_by_role("button", name="Create list").click()
+    assert bare.locator("#f-name-err").inner_text() == "Give the list a name, for example Newsletter."
+    bare.get_by_label("Name").fill("Waiting list")
+    bare.get_by_role("button", name="Create list").click()
+    bare.get_by_role("link", name="Add people").first.click()
+    bare.get_by_label("Person 59").check()
+    bare.get_by_label("Person 58").check()
+    bare.get_by_role("button", name="Add chosen people").click()
+    assert bare.locator("tbody tr").count() == 2
+    bare.get_by_role("button", name="Remove Person 59 from the list").click()
+    assert bare.locator("tbody tr").count() == 1
+    bare.get_by_role("button", name="Undo").click()
+    assert bare.locator("tbody tr").count() == 2
+    bare.goto("/campaigns/1")
+    assert "30 of 30 handed over" in bare.locator("main").inner_text()
+    bare.goto("/inbox/1")
+    assert "News" in bare.locator("#mail h2").inner_text()
+    bare.goto("/campaigns/2?open=from")
+    bare.get_by_label("Subject").fill("Without a script")
+    bare.locator("#card-from").get_by_role("button", name="Save", exact=True).click()
+    assert "Without a script" in bare.locator("#side").inner_text()
+    bare.goto("/settings")
+    bare.get_by_label("Name", exact=True).fill("")
+    bare.get_by_role("button", name="Save").click()
+    assert bare.locator("#f-name-err").inner_text() == "An account needs a name."
+
+
+def test_the_look_is_drawn_by_the_server(page: Page) -> None:
+    """The chosen look is in the page from the first byte, so nothing flashes."""
+    page.goto("/brand")
+    page.get_by_role("button", name=re.compile("owner@example.com")).click()
+    page.get_by_role("button", name="Dark").first.click()
+    expect(page).to_have_url(re.compile("/brand$"))
+    assert 'data-theme="dark"' in page.request.get("/brand").text()
+    assert page.evaluate("getComputedStyle(document.body).colorScheme") == "dark"
+    page.get_by_role("button", name=re.compile("owner@example.com")).click()
+    page.get_by_role("button", name="As the system").first.click()
+    expect(page.locator("html[data-theme]")).to_have_count(0)
+
+
+def test_a_mail_cannot_run_or_reach_anything(page: Page) -> None:
+    """A captured mail stands under a policy of its own: sandboxed, no script, not to be framed by others."""
+    page.goto("/inbox/1")
+    expect(page.frame_locator("#mail iframe").locator("h1")).to_contain_text("Hello Person")
+    page.goto("/campaigns/2?open=content")
+    expect(page.frame_locator("#card-content iframe").locator("h1")).to_contain_text("Hello")
+    assert page.evaluate("window.x === undefined")
+    answer = page.request.get("/inbox/1/html")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("sandbox allow-popups ")
+    assert "script-src" not in policy and "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
+    assert page.request.get("/campaigns/1/preview").headers["content-security-policy"] == policy
+    assert page.request.get("/templates/1/preview").headers["content-security-policy"] == policy
+
+
+def _cookie(client: Client) -> str:
+    form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}".encode()
+    answer = _post(client, "/login", form, {"Origin": client.url})
+    assert answer.status == 303
+    return str(answer.headers["set-cookie"])
+
+
+def _post(client: Client, path: str, form: bytes, headers: dict[str, str]) -> Any:
+    return client.request("POST", path, form, {"Content-Type": "application/x-www-form-urlencoded"} | headers)
+
+
+def test_the_session_cookie(api: Client) -> None:
+    """It is for this site alone, out of reach of scripts, and worthless after signing out."""
+    cookie = _cookie(api)
+    assert "HttpOnly" in cookie and "SameSite=Lax" in cookie and "Path=/" in cookie
+    pair = cookie.partition(";")[0]
+    assert api.request("GET", "/contacts", headers={"Cookie": pair}).status == 200
+    assert _post(api, "/logout", b"", {"Cookie": pair, "Sec-Fetch-Site": "same-origin"}).status == 303
+    gone = api.request("GET", "/contacts", headers={"Cookie": pair})
+    assert (gone.status, gone.headers["location"]) == (303, "/login?next=/contacts")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Origin": "http://{host}"}, 303),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://{host}"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({}, 403),
+    ],
+)
+def test_writes_from_elsewhere_are_refused(api: Client, headers: dict[str, str], status: int) -> None:
+    """Only a page of ours may write: said by the browser in Sec-Fetch-Site, or by a matching Origin."""
+    pair = _cookie(api).partition(";")[0]
+    sent = {name: value.format(host=api.host) for name, value in headers.items()} | {"Cookie": pair}
+    before = api.get("/lists").expect(200)
+    answer = _post(api, "/lists", f"name=From+{len(before)}".encode(), sent)
+    assert answer.status == status
+    assert len(api.get("/lists").expect(200)) - len(before) == (1 if status == 303 else 0)
+
+
+def test_going_on_leads_nowhere_else(api: Client) -> None:
+    """After signing in one is sent on only within this site."""
+    for where in ("//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)"):
+        form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}&next={where}".encode()
+        assert _post(api, "/login", form, {"Origin": api.url}).headers["location"] == "/"
