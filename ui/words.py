@@ -53,6 +53,15 @@ _REASONS = {
     "transport": "The mail server refused us 20 times in a row",
     "missed_start": "The time to start was missed",
 }
+# What the checklist of a campaign says, by the code of the finding; the rest in the words of the rule.
+_FINDINGS = {
+    "audience_required": "Choose who gets it.",
+    "confirmation_required": "Confirm that everyone gets it.",
+    "preheader_missing": "Add a preview line: without it inboxes show the first words of the email.",
+    "nobody": "Nobody in this audience may be written to.",
+    "postal_address": "Add your postal address to the brand: mail that leaves this machine needs one.",
+    "too_long": "The email is over 102 KB: Gmail will cut it off.",
+}
 # Event: icon, tone, sentence.
 _EVENTS = {
     "contact_add": ("user-plus", "good", "Added"),
@@ -181,6 +190,11 @@ def reason(code: str | None) -> str:
     if code.startswith("suppressed_"):
         return f"On the do-not-send list ({code.removeprefix('suppressed_').replace('_', ' ')})"
     return _REASONS.get(code) or code.replace("_", " ").capitalize()
+
+
+def finding(code: str, message: str) -> str:
+    """Say a finding of the checklist."""
+    return _FINDINGS.get(code) or sentence(message)
 
 
 def event(name: str) -> tuple[str, str, str]:

@@ -28,7 +28,7 @@ LOOK = """() => ({
     .flatMap(e => ['for', 'aria-describedby', 'aria-labelledby', 'popovertarget', 'commandfor']
     .flatMap(n => (e.getAttribute(n) || '').split(' ').filter(Boolean))).filter(id => !document.getElementById(id)),
   icons: [...document.querySelectorAll('use')].map(e => e.getAttribute('href')),
-  primary: document.querySelectorAll('main .head .btn.primary, main > .btn.primary').length,
+  primary: document.querySelectorAll('main .btn.primary:not(dialog *)').length,
   width: document.documentElement.scrollWidth,
   links: [...document.querySelectorAll('a[href^="/"]')].map(a => a.getAttribute('href')),
 })"""

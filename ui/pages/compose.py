@@ -176,7 +176,7 @@ def _facts(account_id: int, campaign_id: int, account: Any) -> dict[str, Any]:
     campaign = store.get(account_id, campaign_id)
     lists = people.all_lists(account_id)
     flight = preflight.check(account_id, campaign_id)
-    findings = [(tone, words.sentence(one.message), _place(one, campaign_id))
+    findings = [(tone, words.finding(one.code, one.message), _place(one, campaign_id))
                 for tone, found in (("bad", flight.blockers), ("warn", flight.warnings)) for one in found]  # fmt: skip
     sums = audience.arithmetic(campaign) if audience.is_set(campaign) else None
     return {

@@ -18,6 +18,7 @@ from ui.session import Visit
 
 pages = Blueprint("ui_home")
 _NOW = ("holding", "sending", "paused")
+_FEW = 5
 
 
 @pages.get("/", name="index")
@@ -29,20 +30,30 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _facts(account_id: int, account: Any) -> dict[str, Any]:
-    recent = store.page(account_id, CampaignQuery(limit=50)).rows
+    phases = store.phases(account_id)
+
+    def some(*names: str) -> list[Any]:
+        found = [row for name in names if phases.get(name) for row in _few(account_id, name)]
+        return sorted(found, key=lambda row: row.updated_at, reverse=True)
+
+    now = some(*_NOW)
     counts = accounts.counts(account_id)
-    now = [row for row in recent if row.phase in _NOW]
+    has_sent = any(phases.get(name) for name in (*_NOW, "completed", "cancelled"))
     return {
-        "steps": _steps(brand.get(account_id), account, counts, any(row.started_at for row in recent)),
+        "steps": _steps(brand.get(account_id), account, counts, has_sent),
         "counts": counts,
         "sent": accounts.usage(account_id)["email_sent"],
         "now_rows": now,
         "moving": any(row.phase in ("holding", "sending") for row in now),
-        "next_rows": sorted((row for row in recent if row.phase == "scheduled"), key=lambda row: row.scheduled_at),
-        "drafts": [row for row in recent if row.phase == "draft"][:5],
-        "done_rows": [row for row in recent if row.phase in ("completed", "cancelled")][:5],
+        "next_rows": sorted(some("scheduled"), key=lambda row: row.scheduled_at),
+        "drafts": some("draft")[:_FEW],
+        "done_rows": some("completed", "cancelled")[:_FEW],
         "events": activity.load(account_id, EventQuery(limit=8, test=False)).rows,
     }
+
+
+def _few(account_id: int, phase: str) -> list[Any]:
+    return list(store.page(account_id, CampaignQuery(limit=_FEW, phase=phase)).rows)
 
 
 def _steps(look: Any, account: Any, counts: dict[str, int], has_sent: bool) -> list[dict[str, Any]]:
@@ -51,7 +62,8 @@ def _steps(look: Any, account: Any, counts: dict[str, int], has_sent: bool) -> l
          bool(look.company_name and look.physical_address)),
         ("Choose the name and address people see", "They know at a glance that it is you.", "/settings", "mail",
          bool(account.email_from_email)),
-        ("Bring in your people", "Add one person to begin with, and put them into a list.", "/contacts", "users",
+        ("Bring in your people", "Add one person to begin with, and put them into a list.",
+         "/lists/new" if counts["contacts"] else "/contacts/new", "users",
          counts["contacts"] > 0 and counts["lists"] > 0),
         ("Send a first email", "In capture mode it goes to the inbox here, so nothing can go wrong.", "/campaigns/new",
          "send", has_sent),
