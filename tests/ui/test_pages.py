@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server
 
+SNEAKY = """<i onclick="x" style='y'>"'&{{ 7 * 7 }}"""
 BODY = "<h1>Hello {{ first_name }}</h1><p style='color:red' onclick='x()'>News.<script>parent.x = 1</script></p>"
 # The browser says on the console that it did not run what stands in a mail; that is what we want of it.
 BLOCKED = "Blocked script execution in .*(/preview|/html)"
@@ -45,6 +47,10 @@ def filled(server: Server, api: Client) -> None:
             "list_ids": lists[: 1 + number % 2],
         }
         api.post("/contacts", body).expect(201)
+    # Names that would be elements if a page wrote them as they are; the crawl finds any handler.
+    for path in ("/lists", "/templates", "/campaigns"):
+        api.post(path, {"name": SNEAKY}).expect(201)
+    api.post("/contacts", {"first_name": SNEAKY, "last_name": SNEAKY, "data": {SNEAKY: SNEAKY}}).expect(201)
     api.post("/templates", {"name": "Monthly", "subject": "News", "body": BODY}).expect(201)
     content = {
         "template_attributes": {"subject": "News", "body": BODY},
@@ -86,7 +92,7 @@ def bare(browser: Browser, server: Server) -> Iterator[Page]:
 
 def _crawl(page: Page) -> dict[str, dict[str, Any]]:
     """Visit every page that links lead to, one of a kind, and say what each looks like."""
-    waiting, seen = ["/", "/login?next=/", "/campaigns/2/send", "/inbox/1?view=headers", "/nowhere"], {}
+    waiting, seen = ["/", "/login?next=/", "/campaigns/3/send", "/contacts/61", "/inbox/1?view=headers", "/nowhere"], {}
     while waiting:
         path = waiting.pop(0)
         kind = re.sub(r"\d+", "1", path.partition("?")[0])
@@ -129,9 +135,9 @@ def test_no_page_scrolls_sideways_on_a_small_phone(page: Page) -> None:
     """At 320 pixels every page fits, and the tab bar leads to the rest."""
     page.set_viewport_size({"width": 320, "height": 700})
     for path in (
-        "/", "/campaigns", "/campaigns/1", "/campaigns/1/people", "/campaigns/2", "/campaigns/2/send", "/campaigns/3",
+        "/", "/campaigns", "/campaigns/2", "/campaigns/2/people", "/campaigns/3", "/campaigns/3/send", "/campaigns/4",
         "/contacts", "/contacts/1", "/contacts/1/edit", "/lists", "/lists/1", "/lists/1/add", "/templates",
-        "/templates/1/edit", "/inbox", "/inbox/1", "/activity", "/brand", "/settings",
+        "/templates/2/edit", "/inbox", "/inbox/1", "/activity", "/brand", "/settings",
     ):  # fmt: skip
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
@@ -163,7 +169,7 @@ def test_a_refusal_keeps_what_was_typed(page: Page) -> None:
 
 def test_a_composer_says_what_is_wrong_and_keeps_typing(page: Page) -> None:
     """A card that cannot be saved says why and loses nothing; the next good value saves it."""
-    page.goto("/campaigns/2?open=from")
+    page.goto("/campaigns/3?open=from")
     page.get_by_label("Address people see").fill("nonsense")
     expect(page.locator("#f-from-email-err")).to_contain_text("Write an address like")
     expect(page.locator("#saved")).to_contain_text("Not saved yet")
@@ -180,7 +186,7 @@ def test_a_composer_says_what_is_wrong_and_keeps_typing(page: Page) -> None:
 
 def test_the_number_is_counted_again(page: Page, api: Client) -> None:
     """If the audience changes while the dialog is open, nothing is sent and the new number is asked about."""
-    page.goto("/campaigns/2")
+    page.goto("/campaigns/3")
     page.get_by_role("link", name="Review and send").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Send to 31 people?")
@@ -188,14 +194,14 @@ def test_the_number_is_counted_again(page: Page, api: Client) -> None:
     dialog.get_by_role("button", name="Send to 31 people").click()
     expect(dialog.get_by_role("alert")).to_contain_text("It is 32 people now")
     expect(dialog.get_by_role("button", name="Send to 32 people")).to_be_visible()
-    assert api.get("/campaigns/2").expect(200)["status"] == "draft"
+    assert api.get("/campaigns/3").expect(200)["status"] == "draft"
     dialog.get_by_role("link", name="Keep editing").click()
     expect(page.locator("#composer")).to_be_visible()
 
 
 def test_a_scheduled_campaign_goes_back_to_draft(page: Page) -> None:
     """What waits for its time can be taken back."""
-    page.goto("/campaigns/3")
+    page.goto("/campaigns/4")
     expect(page.get_by_role("heading", name="Goes out")).to_contain_text("2099")
     page.get_by_role("button", name="Back to draft").click()
     expect(page.locator("#composer")).to_be_visible()
@@ -222,11 +228,11 @@ def test_lists_forms_and_reports_work_without_javascript(bare: Page) -> None:
     assert bare.locator("tbody tr").count() == 1
     bare.get_by_role("button", name="Undo").click()
     assert bare.locator("tbody tr").count() == 2
-    bare.goto("/campaigns/1")
+    bare.goto("/campaigns/2")
     assert "30 of 30 handed over" in bare.locator("main").inner_text()
     bare.goto("/inbox/1")
     assert "News" in bare.locator("#mail h2").inner_text()
-    bare.goto("/campaigns/2?open=from")
+    bare.goto("/campaigns/3?open=from")
     bare.get_by_label("Subject").fill("Without a script")
     bare.locator("#card-from").get_by_role("button", name="Save", exact=True).click()
     assert "Without a script" in bare.locator("#side").inner_text()
@@ -253,15 +259,15 @@ def test_a_mail_cannot_run_or_reach_anything(page: Page) -> None:
     """A captured mail stands under a policy of its own: sandboxed, no script, not to be framed by others."""
     page.goto("/inbox/1")
     expect(page.frame_locator("#mail iframe").locator("h1")).to_contain_text("Hello Person")
-    page.goto("/campaigns/2?open=content")
+    page.goto("/campaigns/3?open=content")
     expect(page.frame_locator("#card-content iframe").locator("h1")).to_contain_text("Hello")
     assert page.evaluate("window.x === undefined")
     answer = page.request.get("/inbox/1/html")
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("sandbox allow-popups ")
     assert "script-src" not in policy and "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
-    assert page.request.get("/campaigns/1/preview").headers["content-security-policy"] == policy
-    assert page.request.get("/templates/1/preview").headers["content-security-policy"] == policy
+    assert page.request.get("/campaigns/2/preview").headers["content-security-policy"] == policy
+    assert page.request.get("/templates/2/preview").headers["content-security-policy"] == policy
 
 
 def _cookie(client: Client) -> str:
@@ -314,3 +320,13 @@ def test_going_on_leads_nowhere_else(api: Client) -> None:
     for where in ("//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)"):
         form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}&next={where}".encode()
         assert _post(api, "/login", form, {"Origin": api.url}).headers["location"] == "/"
+
+
+def test_over_https_the_browser_guards_the_cookie(fresh_server: FreshServer) -> None:
+    """With a public https address the cookie is Secure and bears the prefix that only this host may set."""
+    server = fresh_server(env={"CAMPANERO_BASE_URL": "https://mail.example.com"})
+    client = server.client()
+    form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}".encode()
+    cookie = _post(client, "/login", form, {"Origin": "https://mail.example.com"}).headers["set-cookie"]
+    assert cookie.startswith("__Host-campanero=") and "Secure" in cookie and "Path=/" in cookie
+    assert "Domain" not in cookie
