@@ -31,8 +31,6 @@ def run(arguments: list[str]) -> int:
         return int(options.run(options) or 0)
     except (Fault, ConfigError, TooOld, TooNew, datadir.InUse) as error:
         return _say(str(error))
-    except Invalid as error:
-        return _say("; ".join(f"{name}: {', '.join(words)}" for name, words in error.fields.items()))
     except Refused as error:
         return _say(error.message or error.code)
     except OSError as error:

@@ -47,7 +47,8 @@ def test_a_new_campaign_is_a_complete_draft(api: Client) -> None:
         ({"name": "x" * 256}, "name", "is too long (maximum is 255 characters)"),
         ({"name": "x", "channel": "fax"}, "channel", "is not included in the list"),
         ({"name": "x", "scheduled_at": "2026-11-20T10:00:00"}, "scheduled_at", "is invalid"),
-        ({"name": "x", "trigger_attributes": {"contact_list_id": 987654}}, "trigger_attributes.contact_list_id", "must exist"),
+        ({"name": "x", "trigger_attributes": {"contact_list_id": 987654}},
+         "trigger_attributes.contact_list_id", "must exist"),
         ({"name": "x", "trigger_attributes": {"segment_id": 987654}}, "trigger_attributes.segment_id", "must exist"),
         ({"name": "x", "trigger_attributes": {"list": 1}}, "trigger_attributes.list", "is not a known field"),
         ({"name": "x", "trigger_attributes": {"data": {"exclude_contact_list_ids": [987654]}}},
@@ -159,8 +160,8 @@ def test_sending_shows_active_and_ends_completed(api: Client) -> None:
     out = api.post("/contacts", {"email": "out@example.org", "opt_in": False, "list_ids": [group]}).json
     api.post("/contacts", {"first_name": "No address", "list_ids": [group]})
     made = draft(api)
-    sent = api.post(f"/campaigns/{made['id']}/send",
-                    {"trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT}).expect(200)  # fmt: skip
+    body = {"trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT}
+    sent = api.post(f"/campaigns/{made['id']}/send", body).expect(200)
     done = api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
 
     assert (sent["status"], sent["audience_count"], sent["approval_state"]) == ("active", 5, "approved")
@@ -263,7 +264,8 @@ def test_exclusions_and_unions(api: Client) -> None:
     api.patch(f"/contacts/{person}", {"list_ids": [one, two]})
     api.patch(f"/lists/{without}", {"contact_ids": [api.get("/contacts", list_id=two).json[-1]["id"]]}).expect(200)
     made = draft(api, template_attributes=CONTENT, trigger_attributes={
-        "contact_list_id": one, "data": {"contact_list_ids": [two], "exclude_contact_list_ids": [without]}})  # fmt: skip
+        "contact_list_id": one,
+        "data": {"contact_list_ids": [two], "exclude_contact_list_ids": [without]}})  # fmt: skip
     sent = api.post(f"/campaigns/{made['id']}/send", {"hold_seconds": 600}).expect(200)
 
     assert sent["audience_count"] == 3

@@ -56,7 +56,8 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(api: Client) -> None
     fault = api.post(
         "/contacts",
         {
-            "email": "not an address", "phone": "12345", "first_name": "x" * 300, "last_name": "a\nb", "country_code": "DEU",
+            "email": "not an address", "phone": "12345", "first_name": "x" * 300, "last_name": "a\nb",
+            "country_code": "DEU",
             "list_ids": [1, "x"], "data": [], "opt_in": "yes",
             "channels_attributes": [{"value": "also wrong@"}, {"subscribed": 1}],
         },
@@ -74,7 +75,8 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(api: Client) -> None
 @pytest.mark.parametrize(
     "address",
     ['"a b"@example.org', "a@x>,<b@y.org", "a@example.org NOTIFY=SUCCESS", "-oQ/tmp@x", "a@[127.0.0.1]",
-     "a@x.org\r\nRCPT TO:<b@y.org>", "a" * 300 + "@example.org", "root@localhost", "", "@example.org", "a@", "a@b@c.org"],
+     "a@x.org\r\nRCPT TO:<b@y.org>", "a" * 300 + "@example.org", "root@localhost", "", "@example.org", "a@",
+     "a@b@c.org"],
 )  # fmt: skip
 def test_addresses_that_cannot_be_sent_to_are_refused(api: Client, address: str) -> None:
     """What could change a route or an envelope is no address (T08)."""

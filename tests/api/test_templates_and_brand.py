@@ -7,7 +7,8 @@ from tests.kit.client import Client
 
 def test_a_template_round_trips(api: Client) -> None:
     """What is written is read again, unknown keys of a design included; variables are found."""
-    design = {"sections": [{"type": "text", "props": {"content": "x", "mystery": [1]}, "styles": {}}], "theme": {"a": "b"},
+    section = {"type": "text", "props": {"content": "x", "mystery": [1]}, "styles": {}}
+    design = {"sections": [section], "theme": {"a": "b"},
               "future": True}  # fmt: skip
     body = {"name": "Letter", "subject": "Hi {{ contact.first_name }}", "body": "<p>{{ data.code | upcase }}</p>",
             "preheader": "p", "from_name": "Ana", "from_email": "ana@example.org", "reply_to": "r@example.org",

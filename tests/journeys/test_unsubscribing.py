@@ -1,0 +1,146 @@
+"""What leaves can be stopped: the link, the button, the mailbox's one click (RFC 8058; T23, T24)."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client, Response
+from tests.kit.server import Server
+
+ONE_CLICK = b"List-Unsubscribe=One-Click"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def mailed(server: Server, name: str) -> tuple[dict[str, Any], str]:
+    """Send somebody a campaign and answer the contact and the path of the unsubscribe link."""
+    api = server.client()
+    group = api.post("/lists", {"name": name}).expect(201)["id"]
+    contact = api.post("/contacts", {"email": f"{name.lower()}@example.org", "list_ids": [group]}).expect(201)
+    made = api.post("/campaigns", {"name": name, "template_attributes": {"subject": "s", "body": "<p>b</p>"}}).json
+    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
+    row = api.get("/messages", contact_id=contact["id"]).json[0]
+    text = api.get(f"/messages/{row['id']}").json["text"]
+    found = re.search(r"http://[^/]+(/u/\S+)", text)
+    assert found is not None
+    return contact, found[1]
+
+
+def ask(server: Server, method: str, path: str, body: bytes | None = None, **headers: str) -> Response:
+    """Ask a recipient's link as a stranger."""
+    return server.client(None, validate=False).request(method, path, body, headers or (FORM if body else {}))
+
+
+def is_subscribed(server: Server, contact: dict[str, Any]) -> bool:
+    """Say whether a contact still gets marketing."""
+    found: bool = server.client().get(f"/contacts/{contact['id']}").expect(200)["subscribed_email"]
+    return found
+
+
+def test_reading_changes_nothing(server: Server) -> None:
+    """Scanners may GET, HEAD and OPTIONS as often as they like; so may a POST without the words."""
+    contact, path = mailed(server, "Reader")
+    for method in ("GET", "HEAD", "OPTIONS"):
+        for agent in ("Mozilla/5.0", "BarracudaCentral", ""):
+            ask(server, method, path, None, **{"User-Agent": agent})
+    page = ask(server, "GET", path)
+    wrong = [ask(server, "POST", path, body) for body in (b"", b"confirm=0", b"List-Unsubscribe=yes", b'{"confirm":1}')]
+
+    assert is_subscribed(server, contact)
+    assert page.status == 200 and "Nothing changes until you press" in page.text
+    assert [answer.status for answer in wrong] == [400] * 4
+    assert server.client().get("/events", event="opt_out", contact_id=contact["id"]).json == []
+    assert "reader@example.org" not in page.text and "r…r@e…e.org" in page.text
+    assert (page.headers["Referrer-Policy"], page.headers["X-Robots-Tag"]) == ("no-referrer", "noindex")
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(("body", "source"), [(ONE_CLICK, "one_click"), (b"confirm=1", "link")])
+def test_one_post_opts_out_and_repeats_change_nothing(server: Server, body: bytes, source: str) -> None:
+    """No cookie, no redirect, 200 each time; one consent event with its source."""
+    contact, path = mailed(server, f"Leaver-{source}")
+    answers = [ask(server, "POST", path, body) for _ in range(3)]
+    stored = server.client().get(f"/contacts/{contact['id']}").json["channels"][0]
+    events = server.client().get("/events", event="opt_out", contact_id=contact["id"]).json
+
+    assert [answer.status for answer in answers] == [200] * 3
+    assert all("Set-Cookie" not in answer.headers and "Location" not in answer.headers for answer in answers)
+    assert (stored["subscribed"], stored["opted_out_by"], stored["opt_out_at"] is not None) == (
+        False,
+        "recipient",
+        True,
+    )
+    assert [one["data"]["source"] for one in events] == [source]
+
+
+def test_one_click_as_multipart(server: Server) -> None:
+    """Mailboxes may send the words as a multipart form (RFC 8058, section 3.1)."""
+    contact, path = mailed(server, "Multipart")
+    body = b'--x\r\nContent-Disposition: form-data; name="List-Unsubscribe"\r\n\r\nOne-Click\r\n--x--\r\n'
+    answer = ask(server, "POST", path, body, **{"Content-Type": "multipart/form-data; boundary=x"})
+
+    assert answer.status == 200
+    assert not is_subscribed(server, contact)
+
+
+def test_who_opted_out_is_not_brought_back_by_a_write(server: Server) -> None:
+    """A create or update with the address keeps the opt-out and says so; only an explicit opt-in lifts it."""
+    contact, path = mailed(server, "Keeper")
+    ask(server, "POST", path, ONE_CLICK)
+    api = server.client()
+    written = api.post("/contacts", {"email": "keeper@example.org"}).expect(200)
+    patched = api.patch(f"/contacts/{contact['id']}", {"email": "Keeper@example.org"}).expect(200)
+    explicit = api.post("/contacts", {"email": "keeper@example.org", "opt_in": True}).expect(200)
+
+    assert (written["subscribed_email"], written["kept_opt_out"]) == (False, ["keeper@example.org"])
+    assert (patched["subscribed_email"], patched["kept_opt_out"]) == (False, ["keeper@example.org"])
+    assert (explicit["subscribed_email"], explicit["kept_opt_out"]) == (True, [])
+
+
+def test_the_opt_out_outlives_the_contact(server: Server) -> None:
+    """Deleting the contact and clicking afterwards both leave the address out when it returns."""
+    contact, path = mailed(server, "Phoenix")
+    api = server.client()
+    api.delete(f"/contacts/{contact['id']}").expect(200)
+    assert ask(server, "POST", path, ONE_CLICK).status == 200
+    back = api.post("/contacts", {"email": "phoenix@example.org"}).expect(201)
+
+    assert (back["subscribed_email"], back["kept_opt_out"]) == (False, ["phoenix@example.org"])
+
+
+def test_tokens_that_are_not_ours_open_nothing(server: Server) -> None:
+    """Every changed character and every other purpose is the same 404 page."""
+    contact, path = mailed(server, "Guess")
+    token = path.removeprefix("/u/")
+    text = server.client().get("/messages", contact_id=contact["id"]).json[0]["internet_message_id"]
+    wrong = [token[:-1], token + "A", "x", text.split("@")[0]]
+    wrong += [token[:index] + ("A" if token[index] != "A" else "B") + token[index + 1 :] for index in range(len(token))]
+    for guess in wrong:
+        assert ask(server, "POST", f"/u/{guess}", ONE_CLICK).status == 404, guess
+        assert ask(server, "GET", f"/v/{guess}").status == 404, guess
+
+    assert is_subscribed(server, contact)
+    assert ask(server, "GET", f"/v/{token}").status == 404
+
+
+def test_a_message_is_read_in_the_browser(fresh_server: FreshServer) -> None:
+    """`view_url` shows the personal message, with nothing in it that can run."""
+    server = fresh_server()
+    api: Client = server.client()
+    group = api.post("/lists", {"name": "View"}).json["id"]
+    api.post("/contacts", {"email": "view@example.org", "first_name": "Vera", "list_ids": [group]})
+    content = {"subject": "s", "body": "<p>Hi {{ first_name }} <a href='{{ view_url }}'>view</a><script>1</script></p>"}
+    made = api.post("/campaigns", {"name": "v", "template_attributes": content}).json
+    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
+    html = api.get(f"/messages/{api.get('/messages').json[0]['id']}").json["html"]
+    found = re.search(r"http://[^/]+(/v/[\w-]+)", html)
+    assert found is not None
+    page = ask(server, "GET", found[1])
+
+    assert page.status == 200 and "Hi Vera" in page.text
+    assert (
+        "sandbox" in page.headers["Content-Security-Policy"] and "script" not in page.headers["Content-Security-Policy"]
+    )
