@@ -6,7 +6,7 @@ from typing import Any
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
+from appliance import clock, errors, fields
 from appliance.campaigns import report, requests, states, store
 from appliance.db.work import call, commit
 from appliance.messages import store as messages
@@ -29,6 +29,7 @@ CHIPS = {
     "cancelled": ("Stopped", ("cancelled",)),
 }
 MOVING = ("sending", "holding")
+_SETTLES_MS = 15_000
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -84,7 +85,7 @@ async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
         return await compose.page(request, visit, campaign_id)
     facts = await call(_facts, visit.account_id, campaign_id)
     # The answer to a poll has no trigger once nothing moves any more, so polling ends itself.
-    return view.page(request, "campaigns/report.html", moving=facts["campaign"].phase in MOVING, **facts)
+    return view.page(request, "campaigns/report.html", moving=_is_moving(facts["campaign"]), **facts)
 
 
 @pages.get("/<campaign_id:int>/people", name="people")
@@ -138,6 +139,12 @@ async def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPR
     asked = templates.TemplateQuery(limit=100, standalone=True)
     choices = (await call(templates.page, visit.account_id, asked)).rows
     return view.page(request, "campaigns/new.html", status, form=form, templates=choices)
+
+
+def _is_moving(campaign: Any) -> bool:
+    """Say whether the numbers may still change by themselves; after a pause or stop, what is in hand still ends."""
+    settling = campaign.stats["pending"] and clock.now_ms() - campaign.updated_at < _SETTLES_MS
+    return campaign.phase in MOVING or bool(settling and campaign.phase in ("paused", "cancelled"))
 
 
 def _create(account_id: int, name: str, template_id: int | None) -> Any:

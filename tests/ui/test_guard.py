@@ -1,0 +1,71 @@
+"""What stands before every page: the session's cookie, and the refusal of writes that began elsewhere."""
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.server import EMAIL, PASSWORD
+
+
+def _cookie(client: Client) -> str:
+    form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}".encode()
+    answer = _post(client, "/login", form, {"Origin": client.url})
+    assert answer.status == 303
+    return str(answer.headers["set-cookie"])
+
+
+def _post(client: Client, path: str, form: bytes, headers: dict[str, str]) -> Any:
+    return client.request("POST", path, form, {"Content-Type": "application/x-www-form-urlencoded"} | headers)
+
+
+def test_the_session_cookie(api: Client) -> None:
+    """It is for this site alone, out of reach of scripts, and worthless after signing out."""
+    cookie = _cookie(api)
+    assert "HttpOnly" in cookie and "SameSite=Lax" in cookie and "Path=/" in cookie
+    pair = cookie.partition(";")[0]
+    assert api.request("GET", "/contacts", headers={"Cookie": pair}).status == 200
+    assert _post(api, "/logout", b"", {"Cookie": pair, "Sec-Fetch-Site": "same-origin"}).status == 303
+    gone = api.request("GET", "/contacts", headers={"Cookie": pair})
+    assert (gone.status, gone.headers["location"]) == (303, "/login?next=/contacts")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Origin": "http://{host}"}, 303),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://{host}"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({}, 403),
+    ],
+)
+def test_writes_from_elsewhere_are_refused(api: Client, headers: dict[str, str], status: int) -> None:
+    """Only a page of ours may write: said by the browser in Sec-Fetch-Site, or by a matching Origin."""
+    pair = _cookie(api).partition(";")[0]
+    sent = {name: value.format(host=api.host) for name, value in headers.items()} | {"Cookie": pair}
+    before = api.get("/lists").expect(200)
+    answer = _post(api, "/lists", f"name=From+{len(before)}".encode(), sent)
+    assert answer.status == status
+    assert len(api.get("/lists").expect(200)) - len(before) == (1 if status == 303 else 0)
+
+
+def test_going_on_leads_nowhere_else(api: Client) -> None:
+    """After signing in one is sent on only within this site."""
+    for where in ("//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)"):
+        form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}&next={where}".encode()
+        assert _post(api, "/login", form, {"Origin": api.url}).headers["location"] == "/"
+
+
+def test_over_https_the_browser_guards_the_cookie(fresh_server: FreshServer) -> None:
+    """With a public https address the cookie is Secure and bears the prefix that only this host may set."""
+    server = fresh_server(env={"CAMPANERO_BASE_URL": "https://mail.example.com"})
+    client = server.client()
+    form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}".encode()
+    cookie = _post(client, "/login", form, {"Origin": "https://mail.example.com"}).headers["set-cookie"]
+    assert cookie.startswith("__Host-campanero=") and "Secure" in cookie and "Path=/" in cookie
+    assert "Domain" not in cookie
