@@ -16,6 +16,17 @@ from tests.kit.smtp import SmtpServer
 FreshServer = Callable[..., Server]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--full` runs the large tests at their full size."""
+    parser.addoption("--full", action="store_true", help="run large tests at their full size")
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether large tests run at their full size."""
+    return bool(request.config.getoption("--full"))
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A capture server, set up and with a key, shared by the tests of a module; it must end well."""

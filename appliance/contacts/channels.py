@@ -9,6 +9,7 @@ from appliance.addresses import Address
 from appliance.contacts import consent
 from appliance.contacts.consent import Evidence
 from appliance.contacts.requests import ChannelWrite
+from appliance.db.open import scalar
 from appliance.errors import Faults
 from appliance.tables import Channel, Contact
 
@@ -116,8 +117,11 @@ class Plan:
 
 def owner(account_id: int, address: Address) -> int | None:
     """Answer the contact who has an address, or None."""
-    found = Channel.get_or_none(Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key)
-    return found.contact_id if found else None
+    found: int | None = scalar(
+        "SELECT contact_id FROM channel WHERE account_id = ? AND kind = ? AND key = ?",
+        (account_id, address.kind, address.key),
+    )
+    return found
 
 
 def _add(contact: Contact, address: Address) -> Channel:

@@ -8,11 +8,11 @@ from typing import Literal
 import msgspec
 
 from appliance import clock, tokens
-from appliance.db.open import one, rows
+from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.tables import Channel, Consent, OptOut
+from appliance.tables import Channel, OptOut
 
 By = Literal["recipient", "operator"]
 
@@ -89,11 +89,10 @@ def opt_in(channel: Channel, by: By, evidence: Evidence) -> None:
     channel.opt_out_at = channel.opted_out_by = None
     channel.updated_at = now
     channel.save()
-    OptOut.delete().where(
-        OptOut.account == channel.account_id,
-        OptOut.kind == channel.kind,
-        OptOut.address_hash == tokens.address_hash(channel.kind, channel.key),
-    ).execute()
+    run(
+        "DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?",
+        (channel.account_id, channel.kind, tokens.address_hash(channel.kind, channel.key)),
+    )
     _record(channel, "opt_in", by, evidence)
 
 
@@ -127,21 +126,15 @@ def remember(channel: Channel) -> None:
 
 
 def _record(channel: Channel, act: str, by: By, evidence: Evidence) -> None:
-    Consent.create(
-        account=channel.account_id,
-        contact=channel.contact_id,
-        kind=channel.kind,
-        address_hash=tokens.address_hash(channel.kind, channel.key),
-        act=act,
-        by=by,
-        source=evidence.source,
-        actor=evidence.actor,
-        ip=evidence.ip,
-        user_agent=evidence.user_agent,
-        text=evidence.text,
-        data={"message_id": evidence.message_id} if evidence.message_id else {},
-        created_at=clock.now_ms(),
-    )
+    run(
+        "INSERT INTO consent (account_id, contact_id, kind, address_hash, act, by, source, actor, ip, user_agent, "
+        "text, data, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, json(?), ?)",
+        (
+            channel.account_id, channel.contact_id, channel.kind, tokens.address_hash(channel.kind, channel.key), act,
+            by, evidence.source, evidence.actor, evidence.ip, evidence.user_agent, evidence.text,
+            f'{{"message_id":{evidence.message_id}}}' if evidence.message_id else "{}", clock.now_ms(),
+        ),
+    )  # fmt: skip
     log.record(
         Happened(
             channel.account_id,
