@@ -1,0 +1,43 @@
+"""What the README tells people to type works as it stands there."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import FreshServer
+from tests.kit.server import ROOT
+
+
+def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """Copied and pasted into a shell, only the port exchanged, it ends with three sent messages."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"## The same over the API.*?```sh\n(.*?)```", readme, re.DOTALL)
+    assert block is not None
+    server = fresh_server(set_up=False, data=tmp_path / "campanero-data")
+    # The walk is made from a clone that has been set up: its interpreter stands there
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (tmp_path / ".venv" / "bin" / "python").chmod(0o755)
+    script = block[1].replace("http://127.0.0.1:8080", server.url)
+    env = server.env | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(["sh", "-e"], input=script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    answers = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith(("{", "["))]
+
+    assert ran.returncode == 0, ran.stderr
+    assert [answer["id"] for answer in answers[:5]] == [1, 1, 2, 3, 1]
+    assert answers[5]["status"] == "active"
+    assert (answers[6]["status"], answers[6]["stats"]["sent"]) == ("completed", 3)
+    assert sorted(row["subject"] for row in answers[7]) == ["Hello Anna", "Hello Bo", "Hello Zoë"]
+
+
+def test_every_command_of_the_readme_exists(fresh_server: FreshServer) -> None:
+    """Each command of the table prints its help."""
+    server = fresh_server(start=False, set_up=False)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"`campanero ((?:user |key |account )?[a-z]+)[^`]*`", readme)
+
+    assert {"serve", "setup", "user add", "key create", "account add", "check", "openapi", "version"} <= set(commands)
+    for command in sorted(set(commands)):
+        assert "usage: campanero" in server.cli(*command.split(), "--help").stdout
