@@ -1,0 +1,1 @@
+"""The domain, asked directly: no process, no HTTP, a database of its own for each test."""

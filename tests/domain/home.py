@@ -1,0 +1,120 @@
+"""An installation in this process: a migrated database with key and configuration, and short words for usual acts."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from appliance import addresses, clock, config, fields, tokens
+from appliance.account import accounts
+from appliance.campaigns import send, store
+from appliance.campaigns.requests import CampaignCreate, SendRequest
+from appliance.contacts import consent, lists, write
+from appliance.contacts.consent import Evidence
+from appliance.contacts.lists import ListCreate
+from appliance.contacts.requests import ContactPatch, ContactWrite
+from appliance.contacts.write import Upserted
+from appliance.db import work
+from appliance.db.migrations import migrate
+from appliance.db.open import close_database, open_database, rows, run
+from appliance.tables import Campaign, Channel, Contact, ContactList
+from appliance.work import bell
+
+BY_API = Evidence(source="api", actor="key:1", ip="192.0.2.1")
+BY_LINK = Evidence(source="one_click", actor="recipient")
+
+
+class Home:
+    """One data directory, opened in this process; everything it sets is process-wide, so `close` takes it back."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.directory = directory
+        open_database(directory / "campanero.db")
+        migrate()
+        tokens.load_key(directory)
+        self.configure(**settings)
+        self.account_id: int = work.write(lambda: accounts.create("Acme").id)
+        self._ticks = 0
+        self._offset = 0.0
+
+    def configure(self, **settings: Any) -> None:
+        """Use these settings, named with `__` for the dots, over the defaults."""
+        options = {name.replace("__", "."): value for name, value in settings.items()}
+        config.use(config.load({"data_dir": str(self.directory), **options}, {}).config)
+
+    def close(self) -> None:
+        """Give back everything that belongs to the process."""
+        work.stop()
+        bell.silence()
+        clock.follow(None)
+        close_database()
+        tokens._key, config._current = b"", None
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        path = self.directory / "clock"
+        self._offset += seconds
+        path.write_text(repr(self._offset))
+        # The clock looks at the file's time, whose grain is coarser than this test is quick
+        self._ticks += 1_000_000
+        os.utime(path, ns=(self._ticks, self._ticks))
+        clock.follow(str(path))
+
+    # -- contacts --------------------------------------------------------------------------------------------------
+
+    def upsert(self, **body: Any) -> Upserted:
+        """Post a contact as the API does."""
+        return work.write(write.upsert, self.account_id, fields.read(ContactWrite, body), BY_API)
+
+    def patch(self, contact_id: int, **body: Any) -> Upserted:
+        """Change a contact as the API does."""
+        return work.write(write.update, self.account_id, contact_id, fields.read(ContactPatch, body), BY_API)
+
+    def contact(self, email: str, **body: Any) -> Contact:
+        """Make a contact who may be written to."""
+        return self.upsert(email=email, **body).contact
+
+    def channel(self, address: str) -> Channel:
+        """Answer the channel of an address as it is stored."""
+        kind = "email" if "@" in address else "phone"
+        return Channel.get(Channel.account == self.account_id, Channel.key == addresses.read(kind, address).key)
+
+    def leave(self, address: str) -> None:
+        """Opt an address out by the recipient's own act."""
+        work.write(lambda: consent.opt_out(self.channel(address), "recipient", BY_LINK))
+
+    def suppress(self, address: str, reason: str) -> None:
+        """Put an address on the suppression list, and tell its channel if there is one."""
+        kind = "email" if "@" in address else "phone"
+        key = addresses.read(kind, address).key
+        work.write(
+            run,
+            "INSERT INTO suppression (account_id, kind, address_hash, address, reason, created_at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (self.account_id, kind, tokens.address_hash(kind, key), key, reason, clock.now_ms()),
+        )
+        work.write(run, "UPDATE channel SET suppression = ? WHERE key = ?", (reason, key))
+
+    def acts(self, address: str) -> list[tuple[str, str, str, str | None]]:
+        """Answer the consent rows of an address: act, by, source, actor."""
+        kind = "email" if "@" in address else "phone"
+        hashed = tokens.address_hash(kind, addresses.read(kind, address).key)
+        return rows("SELECT act, by, source, actor FROM consent WHERE address_hash = ? ORDER BY id", (hashed,))
+
+    # -- campaigns -------------------------------------------------------------------------------------------------
+
+    def list_of(self, *contact_ids: int, name: str = "News") -> ContactList:
+        """Make a list with these members."""
+        return work.write(lists.create, self.account_id, ListCreate(name=name, contact_ids=list(contact_ids)))
+
+    def campaign(self, list_id: int, name: str = "Spring", **template: Any) -> Campaign:
+        """Make a draft to a list."""
+        body = {
+            "name": name,
+            "trigger_attributes": {"contact_list_id": list_id},
+            "template_attributes": {"subject": "Hello", "body": "<p>Hi</p>", **template},
+        }
+        return work.write(store.create, self.account_id, fields.read(CampaignCreate, body))
+
+    def send(self, campaign: Campaign, **body: Any) -> Campaign:
+        """Send a campaign as the API does."""
+        return work.write(send.go_live, self.account_id, campaign.id, fields.read(SendRequest, body), "key:1")

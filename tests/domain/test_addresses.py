@@ -1,0 +1,161 @@
+"""Addresses: one normal form for each, and nothing that a mail server could read otherwise (T08)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance import addresses
+
+LOCAL = st.text(st.sampled_from("abcXYZ019._+-'!#$%&*/=?^`{|}~"), min_size=1, max_size=64).filter(
+    lambda text: not text.startswith(".") and not text.endswith(".") and ".." not in text
+)
+DOMAIN = st.from_regex(r"[a-z][a-z0-9]{0,20}(\.[a-z][a-z0-9]{1,10}){0,2}\.[a-z]{2,6}", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "key"),
+    [
+        ("Ann@Example.ORG", "Ann@example.org", "ann@example.org"),
+        ("  ann@example.org ", "ann@example.org", "ann@example.org"),
+        ("ann+news@example.org", "ann+news@example.org", "ann+news@example.org"),
+        ("O'Brien@example.test", "O'Brien@example.test", "o'brien@example.test"),
+        ("a@MÜNCHEN.de", "a@münchen.de", "a@xn--mnchen-3ya.de"),
+        ("a@xn--mnchen-3ya.de", "a@münchen.de", "a@xn--mnchen-3ya.de"),
+        ("пользователь@пример.рф", "пользователь@пример.рф", "пользователь@xn--e1afmkfd.xn--p1ai"),
+        ("A\u030a@example.org", "Å@example.org", "å@example.org"),
+        ("a@sub.example.invalid", "a@sub.example.invalid", "a@sub.example.invalid"),
+        ("a@localhost.localdomain", "a@localhost.localdomain", "a@localhost.localdomain"),
+    ],
+)
+def test_an_address_has_one_normal_form(text: str, value: str, key: str) -> None:
+    """Case, surrounding space, Unicode composition and the spelling of an IDN do not make another address."""
+    assert addresses.email(text) == ("email", value, key)
+
+
+@given(local=LOCAL, domain=DOMAIN)
+def test_case_makes_no_other_address(local: str, domain: str) -> None:
+    """Any good address keeps its normal form in capitals, and its shown form reads as the same address."""
+    found = addresses.email(f"{local}@{domain}")
+    assert addresses.email(f"{local.upper()}@{domain.upper()}").key == found.key
+    assert addresses.email(found.value) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "plain",
+        "@example.org",
+        "ann@",
+        '"a b"@example.org',
+        '"a"@example.org',
+        "a@x>,<b@y.example",
+        "a@example.org>,<b@example.org",
+        "a@example.org NOTIFY=SUCCESS",
+        "a@example.org SIZE=1",
+        "-oQ/tmp@x",
+        "a@[127.0.0.1]",
+        "a@[IPv6:::1]",
+        "a@127.0.0.1",
+        "a@example.org\r\nRCPT TO:<b@y.example>",
+        "a@example.org\nb",
+        "a\r@example.org",
+        "a\0@example.org",
+        "a\x85b@example.org",
+        "a\u2028b@example.org",
+        "a\u200bb@example.org",
+        "a\u202eb@example.org",
+        "a@exam\u200bple.org ",
+        "a@b@example.org",
+        "a;b@example.org",
+        "a,b@example.org",
+        "a:b@example.org",
+        "<a@example.org>",
+        "Ann <a@example.org>",
+        "a@example.org,b@example.org",
+        "a(comment)@example.org",
+        "a@(comment)example.org",
+        ".a@example.org",
+        "a.@example.org",
+        "a..b@example.org",
+        "a@example..org",
+        "a@.example.org",
+        "a@example.org.",
+        "a@-example.org",
+        "a@example-.org",
+        "a@exa_mple.org",
+        "a@exa mple.org",
+        "root@localhost",
+        "a@test",
+        "mailto:a@example.org",
+        "a" * 65 + "@example.org",
+        "a" * 300 + "@example.org",
+        "a@" + "b" * 64 + ".org",
+        "a@" + "b." * 130 + "org",
+        "ü" * 60 + "@" + "ü" * 50 + "." + "ü" * 50 + "." + "ü" * 50 + "." + "ü" * 50 + ".de",
+    ],
+)
+def test_what_is_no_plain_address_is_refused(text: str) -> None:
+    """No quoted local part, literal, second address, option of a command, dotless domain or over-long form passes."""
+    with pytest.raises(ValueError, match=r"^is invalid$"):
+        addresses.email(text)
+
+
+@given(st.text(max_size=80))
+def test_what_passes_is_one_plain_word(text: str) -> None:
+    """Whatever passes has one @, no space, no control and nothing that SMTP or a header could read as more."""
+    try:
+        found = addresses.email(f"{text}@example.org")
+    except ValueError:
+        return
+    for form in (found.value, found.key, addresses.ascii_form(found.value) or found.value):
+        assert form.count("@") == 1 and form.isprintable() and len(form) <= 254
+        assert not set(form) & set(' <>()[],;:\\"')
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("+14155550123", "+14155550123"),
+        ("+1 (415) 555-0123", "+14155550123"),
+        (" +49.30.1234567 ", "+49301234567"),
+        ("+1234567", "+1234567"),
+        ("+123456789012345", "+123456789012345"),
+    ],
+)
+def test_a_phone_has_one_normal_form(text: str, value: str) -> None:
+    """Spaces, dots, dashes and parentheses do not make another number."""
+    assert addresses.phone(text) == ("phone", value, value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "4155550123", "0014155550123", "+0123456789", "+123456", "+1234567890123456", "+1415555O123", "+1415/5550123",
+     "++14155550123",
+     "+1415\n5550123", "+1415\t5550123", "tel:+14155550123", "+1415555012３4x", "+", "+1 415 555 0123 x1"],
+)  # fmt: skip
+def test_what_is_no_international_number_is_refused(text: str) -> None:
+    """Only a plus, a country and seven to fifteen digits are a number."""
+    with pytest.raises(ValueError, match=r"^is invalid$"):
+        addresses.phone(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a@münchen.de", "a@xn--mnchen-3ya.de"),
+        ("a@example.org", "a@example.org"),
+        ("ü@example.org", None),
+        ("A.b+c@Example.org", "A.b+c@Example.org"),
+    ],
+)
+def test_the_form_on_the_wire_is_ascii(text: str, expected: str | None) -> None:
+    """An IDN travels as its A-label; a local part beyond ASCII has no form without SMTPUTF8."""
+    assert addresses.ascii_form(text) == expected
+
+
+@pytest.mark.parametrize(("number", "country"), [("+14155552671", "US"), ("+4930901820", "DE"), ("+15551234567", None)])
+def test_a_number_tells_its_country(number: str, country: str | None) -> None:
+    """The country follows from the number where the number tells it."""
+    assert addresses.country_of(number) == country

@@ -1,0 +1,203 @@
+"""The merge language: values are only ever values, and what is not in the language is told with its place."""
+
+import html as stdlib_html
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from appliance.designs import merge
+from appliance.designs.merge import Context, MergeError
+
+CONTEXTS: tuple[Context, ...] = ("html", "text", "header")
+SYNTAX = st.text(st.sampled_from("{}%|'\"._ ab17*$<>&-#[]()\n"), max_size=60)
+VALUE = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=60), SYNTAX)
+
+# What template languages of others let through (T01); none of it may compute, read or reach into objects here
+HOSTILE = [
+    "{{7*7}}",
+    "{{7*'7'}}",
+    "{{ env('TRUST_CANARY') }}",
+    "{{ env.TRUST_CANARY }}",
+    "{{ contact.__class__.__mro__ }}",
+    "{{ contact['__class__'] }}",
+    "{{ contact.data.__class__ }}",
+    "{{ self.__init__.__globals__ }}",
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ contact|attr('__class__') }}",
+    "{{ contact | map: '__class__' }}",
+    "{{ contact.data.get('x') }}",
+    "{% include '/etc/passwd' %}",
+    "{% render '/etc/passwd' %}",
+    "{% extends '/etc/passwd' %}",
+    "{% import os %}",
+    "{% assign x = 7 %}{{ x | times: 7 }}",
+    "{% capture x %}49{% endcapture %}{{ x }}",
+    "{% liquid echo 7 | times: 7 %}",
+    "{{ 7 | times: 7 }}",
+    "{{ range.constructor('return process.env')() }}",
+    "${7*7}",
+    "<%= 7*7 %>",
+    "#{7*7}",
+    "@(7*7)",
+]
+
+
+def unix(text: str) -> str:
+    """Answer a text with one kind of line break, as output has it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def render(source: str, context: Context = "text", **values: Any) -> str:
+    """Compile and fill in one go."""
+    return merge.compile_template(source, context).render(values)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("source", HOSTILE)
+def test_hostile_templates_compute_nothing(source: str, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template of another language is refused or stays text; nothing is computed, read or reached into (T01)."""
+    monkeypatch.setenv("TRUST_CANARY", "zq9canary")
+    contact = {"first_name": "Ann", "data": {"plan": "pro"}}
+    try:
+        found = render(source, context, contact=contact, self={}, env={})
+    except MergeError:
+        return
+    assert not any(word in found for word in ("49", "7777777", "zq9canary", "root:", "<class", "class"))
+
+
+@pytest.mark.parametrize("source", HOSTILE)
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_values_are_never_parsed(context: Context, source: str) -> None:
+    """A value that is itself a template comes out as its characters, in every context and through filters."""
+    filled = render("{{ contact.first_name }}|{{ x | default: 'y' | strip }}", context, contact={"first_name": source},
+                    x=source)  # fmt: skip
+    shown = stdlib_html.unescape(filled) if context == "html" else filled
+    assert shown == f"{source}|{source}"
+
+
+@given(value=VALUE)
+@example("{{ secret }}")
+@example("{% if secret %}{{ secret }}{% endif %}")
+def test_no_value_reaches_another(value: str) -> None:
+    """Whatever a value holds, no other value and no tag is evaluated because of it."""
+    assert render("{{ a }}{{ b }}", a=value, b="end", secret="zq9canary") == unix(value) + "end"
+
+
+@given(value=VALUE)
+@example("<script>alert(1)</script>")
+@example("\" onload='x' &amp; <")
+def test_html_values_are_escaped(value: str) -> None:
+    """In HTML a value is text: no character of it can open a tag, close an attribute or begin an entity."""
+    found = render("{{ a }}", "html", a=value)
+    assert not set(found) & set("<>\"'")
+    assert stdlib_html.unescape(found) == stdlib_html.unescape(stdlib_html.escape(unix(value)))
+
+
+@given(value=VALUE)
+def test_text_values_are_raw(value: str) -> None:
+    """In the text part a value stands as it is."""
+    assert render("<{{ a }}>", a=value) == f"<{unix(value)}>"
+
+
+@pytest.mark.parametrize("evil", ["a\r\nBcc: v@x.y", "a\x85b", "a\u2028b\u2029c", "a\x0bb\x0cc", "a\0b", "a\x7f\x9fb"])
+def test_header_values_lose_their_controls(evil: str) -> None:
+    """In a header every run of control characters is one space, whether from a value or the template itself."""
+    for found in (render("{{ a }}", "header", a=evil), render(evil.replace("\0", ""), "header")):
+        assert found.isprintable() and not set(found) & set("\r\n\x0b\x0c\x85\u2028\u2029\0")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "column", "words"),
+    [
+        ("Hi {{ name | shout }}", 1, 14, "shout"),
+        ("a\n\n  {{ x | nope }}", 3, 10, "nope"),
+        ("a\n {% include 'x' %}", 2, 5, "include"),
+        ("a\n {% assign x = 1 %}", 2, 5, "assign"),
+        ("{{ 7*7 }}", 1, 5, "*"),
+        ("x\ny {{ f(1) }}", 2, 7, "("),
+        ("{% if x %}never closed", 1, 1, "endif"),
+        ("Hi {{ name", 1, 4, "}}"),
+        ("{% endif %}", 1, 4, "endif"),
+    ],
+)
+def test_faults_name_their_place(source: str, line: int, column: int, words: str) -> None:
+    """What is not in the language is refused with its line and column, from 1, and named."""
+    with pytest.raises(MergeError) as caught:
+        merge.compile_template(source, "html")
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert words in caught.value.message
+    assert caught.value.words().endswith(f"(line {line}, column {column})")
+
+
+@pytest.mark.parametrize("name", ["contact._x", "contact.__class__", "_x", "contact.data._y.z", "contact['_x']"])
+def test_private_names_are_refused(name: str) -> None:
+    """A name that begins with an underscore is no part of the language, at any depth."""
+    with pytest.raises(MergeError, match="_"):
+        merge.compile_template(f"{{{{ {name} }}}}", "text")
+
+
+@pytest.mark.parametrize(
+    "source", ["{{ nobody }}", "{{ contact.nobody.at.all }}", "{{ a.b[0].c }}", "{{ nobody | upcase }}"]
+)
+def test_unknown_variables_are_empty(source: str) -> None:
+    """What nobody fills renders as nothing, also through a filter, and `default` takes its place."""
+    assert render(f"[{source}]", contact={"first_name": "Ann"}) == "[]"
+    assert render("{{ nobody | default: 'there' }}") == "there"
+
+
+def test_unknown_roots_are_told() -> None:
+    """Variables whose root nobody fills are named, so that a check can warn about them."""
+    found = merge.compile_template("{{ contact.first_name }} {{ contcat.first_name }} {{ first_name }}", "text")
+    assert found.variables == ["contact.first_name", "contcat.first_name", "first_name"]
+    assert merge.unknown(found.variables) == ["contcat.first_name"]
+
+
+@pytest.mark.parametrize(
+    ("source", "values", "expected"),
+    [
+        ("{% if a %}x{% elsif b %}y{% else %}z{% endif %}", {"b": True}, "y"),
+        ("{% unless a %}x{% endunless %}", {}, "x"),
+        ("{% case a %}{% when 1 %}one{% when 2, 3 %}few{% else %}many{% endcase %}", {"a": 3}, "few"),
+        ("{% for i in a %}{{ i }},{% endfor %}", {"a": ["x", "y"]}, "x,y,"),
+        ("{% comment %}{{ a }}{% endcomment %}-", {"a": 1}, "-"),
+        ("{% raw %}{{ a }}{% endraw %}", {"a": 1}, "{{ a }}"),
+        ("{{ a | upcase }}{{ a | downcase }}{{ a | capitalize }}", {"a": "aB"}, "ABabAb"),
+        ("{{ a | strip | truncate: 5 }}", {"a": "  abcdefgh "}, "ab..."),
+        ("{{ a | replace: 'x', 'y' | size }}", {"a": "axb"}, "3"),
+        ("{{ a | join: '-' }} {{ a | first }} {{ a | last }}", {"a": [1, 2]}, "1-2 1 2"),
+        ("{{ '2026-11-20' | date: '%d.%m.%Y' }} {{ a | round }}", {"a": 2.6}, "20.11.2026 3"),
+        ("{{ a | url_encode }}", {"a": "a b&c"}, "a+b%26c"),
+    ],
+)
+def test_the_language_works(source: str, values: dict[str, Any], expected: str) -> None:
+    """Every tag and filter of the language does what its name says."""
+    assert render(source, **values) == expected
+
+
+def test_escape_is_not_done_twice() -> None:
+    """The `escape` filter in HTML escapes once, because values are escaped there anyway."""
+    assert render("{{ a | escape }}", "html", a="<b>") == "&lt;b&gt;"
+
+
+def test_threads_share_nothing() -> None:
+    """One compiled template filled by many threads at once never mixes their people (T06)."""
+    compiled = merge.compile_template("{% for i in n %}{{ contact.name }};{% endfor %}{{ contact.data.mark }}", "html")
+
+    def one(number: int) -> bool:
+        values = {"n": [1, 2, 3], "contact": {"name": f"n{number}", "data": {"mark": f"m{number}"}}}
+        return compiled.render(values) == f"n{number};" * 3 + f"m{number}"
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(one, range(2000)))
+
+
+@given(source=SYNTAX, context=st.sampled_from(CONTEXTS))
+def test_any_source_renders_or_is_refused(source: str, context: Context) -> None:
+    """Any text at all is a template or a MergeError, never another error."""
+    try:
+        merge.compile_template(source, context).render({"a": "<x>", "b": [1, 2], "contact": {"a": 1}})
+    except MergeError as error:
+        assert error.message

@@ -1,0 +1,106 @@
+"""Link tokens: what we signed opens its own door, and nothing else opens any."""
+
+import base64
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance import tokens
+from appliance.messages import links
+from tests.domain.home import Home
+
+ALPHABET = string.ascii_letters + string.digits + "-_"
+PURPOSES = (links.UNSUBSCRIBE, links.VIEW, links.MESSAGE_ID, links.BOUNCE)
+NUMBERS = st.integers(0, 2**48 - 1)
+
+
+@given(number=NUMBERS, mac_bytes=st.sampled_from([8, 16]))
+def test_a_token_comes_back(number: int, mac_bytes: int, home: Home) -> None:
+    """A token gives its number back, and stands in a URL as it is."""
+    token = tokens.sign("u", number, mac_bytes)
+    assert set(token) <= set(ALPHABET)
+    assert tokens.read("u", token, mac_bytes) == number
+
+
+@pytest.mark.parametrize("mac_bytes", [8, 16])
+def test_every_changed_character_is_refused(mac_bytes: int, home: Home) -> None:
+    """No token with one character changed, dropped or doubled is ours."""
+    token = tokens.sign("u", 123_456_789, mac_bytes)
+    for place, sign in enumerate(token):
+        for other in ALPHABET.replace(sign, "") + "=+/. \n":
+            assert tokens.read("u", token[:place] + other + token[place + 1 :], mac_bytes) is None
+        assert tokens.read("u", token[:place] + token[place + 1 :], mac_bytes) is None
+        assert tokens.read("u", token[:place] + sign + token[place:], mac_bytes) is None
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_a_token_is_bound_to_its_purpose(purpose: str, home: Home) -> None:
+    """A token of one purpose opens no other door."""
+    token = tokens.sign(purpose, 7)
+    assert [other for other in PURPOSES if tokens.read(other, token) is not None] == [purpose]
+
+
+def test_a_short_token_is_no_long_one(home: Home) -> None:
+    """The 64-bit token of a Message-ID does not open a door that wants 128 bit, nor the reverse."""
+    assert tokens.read("u", tokens.sign("u", 7, 8)) is None
+    assert tokens.read("u", tokens.sign("u", 7, 16), 8) is None
+
+
+@given(number=NUMBERS)
+def test_other_spellings_are_refused(number: int, home: Home) -> None:
+    """The same bytes in another spelling of base64 are not the token we made."""
+    token = tokens.sign("u", number)
+    raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    others = {
+        token + "=",
+        token + "==",
+        f" {token}",
+        f"{token}\n",
+        token[:4] + "\n" + token[4:],
+        token[:5] + "*" + token[5:],
+    }
+    others |= {base64.b64encode(raw).decode(), base64.b64encode(raw).decode().rstrip("=")} - {token}
+    # 22 bytes end in a character of which 4 bits count for nothing
+    last = ALPHABET.replace(token[-1], "")
+    others |= {token[:-1] + sign for sign in last}
+    assert [other for other in others if tokens.read("u", other) is not None] == []
+
+
+@given(text=st.text(max_size=60))
+def test_any_text_is_read_without_error(text: str, home: Home) -> None:
+    """Whatever stands in a link's place is read and refused, never an error."""
+    assert tokens.read("u", text) is None
+
+
+def test_another_installation_is_another_key(home: Home, tmp_path: Path) -> None:
+    """A token of one installation means nothing to another; the key file is its owner's alone and stays."""
+    token = tokens.sign("u", 7)
+    other = tmp_path / "other"
+    other.mkdir()
+    tokens.load_key(other)
+    assert tokens.read("u", token) is None
+    assert (other / "secret.key").stat().st_mode & 0o777 == 0o600
+    tokens.load_key(tmp_path)
+    assert tokens.read("u", token) == 7
+
+
+def test_addresses_are_remembered_by_a_keyed_hash(home: Home, tmp_path: Path) -> None:
+    """The hash of an address depends on its kind and on the installation's key, and on nothing else."""
+    first = tokens.address_hash("email", "ann@example.org")
+    assert first == tokens.address_hash("email", "ann@example.org")
+    assert first != tokens.address_hash("phone", "ann@example.org")
+    other = tmp_path / "other"
+    other.mkdir()
+    tokens.load_key(other)
+    assert first != tokens.address_hash("email", "ann@example.org")
+
+
+@given(number=NUMBERS)
+def test_a_return_path_survives_lower_case(number: int, home: Home) -> None:
+    """The token of a return path is hexadecimal, lower-case and short enough for a local part."""
+    token = tokens.sign_hex(links.BOUNCE, number)
+    assert token == token.lower() and set(token) <= set(string.hexdigits)
+    assert len(f"b+{token}") <= 64 and int(token[:12], 16) == number
