@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -48,54 +49,53 @@ def _say(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="campanero", description="Email and SMS marketing for small teams, on one machine.",
+        prog="campanero",
+        description="Email and SMS marketing for small teams, on one machine.",
         epilog="Every command takes --data and --config. Start with: campanero serve",
-    )  # fmt: skip
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--data", metavar="DIR", help="data directory (default: ./campanero-data)")
-    common.add_argument(
-        "--config", metavar="FILE", help="configuration (default: campanero.toml in the data directory)"
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    def command(name: str, function: object, words: str, parent: object = commands) -> argparse.ArgumentParser:
-        made = parent.add_parser(name, parents=[common], help=words, description=words)  # type: ignore[attr-defined]
-        made.set_defaults(run=function)
-        return made  # type: ignore[no-any-return]
-
-    serve = command("serve", _serve, "run the service until it is told to stop")
+    top = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    serve = _command(top, "serve", _serve, "run the service until it is told to stop")
     serve.add_argument("--listen", metavar="HOST:PORT", help="address to listen on (default: 127.0.0.1:8080)")
-    setup = command("setup", _setup, "make the account and its owner; the password is the first line of stdin")
+    setup = _command(top, "setup", _setup, "make the account and its owner; the password is the first line of stdin")
     setup.add_argument("--email", required=True)
     setup.add_argument("--name", metavar="ACCOUNT", help="name of the account")
-    _groups(commands, command)
-    command("check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
-    command("openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
-    version = command("version", _version, "print the version")
+    _people_and_keys(top)
+    _command(top, "check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
+    _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
+    version = _command(top, "version", _version, "print the version")
     version.add_argument("--json", action="store_true", help="with the versions of what is inside")
     return parser
 
 
-def _groups(commands: object, command: object) -> None:
-    def group(name: str, words: str) -> object:
-        made = commands.add_parser(name, help=words, description=words)  # type: ignore[attr-defined]
+def _command(where: Any, name: str, function: Callable[[argparse.Namespace], None], words: str) -> Any:
+    """Add a command with the options that every command has."""
+    made = where.add_parser(name, help=words, description=words)
+    made.add_argument("--data", metavar="DIR", help="data directory (default: ./campanero-data)")
+    made.add_argument("--config", metavar="FILE", help="configuration (default: campanero.toml in the data directory)")
+    made.set_defaults(run=function)
+    return made
+
+
+def _people_and_keys(top: Any) -> None:
+    def group(name: str, words: str) -> Any:
+        made = top.add_parser(name, help=words, description=words)
         return made.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    user = command(  # type: ignore[operator]
-        "add", _user_add, "add a person who signs in; the password is the first line of stdin",
-        group("user", "people who sign in"),
-    )  # fmt: skip
+    words = "add a person who signs in; the password is the first line of stdin"
+    user = _command(group("user", "people who sign in"), "add", _user_add, words)
     user.add_argument("--email", required=True)
     user.add_argument("--role", default="owner", help="owner, admin, editor, author or viewer")
-    user.add_argument("--account", type=int, default=1, metavar="ID")
-    key = command("create", _key_create, "make a key and print it, the only time it is shown",  # type: ignore[operator]
-                  group("key", "keys for the API"))  # fmt: skip
+    key = _command(
+        group("key", "keys for the API"), "create", _key_create, "make a key and print it, the only time it is shown"
+    )
     key.add_argument("name", metavar="NAME")
     key.add_argument("--scope", default="full", help="full, read, send, or a comma list such as contacts:write")
     key.add_argument("--test", action="store_true", help="all it sends goes to the built-in inbox")
-    key.add_argument("--account", type=int, default=1, metavar="ID")
-    account = command("add", _account_add, "make a further account and print its id",  # type: ignore[operator]
-                      group("account", "accounts of this installation"))  # fmt: skip
+    for made in (user, key):
+        made.add_argument("--account", type=int, default=1, metavar="ID")
+    account = _command(
+        group("account", "accounts of this installation"), "add", _account_add, "make a further account, print its id"
+    )
     account.add_argument("name", metavar="NAME")
 
 
