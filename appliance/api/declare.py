@@ -31,7 +31,10 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What goes back: a shape or a list of shapes, and how."""
+    """What goes back: a shape or a list of shapes; for a route with `media` bytes, or an iterator of pieces of them.
+
+    Each step of an iterator is one read on the reader pool, so it may use the database in whole queries only.
+    """
 
     value: Any
     status: int | None = None
@@ -49,7 +52,7 @@ class Route(NamedTuple):
     handler: Handler
     scope: str
     summary: str
-    returns: type[Struct]
+    returns: type[Struct] | None
     many: bool
     status: int
     reads: type[Struct] | None
@@ -57,6 +60,8 @@ class Route(NamedTuple):
     body_required: bool
     also: tuple[int, ...]  # further statuses of success
     idempotent: bool
+    media: str | None  # what is answered, where that is not JSON
+    form: type[Struct] | None  # multipart: the texts that come beside `file`; the handler receives both itself
 
     @property
     def has_id(self) -> bool:
@@ -73,7 +78,7 @@ class Routes(list[Route]):
         path: str,
         *,
         scope: str,
-        returns: type[Struct],
+        returns: type[Struct] | None = None,
         many: bool = False,
         status: int = 200,
         reads: type[Struct] | None = None,
@@ -81,15 +86,20 @@ class Routes(list[Route]):
         body_required: bool = True,
         also: tuple[int, ...] = (),
         idempotent: bool = False,
+        media: str | None = None,
+        form: type[Struct] | None = None,
     ) -> Callable[[Handler], Handler]:
-        """Declare an endpoint below `/v1/my`; its summary is the handler's docstring."""
+        """Declare an endpoint below `/v1/my` that answers a shape (`returns`) or other bytes (`media`).
+
+        Its summary is the handler's docstring.
+        """
 
         def keep(handler: Handler) -> Handler:
             summary = (handler.__doc__ or "").strip().splitlines()[0]
             self.append(
                 Route(
                     method, path, handler, scope, summary, returns, many, status, reads, query,
-                    body_required and reads is not None, also, idempotent,
+                    body_required and reads is not None, also, idempotent, media, form,
                 )
             )  # fmt: skip
             return handler

@@ -27,15 +27,15 @@ def mount(app: "Sanic[Any, Any]") -> None:
     blueprint = Blueprint("api")
     for route in ROUTES:
         path = BASE + route.path.replace("{id}", "<number:str>")
-        name = f"{route.method}_{route.path}".replace("/", "_").replace("{", "").replace("}", "").lower()
-        blueprint.add_route(_handler(route), path, methods=[route.method], name=name)
+        name = f"{route.method}_{route.path}".translate(str.maketrans("/.", "__", "{}")).lower()
+        blueprint.add_route(_handler(route), path, methods=[route.method], name=name, stream=route.form is not None)
     blueprint.add_route(_openapi, "/openapi.yaml", methods=["GET"])
     blueprint.add_route(_healthz, "/healthz", methods=["GET"])
     app.blueprint(blueprint)
 
 
-def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse]]:
-    async def handle(request: Request, number: str = "0") -> HTTPResponse:
+def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
+    async def handle(request: Request, number: str = "0") -> HTTPResponse | None:
         who = await read.credential(request)
         read.allow(who, route)
         identity = read.number(number)
@@ -47,6 +47,8 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse]]:
             headers["X-Ignored-Fields"] = ", ".join(name for name in ignored if name.isascii() and name.isprintable())[
                 :1000
             ]
+        if route.media is not None:
+            return await reply.media(request, route.media, answer.value, answer.status or route.status, headers)
         return reply.json(answer.value, answer.status or route.status, headers)
 
     return handle

@@ -50,7 +50,8 @@ def _dumper() -> Any:
 
 def build() -> dict[str, Any]:
     """Answer the document as data."""
-    types = {kind for route in ROUTES for kind in (route.returns, route.reads) if kind is not None} | {Error}
+    named = (kind for route in ROUTES for kind in (route.returns, route.reads, route.form))
+    types = {kind for kind in named if kind is not None} | {Error}
     _, components = msgspec.json.schema_components(
         sorted(types, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
     )
@@ -88,15 +89,8 @@ def _ref(kind: type[Struct]) -> dict[str, str]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    words = route.path.strip("/").replace("{id}", "by_id").replace("/", "_")
-    schema: dict[str, Any] = _ref(route.returns)
-    if route.many:
-        schema = {"type": "array", "items": schema}
-    success: dict[str, Any] = {"description": "Success", "content": {"application/json": {"schema": schema}}}
-    if route.many:
-        success["headers"] = {
-            name: {"description": text, "schema": {"type": "integer"}} for name, text in _PAGE_HEADERS.items()
-        }
+    words = route.path.strip("/").replace("{id}", "by_id").replace("/", "_").replace(".", "_")
+    success = _success(route)
     operation: dict[str, Any] = {
         "operationId": f"{route.method.lower()}_{words}",
         "summary": route.summary.rstrip("."),
@@ -111,6 +105,8 @@ def _operation(route: Route) -> dict[str, Any]:
             "required": route.body_required,
             "content": {"application/json": {"schema": _ref(route.reads)}},
         }
+    if route.form is not None:
+        operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _form(route.form)}}}
     operation["responses"] = {
         **{str(status): success for status in (route.status, *route.also)},
         **{str(status): _error(_ERRORS[status]) for status in _errors(route)},
@@ -118,11 +114,32 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
+def _success(route: Route) -> dict[str, Any]:
+    if route.media is not None:
+        text = route.media.startswith("text/") or route.media.endswith("jsonl")
+        schema: dict[str, Any] = {"type": "string"} if text else {"type": "string", "format": "binary"}
+        return {"description": "Success", "content": {route.media: {"schema": schema}}}
+    assert route.returns is not None
+    schema = {"type": "array", "items": _ref(route.returns)} if route.many else _ref(route.returns)
+    success: dict[str, Any] = {"description": "Success", "content": {"application/json": {"schema": schema}}}
+    if route.many:
+        success["headers"] = {
+            name: {"description": text, "schema": {"type": "integer"}} for name, text in _PAGE_HEADERS.items()
+        }
+    return success
+
+
+def _form(kind: type[Struct]) -> dict[str, Any]:
+    """Describe a multipart body: one file, and the texts beside it."""
+    file = {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}, "required": ["file"]}
+    return {"allOf": [file, _ref(kind)]}
+
+
 def _errors(route: Route) -> list[int]:
     found = [401, 403, 429, 500, 503]
     if route.has_id:
         found.append(404)
-    if route.reads is not None:
+    if route.reads is not None or route.form is not None:
         found += [400, 413, 415]
     if route.reads is not None or route.query is not None or route.method == "POST":
         found.append(422)

@@ -17,6 +17,7 @@ from sanic.exceptions import (
 )
 
 from appliance import errors
+from appliance.db.work import call
 from appliance.pages import Page
 
 log = logging.getLogger("campanero.api")
@@ -63,6 +64,33 @@ def request_id(request: Request) -> str:
 def json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> HTTPResponse:
     """Answer a value as JSON."""
     return HTTPResponse(_encoder.encode(value), status, headers, content_type="application/json")
+
+
+async def media(
+    request: Request, kind: str, value: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> HTTPResponse | None:
+    """Answer bytes of another type, or stream an iterator of them; what fails before the first piece is a proper fault.
+
+    A failure after it can only break the connection, which tells the client that the answer is not whole.
+    """
+    content_type = f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+    if isinstance(value, bytes | str):
+        return HTTPResponse(value, status, headers, content_type=content_type)
+    pieces = iter(value)
+    piece = await call(next, pieces, None)
+    response = await request.respond(status=status, headers=headers, content_type=content_type)
+    try:
+        while piece is not None:
+            if piece:
+                await response.send(piece)
+            piece = await call(next, pieces, None)
+    except Exception:
+        log.exception("request %s %s broke off", request_id(request), request.path)
+        if request.transport is not None:
+            request.transport.abort()  # type: ignore[attr-defined]
+        return None
+    await response.eof()
+    return None
 
 
 def page_headers(page: Page) -> dict[str, str]:
