@@ -1,0 +1,1 @@
+"""What the sources themselves must hold to: layers, style, schema, settings, the published document, texts."""
