@@ -37,7 +37,7 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, actor: str,
         return store.dress(campaign)
     store.apply(campaign, request)
     campaign.test = test
-    _refuse_blocked(campaign, request.confirm_send_to_all is True)
+    refuse_blocked(campaign, request.confirm_send_to_all is True)
     if request.confirm_send_to_all is True and audience.is_everyone(campaign.trigger.data):
         campaign.trigger.data = {**campaign.trigger.data, "confirm_send_to_all": True}
         campaign.trigger.save()
@@ -50,7 +50,8 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, actor: str,
     return launch(campaign, hold)
 
 
-def _refuse_blocked(campaign: Campaign, confirmed: bool) -> None:
+def refuse_blocked(campaign: Campaign, confirmed: bool) -> None:
+    """Raise Invalid with every blocker; the first one's code is the reason."""
     found = preflight.blockers(preflight.open_case(campaign, confirmed))
     if not found:
         return

@@ -66,6 +66,7 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
     if campaign.started_at is None:
         # It was armed and never started: start now, or wait for its time if that is still to come
         if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
+            send.refuse_blocked(campaign, confirmed=False)
             return send.launch(campaign)
         campaign.status, campaign.phase = "active", "scheduled"
     else:
