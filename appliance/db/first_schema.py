@@ -60,6 +60,7 @@ CREATE TABLE channel (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
     CASCADE);
 CREATE INDEX channel_contact_id ON channel (contact_id);
 CREATE UNIQUE INDEX channel_account_id_kind_key ON channel (account_id, kind, key);
+CREATE INDEX channel_suppressed ON channel (account_id, kind, suppression) WHERE suppression NOT NULL;
 CREATE TABLE consent (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id
     INTEGER, kind TEXT NOT NULL, address_hash BLOB NOT NULL, act TEXT NOT NULL, by TEXT NOT NULL, source TEXT NOT
     NULL, actor TEXT, list_id INTEGER, ip TEXT, user_agent TEXT, text TEXT, data TEXT NOT NULL, created_at INTEGER
@@ -73,6 +74,7 @@ CREATE TABLE suppression (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account
 CREATE UNIQUE INDEX suppression_account_id_kind_address_hash_reason ON suppression (account_id, kind, address_hash,
     reason);
 CREATE INDEX suppression_account_id_created_at ON suppression (account_id, created_at);
+CREATE INDEX suppression_expires ON suppression (expires_at) WHERE expires_at NOT NULL;
 CREATE TABLE opt_out (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, kind TEXT NOT
     NULL, address_hash BLOB NOT NULL, by TEXT NOT NULL, created_at INTEGER NOT NULL, FOREIGN KEY (account_id)
     REFERENCES account (id));
@@ -187,6 +189,7 @@ CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id
 CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL;
 CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held');
 CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending';
+CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;
 CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, subject
     TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, from_name TEXT, FOREIGN KEY (message_id)
     REFERENCES message (id) ON DELETE CASCADE);

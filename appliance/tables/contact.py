@@ -57,6 +57,12 @@ class Channel(Table):
         indexes = ((("account", "kind", "key"), True),)
 
 
+# Few are suppressed: found without reading everybody's addresses
+Channel.add_index(
+    SQL("CREATE INDEX channel_suppressed ON channel (account_id, kind, suppression) WHERE suppression NOT NULL")
+)
+
+
 class Consent(Table):
     """Evidence, only ever appended: who agreed or refused, how, when, from where and to which words."""
 
@@ -64,8 +70,8 @@ class Consent(Table):
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
     kind = TextField()
     address_hash = BlobField()
-    act = TextField()  # opt_in, opt_out, requested, confirmed, lifted
-    by = TextField()  # recipient, operator
+    act = TextField()  # opt_in, opt_out, requested, confirmed, suppressed, lifted
+    by = TextField()  # recipient, operator, service
     source = TextField()  # api, ui, import, link, one_click, form, keyword ...
     actor = TextField(null=True)
     list_id = IntegerField(null=True)
@@ -95,6 +101,9 @@ class Suppression(Table):
 
     class Meta:
         indexes = ((("account", "kind", "address_hash", "reason"), True), (("account", "created_at"), False))
+
+
+Suppression.add_index(SQL("CREATE INDEX suppression_expires ON suppression (expires_at) WHERE expires_at NOT NULL"))
 
 
 class OptOut(Table):
