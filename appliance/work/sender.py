@@ -45,7 +45,8 @@ class Sender:
         if time.monotonic() < self._closed_until:
             return False
         threads = [
-            threading.Thread(target=self._work, name=f"sender-{number}")
+            # A conversation that hangs for longer than a stop may last does not keep the process from ending
+            threading.Thread(target=self._work, name=f"sender-{number}", daemon=True)
             for number in range(config.current().email.connections)
         ]
         for thread in threads:
