@@ -2,14 +2,22 @@
 
 from msgspec import UNSET
 
-from appliance.api import shapes, shaping
+from appliance.api import contact_shapes, dossier, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
-from appliance.contacts import store, write
+from appliance.contacts import erase, merge, store, timeline, write
 from appliance.contacts.consent import Evidence
-from appliance.contacts.requests import ContactPatch, ContactQuery, ContactWrite, SearchQuery
+from appliance.contacts.requests import (
+    ContactPatch,
+    ContactQuery,
+    ContactWrite,
+    DeleteQuery,
+    MergeWrite,
+    SearchQuery,
+)
 from appliance.db.work import call, commit
 from appliance.errors import Invalid
+from appliance.fields import PageQuery
 
 ROUTES = Routes()
 
@@ -62,7 +70,46 @@ async def update(request: Call) -> Answer:
     return Answer(shaping.contact_written(done.contact, done.kept_opt_out))
 
 
-@ROUTES.add("DELETE", "/contacts/{id}", scope="contacts:write", returns=shapes.Contact)
+@ROUTES.add("DELETE", "/contacts/{id}", scope="contacts:write", query=DeleteQuery, returns=shapes.Contact)
 async def delete(request: Call) -> Answer:
-    """Delete a contact for good; its opt-outs stay behind as hashes."""
-    return Answer(shaping.contact(await commit(write.delete, request.account_id, request.id)))
+    """Delete a contact for good; with `erase` every trace of the person too. Opt-outs stay behind as hashes."""
+    if request.query.erase:
+        gone = await commit(erase.erase, request.account_id, request.id, evidence(request))
+    else:
+        gone = await commit(write.delete, request.account_id, request.id)
+    return Answer(shaping.contact(gone))
+
+
+@ROUTES.add(
+    "GET", "/contacts/{id}/timeline", scope="contacts:read", query=PageQuery, returns=contact_shapes.TimelineEntry,
+    many=True,
+)  # fmt: skip
+async def history(request: Call) -> Answer:
+    """List what happened to a contact: events and messages, newest first."""
+    page = await call(timeline.page, request.account_id, request.id, request.query.page, request.query.size())
+    return Answer(await call(dossier.entries, page.rows), headers=page_headers(page))
+
+
+@ROUTES.add(
+    "GET", "/contacts/{id}/consents", scope="contacts:read", query=PageQuery, returns=contact_shapes.ConsentRow,
+    many=True,
+)  # fmt: skip
+async def consents(request: Call) -> Answer:
+    """List the evidence of a contact's consent, newest first."""
+    page = await call(timeline.consents, request.account_id, request.id, request.query.page, request.query.size())
+    return Answer([contact_shapes.consent(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("GET", "/contacts/{id}/export", scope="contacts:read", returns=contact_shapes.ContactExport)
+async def export(request: Call) -> Answer:
+    """Get everything that is kept about a person, as one document."""
+    name = f'attachment; filename="contact-{request.id}.json"'
+    return Answer(await call(dossier.of, request.account_id, request.id), headers={"Content-Disposition": name})
+
+
+@ROUTES.add("POST", "/contacts/{id}/merge", scope="contacts:write", reads=MergeWrite, returns=shapes.Contact)
+async def merge_in(request: Call) -> Answer:
+    """Merge another contact into this one; where they differ about consent the stricter one counts."""
+    other: MergeWrite = request.body
+    one = await commit(merge.merge, request.account_id, request.id, other.contact_id, evidence(request))
+    return Answer(shaping.contact(one))

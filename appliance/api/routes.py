@@ -1,12 +1,13 @@
 """Every endpoint of the API, in the order of the document."""
 
-from appliance.api import account, brand, campaigns, contacts, events, lists, messages, templates
+from appliance.api import account, brand, campaigns, contacts, events, lists, messages, suppressions, templates
 from appliance.api.declare import Route
 
 ROUTES: tuple[Route, ...] = (
     *messages.ROUTES,
     *campaigns.ROUTES,
     *contacts.ROUTES,
+    *suppressions.ROUTES,
     *lists.ROUTES,
     *templates.ROUTES,
     *brand.ROUTES,

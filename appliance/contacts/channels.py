@@ -8,8 +8,9 @@ from appliance import addresses, clock
 from appliance.addresses import Address
 from appliance.contacts import consent
 from appliance.contacts.consent import Evidence
+from appliance.contacts.records import CHANNELS
 from appliance.contacts.requests import ChannelWrite
-from appliance.db.open import scalar
+from appliance.db.open import run, scalar
 from appliance.errors import Faults
 from appliance.tables import Channel, Contact
 
@@ -101,7 +102,7 @@ class Plan:
             if act == "remove":
                 assert channel is not None
                 consent.remember(channel)
-                channel.delete_instance()
+                run("DELETE FROM channel WHERE id = ?", (channel.id,))
                 continue
             if act == "add":
                 assert address is not None
@@ -131,7 +132,7 @@ def _add(contact: Contact, address: Address) -> Channel:
         created_at=now, updated_at=now,
     )  # fmt: skip
     consent.adopt(channel)
-    channel.save(force_insert=True)
+    CHANNELS.insert(channel)
     return channel
 
 
@@ -140,4 +141,4 @@ def _move(channel: Channel, address: Address) -> None:
     consent.remember(channel)
     channel.value, channel.key, channel.updated_at = address.value, address.key, clock.now_ms()
     consent.adopt(channel)
-    channel.save()
+    CHANNELS.save(channel)

@@ -3,18 +3,20 @@
 Every change appends a consent row with its evidence. A channel's columns are the state that follows from them.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from appliance import clock, tokens
+from appliance.contacts.records import CHANNELS
 from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.tables import Channel, OptOut
+from appliance.tables import Channel
 
 By = Literal["recipient", "operator"]
+_encode = msgspec.json.Encoder().encode
 
 # Only the person's own act lifts these (and of `erased` only a confirmation of theirs).
 _KEEPS_OUT = ("complaint", "erased")
@@ -45,6 +47,11 @@ def suppression(account_id: int, kind: str, address_hash: bytes) -> str | None:
         )
     }
     return next((reason for reason in GRAVITY if reason in found), None)
+
+
+def in_force(channel: Channel) -> str | None:
+    """Answer the gravest reason now in force for a channel's address, or None."""
+    return suppression(channel.account_id, channel.kind, tokens.address_hash(channel.kind, channel.key))
 
 
 def remembered(account_id: int, kind: str, address_hash: bytes) -> tuple[str, int] | None:
@@ -82,13 +89,15 @@ def wish(channel: Channel, subscribed: bool | None, evidence: Evidence) -> bool:
 
 
 def opt_in(channel: Channel, by: By, evidence: Evidence) -> None:
-    """Opt a channel in and keep the evidence."""
+    """Opt a channel in and keep the evidence; what a STOP left goes with the opt-out it came with."""
     writing()
     now = clock.now_ms()
+    if channel.kind == "phone" and channel.suppression is not None:
+        lift(channel, ("stop_keyword",), by, evidence)
     channel.subscribed, channel.opt_in_at = True, now
     channel.opt_out_at = channel.opted_out_by = None
     channel.updated_at = now
-    channel.save()
+    CHANNELS.save(channel)
     run(
         "DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?",
         (channel.account_id, channel.kind, tokens.address_hash(channel.kind, channel.key)),
@@ -106,35 +115,105 @@ def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
     now = clock.now_ms()
     channel.subscribed, channel.opt_out_at, channel.opted_out_by = False, now, by
     channel.updated_at = now
-    channel.save()
+    CHANNELS.save(channel)
     _record(channel, "opt_out", by, evidence)
     return True
+
+
+def imported(channel: Channel, wanted: bool, evidence: Evidence) -> bool:
+    """Apply an import's `opt_in` to a channel; answers whether an opt-out was kept. A file lifts only operators'."""
+    writing()
+    if not wanted:
+        return False
+    if channel.suppression in _KEEPS_OUT or channel.opted_out_by == "recipient":
+        return True
+    if not channel.subscribed:
+        opt_in(channel, "operator", evidence)
+    return channel.suppression is not None
+
+
+def returned(channel: Channel, evidence: Evidence) -> bool:
+    """Opt a channel in by the person's own act, a preference page or START; False where a complaint keeps it out."""
+    writing()
+    lift(channel, ("stop_keyword",), "recipient", evidence)
+    if channel.suppression in _KEEPS_OUT:
+        return False
+    if not channel.subscribed:
+        opt_in(channel, "recipient", evidence)
+    return True
+
+
+def confirmed(channel: Channel, evidence: Evidence) -> None:
+    """Opt a channel in by a confirmation (double opt-in): the only act that lifts complaint and erasure too."""
+    writing()
+    lift(channel, ("stop_keyword", *_KEEPS_OUT), "recipient", evidence)
+    channel.verified_at = clock.now_ms()
+    if channel.subscribed:
+        CHANNELS.save(channel)
+        record(channel.account_id, _of(channel), "confirmed", "recipient", evidence, channel.contact_id)
+    else:
+        opt_in(channel, "recipient", evidence)
+
+
+def lift(channel: Channel, reasons: tuple[str, ...], by: str, evidence: Evidence) -> None:
+    """Take reasons off a channel's address, with evidence for each that was there."""
+    writing()
+    address = _of(channel)
+    hashed = tokens.address_hash(*address)
+    for reason in reasons:
+        if run(
+            "DELETE FROM suppression WHERE account_id = ? AND kind = ? AND address_hash = ? AND reason = ?",
+            (channel.account_id, channel.kind, hashed, reason),
+        ):
+            record(channel.account_id, address, "lifted", by, evidence, channel.contact_id, {"reason": reason})
+    channel.suppression = in_force(channel)
+    CHANNELS.save(channel)
+
+
+def _of(channel: Channel) -> tuple[str, str]:
+    return channel.kind, channel.key
 
 
 def remember(channel: Channel) -> None:
     """Keep a channel's opt-out by the hash of its address, before the channel goes."""
     writing()
-    if channel.opt_out_at is None:
-        return
-    OptOut.insert(
-        account=channel.account_id,
-        kind=channel.kind,
-        address_hash=tokens.address_hash(channel.kind, channel.key),
-        by=channel.opted_out_by or "operator",
-        created_at=channel.opt_out_at,
-    ).on_conflict_replace().execute()
+    if channel.opt_out_at is not None:
+        hashed = tokens.address_hash(channel.kind, channel.key)
+        by: By = "operator" if channel.opted_out_by == "operator" else "recipient"
+        remember_hash(channel.account_id, channel.kind, hashed, by, channel.opt_out_at)
+
+
+def remember_hash(account_id: int, kind: str, address_hash: bytes, by: By, when: int) -> None:
+    """Keep an opt-out of an address that nobody has; a recipient's is never weakened to an operator's."""
+    writing()
+    run(
+        "INSERT INTO opt_out (account_id, kind, address_hash, by, created_at) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (account_id, kind, address_hash) DO UPDATE SET by = excluded.by, created_at = excluded.created_at "
+        "WHERE by != 'recipient' OR excluded.by = 'recipient'",
+        (account_id, kind, address_hash, by, when),
+    )
+
+
+def record(
+    account_id: int, address: tuple[str, str | bytes], act: str, by: str, evidence: Evidence,
+    contact_id: int | None = None, data: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Append one row of evidence for an address, given as (kind, key) or (kind, hash)."""
+    kind, key = address
+    hashed = key if isinstance(key, bytes) else tokens.address_hash(kind, key)
+    data = {**({"message_id": evidence.message_id} if evidence.message_id else {}), **(data or {})}
+    run(
+        "INSERT INTO consent (account_id, contact_id, kind, address_hash, act, by, source, actor, ip, user_agent, "
+        "text, data, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            account_id, contact_id, kind, hashed, act, by, evidence.source, evidence.actor, evidence.ip,
+            evidence.user_agent, evidence.text, _encode(data).decode(), clock.now_ms(),
+        ),
+    )  # fmt: skip
 
 
 def _record(channel: Channel, act: str, by: By, evidence: Evidence) -> None:
-    run(
-        "INSERT INTO consent (account_id, contact_id, kind, address_hash, act, by, source, actor, ip, user_agent, "
-        "text, data, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, json(?), ?)",
-        (
-            channel.account_id, channel.contact_id, channel.kind, tokens.address_hash(channel.kind, channel.key), act,
-            by, evidence.source, evidence.actor, evidence.ip, evidence.user_agent, evidence.text,
-            f'{{"message_id":{evidence.message_id}}}' if evidence.message_id else "{}", clock.now_ms(),
-        ),
-    )  # fmt: skip
+    record(channel.account_id, _of(channel), act, by, evidence, channel.contact_id)
     log.record(
         Happened(
             channel.account_id,

@@ -70,3 +70,15 @@ class SearchQuery(PageQuery):
     """The words of `/contacts/search`."""
 
     q: Annotated[str, Meta(max_length=255, extra={"filled": True})] | UnsetType = UNSET
+
+
+class MergeWrite(Struct):
+    """The contact that is merged into another one, and is gone then."""
+
+    contact_id: Id
+
+
+class DeleteQuery(Struct):
+    """How a contact is deleted: with `erase` nothing that names the person stays, and the addresses are suppressed."""
+
+    erase: bool = False

@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from appliance.contacts import search
+from appliance.contacts import consent, search
+from appliance.contacts.records import CHANNELS, CONTACTS
 from appliance.contacts.requests import ContactQuery
 from appliance.db.open import rows, scalar
 from appliance.errors import Invalid, NotFound
@@ -18,10 +19,10 @@ _BOOLEANS = {"subscribed_email": "email", "subscribed_phone": "phone"}
 
 def get(account_id: int, contact_id: int) -> Contact:
     """Answer a contact with channels and lists; raises NotFound."""
-    contact = Contact.get_or_none(Contact.account == account_id, Contact.id == contact_id)
-    if contact is None:
+    found = CONTACTS.find("id = ? AND account_id = ?", (contact_id, account_id))
+    if not found:
         raise NotFound
-    return load([contact])[0]
+    return load(found)[0]
 
 
 def page(account_id: int, query: ContactQuery) -> Page:
@@ -122,7 +123,7 @@ def by_ids(ids: list[int]) -> list[Contact]:
     """Load contacts in the order of the ids given."""
     if not ids:
         return []
-    found = {contact.id: contact for contact in Contact.select().where(Contact.id.in_(ids))}
+    found = {contact.id: contact for contact in CONTACTS.find(f"id IN ({marks(ids)})", ids)}
     return load([found[one] for one in ids if one in found])
 
 
@@ -132,11 +133,12 @@ def load(contacts: list[Contact]) -> list[Contact]:
     channels: dict[int, list[Channel]] = defaultdict(list)
     lists: dict[int, list[int]] = defaultdict(list)
     if ids:
-        for channel in Channel.select().where(Channel.contact.in_(ids)).order_by(Channel.id):
+        for channel in CHANNELS.find(f"contact_id IN ({marks(ids)}) ORDER BY id", ids):
             channels[channel.contact_id].append(channel)
-        marks = ",".join("?" * len(ids))
+            if channel.suppression == "manual":
+                _look_again(channel)
         for contact_id, list_id in rows(
-            f"SELECT contact_id, contact_list_id FROM membership WHERE contact_id IN ({marks}) "
+            f"SELECT contact_id, contact_list_id FROM membership WHERE contact_id IN ({marks(ids)}) "
             "ORDER BY contact_list_id",
             ids,
         ):
@@ -145,6 +147,19 @@ def load(contacts: list[Contact]) -> list[Contact]:
         contact.channels = channels[contact.id]
         contact.list_ids = lists[contact.id]
     return contacts
+
+
+def _look_again(channel: Channel) -> None:
+    """Show a suppression that has run out as gone; the row follows within a second."""
+    in_force = consent.in_force(channel)
+    if in_force != channel.suppression:
+        channel.suppression = in_force
+        channel._dirty.discard("suppression")
+
+
+def marks(values: list[int]) -> str:
+    """Answer the question marks for some values."""
+    return ",".join("?" * len(values))
 
 
 def is_sendable(channel: Channel) -> bool:

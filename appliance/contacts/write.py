@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from appliance import addresses, clock
-from appliance.contacts import channels, consent, lists, search, store
+from appliance.contacts import channels, consent, lists, search, store, tags
 from appliance.contacts.consent import Evidence
+from appliance.contacts.records import CONTACTS
 from appliance.contacts.requests import ContactPatch, ContactWrite
 from appliance.db.work import writing
-from appliance.errors import Invalid
+from appliance.errors import Faults, Invalid
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.fields import DATA_BYTES
 from appliance.tables import Contact
 
 _PLAIN = ("first_name", "last_name", "source", "country_code", "tracking")
@@ -34,21 +34,26 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> Upsert
     contact = store.get(account_id, known) if known else None
     plan = _plan(account_id, contact, request)
     plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
-    data = _data(contact, request)
+    data = _data(contact, request, plan.faults)
     plan.check()
     now = clock.now_ms()
     created = contact is None
     if contact is None:
         contact = Contact(account=account_id, uuid=str(uuid.uuid4()), data={}, created_at=now, updated_at=now)
+    before = tags.of(contact.data)
     changed = _fill(contact, request, data)
     contact.updated_at = now
-    contact.save(force_insert=created)
+    if created:
+        CONTACTS.insert(contact)
+    else:
+        CONTACTS.save(contact)
     if created:
         log.record(Happened(account_id, "contact_add", contact.id, {"source": contact.source or evidence.source}))
     kept = plan.apply(contact, evidence)
     for list_id in dict.fromkeys(request.list_ids or [] if request.list_ids is not UNSET else []):
         kept += lists.join(account_id, list_id, [contact.id]).kept
-    return Upserted(_finish(contact, changed and not created, evidence), created, kept)
+    tags.tell(contact, before)
+    return Upserted(_finish(contact, [] if created else changed + plan.changes(), evidence), created, kept)
 
 
 def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Evidence) -> Upserted:
@@ -57,15 +62,17 @@ def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Ev
     contact = store.get(account_id, contact_id)
     plan = _plan(account_id, contact, request)
     plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
-    data = _patched_data(contact, request)
+    data = _patched_data(contact, request, plan.faults)
     plan.check()
+    before = tags.of(contact.data)
     changed = _fill(contact, request, data)
     contact.updated_at = clock.now_ms()
-    contact.save()
+    CONTACTS.save(contact)
     kept = plan.apply(contact, evidence)
     if request.list_ids is not UNSET:
         kept += lists.replace_of_contact(account_id, contact.id, request.list_ids or [])
-    return Upserted(_finish(contact, changed, evidence), False, kept)
+    tags.tell(contact, before)
+    return Upserted(_finish(contact, changed + plan.changes(), evidence), False, kept)
 
 
 def delete(account_id: int, contact_id: int) -> Contact:
@@ -100,6 +107,9 @@ class _Plan(channels.Plan):
     def check(self) -> None:
         self.faults.check()
 
+    def changes(self) -> list[str]:
+        return ["channels"] if any(step[0] != "keep" for step in self.steps) else []
+
 
 def _plan(account_id: int, contact: Contact | None, request: ContactWrite) -> _Plan:
     plan = _Plan(account_id, contact)
@@ -115,26 +125,19 @@ def _plan(account_id: int, contact: Contact | None, request: ContactWrite) -> _P
     return plan
 
 
-def _data(contact: Contact | None, request: ContactWrite) -> dict[str, Any] | None:
+def _data(contact: Contact | None, request: ContactWrite, faults: Faults) -> dict[str, Any] | None:
     """Answer the data after an upsert: what is sent goes over what is there."""
     if request.data is UNSET or request.data is None:
         return None
-    return _checked({**(contact.data if contact else {}), **request.data}, "data")
+    return tags.checked({**(contact.data if contact else {}), **request.data}, "data", faults)
 
 
-def _patched_data(contact: Contact, request: ContactPatch) -> dict[str, Any] | None:
+def _patched_data(contact: Contact, request: ContactPatch, faults: Faults) -> dict[str, Any] | None:
     data = None if request.data is UNSET else dict(request.data or {})
     if request.data_merge is not UNSET:
         data = merge_patch(contact.data if data is None else data, request.data_merge)
-    return None if data is None else _checked(data, "data" if request.data_merge is UNSET else "data_merge")
-
-
-def _checked(data: dict[str, Any], field: str) -> dict[str, Any]:
-    import msgspec
-
-    if len(msgspec.json.encode(data)) > DATA_BYTES:
-        raise Invalid({field: [f"is too long (maximum is {DATA_BYTES} bytes)"]})
-    return data
+    field = "data" if request.data_merge is UNSET else "data_merge"
+    return None if data is None else tags.checked(data, field, faults)
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -150,25 +153,27 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return result
 
 
-def _fill(contact: Contact, request: ContactWrite, data: dict[str, Any] | None) -> bool:
-    changed = False
+def _fill(contact: Contact, request: ContactWrite, data: dict[str, Any] | None) -> list[str]:
+    """Write what was sent into the contact and answer the names of what is different now."""
+    changed = []
     for name in _PLAIN:
         value = getattr(request, name)
         if value is not UNSET and getattr(contact, name) != (value or None):
             setattr(contact, name, value or None)
-            changed = True
+            changed.append(name)
     if data is not None and data != contact.data:
         contact.data = data
-        changed = True
+        changed.append("data")
     if not contact.country_code and isinstance(request.phone, str) and request.phone:
         contact.country_code = addresses.country_of(addresses.phone(request.phone).value)
     return changed
 
 
-def _finish(contact: Contact, changed: bool, evidence: Evidence) -> Contact:
+def _finish(contact: Contact, changed: list[str], evidence: Evidence) -> Contact:
     """Index the contact anew, record a change, and answer it as stored."""
     store.load([contact])
     search.index(contact, contact.channels)
     if changed:
-        log.record(Happened(contact.account_id, "contact_update", contact.id, {"source": evidence.source}))
+        data = {"source": evidence.source, "fields": changed}
+        log.record(Happened(contact.account_id, "contact_update", contact.id, data))
     return contact

@@ -21,8 +21,10 @@ def account_of(raw: bytes) -> tuple[int, int] | None:
 
 
 def store(account_id: int, message_id: int, mail_from: str, rcpt_to: str, raw: bytes) -> int:
-    """Keep a mail and answer its id."""
+    """Keep a mail and answer its id; one that was under way when its person was erased is not kept (0)."""
     writing()
+    if Message.select().where(Message.id == message_id, Message.recipient_key.is_null()).exists():
+        return 0
     parsed = parse(raw)
     text = _text(parsed, "plain") or ""
     kept = Captured.create(

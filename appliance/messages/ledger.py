@@ -52,7 +52,7 @@ def skip(row: Claim, reason: str, now: int) -> None:
         "UPDATE message SET status = 'skipped', skip_reason = ?, due_at = NULL, updated_at = ? WHERE id = ?",
         (reason, now, row.id),
     )
-    record(row, f"{row.channel}skipped", {"reason": reason})
+    record(row, f"{row.channel}_skipped", {"reason": reason})
 
 
 def fault(row: Claim, error: DeliveryError | None) -> None:
@@ -72,10 +72,12 @@ def source_name(row: Claim) -> str | None:
 
 
 def record(row: Claim, event: str, data: dict[str, Any]) -> None:
-    """Write the event of what happened to a row."""
+    """Write the event of what happened to a row, for whom the row belongs to now."""
+    # While it was in hand its contact may have been merged into another, or deleted
+    contact_id = scalar("SELECT contact_id FROM message WHERE id = ?", (row.id,))
     log.record(
         Happened(
-            row.account_id, event, row.contact_id,
+            row.account_id, event, contact_id,
             {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, **data},
             resource_uid=f"message:{row.id}",
             resource_name=source_name(row), test=row.test,

@@ -87,7 +87,7 @@ def is_due() -> bool:
 
 def _refusal(row: Claim) -> str | None:
     """Say why a message may not go out now, looked at again right before it would (P4)."""
-    if row.campaign_id is not None and row.contact_id is None:
+    if row.recipient_key is None or (row.campaign_id is not None and row.contact_id is None):
         return "contact_deleted"
     kind = "phone" if row.channel == "sms" else "email"
     if row.transactional:

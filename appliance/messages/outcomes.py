@@ -10,6 +10,9 @@ from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertai
 from appliance.messages import ledger
 from appliance.messages.ledger import Claim, Outcome
 
+# Whoever was erased while their message was in hand stays erased
+_SUBJECT = "iif(recipient_key IS NULL, NULL, {})"
+
 
 def finish(outcome: Outcome) -> None:
     """Write what became of a message, with its counters and its event."""
@@ -36,7 +39,7 @@ def finish(outcome: Outcome) -> None:
 
 def _describe(outcome: Outcome, now: int) -> None:
     connection().execute(
-        "UPDATE message SET subject = coalesce(?, subject), sender = coalesce(?, sender), "
+        f"UPDATE message SET subject = {_SUBJECT.format('coalesce(?, subject)')}, sender = coalesce(?, sender), "
         "internet_message_id = coalesce(?, internet_message_id), updated_at = ? WHERE id = ?",
         (outcome.subject, outcome.sender, outcome.internet_message_id, now, outcome.claim.id),
     )
@@ -46,7 +49,7 @@ def _accepted(outcome: Outcome, now: int) -> None:
     row, here = outcome.claim, connection()
     here.execute(
         "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
-        "subject = ?, sender = ?, internet_message_id = ?, error_code = NULL, error_smtp = NULL, "
+        f"subject = {_SUBJECT.format('?')}, sender = ?, internet_message_id = ?, error_code = NULL, error_smtp = NULL, "
         "error_enhanced = NULL, error_text = NULL, updated_at = ? WHERE id = ?",
         (now, outcome.subject, outcome.sender, outcome.internet_message_id, now, row.id),
     )

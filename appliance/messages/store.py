@@ -65,6 +65,11 @@ def get(account_id: int, message_id: int) -> Message:
     return _named([found])[0]
 
 
+def by_ids(ids: list[int]) -> list[Message]:
+    """Load messages by their ids, newest first."""
+    return _named(list(Message.select().where(Message.id.in_(ids)).order_by(Message.id.desc()))) if ids else []
+
+
 def content(message: Message) -> MessageContent | None:
     """Answer what a single message says; None for a campaign's, whose content is a revision."""
     return MessageContent.get_or_none(MessageContent.message == message.id)

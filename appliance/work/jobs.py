@@ -8,6 +8,7 @@ from huey import Huey
 from huey.storage import MemoryStorage
 
 from appliance.campaigns import send, states
+from appliance.contacts import suppress
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.errors import Unavailable
@@ -106,6 +107,8 @@ class Jobs:
 
     def pulse(self) -> None:
         """Ring for whatever is due; called once a second, so that a lost ring costs no more than that."""
+        if suppress.is_due():
+            work.write(suppress.expire)
         if outbox.is_due() and not self._draining.locked():
             bell.ring("outbox")
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):

@@ -1,0 +1,81 @@
+"""Forgets a person for good: what stays are counts, keyed hashes of opt-outs, and the suppression of the addresses."""
+
+from appliance import clock, tokens
+from appliance.addresses import Address
+from appliance.contacts import store, suppress, write
+from appliance.contacts.consent import Evidence
+from appliance.contacts.suppress import Case
+from appliance.db.open import run
+from appliance.db.work import writing
+from appliance.tables import Channel, Contact
+
+# The messages of a person: theirs, and those to their addresses that are nobody's any more
+_MESSAGES = (
+    "SELECT id FROM message WHERE contact_id = :contact UNION SELECT id FROM message WHERE contact_id IS NULL "
+    "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact)"
+)
+# Of an event about a message the bare fact is kept, so that a campaign's figures stay what they were
+_FACTS = ("message_id", "campaign_id", "flow_id", "step_id", "verdict")
+_PERSONAL = (
+    "resource_url", "ip", "user_agent", "browser", "os", "device_type", "referrer", "utm_source", "utm_medium",
+    "utm_term", "utm_content", "utm_campaign", "idempotency_key",
+)  # fmt: skip
+
+
+def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
+    """Erase a contact and answer it as it was; its addresses are not written to again. Raises NotFound."""
+    writing()
+    contact = store.get(account_id, contact_id)
+    with_ids = {"account": account_id, "contact": contact_id, "now": clock.now_ms()}
+    _messages(with_ids)
+    run(
+        "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL OR resource_uid NOT GLOB 'message:*')",
+        with_ids,
+    )
+    write.delete(account_id, contact_id)
+    for channel in contact.channels:
+        _address(channel, evidence)
+    return contact
+
+
+def _messages(with_ids: dict[str, int]) -> None:
+    """Take words and recipient out of every message of a person, end the open ones, and drop captured mail."""
+    facts = ", ".join(f"'{name}', data ->> '$.{name}'" for name in _FACTS)
+    cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL)
+    run(
+        "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, from_name = NULL, headers = '{}', "
+        f"data = '{{}}' WHERE message_id IN ({_MESSAGES})",
+        with_ids,
+    )
+    run(f"DELETE FROM captured WHERE account_id = :account AND message_id IN ({_MESSAGES})", with_ids)
+    run(
+        f"UPDATE event SET contact_id = NULL, data = json_object({facts}), {cleared} "
+        "WHERE (contact_id = :contact AND resource_uid GLOB 'message:*') OR (account_id = :account "
+        f"AND resource_uid IN (SELECT 'message:' || id FROM ({_MESSAGES})))",
+        with_ids,
+    )
+    run(
+        "UPDATE message SET recipient = NULL, recipient_key = NULL, subject = NULL, tags = NULL, error_text = NULL, "
+        "status = iif(status IN ('queued', 'held'), 'skipped', status), "
+        "skip_reason = iif(status IN ('queued', 'held'), 'contact_deleted', skip_reason), "
+        f"due_at = NULL, updated_at = :now WHERE id IN ({_MESSAGES})",
+        with_ids,
+    )
+
+
+def _address(channel: Channel, evidence: Evidence) -> None:
+    """Suppress an address as erased, known by its hash alone from now on."""
+    hashed = tokens.address_hash(channel.kind, channel.key)
+    address = Address(channel.kind, channel.value, channel.key)
+    by_request = Evidence(evidence.source, evidence.actor, test=evidence.test)
+    suppress.add(channel.account_id, address, Case("erased", evidence.source), by_request)
+    where = (channel.account_id, channel.kind, hashed)
+    run(
+        "UPDATE suppression SET address = NULL, diagnostic = NULL, note = NULL "
+        "WHERE account_id = ? AND kind = ? AND address_hash = ?",
+        where,
+    )
+    run(
+        "UPDATE consent SET ip = NULL, user_agent = NULL WHERE account_id = ? AND address_hash = ?",
+        (channel.account_id, hashed),
+    )

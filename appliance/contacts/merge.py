@@ -1,0 +1,136 @@
+"""Makes one person of two: nothing is lost, and where the two differ about consent the stricter one counts."""
+
+from typing import Any
+
+from appliance import clock
+from appliance.contacts import consent, search, store, tags
+from appliance.contacts.consent import Evidence
+from appliance.contacts.records import CONTACTS
+from appliance.db.open import rows, run
+from appliance.db.work import writing
+from appliance.errors import Faults, Invalid
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.tables import Contact
+
+_PLAIN = ("first_name", "last_name", "source", "country_code")
+_SUMS = ("email_sent_count", "email_open_count", "email_click_count", "email_soft_bounce_count", "sms_sent_count")
+_LATEST = ("email_last_sent_at", "email_last_opened_at", "email_last_clicked_at", "last_interacted_at")
+_TRACKING = ("full", "aggregate", "none")
+
+
+def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -> Contact:
+    """Merge another contact into this one and answer it; the other is gone. Raises NotFound or Invalid."""
+    writing()
+    contact = store.get(account_id, contact_id)
+    if other_id == contact_id:
+        raise Invalid({"contact_id": ["is invalid"]})
+    found = store.by_ids([other_id])
+    if not found or found[0].account_id != account_id:
+        raise Invalid({"contact_id": ["must exist"]})
+    other = found[0]
+    data, faults = _united(contact, other), Faults()
+    data = tags.checked(data, "data", faults)
+    faults.check()
+    had = tags.of(contact.data)
+    out = {kind: _out(contact, kind) or _out(other, kind) for kind in ("email", "phone")}
+    _fields(contact, other, data)
+    _move(contact.id, other.id)
+    _lists(contact.id, other.id)
+    search.forget(other.id)
+    Contact.delete().where(Contact.id == other.id).execute()
+    CONTACTS.save(contact)
+    store.load([contact])
+    _strictest(contact, out, evidence)
+    tags.tell(contact, had)
+    what = {"merged_contact_id": other.id, "merged_uuid": other.uuid, "source": evidence.source}
+    log.record(Happened(account_id, "contact_merge", contact.id, what))
+    search.index(contact, contact.channels)
+    return contact
+
+
+def _united(contact: Contact, other: Contact) -> dict[str, Any]:
+    """Answer the data of both; what both have is this one's, tags are united without case."""
+    data = {**other.data, **contact.data}
+    both = {tag.casefold(): tag for tag in tags.of(other.data) + tags.of(contact.data)}
+    return {**data, "tags": list(both.values())} if both else data
+
+
+def _fields(contact: Contact, other: Contact, data: dict[str, Any]) -> None:
+    contact.data = data
+    for name in _PLAIN:
+        setattr(contact, name, getattr(contact, name) or getattr(other, name))
+    for name in _SUMS:
+        setattr(contact, name, getattr(contact, name) + getattr(other, name))
+    for name in _LATEST:
+        setattr(contact, name, max(getattr(one, name) or 0 for one in (contact, other)) or None)
+    contact.tracking = max(contact.tracking, other.tracking, key=_TRACKING.index)
+    contact.created_at = min(contact.created_at, other.created_at)
+    contact.updated_at = clock.now_ms()
+
+
+def _out(contact: Contact, kind: str) -> consent.By | None:
+    """Say who took a person out of a kind: they have such addresses, none is subscribed, and one was opted out."""
+    mine = [channel for channel in contact.channels if channel.kind == kind]
+    if any(channel.subscribed for channel in mine):
+        return None
+    by = {channel.opted_out_by or "recipient" for channel in mine if channel.opt_out_at is not None}
+    return ("recipient" if "recipient" in by else "operator") if by else None
+
+
+def _strictest(contact: Contact, out: dict[str, consent.By | None], evidence: Evidence) -> None:
+    """Opt the other addresses of a kind out too, if either of the two was out of it."""
+    why = Evidence(
+        "merge", evidence.actor, evidence.ip, evidence.user_agent,
+        text="one of the two merged contacts had opted out", test=evidence.test,
+    )  # fmt: skip
+    for channel in contact.channels:
+        by = out[channel.kind]
+        if by is not None and channel.subscribed:
+            consent.opt_out(channel, by, why)
+
+
+def _move(contact_id: int, other_id: int) -> None:
+    """Give the other's rows to this one; of a campaign to both only one message can be theirs."""
+    ids = {"contact": contact_id, "other": other_id, "now": clock.now_ms()}
+    both = (
+        "SELECT mine.id AS mine, theirs.id AS theirs, mine.status IN ('skipped', 'cancelled') "
+        "AND theirs.status NOT IN ('skipped', 'cancelled') AS weaker FROM message mine JOIN message theirs "
+        "ON theirs.campaign_id = mine.campaign_id WHERE mine.contact_id = :contact AND theirs.contact_id = :other "
+        "AND mine.campaign_id NOT NULL"
+    )
+    # One that has not gone yet and is nobody's now is skipped by the sender: nobody gets a campaign twice
+    for mine, theirs, weaker in rows(both, ids):
+        run("UPDATE message SET contact_id = NULL WHERE id = ?", (mine if weaker else theirs,))
+    run(
+        "UPDATE run SET status = 'exited', exit_reason = 'contact_merged', due_at = NULL, updated_at = :now "
+        "WHERE contact_id = :other AND status = 'live' AND flow_id IN "
+        "(SELECT flow_id FROM run WHERE contact_id = :contact AND status = 'live')",
+        ids,
+    )
+    for table in ("channel", "message", "event", "consent", "run"):
+        run(f"UPDATE {table} SET contact_id = :contact WHERE contact_id = :other", ids)
+
+
+def _lists(contact_id: int, other_id: int) -> None:
+    """Unite the lists; one that either of them left by their own act is left."""
+    ids = {"contact": contact_id, "other": other_id}
+    counted = "SELECT contact_list_id, count(*) FROM membership WHERE contact_id IN (:contact, :other) GROUP BY 1"
+    before = dict(rows(counted, ids))
+    for table in ("membership", "list_refusal"):
+        run(
+            f"INSERT OR IGNORE INTO {table} (contact_list_id, contact_id, created_at) "
+            f"SELECT contact_list_id, :contact, created_at FROM {table} WHERE contact_id = :other",
+            ids,
+        )
+        run(f"DELETE FROM {table} WHERE contact_id = :other", ids)
+    run(
+        "DELETE FROM membership WHERE contact_id = :contact AND contact_list_id IN "
+        "(SELECT contact_list_id FROM list_refusal WHERE contact_id = :contact)",
+        ids,
+    )
+    after = dict(rows(counted, ids))
+    for list_id, number in before.items():
+        less = number - after.get(list_id, 0)
+        if less:
+            run("UPDATE contact_list SET contacts_count = contacts_count - ? WHERE id = ?", (less, list_id))
