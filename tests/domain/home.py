@@ -1,6 +1,7 @@
 """An installation in this process: a migrated database with key and configuration, and short words for usual acts."""
 
 import os
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ BY_API = Evidence(source="api", actor="key:1", ip="192.0.2.1")
 BY_LINK = Evidence(source="one_click", actor="recipient")
 
 
+_moments = count(1_000_000_000, 1_000_000_000)
+
+
 class Home:
     """One data directory, opened in this process; everything it sets is process-wide, so `close` takes it back."""
 
@@ -33,7 +37,6 @@ class Home:
         tokens.load_key(directory)
         self.configure(**settings)
         self.account_id: int = work.write(lambda: accounts.create("Acme").id)
-        self._ticks = 0
         self._offset = 0.0
 
     def configure(self, **settings: Any) -> None:
@@ -54,9 +57,9 @@ class Home:
         path = self.directory / "clock"
         self._offset += seconds
         path.write_text(repr(self._offset))
-        # The clock looks at the file's time, whose grain is coarser than this test is quick
-        self._ticks += 1_000_000
-        os.utime(path, ns=(self._ticks, self._ticks))
+        # The clock looks at the file's time, whose grain is coarser than tests are quick: another one each time
+        moment = next(_moments)
+        os.utime(path, ns=(moment, moment))
         clock.follow(str(path))
 
     # -- contacts --------------------------------------------------------------------------------------------------

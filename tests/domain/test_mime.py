@@ -18,9 +18,26 @@ from appliance.delivery.mime import Mail
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 BASE = Mail("AbC123-_x@example.org", 1_780_000_000.0, ("Acme", "news@example.org"), "ann@example.net", "Hi", "Hi", None)
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
-BODY = st.text(
-    st.one_of(st.sampled_from(" .=\n\r\tFrom é€😀<>-"), st.characters(exclude_categories=["Cs"])), max_size=400
-)
+PIECES = [
+    ".",
+    "..",
+    "From ",
+    "\n",
+    "\n.",
+    "\r\n",
+    "\r",
+    " ",
+    "\t",
+    "=",
+    "=\n",
+    "é",
+    "😀",
+    "<p>",
+    "word ",
+    "x" * 75,
+    "y" * 200,
+]
+BODY = st.lists(st.sampled_from(PIECES) | st.characters(exclude_categories=["Cs"]), max_size=60).map("".join)
 
 
 def parsed(raw: bytes) -> EmailMessage:
@@ -108,6 +125,7 @@ def test_a_single_part_comes_back(text: str) -> None:
 
 
 @given(subject=ANY, name=ANY, text=BODY, html=BODY)
+@example(subject="a", name="b", text="a\n.b\n..c\nFrom d\n.", html=".x\n" + "=" * 75 + "\n.\n\n.")
 @example(subject="x" * 998, name="y" * 255, text="z" * 5000, html=".\n" * 50)
 @example(subject="😀" * 998, name="é" * 255, text="😀" * 500, html="From \n" * 9)
 def test_every_line_fits_the_wire(subject: str, name: str, text: str, html: str) -> None:
@@ -122,6 +140,8 @@ def test_every_line_fits_the_wire(subject: str, name: str, text: str, html: str)
 
 
 @given(subject=ANY, name=ANY)
+@example(subject="é" * 300, name="😀" * 60)
+@example(subject="a" * 300, name="b" * 200)
 def test_encoded_words_keep_their_length(subject: str, name: str) -> None:
     """No encoded word is longer than 75 characters and no character is cut between two (RFC 2047, 2 and 5)."""
     head = mime.write(BASE._replace(subject=subject + "é", sender=(name + "é", "a@b.example"))).partition(b"\r\n\r\n")[
