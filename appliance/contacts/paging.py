@@ -1,0 +1,158 @@
+"""Pages of large audiences, quickly: the ways to them that do not read everybody.
+
+An index in the order of the list gives a page without sorting; what lies past the middle is counted from the end. A
+group that is a good part of all is met soon on that way; a small one is cheaper to sort. Totals are kept for as long as
+nothing was written.
+"""
+
+import threading
+from collections.abc import Callable
+
+from appliance.contacts import search
+from appliance.db.open import connection, rows, scalar
+
+# More hits than this are nobody's search: they come newest first instead of best first
+MOST_RANKED = 2000
+_CHUNK = 2000
+# What a row costs to sort against a row passed on the way, about
+_SORT_COST = 2
+
+
+class _Kept(threading.local):
+    """Totals by account as this thread's connection last counted them, and the state of the database then."""
+
+    state: tuple[int, int] | None = None
+    totals: dict[int, int]
+
+
+_kept = _Kept()
+
+
+def total(account_id: int) -> int:
+    """Count an account's contacts; again only if anything was written since, by this connection or any other."""
+    here = connection()
+    state = (int(scalar("PRAGMA data_version")), int(here.total_changes()))
+    if _kept.state != state:
+        _kept.state, _kept.totals = state, {}
+    if account_id not in _kept.totals:
+        _kept.totals[account_id] = int(scalar("SELECT count(*) FROM contact WHERE account_id = ?", (account_id,)))
+    return _kept.totals[account_id]
+
+
+def everybody(account_id: int, offset: int, limit: int) -> tuple[list[int], int]:
+    """Answer a page of ids of all contacts, newest first, and how many there are."""
+    count = total(account_id)
+    return _cut(count, offset, limit, lambda order, skip, take: _ids(
+        f"SELECT id FROM contact WHERE account_id = ? ORDER BY created_at {order}, id {order} LIMIT ? OFFSET ?",
+        account_id, take, skip,
+    )), count  # fmt: skip
+
+
+def members(account_id: int, list_id: int, count: int, offset: int, limit: int) -> list[int]:
+    """Answer a page of ids of a list that has `count` members, newest first."""
+    if count <= 0:
+        return []
+    passed = (min(offset, max(count - offset, 0)) + limit) * total(account_id) / count
+    if passed < count * _SORT_COST:
+        sql = (
+            "SELECT c.id FROM contact c INDEXED BY contact_account_id_created_at_id WHERE c.account_id = ?2 "
+            "AND EXISTS (SELECT 1 FROM membership m WHERE m.contact_list_id = ?1 AND m.contact_id = c.id) "
+        )
+    else:
+        sql = (
+            "SELECT c.id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
+            "WHERE m.contact_list_id = ?1 AND c.account_id = ?2 "
+        )
+    return _cut(count, offset, limit, lambda order, skip, take: _ids(
+        f"{sql} ORDER BY c.created_at {order}, c.id {order} LIMIT ?3 OFFSET ?4", list_id, account_id, take, skip
+    ))  # fmt: skip
+
+
+def _ids(sql: str, *parameters: int) -> list[int]:
+    return [row[0] for row in rows(sql, parameters)]
+
+
+def _cut(count: int, offset: int, limit: int, ask: Callable[[str, int, int], list[int]]) -> list[int]:
+    """Ask for a page from the end that is nearer."""
+    if offset >= count:
+        return []
+    if offset <= count // 2:
+        return ask("DESC", offset, limit)
+    take = min(limit, count - offset)
+    return ask("ASC", count - offset - take, take)[::-1]
+
+
+def hits(account_id: int, text: str) -> tuple[list[int], int | None]:
+    """Answer whom some words find, best first, and None; or, of too many to rank, nobody and how many there are."""
+    words = search.match(text)
+    if words is None:
+        return [], None
+    addressed = _addresses(account_id, text)
+    if addressed:
+        return addressed, None
+    joined = " JOIN contact c ON c.id = s.rowid AND c.account_id = :account" if _shared() else ""
+    asked = {"words": words, "account": account_id}
+    found = rows(
+        f"SELECT s.rowid, bm25(contact_search) FROM contact_search s{joined} WHERE contact_search MATCH :words "
+        f"LIMIT {MOST_RANKED + 1}",
+        asked,
+    )
+    if len(found) <= MOST_RANKED:
+        return [row[0] for row in sorted(found, key=lambda row: (row[1], -row[0]))], None
+    return [], int(scalar(f"SELECT count(*) FROM contact_search s{joined} WHERE contact_search MATCH :words", asked))
+
+
+def _addresses(account_id: int, text: str) -> list[int]:
+    """Answer whose address begins with a text that looks like the beginning of one: all of it, to the last letter."""
+    begin = text.strip().casefold()
+    if "@" not in begin[1:] or any(letter.isspace() for letter in begin):
+        return []
+    found = rows(
+        "SELECT DISTINCT contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key >= ? AND key < ? "
+        f"ORDER BY key LIMIT {MOST_RANKED}",
+        (account_id, begin, begin + chr(0x10FFFF)),
+    )
+    return [row[0] for row in found]
+
+
+def many_hits(account_id: int, text: str, offset: int = 0, limit: int = -1) -> list[int]:
+    """Answer a page of ids of a search that finds too many to rank, the last added first."""
+    joined = " JOIN contact c ON c.id = s.rowid AND c.account_id = :account" if _shared() else ""
+    found = rows(
+        f"SELECT s.rowid FROM contact_search s{joined} WHERE contact_search MATCH :words ORDER BY s.rowid DESC "
+        "LIMIT :limit OFFSET :offset",
+        {"words": search.match(text), "account": account_id, "limit": limit, "offset": offset},
+    )
+    return [row[0] for row in found]
+
+
+def newest(ids: list[int], offset: int, limit: int) -> list[int]:
+    """Answer a page, newest first, of some contacts."""
+    marks = ",".join("?" * len(ids))
+    found = rows(
+        f"SELECT id FROM contact WHERE id IN ({marks}) ORDER BY created_at DESC, id DESC LIMIT ? OFFSET ?",
+        [*ids, limit, offset],
+    )
+    return [row[0] for row in found]
+
+
+def _shared() -> bool:
+    """Say whether several accounts share the search index."""
+    return int(scalar("SELECT count(*) FROM account")) > 1
+
+
+def among(account_id: int, wanted: set[int], offset: int, limit: int) -> list[int]:
+    """Answer a page, newest first, of contacts that are many of all: walk past everybody until enough are met."""
+    found: list[int] = []
+    last: tuple[int, int] = (2**62, 2**62)
+    while len(found) < offset + limit:
+        part = rows(
+            "SELECT created_at, id FROM contact WHERE account_id = ? AND (created_at, id) < (?, ?) "
+            f"ORDER BY created_at DESC, id DESC LIMIT {_CHUNK}",
+            (account_id, *last),
+        )
+        found += [row[1] for row in part if row[1] in wanted]
+        if len(part) < _CHUNK:
+            break
+        last = part[-1]
+    return found[offset : offset + limit]
