@@ -165,3 +165,12 @@ def test_a_stopped_account_sends_nothing(home: Home) -> None:
     assert take() is None and not outbox.is_due()
     work.write(lambda: Campaign.raw("UPDATE account SET sending_stopped = 0").execute())
     assert outbox.is_due() and take() is not None
+
+
+def test_who_left_is_skipped_when_the_turn_comes(home: Home) -> None:
+    """An opt-out after the send ends the row as skipped, with its reason and its event, and nothing goes out (P4)."""
+    sent(home)
+    home.leave("p0@example.org")
+    assert take() is None
+    assert one("SELECT status, skip_reason, due_at FROM message") == ("skipped", "unsubscribed", None)
+    assert scalar("SELECT count(*) FROM event WHERE event = 'email_skipped'") == 1
