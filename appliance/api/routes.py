@@ -1,6 +1,6 @@
 """Every endpoint of the API, in the order of the document."""
 
-from appliance.api import account, brand, campaigns, contacts, events, lists, messages, suppressions, templates
+from appliance.api import account, brand, campaigns, contacts, events, exports, lists, messages, suppressions, templates
 from appliance.api.declare import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -8,6 +8,7 @@ ROUTES: tuple[Route, ...] = (
     *campaigns.ROUTES,
     *contacts.ROUTES,
     *suppressions.ROUTES,
+    *exports.ROUTES,
     *lists.ROUTES,
     *templates.ROUTES,
     *brand.ROUTES,

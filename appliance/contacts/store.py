@@ -5,15 +5,18 @@ from typing import Any
 
 from msgspec import UNSET
 
-from appliance.contacts import consent, search
+from appliance.contacts import consent, paging, search
 from appliance.contacts.records import CHANNELS, CONTACTS
 from appliance.contacts.requests import ContactQuery
 from appliance.db.open import rows, scalar
 from appliance.errors import Invalid, NotFound
 from appliance.events.log import moments
+from appliance.fields import given
 from appliance.pages import Page
 from appliance.tables import Account, Channel, Contact, ContactList
 
+# OFFSET has to walk what it skips, and SQLite's integers end here
+_FARTHEST = 2**53
 _BOOLEANS = {"subscribed_email": "email", "subscribed_phone": "phone"}
 
 
@@ -27,65 +30,84 @@ def get(account_id: int, contact_id: int) -> Contact:
 
 def page(account_id: int, query: ContactQuery) -> Page:
     """List contacts, newest first; raises Invalid for filters that cannot be read."""
-    where, parameters = _where(account_id, query)
-    return _page(where, parameters, "ORDER BY c.created_at DESC, c.id DESC", query.page, query.size())
+    number, limit = query.page, query.size()
+    offset = min((number - 1) * limit, _FARTHEST)
+    asked = filters(query)
+    if not asked:
+        ids, total = paging.everybody(account_id, offset, limit)
+        return Page(by_ids(ids), total, number, limit)
+    if asked == {"list_id"}:
+        found = _own_list(account_id, query.list_id)
+        ids = paging.members(account_id, found.id, found.contacts_count, offset, limit)
+        return Page(by_ids(ids), found.contacts_count, number, limit)
+    if asked == {"search"}:
+        return _searched(account_id, query.text() or "", number, offset, limit)
+    condition, parameters = where(account_id, query)
+    return _page(condition, parameters, "ORDER BY c.created_at DESC, c.id DESC", number, limit)
+
+
+def _searched(account_id: int, text: str, number: int, offset: int, limit: int) -> Page:
+    """List the contacts that some words find, newest first."""
+    ids, many = paging.hits(account_id, text)
+    if many is None:
+        return Page(by_ids(paging.newest(ids, offset, limit)), len(ids), number, limit)
+    wanted = set(paging.many_hits(account_id, text)) if offset < many else set()
+    return Page(by_ids(paging.among(account_id, wanted, offset, limit) if wanted else []), many, number, limit)
+
+
+def filters(query: ContactQuery) -> set[str]:
+    """Answer the names of the filters that a query uses."""
+    words = {"search", "q", "query"}
+    asked = set(given(query)) - {"page", "limit", "per_page", "per"}
+    return (asked - words) | ({"search"} if query.text() is not None else set())
 
 
 def find(account_id: int, text: str, page_number: int = 1, limit: int = 50) -> Page:
-    """List the contacts that some words find, best match first."""
-    words = search.match(text)
-    if words is None:
-        return Page([], 0, page_number, limit)
-    total = int(
-        scalar(
-            "SELECT count(*) FROM contact_search s JOIN contact c ON c.id = s.rowid "
-            "WHERE contact_search MATCH ? AND c.account_id = ?",
-            (words, account_id),
-        )
-    )
-    ids = rows(
-        "SELECT c.id FROM contact_search s JOIN contact c ON c.id = s.rowid WHERE contact_search MATCH ? "
-        "AND c.account_id = ? ORDER BY s.rank, c.id DESC LIMIT ? OFFSET ?",
-        (words, account_id, limit, (page_number - 1) * limit),
-    )
-    return Page(by_ids([row[0] for row in ids]), total, page_number, limit)
+    """List the contacts that some words find, best match first; of very many the last added first."""
+    offset = min((page_number - 1) * limit, _FARTHEST)
+    ids, many = paging.hits(account_id, text)
+    if many is None:
+        return Page(by_ids(ids[offset : offset + limit]), len(ids), page_number, limit)
+    found = paging.many_hits(account_id, text, offset, limit) if offset < many else []
+    return Page(by_ids(found), many, page_number, limit)
 
 
-def _where(account_id: int, query: ContactQuery) -> tuple[str, list[Any]]:
-    clauses = ["c.account_id = ?"]
-    parameters: list[Any] = [account_id]
+def where(account_id: int, query: ContactQuery) -> tuple[str, dict[str, Any]]:
+    """Answer the filters of a query as a condition over the contact `c`, with its parameters; raises Invalid."""
+    clauses = ["c.account_id = :account"]
+    parameters: dict[str, Any] = {"account": account_id}
     text = query.text()
     if text is not None:
         words = search.match(text)
-        clauses.append("c.id IN (SELECT rowid FROM contact_search WHERE contact_search MATCH ?)" if words else "0")
-        parameters += [words] if words else []
+        clauses.append("c.id IN (SELECT rowid FROM contact_search WHERE contact_search MATCH :words)" if words else "0")
+        parameters["words"] = words
     if query.list_id is not UNSET:
-        clauses.append("c.id IN (SELECT contact_id FROM membership WHERE contact_list_id = ?)")
-        parameters.append(_own_list(account_id, query.list_id))
+        clauses.append("c.id IN (SELECT contact_id FROM membership WHERE contact_list_id = :list)")
+        parameters["list"] = _own_list(account_id, query.list_id).id
     if query.segment_id is not UNSET:
         raise Invalid({"segment_id": ["must exist"]})
     if query.source is not UNSET:
-        clauses.append("c.source = ? COLLATE NOCASE")
-        parameters.append(query.source)
+        clauses.append("c.source = :source COLLATE NOCASE")
+        parameters["source"] = query.source
     if query.tag is not UNSET:
         clauses.append(
-            "EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = ? COLLATE NOCASE "
+            "EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = :tag COLLATE NOCASE "
             "AND json_type(c.data, '$.tags') = 'array')"
         )
-        parameters.append(query.tag)
+        parameters["tag"] = query.tag
     for name, kind in _BOOLEANS.items():
         value = getattr(query, name)
         if value is not UNSET:
             clauses.append(
                 ("" if value else "NOT ")
-                + "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.kind = ? AND h.subscribed = 1)"
+                + f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}' "
+                "AND h.subscribed = 1)"
             )
-            parameters.append(kind)
     _times(account_id, query, clauses, parameters)
     return " AND ".join(clauses), parameters
 
 
-def _times(account_id: int, query: ContactQuery, clauses: list[str], parameters: list[Any]) -> None:
+def _times(account_id: int, query: ContactQuery, clauses: list[str], parameters: dict[str, Any]) -> None:
     zone = Account.get_by_id(account_id).time_zone
     for column in ("created", "updated"):
         after, before = getattr(query, f"{column}_after"), getattr(query, f"{column}_before")
@@ -95,27 +117,26 @@ def _times(account_id: int, query: ContactQuery, clauses: list[str], parameters:
             raise Invalid(
                 {name.replace("created", column): messages for name, messages in error.fields.items()}
             ) from None
-        if low is not None:
-            clauses.append(f"c.{column}_at >= ?")
-            parameters.append(low)
-        if high is not None:
-            clauses.append(f"c.{column}_at < ?")
-            parameters.append(high)
+        for sign, edge, value in ((">=", "after", low), ("<", "before", high)):
+            if value is not None:
+                clauses.append(f"c.{column}_at {sign} :{column}_{edge}")
+                parameters[f"{column}_{edge}"] = value
 
 
-def _own_list(account_id: int, list_id: Any) -> int:
+def _own_list(account_id: int, list_id: Any) -> ContactList:
     found = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
     if found is None:
         raise Invalid({"list_id": ["must exist"]})
-    return int(found.id)
+    return found
 
 
-def _page(where: str, parameters: list[Any], order: str, number: int, limit: int) -> Page:
+def _page(where: str, parameters: dict[str, Any], order: str, number: int, limit: int) -> Page:
     total = int(scalar(f"SELECT count(*) FROM contact c WHERE {where}", parameters))
     offset = (number - 1) * limit
-    if offset >= total:
+    if offset >= min(total, _FARTHEST):
         return Page([], total, number, limit)
-    ids = rows(f"SELECT c.id FROM contact c WHERE {where} {order} LIMIT ? OFFSET ?", [*parameters, limit, offset])
+    ids = rows(f"SELECT c.id FROM contact c WHERE {where} {order} LIMIT :limit OFFSET :offset",
+               {**parameters, "limit": limit, "offset": offset})  # fmt: skip
     return Page(by_ids([row[0] for row in ids]), total, number, limit)
 
 

@@ -69,9 +69,7 @@ Message.add_index(
 )
 Message.add_index(SQL("CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending'"))
 # What went to an address that is nobody's any more, for the day it is erased
-Message.add_index(
-    SQL("CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL")
-)
+Message.add_index(SQL("CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL"))
 
 
 class MessageContent(Table):
