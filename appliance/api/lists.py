@@ -3,7 +3,8 @@
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
-from appliance.contacts import lists
+from appliance.contacts import bulk, lists
+from appliance.contacts.bulk import BulkDone, BulkWrite
 from appliance.contacts.lists import ListCreate, ListPatch, ListQuery
 from appliance.db.work import call, commit
 from appliance.tables import ContactList
@@ -50,3 +51,20 @@ async def delete(request: Call) -> Answer:
         return shaped
 
     return Answer(await commit(verb))
+
+
+@ROUTES.add("POST", "/lists/{id}/contacts/bulk", scope="contacts:write", reads=BulkWrite, returns=BulkDone)
+async def change_many(request: Call) -> Answer:
+    """Add and remove many contacts, named by id or e-mail address."""
+    plan = await call(bulk.plan, request.account_id, request.id, request.body)
+    done = BulkDone(0, 0, plan.unknown, [])
+    # In small parts, so that nobody else's write waits for ten thousand; the same request may be repeated
+    for start in range(0, len(plan.add), bulk.CHUNK):
+        some = plan.add[start : start + bulk.CHUNK]
+        joined = await commit(lists.join, request.account_id, request.id, some)
+        done.added += joined.number
+        done.kept_opt_out = joined.kept or done.kept_opt_out
+    for start in range(0, len(plan.remove), bulk.CHUNK):
+        some = plan.remove[start : start + bulk.CHUNK]
+        done.removed += (await commit(lists.leave, request.account_id, request.id, some)).number
+    return Answer(done)

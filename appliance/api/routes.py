@@ -1,6 +1,17 @@
 """Every endpoint of the API, in the order of the document."""
 
-from appliance.api import account, brand, campaigns, contacts, events, exports, lists, messages, suppressions, templates
+from appliance.api import (
+    account,
+    brand,
+    campaigns,
+    contacts,
+    events,
+    lists,
+    messages,
+    segments,
+    suppressions,
+    templates,
+)
 from appliance.api.declare import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -8,8 +19,8 @@ ROUTES: tuple[Route, ...] = (
     *campaigns.ROUTES,
     *contacts.ROUTES,
     *suppressions.ROUTES,
-    *exports.ROUTES,
     *lists.ROUTES,
+    *segments.ROUTES,
     *templates.ROUTES,
     *brand.ROUTES,
     *account.ROUTES,

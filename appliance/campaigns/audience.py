@@ -3,9 +3,10 @@
 from typing import Any, NamedTuple
 
 from appliance import clock
-from appliance.db.open import connection, rows, scalar
+from appliance.db.open import connection, rows
 from appliance.db.work import writing
-from appliance.tables import Campaign
+from appliance.segments import people
+from appliance.tables import Campaign, ContactList, Segment
 
 # Of a person's addresses the first that may be written to, else the first: its state says why not
 _CHANNEL = (
@@ -51,30 +52,76 @@ def is_set(campaign: Campaign) -> bool:
     )  # fmt: skip
 
 
+def is_unbounded(campaign: Campaign) -> bool:
+    """Say whether nothing narrows the audience: all contacts asked for, or only segments without filters."""
+    trigger = campaign.trigger
+    chosen = _lists(campaign)
+    if trigger.segment_id and _filters(trigger.segment_id):
+        return False
+    if not chosen:
+        return bool(trigger.segment_id) or is_everyone(trigger.data)
+    return any(found is not None and found.segment_id and not _filters(found.segment_id) for found in chosen.values())
+
+
+def _filters(segment_id: int) -> list[Any]:
+    return list(Segment.get_by_id(segment_id).filters)
+
+
 def of(campaign: Campaign) -> Audience:
     """Answer the people of a campaign: lists united, cut with the segment, less the excluded ones."""
     trigger, data = campaign.trigger, campaign.trigger.data
-    lists = list(data.get("contact_list_ids") or [])
-    if trigger.contact_list_id:
-        lists.append(trigger.contact_list_id)
-    parameters: dict[str, Any] = {"account": campaign.account_id}
-    clauses = ["m.account_id = :account"]
+    account_id = campaign.account_id
+    parameters: dict[str, Any] = {"account": account_id}
+    clauses = [people.own(":account")]
+    lists = _lists(campaign)
     if lists:
-        clauses.append(f"m.id IN (SELECT contact_id FROM membership WHERE contact_list_id IN ({_ids(lists)}))")
-    elif not is_everyone(data):
+        clauses.append(_any_list(account_id, lists, parameters, "l"))
+    if trigger.segment_id:
+        clauses.append(_segment(account_id, trigger.segment_id, parameters, "s"))
+    if not lists and not trigger.segment_id and not is_everyone(data):
         clauses.append("0")
-    excluded = data.get("exclude_contact_list_ids") or []
+    excluded = _found(account_id, data.get("exclude_contact_list_ids") or [])
     if excluded:
-        clauses.append(f"m.id NOT IN (SELECT contact_id FROM membership WHERE contact_list_id IN ({_ids(excluded)}))")
-    double = bool(lists) and bool(
-        scalar(f"SELECT count(*) FROM contact_list WHERE double_opt_in = 1 AND id IN ({_ids(lists)})")
-    )
-    return Audience(f"SELECT m.id FROM contact m WHERE {' AND '.join(clauses)}", parameters, double)
+        clauses.append(f"({_any_list(account_id, excluded, parameters, 'x')}) IS NOT TRUE")
+    for index, number in enumerate(data.get("exclude_segment_ids") or []):
+        clauses.append(f"({_segment(account_id, int(number), parameters, f'y{index}_')}) IS NOT TRUE")
+    double = any(found is not None and found.double_opt_in for found in lists.values())
+    return Audience(f"SELECT c.id FROM contact c WHERE {' AND '.join(clauses)}", parameters, double)
 
 
-def _ids(numbers: list[int]) -> str:
+def _lists(campaign: Campaign) -> dict[int, ContactList | None]:
+    chosen = list(campaign.trigger.data.get("contact_list_ids") or [])
+    if campaign.trigger.contact_list_id:
+        chosen.append(campaign.trigger.contact_list_id)
+    return _found(campaign.account_id, chosen)
+
+
+def _found(account_id: int, numbers: list[int]) -> dict[int, ContactList | None]:
+    return {
+        number: ContactList.get_or_none(ContactList.account == account_id, ContactList.id == number)
+        for number in numbers
+    }
+
+
+def _any_list(account_id: int, lists: dict[int, ContactList | None], parameters: dict[str, Any], prefix: str) -> str:
+    """Answer who is in one of some lists: members, and of mirrors whoever is in the segment at this moment."""
     # Checked to be whole numbers when they were written; said again so that nothing else can stand here
-    return ",".join(str(int(number)) for number in numbers)
+    static = ",".join(str(int(number)) for number, found in lists.items() if found is None or not found.segment_id)
+    parts = [f"c.id IN (SELECT contact_id FROM membership WHERE contact_list_id IN ({static}))"] if static else []
+    for number, found in lists.items():
+        if found is not None and found.segment_id:
+            inside = _segment(account_id, found.segment_id, parameters, f"{prefix}{number}_")
+            parts.append(
+                f"({inside} AND NOT EXISTS (SELECT 1 FROM list_refusal r WHERE r.contact_list_id = {int(number)} "
+                "AND r.contact_id = c.id))"
+            )
+    return f"({' OR '.join(parts)})"
+
+
+def _segment(account_id: int, segment_id: int, parameters: dict[str, Any], prefix: str) -> str:
+    asked = people.of_segment(account_id, segment_id, prefix)
+    parameters.update(asked.parameters)
+    return f"({asked.sql})"
 
 
 def arithmetic(campaign: Campaign) -> Arithmetic:

@@ -103,7 +103,7 @@ def _audience(case: Case) -> Iterator[Finding]:
 
 def _confirmation(case: Case) -> Iterator[Finding]:
     data = case.campaign.trigger.data
-    if audience.is_everyone(data) and not (case.confirmed or data.get("confirm_send_to_all") is True):
+    if audience.is_unbounded(case.campaign) and not (case.confirmed or data.get("confirm_send_to_all") is True):
         yield Finding("confirmation_required", "confirm that all contacts get this", "confirm_send_to_all")
 
 

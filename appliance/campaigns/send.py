@@ -38,7 +38,7 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, actor: str,
     store.apply(campaign, request)
     campaign.test = test
     refuse_blocked(campaign, request.confirm_send_to_all is True)
-    if request.confirm_send_to_all is True and audience.is_everyone(campaign.trigger.data):
+    if request.confirm_send_to_all is True and audience.is_unbounded(campaign):
         campaign.trigger.data = {**campaign.trigger.data, "confirm_send_to_all": True}
         campaign.trigger.save()
     campaign.approval_state = "approved"

@@ -1,20 +1,25 @@
-"""Lists: groups that people are put into by name."""
+"""Lists: groups that people are put into by name, or mirrors of a segment."""
 
+import json
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import clock
-from appliance.db.open import connection, one, rows
-from appliance.db.work import writing
+from appliance.db.open import connection, one, rows, scalar
+from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotFound
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Id, Name, PageQuery, Short
 from appliance.pages import Page, paginate
+from appliance.segments import store as segments
 from appliance.tables import ContactList, Segment
+from appliance.work import bell
 
 _CHUNK = 500
+_MARGIN_MS = 1_000
+VIEW = "is a view of a segment"
 
 
 class ListCreate(Struct):
@@ -55,7 +60,8 @@ def page(account_id: int, query: ListQuery) -> Page:
     found = ContactList.select().where(ContactList.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
         found = found.where(ContactList.name_key.contains(query.search.strip().casefold()))
-    return paginate(found.order_by(ContactList.created_at.desc(), ContactList.id.desc()), query.page, query.size())
+    result = paginate(found.order_by(ContactList.created_at.desc(), ContactList.id.desc()), query.page, query.size())
+    return result._replace(rows=[dress(row) for row in result.rows])
 
 
 def get(account_id: int, list_id: int) -> ContactList:
@@ -63,7 +69,23 @@ def get(account_id: int, list_id: int) -> ContactList:
     found = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
     if found is None:
         raise NotFound
+    return dress(found)
+
+
+def dress(found: ContactList) -> ContactList:
+    """Say of a mirror whether people changed since it was populated; a list by name is never stale."""
+    if found.segment_id is None:
+        found.stale, found.last_populated_at = False, None
+    elif not found.stale:
+        found.stale = changed_since(found.account_id, found.last_populated_at or 0, found.seen_event_id)
     return found
+
+
+def changed_since(account_id: int, moment: int, event_id: int) -> bool:
+    """Say whether something that segments look at may have changed since a moment and an event."""
+    newest = scalar("SELECT max(updated_at) FROM contact WHERE account_id = ?", (account_id,)) or 0
+    # A change is stamped a little before it can be seen
+    return newest > moment - _MARGIN_MS or (scalar("SELECT max(id) FROM event") or 0) > event_id
 
 
 def sendable(list_id: int) -> dict[str, int]:
@@ -87,7 +109,11 @@ def create(account_id: int, request: ListCreate) -> ContactList:
     made = ContactList.create(
         account=account_id, name=request.name.strip(), name_key=request.name.strip().casefold(),
         double_opt_in=request.double_opt_in is True, public=request.public is True, created_at=now, updated_at=now,
+        segment=request.segment_id if isinstance(request.segment_id, int) else None,
+        stale=isinstance(request.segment_id, int),
     )  # fmt: skip
+    if made.stale:
+        after_commit(lambda: bell.ring("segments"))
     if request.contact_ids is not UNSET and request.contact_ids:
         join(account_id, made.id, request.contact_ids)
     return get(account_id, made.id)
@@ -103,14 +129,26 @@ def update(account_id: int, list_id: int, request: ListPatch) -> ContactList:
     for name in ("double_opt_in", "public"):
         if isinstance(getattr(request, name), bool):
             setattr(found, name, getattr(request, name))
+    _mirror(found, request.segment_id)
     found.updated_at = clock.now_ms()
     found.save()
-    if request.contact_ids is not UNSET:
+    if request.contact_ids is not UNSET and found.segment_id is None:
         wanted = set(request.contact_ids or [])
         have = {row[0] for row in rows("SELECT contact_id FROM membership WHERE contact_list_id = ?", (list_id,))}
         leave(account_id, list_id, sorted(have - wanted))
         join(account_id, list_id, sorted(wanted - have))
     return get(account_id, list_id)
+
+
+def _mirror(found: ContactList, segment_id: int | None | UnsetType) -> None:
+    """Make a list the view of a segment, or freeze its members."""
+    if segment_id is UNSET or segment_id == found.segment_id:
+        return
+    found.segment_id, found.stale = segment_id, segment_id is not None
+    if segment_id is not None:
+        after_commit(lambda: bell.ring("segments"))
+    else:
+        found.last_populated_at = None
 
 
 def delete(account_id: int, list_id: int) -> ContactList:
@@ -141,9 +179,13 @@ def _check(account_id: int, list_id: int | None, request: ListCreate | ListPatch
     if isinstance(request.segment_id, int):
         if Segment.get_or_none(Segment.account == account_id, Segment.id == request.segment_id) is None:
             faults.add("segment_id", "must exist")
+        elif list_id is not None and list_id in segments.lists_reached(account_id, request.segment_id):
+            faults.add("segment_id", "refers back to this list")
         if isinstance(request.contact_ids, list):
             faults.add("base", "a list has either members or a segment")
     if isinstance(request.contact_ids, list):
+        if request.segment_id is UNSET and list_id is not None and get(account_id, list_id).segment_id is not None:
+            faults.add("contact_ids", VIEW)
         unknown = _unknown(account_id, request.contact_ids)
         if unknown:
             faults.add("contact_ids", "must exist")
@@ -160,44 +202,53 @@ def _unknown(account_id: int, contact_ids: list[int]) -> set[int]:
     return set(contact_ids) - found
 
 
-def faults(account_id: int, list_ids: list[int]) -> dict[str, list[str]]:
-    """Answer what is wrong with the lists a contact shall be in: each must exist and take members."""
-    found: dict[str, list[str]] = {}
+def faults(account_id: int, list_ids: list[int], contact_id: int | None = None) -> dict[str, list[str]]:
+    """Answer what is wrong with the lists a contact shall be in: each must exist and take members.
+
+    A view of a segment takes none, but may be named again where the contact is in it already.
+    """
     for list_id in dict.fromkeys(list_ids):
         row = one("SELECT segment_id FROM contact_list WHERE account_id = ? AND id = ?", (account_id, list_id))
         if row is None:
-            found["list_ids"] = ["must exist"]
-    return found
+            return {"list_ids": ["must exist"]}
+        inside = one("SELECT 1 FROM membership WHERE contact_list_id = ? AND contact_id = ?", (list_id, contact_id))
+        if row[0] is not None and inside is None:
+            return {"list_ids": [VIEW]}
+    return {}
 
 
 def join(account_id: int, list_id: int, contact_ids: list[int]) -> Joined:
-    """Put contacts into a list, once each; who left it by their own act stays out."""
+    """Put contacts into a list, once each; who left it by their own act stays out, and a mirror takes nobody."""
     writing()
-    here, now = connection(), clock.now_ms()
-    name = get(account_id, list_id).name
-    added, kept = [], []
-    for contact_id in contact_ids:
-        if one("SELECT 1 FROM list_refusal WHERE contact_list_id = ? AND contact_id = ?", (list_id, contact_id)):
-            kept = [f"list:{list_id}"]
-            continue
-        here.execute("INSERT OR IGNORE INTO membership VALUES (?, ?, ?)", (list_id, contact_id, now))
-        if here.changes():
-            added.append(contact_id)
-    _settle(account_id, list_id, name, "list_add", added)
-    return Joined(len(added), kept)
+    found = get(account_id, list_id)
+    if found.segment_id is not None or not contact_ids:
+        return Joined(0, [])
+    wanted = {"list": list_id, "ids": json.dumps(contact_ids), "now": clock.now_ms()}
+    kept = rows(
+        "SELECT 1 FROM list_refusal WHERE contact_list_id = :list AND contact_id IN "
+        "(SELECT value FROM json_each(:ids)) LIMIT 1",
+        wanted,
+    )
+    added = rows(
+        "INSERT OR IGNORE INTO membership (contact_list_id, contact_id, created_at) "
+        "SELECT :list, value, :now FROM json_each(:ids) WHERE NOT EXISTS "
+        "(SELECT 1 FROM list_refusal r WHERE r.contact_list_id = :list AND r.contact_id = value) RETURNING contact_id",
+        wanted,
+    )
+    _settle(account_id, list_id, found.name, "list_add", [row[0] for row in added])
+    return Joined(len(added), [f"list:{list_id}"] if kept else [])
 
 
 def leave(account_id: int, list_id: int, contact_ids: list[int]) -> Joined:
     """Take contacts out of a list."""
     writing()
-    here = connection()
     name = get(account_id, list_id).name
-    gone = []
-    for contact_id in contact_ids:
-        here.execute("DELETE FROM membership WHERE contact_list_id = ? AND contact_id = ?", (list_id, contact_id))
-        if here.changes():
-            gone.append(contact_id)
-    _settle(account_id, list_id, name, "list_remove", gone)
+    gone = rows(
+        "DELETE FROM membership WHERE contact_list_id = ? AND contact_id IN (SELECT value FROM json_each(?)) "
+        "RETURNING contact_id",
+        (list_id, json.dumps(contact_ids)),
+    )
+    _settle(account_id, list_id, name, "list_remove", [row[0] for row in gone])
     return Joined(len(gone), [])
 
 

@@ -12,8 +12,10 @@ from appliance.db.open import rows, scalar
 from appliance.errors import Invalid, NotFound
 from appliance.events.log import moments
 from appliance.fields import given
+from appliance.filters.scope import Compiled
 from appliance.pages import Page
-from appliance.tables import Account, Channel, Contact, ContactList
+from appliance.segments import people
+from appliance.tables import Account, Channel, Contact, ContactList, Segment
 
 # OFFSET has to walk what it skips, and SQLite's integers end here
 _FARTHEST = 2**53
@@ -85,7 +87,9 @@ def where(account_id: int, query: ContactQuery) -> tuple[str, dict[str, Any]]:
         clauses.append("c.id IN (SELECT contact_id FROM membership WHERE contact_list_id = :list)")
         parameters["list"] = _own_list(account_id, query.list_id).id
     if query.segment_id is not UNSET:
-        raise Invalid({"segment_id": ["must exist"]})
+        asked = _own_segment(account_id, query.segment_id)
+        clauses.append(f"({asked.sql})")
+        parameters.update(asked.parameters)
     if query.source is not UNSET:
         clauses.append("c.source = :source COLLATE NOCASE")
         parameters["source"] = query.source
@@ -121,6 +125,13 @@ def _times(account_id: int, query: ContactQuery, clauses: list[str], parameters:
             if value is not None:
                 clauses.append(f"c.{column}_at {sign} :{column}_{edge}")
                 parameters[f"{column}_{edge}"] = value
+
+
+def _own_segment(account_id: int, segment_id: Any) -> Compiled:
+    found = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
+    if found is None:
+        raise Invalid({"segment_id": ["must exist"]})
+    return people.condition(account_id, found.filters, "s")
 
 
 def _own_list(account_id: int, list_id: Any) -> ContactList:

@@ -85,9 +85,9 @@ CREATE TABLE segment (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
 CREATE INDEX segment_account_id ON segment (account_id);
 CREATE TABLE contact_list (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT NOT
     NULL, name_key TEXT NOT NULL, segment_id INTEGER, contacts_count INTEGER NOT NULL, stale INTEGER NOT NULL,
-    last_populated_at INTEGER, double_opt_in INTEGER NOT NULL, public INTEGER NOT NULL, created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (segment_id)
-    REFERENCES segment (id));
+    last_populated_at INTEGER, seen_event_id INTEGER NOT NULL, double_opt_in INTEGER NOT NULL, public INTEGER NOT
+    NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account
+    (id), FOREIGN KEY (segment_id) REFERENCES segment (id));
 CREATE INDEX contact_list_segment_id ON contact_list (segment_id);
 CREATE UNIQUE INDEX contact_list_account_id_name_key ON contact_list (account_id, name_key);
 CREATE TABLE membership (contact_list_id INTEGER NOT NULL, contact_id INTEGER NOT NULL, created_at INTEGER NOT NULL,
@@ -216,7 +216,7 @@ CREATE TABLE event (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id IN
     (id) ON DELETE SET NULL);
 CREATE INDEX event_account_id_created_at_id ON event (account_id, created_at, id);
 CREATE INDEX event_account_id_event_created_at ON event (account_id, event, created_at);
-CREATE INDEX event_contact_id_event_created_at ON event (contact_id, event, created_at);
+CREATE INDEX event_contact_id_event_created_at_test ON event (contact_id, event, created_at, test);
 CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_key) WHERE idempotency_key NOT NULL;
 CREATE INDEX event_resource ON event (account_id, resource_uid) WHERE resource_uid NOT NULL;
 CREATE TABLE webhook (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, url TEXT NOT NULL,

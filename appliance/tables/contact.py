@@ -139,6 +139,7 @@ class ContactList(Table):
     contacts_count = IntegerField(default=0)
     stale = BooleanField(default=False)
     last_populated_at = Time(null=True)
+    seen_event_id = IntegerField(default=0)  # of a mirror: the newest event when it was populated
     double_opt_in = BooleanField(default=False)
     public = BooleanField(default=False)
     created_at = Time()

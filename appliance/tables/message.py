@@ -149,7 +149,7 @@ class Event(Table):
         indexes = (
             (("account", "created_at", "id"), False),
             (("account", "event", "created_at"), False),
-            (("contact", "event", "created_at"), False),
+            (("contact", "event", "created_at", "test"), False),
         )
 
 

@@ -8,11 +8,12 @@ from huey import Huey
 from huey.storage import MemoryStorage
 
 from appliance.campaigns import send, states
-from appliance.contacts import suppress
+from appliance.contacts import mirrors, suppress
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.errors import Unavailable
 from appliance.messages import outbox
+from appliance.segments import indexes
 from appliance.work import bell
 from appliance.work.sender import Sender
 
@@ -60,7 +61,8 @@ class Jobs:
         self._again = threading.Event()
         self._queued: set[str] = set()
         self._queued_lock = threading.Lock()
-        for name, function in (("outbox", self.drain_outbox), ("campaigns", self.tend_campaigns)):
+        answers = {"outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "segments": tend_segments}
+        for name, function in answers.items():
             self._answer(name, function)
 
     def _answer(self, name: str, function: Callable[[], None]) -> None:
@@ -113,6 +115,14 @@ class Jobs:
             bell.ring("outbox")
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             bell.ring("campaigns")
+        if mirrors.is_due():
+            bell.ring("segments")
+
+
+def tend_segments() -> None:
+    """Populate the lists that mirror segments, and make the indexes that segments ask for."""
+    mirrors.refresh_due()
+    indexes.tend()
 
 
 def _pause_all(words: str) -> None:

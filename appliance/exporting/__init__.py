@@ -1,1 +1,0 @@
-"""People, events and messages as files, streamed."""

@@ -1,0 +1,155 @@
+"""Who is in a segment, as SQL over the contact alias `c`: to count, to list, to send to, to ask about one person."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from appliance import clock
+from appliance.db.open import connection, one, rows, scalar
+from appliance.errors import Invalid
+from appliance.filters import compile, read
+from appliance.filters.read import Node
+from appliance.filters.scope import Compiled, Scope
+from appliance.segments import drive
+from appliance.tables import Account, Segment
+
+_LONGEST_SECONDS = 20
+_STEPS = 200_000
+# Up to here the share of each filter is counted, above it is told from a sample
+EXACT_BELOW = 20_000
+_SAMPLED = 4_000
+_TABLES = {
+    "list": "SELECT 1 FROM contact_list WHERE account_id = ? AND id = ?",
+    "segment": "SELECT 1 FROM segment WHERE account_id = ? AND id = ?",
+    "flow": "SELECT 1 FROM flow WHERE account_id = ? AND hidden = 0 AND id = ?",
+    "campaign": "SELECT 1 FROM campaign WHERE account_id = ? AND id = ?",
+}
+
+
+class Share(Struct):
+    """How many people one filter alone lets through, and whether that is told from a sample."""
+
+    count: int
+    estimated: bool
+
+
+def scope(account_id: int, writing: bool = False) -> Scope:
+    """Answer the scope of an account's filters now; while `writing`, what ids name must exist."""
+    zone = str(Account.get_by_id(account_id).time_zone)
+    known: dict[int, list[Node] | None] = {}
+
+    def exists(kind: str, number: int) -> bool:
+        return one(_TABLES[kind], (account_id, number)) is not None
+
+    def segment(number: int) -> list[Node] | None:
+        if number not in known:
+            found = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
+            known[number] = read.filters(found.filters, here._replace(exists=None)) if found else None
+        return known[number]
+
+    here = Scope(account_id, zone, clock.now_ms(), exists=exists if writing else None, segment=segment)
+    return here
+
+
+def nodes(account_id: int, filters: Any, writing: bool = False) -> list[Node]:
+    """Read filters for an account; raises Invalid with all faults."""
+    return read.filters(filters, scope(account_id, writing))
+
+
+def condition(account_id: int, filters: Any, prefix: str = "f") -> Compiled:
+    """Compile stored filters of an account into a condition on the contact alias `c`."""
+    here = scope(account_id)
+    return compile.condition(read.filters(filters, here), here, prefix)
+
+
+def of_segment(account_id: int, segment_id: int, prefix: str) -> Compiled:
+    """Compile a segment's filters as they are now; one that does not exist has nobody."""
+    found = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
+    return Compiled("0", {}) if found is None else condition(account_id, found.filters, prefix)
+
+
+def select(account_id: int, filters: Sequence[Node], here: Scope, prefix: str = "f") -> Compiled:
+    """Answer FROM and WHERE of all people whom filters let through, in the form that is quickest for many."""
+    exact = compile.condition(filters, here, prefix)
+    parameters = {**exact.parameters, f"{prefix}_account": account_id}
+    narrowed = drive.narrow(filters, here, f"{prefix}n")
+    if narrowed is not None:
+        parameters.update(narrowed.parameters)
+    mine = own(f":{prefix}_account", narrowed is not None)
+    sql = " AND ".join([mine, *([narrowed.sql] if narrowed else []), exact.sql])
+    return Compiled(f"FROM contact c WHERE {sql}", parameters)
+
+
+def own(placeholder: str, narrowed: bool = False) -> str:
+    """Answer the condition that a contact is of the account.
+
+    With the table nearly all one account's, its index would only make the way through it longer; the plus says so.
+    """
+    single = not narrowed and one("SELECT 1 FROM account LIMIT 1 OFFSET 1") is None
+    return f"{'+' if narrowed or single else ''}c.account_id = {placeholder}"
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Give the statements inside twenty seconds; what takes longer is refused instead of keeping others out."""
+    here = connection()
+    until = clock.now() + _LONGEST_SECONDS
+    here.set_progress_handler(lambda: clock.now() > until, _STEPS)
+    try:
+        yield
+    except apsw.InterruptError:
+        raise Invalid({"filters": ["takes too long to count: ask for less"]}) from None
+    finally:
+        here.set_progress_handler(None)
+
+
+def count(account_id: int, filters: Sequence[Node], here: Scope) -> int:
+    """Count the people whom filters let through."""
+    if not filters:
+        return int(scalar("SELECT count(*) FROM contact WHERE account_id = ?", (account_id,)))
+    chosen = select(account_id, filters, here)
+    with limited():
+        return int(scalar(f"SELECT count(*) {chosen.sql}", chosen.parameters))
+
+
+def some(account_id: int, filters: Sequence[Node], here: Scope, limit: int = 5) -> list[int]:
+    """Answer some of the people whom filters let through, by contact id."""
+    chosen = select(account_id, filters, here)
+    with limited():
+        return [row[0] for row in rows(f"SELECT c.id {chosen.sql} LIMIT {int(limit)}", chosen.parameters)]
+
+
+def shares(account_id: int, filters: Sequence[Node], here: Scope) -> list[Share]:
+    """Answer how many people each filter alone lets through: counted, or told from a sample where there are many."""
+    if not filters:
+        return []
+    everybody = int(scalar("SELECT count(*) FROM contact WHERE account_id = ?", (account_id,)))
+    sampled = everybody > EXACT_BELOW
+    parameters: dict[str, Any] = {"account": account_id}
+    sums = []
+    for index, node in enumerate(filters):
+        part = compile.single(node, here, f"s{index}_")
+        sums.append(f"count(*) FILTER (WHERE {part.sql})")
+        parameters.update(part.parameters)
+    source = f"contact c WHERE {own(':account')}"
+    if sampled:
+        source = f"contact c WHERE +c.account_id = :account AND c.id IN ({_spread(account_id)})"
+    with limited():
+        found = rows(f"SELECT count(*), {', '.join(sums)} FROM {source}", parameters)[0]
+    looked_at = int(found[0])
+    if not sampled or looked_at == 0:
+        return [Share(int(number), sampled) for number in found[1:]]
+    return [Share(round(number * everybody / looked_at), True) for number in found[1:]]
+
+
+def _spread(account_id: int) -> str:
+    """Answer a query of ids spread evenly over all there are."""
+    first, last = rows("SELECT min(id), max(id) FROM contact")[0]
+    step = max(1, (last - first + 1) // _SAMPLED)
+    return (
+        f"WITH RECURSIVE spread(id) AS (SELECT {first} UNION ALL SELECT id + {step} FROM spread "
+        f"WHERE id + {step} <= {last}) SELECT id FROM spread"
+    )

@@ -1,0 +1,48 @@
+"""What may be written about a segment, and how segments are asked for."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.fields import Id, Name, PageQuery, Short
+
+_FILTER = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "predicate": {"type": "string"}, "value": {}},
+    "required": ["name", "predicate"],
+    "additionalProperties": False,
+}
+# Read by the filters' own reader, which knows every path inside
+Filters = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": 100, "items": _FILTER})]
+
+
+class SegmentCreate(Struct):
+    """A new segment; without filters it is everybody."""
+
+    name: Name
+    filters: Filters | UnsetType = UNSET
+
+
+class SegmentPatch(Struct):
+    """A change of a segment; `filters` replaces them all."""
+
+    name: Name | UnsetType = UNSET
+    filters: Filters | UnsetType = UNSET
+
+
+class SegmentQuery(PageQuery):
+    """How segments are asked for."""
+
+    search: Short | UnsetType = UNSET
+
+
+class CountWrite(Struct):
+    """Filters to count without keeping them."""
+
+    filters: Filters
+
+
+class ExplainQuery(Struct):
+    """Whose membership shall be explained."""
+
+    contact_id: Id | UnsetType = UNSET

@@ -1,0 +1,183 @@
+"""Segments: found, listed, created, changed, deleted, counted."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import UNSET
+
+from appliance import clock
+from appliance.db.open import connection, rows, run, scalar
+from appliance.db.work import after_commit, writing
+from appliance.errors import Invalid, NotFound
+from appliance.filters import compile
+from appliance.filters.read import Group, Leaf, Node
+from appliance.pages import Page, paginate
+from appliance.segments import people
+from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
+from appliance.tables import Segment
+from appliance.work import bell
+
+# Up to here a count is always taken anew; above it may be a minute old
+_ALWAYS_BELOW = 20_000
+_FRESH_MS = 60_000
+_PATIENCE_SECONDS = 1.5
+# By segment: what was counted (the change it belongs to, when, how many); lost with the process, and no harm
+_counted: dict[int, tuple[int, int, int]] = {}
+
+
+def page(account_id: int, query: SegmentQuery) -> Page:
+    """List segments, newest first."""
+    found = Segment.select().where(Segment.account == account_id)
+    if isinstance(query.search, str) and query.search.strip():
+        found = found.where(Segment.name.contains(query.search.strip()))
+    return paginate(found.order_by(Segment.created_at.desc(), Segment.id.desc()), query.page, query.size())
+
+
+def get(account_id: int, segment_id: int) -> Segment:
+    """Answer a segment; raises NotFound."""
+    found = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def create(account_id: int, request: SegmentCreate) -> Segment:
+    """Make a segment; raises Invalid with every fault of its filters."""
+    writing()
+    filters = [] if request.filters is UNSET else request.filters
+    check(account_id, None, filters)
+    now = clock.now_ms()
+    made = Segment.create(
+        account=account_id, name=request.name.strip(), filters=filters, created_at=now, updated_at=now
+    )  # fmt: skip
+    after_commit(lambda: bell.ring("segments"))
+    return get(account_id, made.id)
+
+
+def update(account_id: int, segment_id: int, request: SegmentPatch) -> Segment:
+    """Change a segment; raises NotFound, or Invalid with every fault."""
+    writing()
+    found = get(account_id, segment_id)
+    if request.filters is not UNSET:
+        check(account_id, segment_id, request.filters)
+        found.filters = request.filters
+    if isinstance(request.name, str):
+        found.name = request.name.strip()
+    found.updated_at = max(clock.now_ms(), found.updated_at + 1)
+    found.save()
+    # Segments name segments: any mirror of the account may show other people now
+    run("UPDATE contact_list SET stale = 1 WHERE account_id = ? AND segment_id NOT NULL", (account_id,))
+    after_commit(lambda: bell.ring("segments"))
+    return get(account_id, segment_id)
+
+
+def delete(account_id: int, segment_id: int) -> Segment:
+    """Delete a segment and answer it as it was; raises NotFound, or Invalid while something needs it."""
+    writing()
+    found = get(account_id, segment_id)
+    used = used_by(account_id, segment_id)
+    if used:
+        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used)
+    connection().execute("UPDATE trigger SET segment_id = NULL WHERE segment_id = ?", (segment_id,))
+    Segment.delete().where(Segment.id == segment_id).execute()
+    after_commit(lambda: bell.ring("segments"))
+    return found
+
+
+def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
+    """Answer what needs a segment: armed campaigns, active flows, lists that mirror it, segments that name it."""
+    found: list[dict[str, Any]] = [
+        {"campaign_id": number, "name": name}
+        for number, name in rows(
+            "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
+            "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
+            "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
+            (account_id, segment_id, segment_id),
+        )
+    ]
+    found += [
+        {"flow_id": number, "name": name}
+        for number, name in rows(
+            "SELECT f.id, f.name FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? "
+            "AND t.segment_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused')",
+            (account_id, segment_id),
+        )
+    ]
+    found += [
+        {"list_id": number, "name": name}
+        for number, name in rows("SELECT id, name FROM contact_list WHERE segment_id = ?", (segment_id,))
+    ]
+    for other in Segment.select().where(Segment.account == account_id, Segment.id != segment_id):
+        if any(("segment", segment_id) == named[:2] for named in _named(people.nodes(account_id, other.filters))):
+            found.append({"segment_id": other.id, "name": other.name})
+    return found
+
+
+def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
+    """Raise Invalid unless filters can be those of a segment: readable, not circular, not too many together."""
+    here = people.scope(account_id, writing=True)
+    nodes = people.nodes(account_id, filters, writing=True)
+    faults: dict[str, list[str]] = {}
+    for kind, number, path in _named(nodes) if segment_id is not None else ():
+        if ("segment", segment_id) in _reached(account_id, kind, number):
+            faults[path] = ["refers back to this segment"]
+    if faults:
+        raise Invalid(faults)
+    compile.condition(nodes, here)
+    return nodes
+
+
+def _reached(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
+    """Answer the segments and lists that a segment or list leads to, itself included."""
+    seen: set[tuple[str, int]] = set()
+    waiting = [(kind, number)]
+    while waiting:
+        kind, number = waiting.pop()
+        if (kind, number) in seen:
+            continue
+        seen.add((kind, number))
+        if kind == "list":
+            mirrored = scalar("SELECT segment_id FROM contact_list WHERE id = ?", (number,))
+            waiting += [("segment", mirrored)] if mirrored else []
+        else:
+            found = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
+            waiting += [one[:2] for one in _named(people.nodes(account_id, found.filters))] if found else []
+    return seen
+
+
+def lists_reached(account_id: int, segment_id: int) -> set[int]:
+    """Answer the lists whose members a segment asks about, through other segments too."""
+    return {number for kind, number in _reached(account_id, "segment", segment_id) if kind == "list"}
+
+
+def _named(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, int, str]]:
+    """Answer what filters point to: kind, id, and the path of the value."""
+    for index, node in enumerate(nodes):
+        where = f"{path}[{index}].value"
+        if isinstance(node, Group):
+            yield from _named(node.parts, where)
+        elif isinstance(node, Leaf) and node.field.of in ("segment", "list") and node.test.key != "present":
+            many = isinstance(node.value, list)
+            for place, number in enumerate(node.value if many else [node.value]):
+                yield node.field.of, number, f"{where}[{place}]" if many else where
+
+
+def counts(account_id: int, segments: list[Segment]) -> dict[int, int | None]:
+    """Count the people of segments; where there are very many, a count may be a minute old, or not there yet."""
+    started = time.monotonic()
+    large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _ALWAYS_BELOW
+    found: dict[int, int | None] = {}
+    for segment in segments:
+        known = _counted.get(segment.id)
+        fresh = known is not None and known[0] == segment.updated_at and clock.now_ms() - known[1] < _FRESH_MS
+        if large and known is not None and (fresh or time.monotonic() - started > _PATIENCE_SECONDS):
+            found[segment.id] = known[2]
+        elif large and time.monotonic() - started > _PATIENCE_SECONDS:
+            found[segment.id] = None
+        else:
+            here = people.scope(account_id)
+            number = people.count(account_id, people.nodes(account_id, segment.filters), here)
+            _counted[segment.id] = (segment.updated_at, clock.now_ms(), number)
+            found[segment.id] = number
+    return found

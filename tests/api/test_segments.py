@@ -1,0 +1,290 @@
+"""Segments over the API: shapes, faults, hostile words, mirrors, audiences (decisions, sections 5 and 10)."""
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+
+
+def leaf(name: str, predicate: str, *value: Any) -> dict[str, Any]:
+    """Make a filter; without a value the key is left out."""
+    return {"name": name, "predicate": predicate, **({"value": value[0]} if value else {})}
+
+
+def until(what: Any, seconds: float = 15) -> Any:
+    """Wait until something is true and answer it."""
+    end = time.monotonic() + seconds
+    while not (found := what()) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def crowd(api: Client) -> dict[str, Any]:
+    """Six people, three of them in Newsletter."""
+    news = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+    people = [
+        api.post("/contacts", {
+            "email": f"crowd{n}@example.org", "first_name": "Ann" if n % 2 else "Bob", "list_ids": [news] * (n < 3),
+            "data": {"plan": "pro" if n < 2 else "free", "orders": n, "tags": ["vip"] if n in (0, 5) else []},
+        }).expect(201)["id"] for n in range(6)
+    ]  # fmt: skip
+    return {"list": news, "people": people}
+
+
+def test_a_segment_as_it_goes(api: Client, crowd: dict[str, Any]) -> None:
+    """A segment is made, shown, listed, changed and deleted; its filters come back as they were sent."""
+    filters = [leaf("list_id", "eq", crowd["list"]), leaf("first_name", "cont", "AN")]
+    made = api.post("/segments", {"name": " Anns ", "filters": filters}).expect(201)
+    assert (made["name"], made["filters"], made["contacts_count"]) == ("Anns", filters, 1)
+    assert made["sentence"] == "People in Newsletter whose first name contains “AN”"
+    assert api.get(f"/segments/{made['id']}").expect(200) == made
+    assert made in api.get("/segments", search="ann").expect(200)
+    assert api.get("/contacts", segment_id=made["id"]).headers["X-Total-Count"] == "1"
+
+    changed = api.patch(f"/segments/{made['id']}", {"filters": filters[:1]}).expect(200)
+    assert (changed["name"], changed["contacts_count"]) == ("Anns", 3) and changed["updated_at"] > made["updated_at"]
+    assert api.delete(f"/segments/{made['id']}").expect(200)["contacts_count"] == 3
+    assert api.get(f"/segments/{made['id']}").status == 404 == api.patch(f"/segments/{made['id']}", {}).status
+    assert api.get("/contacts", segment_id=made["id"]).expect(422)["validation_errors"] == {
+        "segment_id": ["must exist"]
+    }
+
+
+def test_counting_without_keeping(api: Client, crowd: dict[str, Any]) -> None:
+    """A count comes with a sample and the share of each row; no filters are everybody."""
+    found = api.post("/segments/count", {"filters": [
+        leaf("contact_list", "eq", crowd["list"]), leaf("data.orders", "gteq", 1), leaf("tag", "not_cont", "VIP"),
+    ]}).expect(200)  # fmt: skip
+    everybody = int(api.get("/contacts").headers["X-Total-Count"])
+    assert (found["count"], sorted(one["id"] for one in found["sample"])) == (2, crowd["people"][1:3])
+    assert found["rows"] == [{"count": n, "estimated": False} for n in (3, 5, everybody - 2)]
+    assert api.post("/segments/count", {"filters": []}).expect(200)["count"] == everybody
+    assert api.post("/segments/count", {}).expect(422)["validation_errors"] == {"filters": ["can't be blank"]}
+
+
+def test_why_and_why_not(api: Client, crowd: dict[str, Any]) -> None:
+    """An explanation says of each row yes or no, with the person's own value."""
+    api.post("/events", {"event": "order_paid", "contact_id": crowd["people"][0], "data": {"total": 12}}).expect(201)
+    paid = {"event": "order_paid", "within_days": 30, "where": [leaf("event.total", "gt", 10)]}
+    filters = [
+        leaf("contact_list", "eq", crowd["list"]), leaf("data.plan", "eq", "Free"), leaf("event", "performed", paid),
+        leaf("group", "any", [leaf("contact_country", "eq", "de"), leaf("contact_tag", "present")]),
+    ]  # fmt: skip
+    made = api.post("/segments", {"name": "Why", "filters": filters}).expect(201)
+    told = api.get(f"/segments/{made['id']}/explain", contact_id=crowd["people"][0]).expect(200)
+    assert told["matches"] is False
+    assert [row["matches"] for row in told["rows"]] == [True, False, True, True]
+    assert [row["matches"] for row in told["rows"][3]["rows"]] == [False, True]
+    assert [told["rows"][n]["actual"] for n in (0, 1)] == [[crowd["list"]], "pro"]
+    assert told["rows"][2]["actual"]["count"] == 1 and told["rows"][2]["actual"]["last_at"].endswith("Z")
+    assert told["rows"][2]["sentence"].startswith("who did “order paid” at least once in the last 30 days")
+    for query, message in (({}, "can't be blank"), ({"contact_id": 999_999}, "must exist")):
+        assert api.get(f"/segments/{made['id']}/explain", **query).expect(422)["validation_errors"] == {
+            "contact_id": [message]
+        }
+
+
+def test_the_spec_names_what_is_taken(api: Client) -> None:
+    """Every field has predicates, and a builder's first choice of each is taken."""
+    spec = api.get("/segments/spec").expect(200)
+    assert {"contact_first_name", "contact_tag", "contact_data.<path>", "event", "group"} <= {
+        field["name"] for field in spec["fields"]
+    }
+    samples = {"text": "verified", "number": 1, "days": 3, "time": "2026-01-01", "boolean": True, "value": 1}
+    for field in spec["fields"]:
+        for predicate in spec["types"][field["type"]]:
+            if field["choices"] and field["name"] != "contact_verification_status":
+                continue
+            if predicate["takes"] not in samples:
+                continue
+            asked = leaf(field["name"].replace("<path>", "x"), predicate["predicate"], samples[predicate["takes"]])
+            api.post("/segments/count", {"filters": [asked]}).expect(200)
+
+
+FAULTS: list[tuple[Any, dict[str, str]]] = [
+    ("x", {"filters": "is invalid"}),
+    ([7], {"filters[0]": "is invalid"}),
+    ([{}], {"filters[0].name": "can't be blank", "filters[0].predicate": "can't be blank"}),
+    ([{**leaf("email", "eq", "a"), "or": 1}], {"filters[0].or": "is not a known field"}),
+    ([leaf("nobody", "eq", 1)], {"filters[0].name": "is not included in the list"}),
+    ([leaf("event.total", "eq", 1)], {"filters[0].name": "is not included in the list"}),
+    ([leaf("contact_created_at", "cont", "x")], {"filters[0].predicate": "is not included in the list"}),
+    ([leaf("email", "eq", "a"), leaf("email_open_count", "gt", "3")], {"filters[1].value": "is not a number"}),
+    ([leaf("first_name", "eq", {"a": 1})], {"filters[0].value": "is invalid"}),
+    ([leaf("first_name", "eq")], {"filters[0].value": "can't be blank"}),
+    ([leaf("first_name", "in", ["a", 3])], {"filters[0].value[1]": "is invalid"}),
+    ([leaf("first_name", "in", ["a"] * 501)], {"filters[0].value": "is too long (maximum is 500 entries)"}),
+    ([leaf("first_name", "eq", "a\x00b")], {"filters[0].value": "is invalid"}),
+    ([leaf("first_name", "present", "yes")], {"filters[0].value": "is invalid"}),
+    ([leaf("contact_verified", "eq", 1)], {"filters[0].value": "is invalid"}),
+    ([leaf("contact_created_at", "gt", "2026-01-05T10:00:00")], {"filters[0].value": "is invalid"}),
+    ([leaf("contact_created_at", "within_days", 0)], {"filters[0].value": "must be greater than or equal to 1"}),
+    ([leaf("contact_created_at", "between", ["2026-01-05"])], {"filters[0].value": "is invalid"}),
+    ([leaf("contact_list", "eq", 999_999)], {"filters[0].value": "must exist"}),
+    ([leaf("campaign_opened", "in", [999_999])], {"filters[0].value[0]": "must exist"}),
+    ([leaf("contact_verification_status", "eq", "x")], {"filters[0].value": "is not included in the list"}),
+    ([leaf('data.a"b', "eq", 1)], {"filters[0].name": "is not included in the list"}),
+    ([leaf("email", "eq", "a"), leaf("email", "eq", "b"), leaf("group", "any", [leaf("x", "eq", 1)])],
+     {"filters[2].value[0].name": "is not included in the list"}),
+    ([leaf("group", "any", [])], {"filters[0].value": "can't be blank"}),
+    ([leaf("group", "any", [leaf("email", "present")] * 26)],
+     {"filters[0].value": "is too long (maximum is 25 filters)"}),
+    ([leaf("email", "present")] * 101, {"filters": "is too long (maximum is 100 filters)"}),
+    ([leaf("event", "performed", {"event": "x", "at_least": -1, "foo": 1, "since": "flow_start"})],
+     {"filters[0].value.at_least": "must be greater than or equal to 0", "filters[0].value.foo": "is not a known field",
+      "filters[0].value.since": "is invalid"}),
+    ([leaf("event", "performed", {"event": "x", "where": [leaf("email", "present")]})],
+     {"filters[0].value.where[0].name": "is not included in the list"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("filters", "faults"), FAULTS)
+def test_faults_stand_at_their_paths(api: Client, filters: Any, faults: dict[str, str]) -> None:
+    """Every fault of a filter is told at its path, when counting and when keeping."""
+    expected = {path: [message] for path, message in faults.items()}
+    assert api.post("/segments/count", {"filters": filters}).expect(422)["validation_errors"] == expected
+    assert api.post("/segments", {"name": "Wrong", "filters": filters}).expect(422)["validation_errors"] == expected
+
+
+def test_depth_and_circles(api: Client) -> None:
+    """Five levels are taken and six are not; a segment that leads back to itself is refused, through others too."""
+
+    def nested(levels: int) -> dict[str, Any]:
+        return leaf("group", "all", [nested(levels - 1)]) if levels > 1 else leaf("email", "present")
+
+    api.post("/segments/count", {"filters": [nested(5)]}).expect(200)
+    path = "filters[0]" + ".value[0]" * 4 + ".value"
+    assert api.post("/segments/count", {"filters": [nested(6)]}).expect(422)["validation_errors"] == {
+        path: ["is nested too deeply (maximum is 5 levels)"]
+    }
+    assert api.post("/segments/count", {"filters": [nested(400)]}).status == 400
+    first = api.post("/segments", {"name": "First"}).expect(201)["id"]
+    second = api.post("/segments", {"name": "Second", "filters": [leaf("segment_id", "eq", first)]}).expect(201)["id"]
+    circle = [leaf("email", "present"), leaf("group", "any", [leaf("contact_segment", "in", [second])])]
+    assert api.patch(f"/segments/{first}", {"filters": circle}).expect(422)["validation_errors"] == {
+        "filters[1].value[0].value[0]": ["refers back to this segment"]
+    }
+    refused = api.delete(f"/segments/{first}").expect(422)
+    assert (refused["reason"], refused["used_by"]) == ("in_use", [{"segment_id": second, "name": "Second"}])
+    mirror = api.post("/lists", {"name": "Circle", "segment_id": second}).expect(201)["id"]
+    assert api.patch(f"/segments/{first}", {"filters": [leaf("contact_list", "eq", mirror)]}).expect(422)[
+        "validation_errors"
+    ] == {"filters[0].value": ["refers back to this segment"]}
+
+
+HOSTILE = [
+    "' OR 1=1--", '" OR 1=1--', 'a" OR b*', "NEAR(", "*", "%", "_", "\\", "x') --", "'; DROP TABLE contact;--", "$[0]",
+    "{}", "{0}", ":f0", "?", "ﷺ" * 300, "\u202e", "0" * 999, [], {}, ["a"], {"a": 1}, [[]], None, True, -1, 2**63,
+    2**70, 1e308, "2026-01-01",
+    "0001-01-01", "9999-12-31", "9999-12-31T23:59:59Z", ["0001-01-01", "9999-12-31"], [1, "a"],
+]  # fmt: skip
+
+
+def test_hostile_filters_find_nobody_of_others(fresh_server: FreshServer) -> None:
+    """Whatever stands in a name, a path or a value: 200 or 422, never an error, and never another account's people."""
+    server = fresh_server()
+    api = server.client()
+    api.post("/contacts", {"email": "mine@example.org", "data": {"x": "y"}}).expect(201)
+    spec = api.get("/segments/spec").expect(200)
+    names = [field["name"].replace("<path>", "x") for field in spec["fields"]]
+    for name in names:
+        kind = next(field["type"] for field in spec["fields"] if field["name"].replace("<path>", "x") == name)
+        predicates = [one["predicate"] for one in spec["types"][kind]]
+        for at, value in enumerate(HOSTILE):
+            asked = [leaf(name, predicates[at % len(predicates)], value)]
+            answer = api.post("/segments/count", {"filters": asked})
+            assert answer.status in (200, 422), (asked, answer.body)
+            assert answer.status == 422 or answer.json["count"] <= 1
+    for word in (one for one in HOSTILE if isinstance(one, str)):
+        for name in (word, f"data.{word}", f"contact_data.x.{word}", f"contact_{word}"):
+            assert api.post("/segments/count", {"filters": [leaf(name, "eq", "y")]}).status in (200, 422)
+        assert api.post("/segments/count", {"filters": [leaf("email", word, "y")]}).status == 422
+    assert api.get("/contacts").headers["X-Total-Count"] == "1"
+
+
+def test_a_list_mirrors_a_segment(api: Client, crowd: dict[str, Any]) -> None:
+    """A mirror is stale until its people are those of the segment, follows changes, and takes nobody by hand."""
+    segment = api.post("/segments", {"name": "Vips", "filters": [leaf("tag", "cont", "vip")]}).expect(201)["id"]
+    made = api.post("/lists", {"name": "Vip mirror", "segment_id": segment}).expect(201)
+    path = f"/lists/{made['id']}"
+    assert (made["segment_id"], made["stale"], made["last_populated_at"]) == (segment, True, None)
+    ready = until(lambda: (found := api.get(path).json) and not found["stale"] and found)
+    assert ready["contacts_count"] == 2 and ready["last_populated_at"]
+
+    person = crowd["people"][3]
+    api.patch(f"/contacts/{person}", {"data_merge": {"tags": ["VIP"]}}).expect(200)
+    until(lambda: made["id"] in api.get(f"/contacts/{person}").json["list_ids"])
+    assert api.get(path).json["contacts_count"] == 3
+    for attempt in (
+        api.post("/contacts", {"email": "new@example.org", "list_ids": [made["id"]]}),
+        api.post(f"{path}/contacts/bulk", {"add": [person]}),
+        api.patch(path, {"contact_ids": [person]}),
+        api.patch(path, {"contact_ids": [person], "segment_id": segment}),
+    ):
+        assert attempt.expect(422)["code"] == "validation_error"
+    assert api.delete(f"/segments/{segment}").expect(422)["used_by"] == [{"list_id": made["id"], "name": "Vip mirror"}]
+
+    frozen = api.patch(path, {"segment_id": None}).expect(200)
+    assert (frozen["segment_id"], frozen["stale"], frozen["last_populated_at"]) == (None, False, None)
+    assert frozen["contacts_count"] == 3
+    api.delete(f"/segments/{segment}").expect(200)
+
+
+def test_many_join_and_leave_at_once(api: Client, crowd: dict[str, Any]) -> None:
+    """Ids and addresses are told apart; what names nobody is given back as it was sent."""
+    made = api.post("/lists", {"name": "Bulk"}).expect(201)["id"]
+    path = f"/lists/{made}/contacts/bulk"
+    one, two = crowd["people"][:2]
+    done = api.post(path, {"add": [one, "CROWD1@example.org", two, 999_999, "no one", "a@example.net"]}).expect(200)
+    assert done == {"added": 2, "removed": 0, "unknown": [999_999, "no one", "a@example.net"], "kept_opt_out": []}
+    assert api.post(path, {"add": [one], "remove": [two]}).expect(200)["removed"] == 1
+    assert api.get(f"/lists/{made}").json["contacts_count"] == 1
+    assert api.post(path, {"add": "x", "remove": [True, 1.5]}).expect(422)["validation_errors"] == {
+        "add": ["is invalid"],
+        "remove[0]": ["is invalid"],
+        "remove[1]": ["is invalid"],
+    }
+    assert api.post("/lists/999999/contacts/bulk", {"add": []}).status == 404
+
+
+def campaign(api: Client, name: str, **trigger: Any) -> Any:
+    """Make a draft with content for an audience."""
+    return api.post("/campaigns", {
+        "name": name, "trigger_attributes": trigger, "template_attributes": {"subject": "Hi", "body": "<p>Hi</p>"},
+    }).expect(201)["id"]  # fmt: skip
+
+
+def test_a_campaign_reaches_exactly_its_segment(api: Client, crowd: dict[str, Any]) -> None:
+    """Segment alone, cut with a list, less an excluded one: exactly those rows, and a segment in use."""
+    free = api.post("/segments", {"name": "Free", "filters": [leaf("data.plan", "eq", "free")]}).expect(201)["id"]
+    anns = api.post("/segments", {"name": "Ann", "filters": [leaf("first_name", "eq", "ann")]}).expect(201)["id"]
+    for name, people, trigger in (
+        ("Alone", [2, 3, 4, 5], {"segment_id": free}),
+        ("Both", [2], {"segment_id": free, "contact_list_id": crowd["list"]}),
+        ("Less", [2, 4], {"segment_id": free, "data": {"exclude_segment_ids": [anns]}}),
+    ):
+        made = campaign(api, name, **trigger)
+        facts = api.get(f"/campaigns/{made}/preflight")
+        expected = facts.json["facts"]["sendable"] if facts.status == 200 else len(people)
+        sent = api.post(f"/campaigns/{made}/send", {"hold_seconds": 60}).expect(200)
+        found = api.get("/messages", campaign_id=made).expect(200)
+        assert {row["contact_id"] for row in found} == {crowd["people"][n] for n in people}
+        assert sent["audience_count"] == len(people) == expected
+        refused = api.delete(f"/segments/{free}").expect(422)
+        assert {"campaign_id": made, "name": name} in refused["used_by"]
+        api.patch(f"/campaigns/{made}", {"status": "cancelled"}).expect(200)
+
+
+def test_everybody_has_to_be_confirmed(api: Client, crowd: dict[str, Any]) -> None:
+    """A segment without filters is everybody, and asks for a confirmation."""
+    everybody = api.post("/segments", {"name": "All of them"}).expect(201)
+    assert everybody["sentence"] == "Everybody"
+    made = campaign(api, "All", segment_id=everybody["id"])
+    assert api.post(f"/campaigns/{made}/send", {}).expect(422)["reason"] == "confirmation_required"
+    sent = api.post(f"/campaigns/{made}/send", {"confirm_send_to_all": True, "hold_seconds": 60}).expect(200)
+    assert sent["audience_count"] == int(api.get("/contacts").headers["X-Total-Count"])
