@@ -8,6 +8,7 @@ from appliance.tables import Channel, Contact
 _WORD = re.compile(r"[^\W_]+")
 _PHONE_LIKE = re.compile(r"^[\d\s+().\-/]{3,}$")
 _MOST_WORDS = 12
+WRITE = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, ?)"
 
 
 def match(text: str) -> str | None:
@@ -24,12 +25,18 @@ def match(text: str) -> str | None:
 
 def index(contact: Contact, channels: list[Channel]) -> None:
     """Write a contact's words anew, in the running transaction."""
-    names = " ".join(part for part in (contact.first_name, contact.last_name) if part)
-    emails = " ".join(channel.value for channel in channels if channel.kind == "email")
-    phones = " ".join(channel.key.lstrip("+") for channel in channels if channel.kind == "phone")
-    run(
-        "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, ?)",
-        (contact.id, names, emails, phones),
+    run(WRITE, entry(contact.id, (contact.first_name, contact.last_name), [(one.kind, one.value) for one in channels]))
+
+
+def entry(
+    contact_id: int, names: tuple[str | None, ...], addresses: list[tuple[str, str]]
+) -> tuple[int, str, str, str]:
+    """Answer the words of a contact, for `WRITE`; addresses are (kind, value)."""
+    return (
+        contact_id,
+        " ".join(part for part in names if part),
+        " ".join(value for kind, value in addresses if kind == "email"),
+        " ".join(value.lstrip("+") for kind, value in addresses if kind == "phone"),
     )
 
 

@@ -230,6 +230,19 @@ CREATE TABLE webhook_delivery (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, we
     REFERENCES webhook (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX webhook_delivery_webhook_id_event_id ON webhook_delivery (webhook_id, event_id);
 CREATE INDEX webhook_delivery_status_next_attempt_at ON webhook_delivery (status, next_attempt_at);
+CREATE TABLE import (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, resource TEXT NOT
+    NULL, status TEXT NOT NULL, phase TEXT, dry_run INTEGER NOT NULL, filename TEXT NOT NULL, bytes INTEGER NOT
+    NULL, format TEXT NOT NULL, product TEXT, columns TEXT NOT NULL, options TEXT NOT NULL, actor TEXT NOT NULL,
+    total INTEGER NOT NULL, processed INTEGER NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, skipped
+    INTEGER NOT NULL, failed INTEGER NOT NULL, restored INTEGER NOT NULL, error TEXT, cursor TEXT NOT NULL,
+    cancel_asked_at INTEGER, undo_until INTEGER, undone_at INTEGER, completed_at INTEGER, created_at INTEGER NOT
+    NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+CREATE INDEX import_account_id_created_at_id ON import (account_id, created_at, id);
+CREATE INDEX import_status ON import (status);
+CREATE TABLE import_chunk (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, import_job_id INTEGER NOT NULL, number
+    INTEGER NOT NULL, outcomes BLOB NOT NULL, before BLOB, created_at INTEGER NOT NULL, FOREIGN KEY (import_job_id)
+    REFERENCES import (id) ON DELETE CASCADE);
+CREATE UNIQUE INDEX import_chunk_import_job_id_number ON import_chunk (import_job_id, number);
 CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', contentless_delete=1, prefix='2 3',
     tokenize='unicode61 remove_diacritics 2');
 """

@@ -14,6 +14,7 @@ from appliance.tables.contact import (
 )
 from appliance.tables.content import Brand, Media, SendingDomain, Template, TemplateRevision
 from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
+from appliance.tables.importing import Import, ImportChunk
 from appliance.tables.message import Captured, Event, Link, Message, MessageContent
 from appliance.tables.webhook import Webhook, WebhookDelivery
 
@@ -24,6 +25,7 @@ ALL = (
     Flow, Trigger, Step, Run, Campaign,
     Message, MessageContent, Link, Captured, Event,
     Webhook, WebhookDelivery,
+    Import, ImportChunk,
 )  # fmt: skip
 
 __all__ = [
@@ -41,6 +43,8 @@ __all__ = [
     "Event",
     "Flow",
     "Idempotency",
+    "Import",
+    "ImportChunk",
     "Link",
     "ListRefusal",
     "Media",

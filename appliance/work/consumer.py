@@ -12,8 +12,8 @@ from appliance.work.jobs import Jobs
 
 log = logging.getLogger("campanero.pulse")
 
-# One drains the outbox for as long as that takes, the others tend the rest
-_WORKERS = 3
+# One drains the outbox and one reads imports for as long as that takes, the others tend the rest
+_WORKERS = 4
 
 
 class _InProcess(Consumer):  # type: ignore[misc]
@@ -52,6 +52,7 @@ class Works:
         bell.silence()
         self._ending.set()
         self.jobs.sender.stopping.set()
+        self.jobs.importer.stopping.set()
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()
         self._consumer.stop(graceful=True)

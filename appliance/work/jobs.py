@@ -12,6 +12,8 @@ from appliance.contacts import mirrors, suppress
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.errors import Unavailable
+from appliance.importing import store as imports
+from appliance.importing.job import Importer
 from appliance.messages import outbox
 from appliance.segments import indexes
 from appliance.work import bell
@@ -57,11 +59,15 @@ class Jobs:
     def __init__(self, process: str) -> None:
         self.huey = Huey("campanero", storage_class=WakeStorage, results=False)
         self.sender = Sender(process)
+        self.importer = Importer()
         self._draining = threading.Lock()
         self._again = threading.Event()
         self._queued: set[str] = set()
         self._queued_lock = threading.Lock()
-        answers = {"outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "segments": tend_segments}
+        answers = {
+            "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
+            "segments": tend_segments,
+        }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
 
@@ -115,6 +121,8 @@ class Jobs:
             bell.ring("outbox")
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             bell.ring("campaigns")
+        if imports.is_due():
+            bell.ring("imports")
         if mirrors.is_due():
             bell.ring("segments")
 

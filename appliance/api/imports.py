@@ -1,0 +1,170 @@
+"""Imports over the API."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from appliance import config, fields, multipart
+from appliance.api.declare import Answer, Call, Routes
+from appliance.api.reply import Fault, page_headers
+from appliance.clock import iso
+from appliance.db.work import call, commit
+from appliance.errors import Invalid
+from appliance.importing import results, store
+from appliance.importing.requests import DryRunQuery, ImportForm, ImportOptions, ImportQuery, Upload
+from appliance.tables import Import as Row
+
+ROUTES = Routes()
+# What a form may hold beside its file
+_BESIDE = 262_144
+
+
+class ImportColumn(Struct):
+    """A column of the file, where it goes ("" = nowhere) and what is in its first rows."""
+
+    name: str
+    target: str
+    samples: list[str]
+
+
+class Import(Struct):
+    """A file of people, and what came of it."""
+
+    id: int
+    account_id: int
+    resource: Literal["contacts", "suppressions"]
+    status: Literal["pending", "processing", "complete", "failed", "cancelled"]
+    phase: str | None
+    dry_run: bool
+    filename: str
+    bytes: int
+    format: Literal["csv", "jsonl"]
+    product: str | None
+    columns: list[ImportColumn]
+    options: ImportOptions
+    total: int
+    processed: int
+    created: int
+    updated: int
+    skipped: int
+    failed: int
+    restored: int
+    progress: float
+    error: str | None
+    undo_until: datetime | None
+    undone_at: datetime | None
+    completed_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+def shaped(row: Row) -> Import:
+    """Shape an import."""
+    values: dict[str, Any] = {}
+    for name in Import.__struct_fields__:
+        if name not in ("progress", "columns", "options"):
+            value = getattr(row, name)
+            values[name] = iso(value) if name in ("undo_until",) or name.endswith("_at") else value
+    done = row.status not in store.OPEN
+    progress = 1.0 if done else min(1.0, row.processed / row.total) if row.total and row.phase == "applying" else 0.0
+    return Import(
+        **values, progress=round(progress, 4), columns=msgspec.convert(row.columns, list[ImportColumn]),
+        options=store.options(row),
+    )  # fmt: skip
+
+
+@ROUTES.add("GET", "/imports", scope="contacts:read", query=ImportQuery, returns=Import, many=True)
+async def index(request: Call) -> Answer:
+    """List imports, newest first."""
+    page = await call(store.page, request.account_id, request.query)
+    return Answer([shaped(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add(
+    "POST", "/imports", scope="contacts:write", form=ImportForm, query=DryRunQuery, returns=Import, status=201
+)  # fmt: skip
+async def create(request: Call) -> Answer:
+    """Import a file of contacts or suppressions (CSV or JSON lines); `dry_run` only reports what it would do."""
+    target = await asyncio.to_thread(store.directory) / f"incoming-{secrets.token_hex(8)}"
+    try:
+        upload = await _receive(request, target)
+        seen = await call(store.look, upload)
+        made = await commit(store.create, request.account_id, upload, seen, request.actor)
+    finally:
+        target.unlink(missing_ok=True)
+    return Answer(shaped(made))
+
+
+async def _receive(request: Call, target: Path) -> Upload:
+    most = config.current().limits.import_bytes
+    headers = request.request.headers
+    mark = multipart.boundary(headers.get("content-type") or "")
+    length = headers.get("content-length") or "0"
+    if length.isdecimal() and int(length) > most + _BESIDE:
+        raise Fault(413, "payload_too_large", f"an import may have {most} bytes")
+    if mark is None or headers.get("content-encoding", "identity").lower() != "identity":
+        raise Fault(415, "unsupported_media_type", "send the file as multipart/form-data without a Content-Encoding")
+    try:
+        form = await multipart.receive(_body(request), mark, target, most + _BESIDE, _write)
+    except multipart.TooLarge:
+        raise Fault(413, "payload_too_large", f"an import may have {most} bytes") from None
+    except multipart.Malformed as fault:
+        raise Fault(400, "invalid_json", f"the form cannot be read: {fault}") from None
+    if form.filename is None:
+        raise Invalid({"file": ["can't be blank"]})
+    if form.size > most:
+        raise Fault(413, "payload_too_large", f"an import may have {most} bytes")
+    read = fields.read(ImportForm, form.texts)
+    return Upload(str(target), form.filename, form.size, read.resource, _options(read), request.query.dry_run)
+
+
+def _options(form: ImportForm) -> ImportOptions:
+    if form.options is UNSET or not form.options.strip():
+        return ImportOptions()
+    try:
+        raw = msgspec.json.decode(form.options)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise Invalid({"options": ["is not JSON"]}) from None
+    return fields.read(ImportOptions, raw, "options")
+
+
+async def _body(request: Call) -> AsyncIterator[bytes]:
+    stream: Any = request.request.stream
+    while piece := await stream.read():
+        yield piece
+
+
+async def _write(file: IO[bytes], block: bytes) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, partial(file.write, block))
+
+
+@ROUTES.add("GET", "/imports/{id}", scope="contacts:read", returns=Import)
+async def show(request: Call) -> Answer:
+    """Get an import, with its progress."""
+    return Answer(shaped(await call(store.get, request.account_id, request.id)))
+
+
+@ROUTES.add("GET", "/imports/{id}/results.csv", scope="contacts:read", media="text/csv")
+async def outcome(request: Call) -> Answer:
+    """Get what came of each line of the file, with the reason; kept for 7 days."""
+    name = f'attachment; filename="import-{request.id}-results.csv"'
+    return Answer(results.pieces(request.account_id, request.id), headers={"Content-Disposition": name})
+
+
+@ROUTES.add("POST", "/imports/{id}/cancel", scope="contacts:write", returns=Import)
+async def cancel(request: Call) -> Answer:
+    """Stop an import; what it wrote stays until it is undone."""
+    return Answer(shaped(await commit(store.cancel, request.account_id, request.id)))
+
+
+@ROUTES.add("POST", "/imports/{id}/undo", scope="contacts:write", returns=Import)
+async def undo(request: Call) -> Answer:
+    """Take an import back within 24 hours: what nothing else changed since returns to what it was."""
+    return Answer(shaped(await commit(store.undo, request.account_id, request.id)))

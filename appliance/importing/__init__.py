@@ -1,0 +1,1 @@
+"""Files of people read, checked, applied, explained and taken back."""

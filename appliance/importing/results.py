@@ -1,0 +1,95 @@
+"""What came of every line of a file, in the order of the file, as CSV in pieces."""
+
+import csv
+import io
+from array import array
+from collections.abc import Iterator
+
+import msgspec
+
+from appliance.db.open import rows
+from appliance.errors import NotFound
+from appliance.importing import store
+from appliance.importing.staging import Staged
+from appliance.tables import Import
+
+_LINES = 2000
+_CHUNKS = 50
+_HEADER = ("line", "result", "reason", "address", "contact_id", "kept_opt_out")
+_RESULTS = ("", "created", "updated", "skipped", "failed")
+_NUMBER = {name: index for index, name in enumerate(_RESULTS)}
+_STARTERS = tuple("=+-@\t\r＝＋－＠")
+
+
+class _Outcomes:
+    """The outcomes of an import by line, packed: a million of them take some ten megabytes."""
+
+    def __init__(self, import_id: int) -> None:
+        self.results = bytearray()
+        self.contacts = array("q")
+        self.words: dict[int, tuple[str | None, str]] = {}
+        self._import_id, self._last = import_id, 0
+
+    def more(self) -> bool:
+        """Take some chunks in; answers whether there may be more."""
+        found = rows(
+            "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
+            (self._import_id, self._last, _CHUNKS),
+        )
+        for number, packed in found:
+            self._last = number
+            for line, result, contact_id, reason, kept in msgspec.msgpack.decode(packed):
+                if line >= len(self.results):
+                    more = line + 1024 - len(self.results)
+                    self.results.extend(bytes(more))
+                    self.contacts.extend([0] * more)
+                self.results[line] = _NUMBER[result]
+                self.contacts[line] = contact_id or 0
+                if reason or kept:
+                    self.words[line] = (reason, " ".join(kept))
+        return len(found) == _CHUNKS
+
+
+def pieces(account_id: int, import_id: int) -> Iterator[bytes]:
+    """Yield the results as CSV; each step is some reading. Raises NotFound, also once the lines are no longer kept."""
+    job = store.get(account_id, import_id)
+    path = store.directory(import_id) / "staging.db"
+    if job.phase == "staging" or not path.exists():
+        raise NotFound
+    outcomes = _Outcomes(import_id)
+    while outcomes.more():
+        yield b""
+    yield _csv([_HEADER])
+    after = 0
+    while True:
+        staged = Staged(path)
+        try:
+            found = staged.lines(after, _LINES)
+        finally:
+            staged.close()
+        if not found:
+            return
+        after = found[-1][0]
+        yield _csv([_row(job, outcomes, *one) for one in found])
+
+
+def _row(job: Import, outcomes: _Outcomes, line: int, reason: str | None, text: str) -> tuple[object, ...]:
+    if reason is not None:
+        return line, "failed", reason, _safe(text), "", ""
+    known = outcomes.results[line] if line < len(outcomes.results) else 0
+    if not known:
+        return line, "skipped" if job.status not in store.OPEN else "pending", "not reached", _safe(text), "", ""
+    words, kept = outcomes.words.get(line, (None, ""))
+    return line, _RESULTS[known], words or "", _safe(text), outcomes.contacts[line] or "", kept
+
+
+def _safe(text: str) -> str:
+    """Keep a spreadsheet from taking what somebody wrote for a formula; numbers of phones are none."""
+    text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    return f"'{text}" if text.startswith(_STARTERS) and not text[1:].isdecimal() else text
+
+
+def _csv(table: list[tuple[object, ...]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(table)
+    return text.getvalue().encode()

@@ -1,0 +1,150 @@
+"""The writing verbs of an import's job; each is one transaction that takes the job one step on, or does not happen."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from appliance import clock
+from appliance.db.open import one, run
+from appliance.db.work import writing
+from appliance.importing import store
+from appliance.importing.chunk import Chunk, Group, Outcome, Plan
+from appliance.importing.people import Person
+from appliance.importing.suppressing import SuppressionChunk
+from appliance.tables import Import
+
+_pack = msgspec.msgpack.Encoder().encode
+_KINDS: dict[str, Any] = {"contacts": Chunk, "suppressions": SuppressionChunk}
+
+
+class Stopped(Exception):
+    """Somebody cancelled the import."""
+
+
+def plan(job: Import) -> Plan:
+    """Answer what every chunk of an import needs to know."""
+    asked = store.options(job)
+    return Plan(
+        job.id, job.account_id, job.actor, asked.consent_source, tuple(dict.fromkeys(asked.list_ids)), asked.opt_in,
+        asked.on_conflict == "skip", asked.trigger_flows,
+    )  # fmt: skip
+
+
+def groups(people: Iterator[Person]) -> Iterator[Group]:
+    """Put lines with one address together, first line first."""
+    first: Person | None = None
+    again: list[Person] = []
+    for person in people:
+        if first is not None and (person.kind, person.key) == (first.kind, first.key):
+            again.append(person)
+            continue
+        if first is not None:
+            yield Group(first, tuple(again))
+        first, again = person, []
+    if first is not None:
+        yield Group(first, tuple(again))
+
+
+def start(import_id: int, phase: str) -> Import:
+    """Begin a phase; raises Stopped."""
+    writing()
+    _go_on(import_id)
+    run(
+        "UPDATE import SET status = 'processing', phase = ?, updated_at = ? WHERE id = ?",
+        (phase, clock.now_ms(), import_id),
+    )
+    return Import.get_by_id(import_id)
+
+
+def fresh(import_id: int, left: int = 200) -> bool:
+    """Forget some outcomes of an earlier run and all its numbers; answers whether any are left to forget."""
+    writing()
+    run(
+        "DELETE FROM import_chunk WHERE id IN (SELECT id FROM import_chunk WHERE import_job_id = ? LIMIT ?)",
+        (import_id, left),
+    )
+    run(
+        "UPDATE import SET total = 0, processed = 0, created = 0, updated = 0, skipped = 0, failed = 0, cursor = '[]' "
+        "WHERE id = ?",
+        (import_id,),
+    )
+    return one("SELECT 1 FROM import_chunk WHERE import_job_id = ? LIMIT 1", (import_id,)) is not None
+
+
+def read(import_id: int, count: int) -> None:
+    """Show how many rows were read so far; raises Stopped."""
+    writing()
+    _go_on(import_id)
+    run("UPDATE import SET total = ?, updated_at = ? WHERE id = ?", (count, clock.now_ms(), import_id))
+
+
+def staged(import_id: int, total: int, failed: int) -> Import:
+    """Take over what came of the reading, and go on to applying."""
+    writing()
+    _go_on(import_id)
+    run(
+        "UPDATE import SET phase = 'applying', total = ?, failed = ?, processed = ?, updated_at = ? WHERE id = ?",
+        (total, failed, failed, clock.now_ms(), import_id),
+    )
+    return Import.get_by_id(import_id)
+
+
+def apply(asked: Plan, resource: str, part: list[Group]) -> None:
+    """Write some people with all that belongs to them, their outcomes, and how far the import is; raises Stopped."""
+    writing()
+    _go_on(asked.import_id)
+    done = _KINDS[resource](asked, part)
+    _keep(asked.import_id, part, done.outcomes, done.before.packed())
+
+
+def check(asked: Plan, resource: str, part: list[Group]) -> list[Outcome]:
+    """Answer what applying some people would do now; reads only."""
+    done: list[Outcome] = _KINDS[resource](asked, part, True).outcomes
+    return [one._replace(contact_id=None) if one.result == "created" else one for one in done]
+
+
+def checked(import_id: int, part: list[Group], outcomes: list[Outcome]) -> None:
+    """Keep what applying some people would do; raises Stopped."""
+    writing()
+    _go_on(import_id)
+    _keep(import_id, part, outcomes, None)
+
+
+def _go_on(import_id: int) -> None:
+    asked = one("SELECT cancel_asked_at FROM import WHERE id = ?", (import_id,))
+    if asked is None or asked[0] is not None:
+        raise Stopped
+
+
+def _keep(import_id: int, part: list[Group], outcomes: list[Outcome], before: bytes | None) -> None:
+    counts = {"created": 0, "updated": 0, "skipped": 0, "failed": 0}
+    for outcome in outcomes:
+        counts[outcome.result] += 1
+    now = clock.now_ms()
+    run(
+        "INSERT INTO import_chunk (import_job_id, number, outcomes, before, created_at) SELECT ?1, "
+        "coalesce(max(number), 0) + 1, ?2, ?3, ?4 FROM import_chunk WHERE import_job_id = ?1",
+        (import_id, _pack([tuple(one) for one in outcomes]), before, now),
+    )
+    last = part[-1].person
+    run(
+        "UPDATE import SET created = created + ?, updated = updated + ?, skipped = skipped + ?, failed = failed + ?, "
+        "processed = processed + ?, cursor = ?, updated_at = ? WHERE id = ?",
+        (*counts.values(), len(outcomes), msgspec.json.encode([last.kind, last.key]).decode(), now, import_id),
+    )
+
+
+def finish(import_id: int, status: str, error: str | None = None) -> None:
+    """End an import; from here on it can be undone for a day, unless it wrote nothing."""
+    writing()
+    now = clock.now_ms()
+    found = Import.get_or_none(Import.id == import_id)
+    if found is None:
+        return
+    wrote = not found.dry_run and found.phase == "applying"
+    run(
+        "UPDATE import SET status = ?, phase = NULL, error = ?, completed_at = ?, undo_until = ?, updated_at = ? "
+        "WHERE id = ?",
+        (status, error, now, now + store.UNDO_MS if wrote else None, now, import_id),
+    )

@@ -1,0 +1,169 @@
+"""Imports: handed in, found, listed, stopped, asked back."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from appliance import clock, config
+from appliance.contacts import lists
+from appliance.db.open import one, rows
+from appliance.db.work import after_commit, writing
+from appliance.errors import Faults, Invalid, NotFound
+from appliance.importing import columns, stage
+from appliance.importing.requests import ImportOptions, ImportQuery, Upload
+from appliance.importing.stage import Look
+from appliance.pages import Page, paginate
+from appliance.tables import Import
+from appliance.work import bell
+
+UNDO_MS = 24 * 3600 * 1000
+OPEN = ("pending", "processing")
+
+
+def directory(import_id: int | None = None) -> Path:
+    """Answer where files of imports are kept: beside the database, private as all of it."""
+    base = Path(config.current().data_dir) / "imports"
+    base.mkdir(mode=0o700, exist_ok=True)
+    return base if import_id is None else base / str(import_id)
+
+
+def look(upload: Upload) -> Look:
+    """Look at the beginning of a file and check what was asked against it; raises Invalid. Reads only the file."""
+    faults = Faults()
+    try:
+        seen = stage.look(Path(upload.path))
+    except stage.Unreadable as fault:
+        raise Invalid({"file": [str(fault)]}) from None
+    for name, target in upload.options.map.items():
+        if name not in seen.names and seen.format == "csv":
+            faults.add(f"options.map.{name}", "must exist")
+        elif target and target not in columns.TARGETS and not (target.startswith("data.") and len(target) > 5):
+            faults.add(f"options.map.{name}", "is not included in the list")
+    goes = stage.targets(seen.names, upload.resource, upload.options.map)
+    if not {"email", "phone"} & set(goes):
+        faults.add("file", "has no column of addresses")
+    faults.check()
+    return seen
+
+
+def create(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
+    """Take a file that was looked at; raises Invalid for lists that take no members. Its job starts at once."""
+    writing()
+    _check_lists(account_id, upload.options)
+    now = clock.now_ms()
+    goes = stage.targets(seen.names, upload.resource, upload.options.map)
+    made = Import.create(
+        account=account_id, resource=upload.resource, status="pending", dry_run=upload.dry_run,
+        filename=upload.filename, bytes=upload.bytes, format=seen.format, product=seen.product,
+        columns=[
+            {"name": name, "target": target, "samples": [_sample(row, index) for row in seen.samples]}
+            for index, (name, target) in enumerate(zip(seen.names, goes, strict=True))
+        ],
+        options=msgspec.to_builtins(upload.options), actor=actor, created_at=now, updated_at=now,
+    )  # fmt: skip
+    directory(made.id).mkdir(mode=0o700, exist_ok=True)
+    Path(upload.path).replace(directory(made.id) / "upload")
+    after_commit(lambda: bell.ring("imports"))
+    return get(account_id, made.id)
+
+
+def _sample(row: list[str], index: int) -> str:
+    return row[index][:100] if index < len(row) else ""
+
+
+def _check_lists(account_id: int, options: ImportOptions) -> None:
+    faults = Faults()
+    found = lists.faults(account_id, options.list_ids)
+    faults.merge({f"options.{name}": messages for name, messages in found.items()})
+    for list_id in options.list_ids:
+        if one("SELECT 1 FROM contact_list WHERE id = ? AND segment_id IS NOT NULL", (list_id,)):
+            faults.add("options.list_ids", "a list that mirrors a segment takes no members by name")
+    faults.check()
+
+
+def apply(account_id: int, import_id: int, options: ImportOptions) -> Import:
+    """Apply a file that was only checked so far; raises NotFound, or Invalid if that cannot be any more."""
+    writing()
+    found = get(account_id, import_id)
+    if not (found.dry_run and found.status == "complete") or not (directory(import_id) / "upload").exists():
+        raise Invalid({"base": ["only a file that was checked can be applied"]})
+    _check_lists(account_id, options)
+    found.options, found.dry_run, found.status = msgspec.to_builtins(options), False, "pending"
+    for column in found.columns:
+        column["target"] = options.map.get(column["name"], column["target"]) or ""
+    found.created_at = found.updated_at = clock.now_ms()
+    found.completed_at = None
+    found.save()
+    after_commit(lambda: bell.ring("imports"))
+    return found
+
+
+def get(account_id: int, import_id: int) -> Import:
+    """Answer an import; raises NotFound."""
+    found = Import.get_or_none(Import.account == account_id, Import.id == import_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def page(account_id: int, query: ImportQuery) -> Page:
+    """List imports, newest first."""
+    found = Import.select().where(Import.account == account_id)
+    for name in ("resource", "status"):
+        value = getattr(query, name)
+        if value is not UNSET:
+            found = found.where(getattr(Import, name) == value)
+    return paginate(found.order_by(Import.created_at.desc(), Import.id.desc()), query.page, query.size())
+
+
+def cancel(account_id: int, import_id: int) -> Import:
+    """Stop an import: at once if it waits, else before its next transaction. What it did stays until it is undone."""
+    writing()
+    found = get(account_id, import_id)
+    if found.status not in OPEN or found.phase == "undoing":
+        raise _transition(found, "cancelled")
+    now = clock.now_ms()
+    found.cancel_asked_at = found.updated_at = now
+    if found.status == "pending":
+        found.status, found.completed_at = "cancelled", now
+    found.save()
+    return found
+
+
+def undo(account_id: int, import_id: int) -> Import:
+    """Take an import back, within 24 hours of its end; raises NotFound or Invalid. The work is a job of its own."""
+    writing()
+    found = get(account_id, import_id)
+    late = found.undo_until is None or found.undo_until < clock.now_ms()
+    if found.status not in ("complete", "cancelled") or found.dry_run or found.phase is not None or late:
+        raise _transition(found, "undone")
+    found.phase, found.updated_at = "undoing", clock.now_ms()
+    found.save()
+    after_commit(lambda: bell.ring("imports"))
+    return found
+
+
+def _transition(found: Import, to: str) -> Invalid:
+    allowed = ["cancelled"] if found.status in OPEN else []
+    words = f"an import that is {found.phase or found.status} cannot be {to}"
+    return Invalid({"base": [words]}, reason="invalid_transition", to=to, allowed=allowed, **{"from": found.status})
+
+
+def is_due() -> bool:
+    """Say whether an import waits for work."""
+    return bool(
+        rows("SELECT 1 FROM import WHERE status IN ('pending', 'processing') LIMIT 1")
+        or rows("SELECT 1 FROM import WHERE phase = 'undoing' LIMIT 1")
+    )
+
+
+def options(found: Import) -> ImportOptions:
+    """Answer what an import was asked for."""
+    return msgspec.convert(found.options, ImportOptions)
+
+
+def summary(found: Import) -> dict[str, Any]:
+    """Answer the numbers of an import."""
+    return {name: getattr(found, name) for name in ("total", "created", "updated", "skipped", "failed")}

@@ -1,0 +1,71 @@
+"""One transaction of an import of addresses that must not be written to."""
+
+import msgspec
+
+from appliance import clock
+from appliance.importing import rules
+from appliance.importing.before import Before
+from appliance.importing.chunk import CREATED, SKIPPED, Group, Outcome, Plan
+from appliance.importing.known import Known
+from appliance.importing.people import Person
+from appliance.importing.writing import Rows
+
+_encode = msgspec.json.Encoder().encode
+_BY = {"manual": "operator", "complaint": "recipient"}
+
+
+class SuppressionChunk:
+    """The work on some addresses, done when it is made (see `chunk.Chunk`)."""
+
+    def __init__(self, plan: Plan, groups: list[Group], dry: bool = False) -> None:
+        self.plan, self.now = plan, clock.now_ms()
+        everybody = [person for group in groups for person in (group.person, *group.again)]
+        self.known = Known(plan.account_id, everybody)
+        self.rows = Rows(plan.account_id, plan.actor, plan.words, self.now)
+        self.before = Before(self.now)
+        self.outcomes = [self._person(person) for person in everybody]
+        if not dry:
+            self._channels()
+            self.rows.flush()
+
+    def _person(self, person: Person) -> Outcome:
+        key, reason = (person.kind, person.key), person.state or "manual"
+        hashed = self.known.hash_of(key)
+        have = self.known.channels.get(key)
+        contact_id = have.contact_id if have else None
+        if reason in self.known.reasons(person.kind, hashed):
+            return Outcome(person.line, SKIPPED, contact_id, "the address is suppressed for this reason already")
+        self.known.suppress(person.kind, hashed, reason)
+        self.before.suppressed(person.kind, hashed, reason)
+        self.rows.suppression(
+            (
+                self.plan.account_id,
+                person.kind,
+                hashed,
+                person.value,
+                reason,
+                person.source or self.plan.words,
+                self.now,
+            )
+        )
+        note = _encode({"import_id": self.plan.import_id, "reason": reason}).decode()
+        self.rows.consent(contact_id, person.kind, hashed, "suppressed", _BY.get(reason, "service"), note)
+        if have is not None:
+            standing = have.standing._replace(suppression=rules.gravest(self.known.reasons(person.kind, hashed)))
+            done = rules.outcome(self.now, standing, reason, False)
+            if done.act is not None:
+                self.rows.consent(contact_id, person.kind, hashed, done.act, done.by, note)
+            have.change(done.standing, have.verified_at)
+        elif reason == "complaint" and (person.kind, hashed) not in self.known.opt_outs:
+            self.rows.remember((self.plan.account_id, person.kind, hashed, "recipient", self.now))
+        return Outcome(person.line, CREATED, contact_id)
+
+    def _channels(self) -> None:
+        for have in self.known.touched():
+            one = have.standing
+            assert have.id is not None
+            self.before.channel(have.id, have.original, have.verified_before, have.updated_at)
+            self.rows.channel_update(
+                (one.subscribed, one.opted_out_by, one.opt_out_at, one.opt_in_at, one.suppression, have.verified_at,
+                 self.now, have.id)
+            )  # fmt: skip

@@ -1,0 +1,160 @@
+"""Takes an import back: what it made goes, what it changed returns, except where something else changed it since.
+
+A contact it made is removed unless it was changed, written to or put into a further list meanwhile. A field it changed
+gets its old value back if it still has the import's. Addresses, consent, suppressions and memberships likewise. Every
+chunk is taken back in one transaction, the last one first, so that a kill in the middle is no matter.
+"""
+
+import threading
+from typing import Any
+
+import msgspec
+
+from appliance import clock
+from appliance.contacts import lists, search, store
+from appliance.db import work
+from appliance.db.open import connection, one, rows
+from appliance.db.open import run as execute
+from appliance.db.work import writing
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.importing.before import Change, Notes
+from appliance.tables import Import
+
+_decode = msgspec.msgpack.Decoder(Notes).decode
+# A chunk of contacts takes longer to remove than to make
+_PART = 50
+
+
+def run(job: Import, stopping: threading.Event) -> None:
+    """Take back chunk after chunk; what is left when the service ends is taken back by the next one."""
+    while not stopping.is_set() and work.write(step, job.id):
+        pass
+
+
+def step(import_id: int) -> bool:
+    """Take back some of the last chunk that still can be; answers whether there may be more."""
+    writing()
+    job = Import.get_by_id(import_id)
+    found = one(
+        "SELECT id, before FROM import_chunk WHERE import_job_id = ? AND before IS NOT NULL "
+        "ORDER BY number DESC LIMIT 1",
+        (import_id,),
+    )
+    now = clock.now_ms()
+    if found is None:
+        execute("UPDATE import SET phase = 'undone', undone_at = ?, updated_at = ? WHERE id = ?", (now, now, import_id))
+        return False
+    notes = _decode(found[1])
+    done = _Undo(job.account_id, import_id, notes).step()
+    left = msgspec.msgpack.encode(notes) if notes.created or notes.changes or any(notes.joined.values()) else None
+    execute("UPDATE import_chunk SET before = ? WHERE id = ?", (left, found[0]))
+    execute("UPDATE import SET restored = restored + ?, updated_at = ? WHERE id = ?", (done, now, import_id))
+    return True
+
+
+class _Undo:
+    def __init__(self, account_id: int, import_id: int, notes: Notes) -> None:
+        self.account_id, self.import_id, self.notes = account_id, import_id, notes
+
+    def step(self) -> int:
+        """Take back a part; what is done is struck from the notes."""
+        self._addresses()
+        part = self.notes.created[-_PART:]
+        del self.notes.created[-_PART:]
+        if part:
+            return self._remove(part)
+        changes = self.notes.changes[-_PART:]
+        del self.notes.changes[-_PART:]
+        self._leave([change.contact_id for change in changes])
+        for change in changes:
+            self._restore(change)
+        if not self.notes.changes:
+            self._leave([one for ids in self.notes.joined.values() for one in ids])
+            self.notes.joined = {}
+        return len(changes)
+
+    def _addresses(self) -> None:
+        """Suppressions and opt-outs first, all at once: they belong to addresses and not to contacts."""
+        mine, at = self.account_id, self.notes.at
+        for kind, hashed, reason in self.notes.suppressions:
+            execute(
+                "DELETE FROM suppression WHERE account_id = ? AND kind = ? AND address_hash = ? AND reason = ? "
+                "AND source = 'import' AND created_at = ?",
+                (mine, kind, hashed, reason, at),
+            )
+        for kind, hashed, by, when in self.notes.opt_outs:
+            execute("INSERT OR IGNORE INTO opt_out (account_id, kind, address_hash, by, created_at) "
+                    "VALUES (?, ?, ?, ?, ?)", (mine, kind, hashed, by, when))  # fmt: skip
+        for number, standing, verified_at, updated_at in self.notes.channels:
+            execute(
+                "UPDATE channel SET subscribed = ?, opted_out_by = ?, opt_out_at = ?, opt_in_at = ?, suppression = ?, "
+                "verified_at = ?, updated_at = ? WHERE id = ? AND account_id = ? AND updated_at = ?",
+                (*standing, verified_at, updated_at, number, mine, at),
+            )
+        for kind, key in self.notes.added:
+            execute("DELETE FROM channel WHERE account_id = ? AND kind = ? AND key = ? AND updated_at = ? "
+                    "AND sent_count = 0", (mine, kind, key, at))  # fmt: skip
+        self.notes.suppressions, self.notes.opt_outs, self.notes.channels, self.notes.added = [], [], [], []
+
+    def _remove(self, contact_ids: list[int]) -> int:
+        marks, at = ",".join("?" * len(contact_ids)), self.notes.at
+        lists_of = list(self.notes.joined)
+        own = ",".join(map(str, lists_of)) or "0"
+        gone = [row[0] for row in rows(
+            f"SELECT c.id FROM contact c WHERE c.account_id = ? AND c.id IN ({marks}) AND c.updated_at = ? "
+            "AND NOT EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.updated_at <> c.updated_at) "
+            "AND NOT EXISTS (SELECT 1 FROM message m WHERE m.contact_id = c.id) "
+            "AND NOT EXISTS (SELECT 1 FROM membership b WHERE b.contact_id = c.id "
+            f"AND b.contact_list_id NOT IN ({own}))",
+            (self.account_id, *contact_ids, at),
+        )]  # fmt: skip
+        for list_id in lists_of:
+            staying = set(self.notes.joined[list_id]) - set(contact_ids)
+            lists_members = [one for one in gone if one in set(self.notes.joined[list_id])]
+            if lists_members:
+                lists.leave(self.account_id, list_id, lists_members)
+            self.notes.joined[list_id] = sorted(staying)
+        here = connection()
+        here.executemany("DELETE FROM contact_search WHERE rowid = ?", [(one,) for one in gone])
+        log.record_many(
+            [Happened(self.account_id, "contact_delete", None, {"contact_id": one, "import_id": self.import_id})
+             for one in gone]
+        )  # fmt: skip
+        here.executemany("DELETE FROM contact WHERE id = ?", [(one,) for one in gone])
+        return len(gone)
+
+    def _leave(self, contact_ids: list[int]) -> None:
+        wanted = set(contact_ids)
+        for list_id, members in self.notes.joined.items():
+            part = [one for one in members if one in wanted]
+            if part:
+                lists.leave(self.account_id, list_id, part)
+                self.notes.joined[list_id] = [one for one in members if one not in wanted]
+
+    def _restore(self, change: Change) -> None:
+        contact = rows(
+            "SELECT first_name, last_name, source, country_code, tracking, data, updated_at FROM contact "
+            "WHERE account_id = ? AND id = ?",
+            (self.account_id, change.contact_id),
+        )
+        if not contact:
+            return
+        names = ("first_name", "last_name", "source", "country_code", "tracking")
+        values: dict[str, Any] = dict(zip(names, contact[0], strict=False))
+        for name, (old, new) in change.fields.items():
+            if values[name] == new:
+                values[name] = old
+        data = msgspec.json.decode(contact[0][5])
+        for key, (before, after) in change.data.items():
+            if ([data[key]] if key in data else []) == after:
+                data.pop(key, None)
+                data.update({key: before[0]} if before else {})
+        when = change.updated_at if contact[0][6] == self.notes.at else clock.now_ms()
+        execute(
+            "UPDATE contact SET first_name = ?, last_name = ?, source = ?, country_code = ?, tracking = ?, data = ?, "
+            "updated_at = ? WHERE id = ?",
+            (*values.values(), msgspec.json.encode(data).decode(), when, change.contact_id),
+        )
+        found = store.get(self.account_id, change.contact_id)
+        search.index(found, found.channels)

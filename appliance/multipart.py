@@ -1,0 +1,139 @@
+"""Receives a form with one file piece by piece: the file goes to disk, never into memory."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import IO, NamedTuple
+from urllib.parse import unquote
+
+_FIELD_BYTES = 65_536
+_HEADER_BYTES = 8_192
+_MOST_PARTS = 20
+_BLOCK = 1_048_576
+_NAME = re.compile(rb'[;\s]name="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_FILENAME = re.compile(rb'[;\s]filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^;,\s]{1,70}))', re.IGNORECASE)
+
+Writer = Callable[[IO[bytes], bytes], Awaitable[object]]
+
+
+class TooLarge(Exception):
+    """More came than is allowed."""
+
+
+class Malformed(Exception):
+    """The body is no form, or ends in the middle."""
+
+
+class Form(NamedTuple):
+    """What came: the texts by name, and the file's name and size (None if there was no file)."""
+
+    texts: dict[str, str]
+    filename: str | None
+    size: int
+
+
+def boundary(content_type: str) -> bytes | None:
+    """Answer the boundary that a Content-Type names, or None if it is no multipart form."""
+    if content_type.partition(";")[0].strip().lower() != "multipart/form-data":
+        return None
+    found = _BOUNDARY.search(content_type)
+    return (found[1] or found[2]).encode("latin-1", "replace") if found else None
+
+
+async def receive(pieces: AsyncIterator[bytes], mark: bytes, target: Path, limit: int, write: Writer) -> Form:
+    """Read a form whose part `file` goes to `target`; raises TooLarge as soon as more than `limit` bytes came."""
+    reader = _Reader(pieces, limit)
+    texts: dict[str, str] = {}
+    filename, size = None, 0
+    await reader.until(b"--" + mark, _HEADER_BYTES)
+    for _ in range(_MOST_PARTS):
+        if await reader.take(2) == b"--":
+            await reader.drain()
+            return Form(texts, filename, size)
+        head = await reader.until(b"\r\n\r\n", _HEADER_BYTES)
+        name = _NAME.search(head)
+        if name is None:
+            raise Malformed("a part has no name")
+        end = b"\r\n--" + mark
+        if name[1] == b"file" and filename is None:
+            filename = _filename(head)
+            with target.open("wb") as file:
+                size = await reader.copy(end, file, write)
+        else:
+            texts[name[1].decode("utf-8", "replace")] = _text(await reader.until(end, _FIELD_BYTES))
+    raise Malformed("the form has too many parts")
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Malformed("a text is not UTF-8") from None
+
+
+def _filename(head: bytes) -> str:
+    found = _FILENAME.search(head)
+    text = unquote(found[1].decode("utf-8", "replace")) if found else ""
+    text = "".join(char for char in text.replace("\\", "/").rpartition("/")[2] if char.isprintable())
+    return text[:255]
+
+
+class _Reader:
+    """A stream with a little of it at hand; it counts what comes."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], limit: int) -> None:
+        self._pieces = pieces
+        self._left = limit
+        self._have = bytearray()
+
+    async def _more(self) -> None:
+        piece = await anext(self._pieces, None)
+        if piece is None:
+            raise Malformed("the form ends in the middle")
+        self._left -= len(piece)
+        if self._left < 0:
+            raise TooLarge
+        self._have += piece
+
+    async def drain(self) -> None:
+        """Let what follows the form pass."""
+        async for piece in self._pieces:
+            self._left -= len(piece)
+            if self._left < 0:
+                raise TooLarge
+
+    async def take(self, count: int) -> bytes:
+        while len(self._have) < count:
+            await self._more()
+        return self._cut(count)
+
+    def _cut(self, count: int) -> bytes:
+        found = bytes(self._have[:count])
+        del self._have[:count]
+        return found
+
+    async def until(self, end: bytes, most: int) -> bytes:
+        """Answer what comes before `end`, and drop `end`."""
+        while (place := self._have.find(end)) < 0:
+            if len(self._have) > most + len(end):
+                raise TooLarge
+            await self._more()
+        found = self._cut(place)
+        self._cut(len(end))
+        return found
+
+    async def copy(self, end: bytes, file: IO[bytes], write: Writer) -> int:
+        """Write what comes before `end` to a file in large blocks, and drop `end`."""
+        size = searched = 0
+        while (place := self._have.find(end, searched)) < 0:
+            searched = max(0, len(self._have) - len(end))
+            if len(self._have) >= _BLOCK:
+                block = self._cut(searched)
+                size, searched = size + len(block), 0
+                await write(file, block)
+            await self._more()
+        block = self._cut(place)
+        self._cut(len(end))
+        await write(file, block)
+        return size + len(block)

@@ -1,0 +1,285 @@
+"""Imports over the API: good rows come in, bad ones are explained, opt-outs stay (decisions, 9 and 16; T21)."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.uploads import done, form, results, upload
+
+SAMPLES = Path(__file__).resolve().parents[1] / "samples"
+
+
+def person(api: Client, address: str) -> dict[str, Any]:
+    """Return the contact who has an address."""
+    found = [
+        one
+        for one in api.all("/contacts", search=address)
+        if address in [channel["value"] for channel in one["channels"]]
+    ]
+    assert len(found) == 1, f"{address}: {len(found)}"
+    phones = [channel["value"] for channel in found[0]["channels"] if channel["kind"] == "phone"]
+    return found[0] | {"phone": phones[0] if phones else None}
+
+
+def numbers(job: dict[str, Any]) -> tuple[int, ...]:
+    """Return total, created, updated, skipped, failed."""
+    return tuple(job[name] for name in ("total", "created", "updated", "skipped", "failed"))
+
+
+def test_good_rows_come_in_and_bad_ones_are_explained(api: Client) -> None:
+    """Columns are guessed, others become data, each line gets its result and its reason."""
+    group = api.post("/lists", {"name": "Imported"}).expect(201)["id"]
+    file = (
+        "E-Mail;Vorname;Surname;Phone;City;Orders;tags;id\r\n"
+        "one@example.org;Änne;Öst;+1 (415) 555-0101;Bath;3;a,b;17\r\n"
+        "not an address;X;;;;;;\r\n"
+        "\r\n"
+        'two@example.org;"Jo ""J"" \r\nTwo";;;;007;;\r\n'
+        "three@example.org;T;;12345;;;;\r\n"
+        ";;;;;;;\r\n"
+    )
+    job = done(api, upload(api, file, list_ids=[group], consent_source="the counter book"))
+
+    assert (job["status"], numbers(job)) == ("complete", (5, 1, 0, 0, 4))
+    one = person(api, "one@example.org")
+    assert (one["first_name"], one["last_name"], one["phone"]) == ("Änne", "Öst", "+14155550101")
+    assert one["data"] == {"city": "Bath", "orders": 3, "tags": ["a", "b"]}
+    assert (one["list_ids"], one["subscribed_email"], one["subscribed_phone"]) == ([group], True, True)
+    lines = results(api, job["id"])
+    assert [(row["line"], row["result"]) for row in lines] == [
+        ("2", "created"), ("3", "failed"), ("5", "failed"), ("7", "failed"), ("8", "failed"),
+    ]  # fmt: skip
+    assert lines[1]["reason"] == "email is invalid: not an address"
+    assert "first_name is invalid" in lines[2]["reason"]
+    assert "phone is invalid" in lines[3]["reason"] and "no address" in lines[4]["reason"]
+    assert api.get(f"/lists/{group}").json["contacts_count"] == 1
+    assert api.get("/contacts/search", q="änne").json[0]["id"] == one["id"]
+    events = {row["event"]: row["data"] for row in api.get("/events", contact_id=one["id"]).json}
+    assert events["contact_add"]["import_id"] == events["list_add"]["import_id"] == job["id"]
+    assert "trigger_flows" not in events["contact_add"]
+
+
+def test_a_known_address_is_updated_or_left_alone(api: Client) -> None:
+    """`merge` lays what the row says over what is there, `skip` leaves it; an empty cell says nothing."""
+    api.post("/contacts", {"email": "Known@example.org", "first_name": "Kay", "last_name": "Old", "data": {"a": 1}})
+    file = "email,first_name,last_name,b\nknown@EXAMPLE.org,,New,x\n"
+    skipped = done(api, upload(api, file, on_conflict="skip"))
+    assert numbers(skipped) == (1, 0, 0, 1, 0)
+    assert person(api, "Known@example.org")["last_name"] == "Old"
+    merged = done(api, upload(api, file))
+
+    assert numbers(merged) == (1, 0, 1, 0, 0)
+    kay = person(api, "Known@example.org")
+    assert (kay["first_name"], kay["last_name"], kay["data"]) == ("Kay", "New", {"a": 1, "b": "x"})
+    assert api.get("/contacts/search", q="kay new").json[0]["id"] == kay["id"]
+
+
+def test_a_line_with_the_same_address_updates_the_first(api: Client) -> None:
+    """Case and no-break spaces make no other person; the later line's values win and its result names the first."""
+    file = "email,first_name,x\ntwin@example.org,First,1\n\u00a0TWIN@example.org\u00a0,Second,\n"
+    job = done(api, upload(api, file))
+
+    assert numbers(job) == (2, 1, 1, 0, 0)
+    twin = person(api, "twin@example.org")
+    assert (twin["first_name"], twin["data"]) == ("Second", {"x": 1})
+    assert results(api, job["id"])[1]["reason"] == "the same address as line 2"
+
+
+def test_a_dry_run_writes_nothing(api: Client) -> None:
+    """The report has the numbers and the reasons that applying would have."""
+    before = api.get("/contacts").headers["X-Total-Count"]
+    job = done(api, upload(api, "email\ndry1@example.org\nknown@example.org\nbad\n", dry_run=True))
+
+    assert (job["dry_run"], numbers(job)) == (True, (3, 1, 1, 0, 1))
+    assert [row["result"] for row in results(api, job["id"])] == ["created", "updated", "failed"]
+    assert api.get("/contacts").headers["X-Total-Count"] == before
+    assert api.post(f"/imports/{job['id']}/undo").status == 422
+
+
+def test_who_lifts_what(api: Client) -> None:
+    """An import opts new people in, lifts an operator's opt-out, never the person's own, and says what it kept."""
+    group = api.post("/lists", {"name": "Rules"}).expect(201)["id"]
+    api.post("/contacts", {"email": "operator@example.org"}).expect(201)
+    api.post("/contacts", {"email": "operator@example.org", "opt_in": False}).expect(200)
+    done(api, upload(api, "email,status\nrecipient@example.org,unsubscribed\n"))
+    api.post("/suppressions", {"address": "complained@example.org", "reason": "complaint"}).expect(201)
+    api.post("/suppressions", {"address": "bounced@example.org", "reason": "hard_bounce"}).expect(201)
+    names = ("fresh", "operator", "recipient", "complained", "bounced")
+    file = "email\n" + "".join(f"{name}@example.org\n" for name in names)
+    quiet = done(api, upload(api, file.replace("fresh", "quiet"), opt_in=False))
+    assert not any(row["kept_opt_out"] for row in results(api, quiet["id"]))
+    assert not person(api, "quiet@example.org")["subscribed_email"]
+    assert not person(api, "operator@example.org")["subscribed_email"]
+    job = done(api, upload(api, file, list_ids=[group]))
+
+    lines = {row["address"]: row["kept_opt_out"] for row in results(api, job["id"])}
+    assert lines == {
+        "fresh@example.org": "", "operator@example.org": "", "recipient@example.org": "recipient@example.org",
+        "complained@example.org": "complained@example.org", "bounced@example.org": "bounced@example.org",
+    }  # fmt: skip
+    assert person(api, "operator@example.org")["subscribed_email"]
+    assert not person(api, "recipient@example.org")["subscribed_email"]
+    assert not person(api, "complained@example.org")["sendable_email"]
+    assert api.get(f"/lists/{group}").json["sendable_count"] == {"email": 2, "sms": 0}
+
+
+def test_suppressions_come_as_a_file(api: Client) -> None:
+    """Addresses with reasons; without one it is `manual`; who has the address is out at once."""
+    api.post("/contacts", {"email": "sup1@example.org"}).expect(201)
+    file = (
+        "address,reason,note\nSUP1@example.org,bounced,came back\n+14155550199,,\nx,manual,\nsup2@example.org,weird,\n"
+    )
+    job = done(api, upload(api, file, resource="suppressions"))
+
+    assert numbers(job) == (4, 2, 0, 0, 2)
+    assert not person(api, "sup1@example.org")["sendable_email"]
+    reasons = {row["address"]: row["reason"] for row in api.all("/suppressions")}
+    assert (reasons["SUP1@example.org"], reasons["+14155550199"]) == ("hard_bounce", "manual")
+
+
+@pytest.mark.parametrize(
+    ("file", "product", "expected"),
+    [
+        ("listmonk.csv", "listmonk", {"anna.visser": "in", "bob": "off", "carla": "manual"}),
+        ("mailchimp_subscribed.csv", "mailchimp", {"dora": "in"}),
+        ("mailchimp_unsubscribed.csv", "mailchimp", {"emil": "out"}),
+        ("mailchimp_cleaned.csv", "mailchimp", {"frieda": "hard_bounce"}),
+        ("keila.csv", "keila", {"greta": "in", "hans": "out", "ida": "hard_bounce"}),
+        ("mautic.csv", "mautic", {"jana": "in", "karl": "out"}),
+        ("mautic_report.csv", "mautic", {"lena": "hard_bounce", "moritz": "out", "nils": "manual", "olga": "in"}),
+    ],
+)
+def test_exports_of_other_products_keep_their_opt_outs(
+    api: Client, file: str, product: str, expected: dict[str, str]
+) -> None:
+    """They are recognised by their columns; nobody who was out there is in here."""
+    job = done(api, upload(api, (SAMPLES / file).read_bytes(), file))
+
+    assert (job["product"], job["failed"]) == (product, 0), results(api, job["id"])
+    for name, state in expected.items():
+        found = person(api, f"{name}@example.org")
+        channel = found["channels"][0]
+        said = channel["suppression_reason"] or {"recipient": "out", "operator": "off"}.get(channel["opted_out_by"])
+        assert (said or ("in" if channel["subscribed"] else "off")) == state, name
+        assert found["sendable_email"] == (state == "in")
+
+
+def test_what_other_products_know_of_people_comes_along(api: Client) -> None:
+    """Names, attributes, tags and phones find their place."""
+    anna, dora, greta, jana = (
+        person(api, f"{name}@example.org") for name in ("anna.visser", "dora", "greta", "jana")
+    )  # fmt: skip
+
+    assert (anna["first_name"], anna["last_name"], anna["data"]) == ("Anna", "Visser", {"city": "Bath", "orders": 3})
+    assert (dora["phone"], dora["country_code"], dora["data"]["tags"]) == ("+14155550123", "GB", ["early bird", "2024"])
+    assert greta["data"] == {"tags": ["vip"], "visits": 7}
+    assert (jana["last_name"], jana["phone"], jana["data"]["tags"]) == ("Novak", "+442079460123", ["lead", "trial"])
+
+
+def test_json_lines(api: Client) -> None:
+    """Values keep their types; keys that come late are taken too; a broken line is told."""
+    rows = [
+        '{"email": "j1@example.org", "data": {"deep": {"n": 1}}, "tags": ["t"]}',
+        "{",
+        '{"email": "j2@example.org", "vip": true}',
+    ]
+    job = done(api, upload(api, "\n".join(rows), "people.jsonl"))
+
+    assert (job["format"], numbers(job)) == ("jsonl", (3, 2, 0, 0, 1))
+    assert person(api, "j1@example.org")["data"] == {"deep": {"n": 1}, "tags": ["t"]}
+    assert person(api, "j2@example.org")["data"] == {"vip": True}
+
+
+def test_undo_takes_back_what_nothing_else_changed(api: Client) -> None:
+    """Made contacts go, changed ones return, what was changed since stays."""
+    group = api.post("/lists", {"name": "Undone"}).expect(201)["id"]
+    old = api.post("/contacts", {"email": "u-old@example.org", "first_name": "Old", "data": {"k": 1}}).json["id"]
+    done(api, upload(api, "email\nu-left@example.org\n", opt_in=False))
+    file = (
+        "email,first_name,k,n,status\nu-old@example.org,New,2,3,\nu-new@example.org,N,,,\nu-kept@example.org,K,,,\n"
+        "u-left@example.org,,,,cleaned\n"
+    )
+    job = done(api, upload(api, file, list_ids=[group]))
+    assert numbers(job) == (4, 2, 2, 0, 0)
+    kept = person(api, "u-kept@example.org")
+    api.patch(f"/contacts/{kept['id']}", {"last_name": "Touched"}).expect(200)
+    api.patch(f"/contacts/{old}", {"data_merge": {"n": 4}}).expect(200)
+    api.post(f"/imports/{job['id']}/undo").expect(200)
+    after = api.wait(f"/imports/{job['id']}", lambda one: one["phase"] == "undone")
+
+    assert after["undone_at"] and after["status"] == "complete"
+    found = api.get(f"/contacts/{old}").expect(200)
+    assert (found["first_name"], found["data"], found["list_ids"]) == ("Old", {"k": 1, "n": 4}, [])
+    assert api.get("/contacts", search="u-new").json == []
+    assert api.get(f"/contacts/{kept['id']}").expect(200)["list_ids"] == [group]
+    assert person(api, "u-left@example.org")["channels"][0]["suppression_reason"] is None
+    assert api.get(f"/lists/{group}").json["contacts_count"] == 1
+    assert api.post(f"/imports/{job['id']}/undo").status == 422
+
+
+def test_faults_of_a_request(api: Client, server: Server) -> None:
+    """Every refusal is said before anything is written."""
+    mirror = api.post(
+        "/lists", {"name": "Mirror", "segment_id": api.post("/segments", {"name": "All"}).json["id"]}
+    ).json["id"]
+    before = api.get("/imports").headers["X-Total-Count"]
+
+    assert set(upload(api, "email\n", list_ids=[999999]).expect(422)["validation_errors"]) == {"options.list_ids"}
+    assert set(upload(api, "email\n", list_ids=[mirror]).expect(422)["validation_errors"]) == {"options.list_ids"}
+    assert set(upload(api, "city\nBath\n").expect(422)["validation_errors"]) == {"file"}
+    assert set(upload(api, "").expect(422)["validation_errors"]) == {"file"}
+    assert set(upload(api, "email\n", map={"nope": "phone"}).expect(422)["validation_errors"]) == {"options.map.nope"}
+    assert set(upload(api, "email\n", map={"email": "id"}).expect(422)["validation_errors"]) >= {"options.map.email"}
+    assert upload(api, "email\n", on_conflict="x").expect(422)["validation_errors"] == {
+        "options.on_conflict": ["is not included in the list"]
+    }
+    body, kind = form(None)
+    headers = {"Authorization": f"Bearer {api.key}", "Content-Type": kind}
+    assert api.request("POST", "/v1/my/imports", body, headers).expect(422)["validation_errors"] == {
+        "file": ["can't be blank"]
+    }
+    assert api.request("POST", "/v1/my/imports", body[:-10], headers).status == 400
+    assert api.post("/imports", {}).status == 415
+    reader = server.client(server.new_key("reader", "--scope", "contacts:read"))
+    assert upload(reader, "email\n").status == 403
+    assert api.get("/imports").headers["X-Total-Count"] == before
+
+
+def test_another_account_sees_nothing(api: Client, server: Server) -> None:
+    """Imports, their results and their lists belong to an account (T09)."""
+    other = server.cli("account", "add", "Elsewhere").stdout.strip()
+    theirs = server.client(server.cli("key", "create", "k", "--account", other).stdout.strip())
+    group = api.post("/lists", {"name": "Ours"}).json["id"]
+    job = done(api, upload(api, "email\nours@example.org\n"))
+
+    for path in (f"/imports/{job['id']}", f"/imports/{job['id']}/results.csv"):
+        assert theirs.get(path).status == 404
+    for act in ("cancel", "undo"):
+        assert theirs.post(f"/imports/{job['id']}/{act}").status == 404
+    assert upload(theirs, "email\n", list_ids=[group]).status == 422
+    assert theirs.get("/imports").json == []
+
+
+def test_a_file_that_is_too_large_is_refused_early(api: Client, server: Server) -> None:
+    """A length over the limit gets its 413 before the file has come."""
+    head = (
+        f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 2147483648\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        raw.sendall(head.encode() + b"--b\r\n")
+        assert raw.recv(4096).startswith(b"HTTP/1.1 413")
+
+
+def test_an_import_may_be_stopped_only_while_it_runs(api: Client) -> None:
+    """What is over cannot be cancelled."""
+    job = done(api, upload(api, "email\nover@example.org\n"))
+    fault = api.post(f"/imports/{job['id']}/cancel").expect(422)
+
+    assert (fault["reason"], fault["from"]) == ("invalid_transition", "complete")
+    assert json.dumps(api.get("/imports").json[0]["id"]) == str(job["id"])

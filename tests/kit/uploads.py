@@ -1,0 +1,47 @@
+"""Forms with a file, as a browser sends them."""
+
+import json
+import uuid
+from typing import Any
+
+from tests.kit.client import Client, Response
+
+
+def form(file: bytes | None, name: str = "people.csv", **texts: str) -> tuple[bytes, str]:
+    """Return the body and the Content-Type of a multipart form."""
+    mark = uuid.uuid4().hex
+    parts = [
+        f'--{mark}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+        for key, value in texts.items()
+    ]
+    if file is not None:
+        head = f'Content-Disposition: form-data; name="file"; filename="{name}"\r\nContent-Type: text/csv\r\n\r\n'
+        parts.append(f"--{mark}\r\n{head}".encode() + file + b"\r\n")
+    return b"".join(parts) + f"--{mark}--\r\n".encode(), f"multipart/form-data; boundary={mark}"
+
+
+def upload(
+    api: Client, file: bytes | str, name: str = "people.csv", resource: str = "contacts", dry_run: bool = False,
+    **options: Any,
+) -> Response:  # fmt: skip
+    """POST a file as an import and return the answer."""
+    content = file.encode() if isinstance(file, str) else file
+    body, kind = form(content, name, resource=resource, options=json.dumps(options))
+    path = "/v1/my/imports" + ("?dry_run=true" if dry_run else "")
+    return api.request("POST", path, body, {"Authorization": f"Bearer {api.key}", "Content-Type": kind})
+
+
+def done(api: Client, answer: Response, timeout: float = 60) -> Any:
+    """Wait for an import to end and return it."""
+    number = answer.expect(201)["id"]
+    return api.wait(f"/imports/{number}", lambda one: one["status"] not in ("pending", "processing"), timeout)
+
+
+def results(api: Client, number: int) -> list[dict[str, str]]:
+    """Return the results of an import, a row for each line."""
+    import csv
+    import io
+
+    answer = api.get(f"/imports/{number}/results.csv")
+    assert answer.status == 200, answer.text
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
