@@ -1,0 +1,96 @@
+"""What happens to a message in hand when its person is deleted, erased or merged meanwhile."""
+
+from collections.abc import Callable
+
+import pytest
+
+from appliance.contacts import erase, merge, store, write
+from appliance.db import work
+from appliance.db.open import rows, run, scalar
+from appliance.messages import outbox
+from appliance.tables import Message
+from tests.domain.home import BY_API, Home
+from tests.domain.test_outcomes import finish, take
+
+HOWS: dict[str, Callable[[Home, int, int], None]] = {
+    "delete": lambda home, one, two: work.write(write.delete, home.account_id, one) and None,
+    "erase": lambda home, one, two: work.write(erase.erase, home.account_id, one, BY_API) and None,
+    "merge": lambda home, one, two: work.write(merge.merge, home.account_id, two, one, BY_API) and None,
+}
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("accepted", "sent"), ("permanent", "failed"), ("temporary", "queued"), ("uncertain", "queued")],
+)
+def test_a_message_in_hand_keeps_its_outcome(kind: str, status: str, how: str, home: Home) -> None:
+    """Its outcome is stored, for whoever it belongs to now; who is gone is not written to again."""
+    one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
+    home.send(home.campaign(home.list_of(one).id))
+    claim = take()
+    HOWS[how](home, one, two)
+    row = finish(claim, kind)
+    assert (row.status, row.contact_id) == (status, two if how == "merge" else None)
+    assert how != "erase" or (row.recipient, row.recipient_key, row.subject) == (None, None, None)
+    home.advance(1000)
+    again = take()
+    if status == "queued" and how == "merge":
+        assert again is not None and again.contact_id == two
+    else:
+        assert again is None
+    if status == "queued" and how != "merge":
+        row = Message.get_by_id(row.id)
+        assert (row.status, row.skip_reason) == ("skipped", "contact_deleted")
+    assert rows("PRAGMA foreign_key_check") == []
+
+
+def test_merged_people_get_a_campaign_once(home: Home) -> None:
+    """Of two messages of one campaign that wait for people who become one, one goes out, the other is skipped."""
+    one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
+    campaign = home.send(home.campaign(home.list_of(one, two).id))
+    work.write(merge.merge, home.account_id, two, one, BY_API)
+    assert finish(take(), "accepted").contact_id == two
+    assert take() is None
+    found = {row.status: row for row in Message.select().where(Message.campaign == campaign.id)}
+    assert set(found) == {"sent", "skipped"} and found["skipped"].skip_reason == "contact_deleted"
+
+
+def test_the_message_that_counts_stays_with_the_merged(home: Home) -> None:
+    """If only one of the two could be written to, that one's message is the person's."""
+    one, two = home.contact("one@example.org").id, home.contact("two@example.org", opt_in=False).id
+    home.send(home.campaign(home.list_of(one, two).id))
+    assert finish(take(), "accepted").contact_id == one
+    work.write(merge.merge, home.account_id, two, one, BY_API)
+    mine = [row.status for row in Message.select().where(Message.contact == two)]
+    assert mine == ["sent"] and not outbox.is_due()
+
+
+def test_a_list_that_either_left_is_left(home: Home) -> None:
+    """Strictest counts for lists too: a refusal of one of the two takes the person out, and the counts follow."""
+    one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
+    left, kept = home.list_of(two, name="left").id, home.list_of(one, two, name="kept").id
+    work.write(run, "INSERT INTO list_refusal VALUES (?, ?, 1)", (left, one))
+    merged = work.write(merge.merge, home.account_id, two, one, BY_API)
+    assert merged.list_ids == [kept]
+    counts = dict(rows("SELECT id, contacts_count FROM contact_list"))
+    assert counts == {left: 0, kept: 1}
+    assert scalar("SELECT count(*) FROM list_refusal WHERE contact_id = ?", (two,)) == 1
+
+
+def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> None:
+    """A message sent before there was a contact, or after an earlier one was deleted, names the person no more."""
+    from appliance import fields
+    from appliance.messages import single
+    from appliance.messages.single import MessageWrite
+
+    body = {"to": "one@example.org", "subject": "For one", "body": "<p>one</p>"}
+    first = work.write(single.put, home.account_id, fields.read(MessageWrite, body)).id
+    contact = home.contact("one@example.org")
+    work.write(write.delete, home.account_id, contact.id)
+    again = home.contact("one@example.org")
+    work.write(erase.erase, home.account_id, again.id, BY_API)
+    row = Message.get_by_id(first)
+    assert (row.recipient, row.recipient_key, row.subject, row.status) == (None, None, None, "skipped")
+    assert rows("SELECT body FROM message_content") == [(None,)]
+    assert store.find(home.account_id, "one").total == 0
