@@ -1,0 +1,79 @@
+"""Exports over the API: streamed files, with the filters of the lists."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import UNSET, Struct, defstruct
+from msgspec.structs import fields as struct_fields
+
+from appliance.api.declare import Answer, Call, Routes
+from appliance.contacts.requests import ContactQuery
+from appliance.events.log import EventQuery
+from appliance.exporting import happenings, people
+from appliance.fields import PageQuery
+from appliance.messages.store import MessageQuery
+
+ROUTES = Routes()
+CSV, JSONL = "text/csv", "application/jsonl"
+_BOM = b"\xef\xbb\xbf"
+
+
+def _filters(kind: type[PageQuery], name: str) -> type[Struct]:
+    """Make the query of an export: the filters of a list without its pages, and `bom`."""
+    pages = {info.name for info in struct_fields(PageQuery)}
+    taken = [(info.name, info.type, UNSET) for info in struct_fields(kind) if info.name not in pages]
+    words = {"text": ContactQuery.text} if kind is ContactQuery else {}
+    return defstruct(name, [*taken, ("bom", bool, False)], namespace=words)
+
+
+_CONTACTS = _filters(ContactQuery, "ContactExportQuery")
+_EVENTS = _filters(EventQuery, "EventExportQuery")
+_MESSAGES = _filters(MessageQuery, "MessageExportQuery")
+
+
+def _file(request: Call, name: str, lines: Iterator[Any]) -> Answer:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Answer(_pieces(lines, _BOM if request.query.bom else b""), headers=headers)
+
+
+def _pieces(lines: Iterator[Any], begin: bytes) -> Iterator[bytes]:
+    """Yield bytes; the mark of the beginning comes with the first line, so that a refusal is still one."""
+    for line in lines:
+        yield begin + (line.encode() if isinstance(line, str) else line)
+        begin = b""
+
+
+@ROUTES.add("GET", "/exports/contacts.csv", scope="contacts:read", query=_CONTACTS, media=CSV)
+async def contacts_csv(request: Call) -> Answer:
+    """Get contacts as CSV that imports again without loss."""
+    return _file(request, "contacts.csv", people.csv(request.account_id, request.query))
+
+
+@ROUTES.add("GET", "/exports/contacts.jsonl", scope="contacts:read", query=_CONTACTS, media=JSONL)
+async def contacts_jsonl(request: Call) -> Answer:
+    """Get contacts as JSON lines."""
+    return _file(request, "contacts.jsonl", people.jsonl(request.account_id, request.query))
+
+
+@ROUTES.add("GET", "/exports/events.csv", scope="events:read", query=_EVENTS, media=CSV)
+async def events_csv(request: Call) -> Answer:
+    """Get events as CSV."""
+    return _file(request, "events.csv", happenings.csv(happenings.EVENTS, request.account_id, request.query))
+
+
+@ROUTES.add("GET", "/exports/events.jsonl", scope="events:read", query=_EVENTS, media=JSONL)
+async def events_jsonl(request: Call) -> Answer:
+    """Get events as JSON lines."""
+    return _file(request, "events.jsonl", happenings.jsonl(happenings.EVENTS, request.account_id, request.query))
+
+
+@ROUTES.add("GET", "/exports/messages.csv", scope="messages:read", query=_MESSAGES, media=CSV)
+async def messages_csv(request: Call) -> Answer:
+    """Get messages as CSV."""
+    return _file(request, "messages.csv", happenings.csv(happenings.MESSAGES, request.account_id, request.query))
+
+
+@ROUTES.add("GET", "/exports/messages.jsonl", scope="messages:read", query=_MESSAGES, media=JSONL)
+async def messages_jsonl(request: Call) -> Answer:
+    """Get messages as JSON lines."""
+    return _file(request, "messages.jsonl", happenings.jsonl(happenings.MESSAGES, request.account_id, request.query))

@@ -1,0 +1,1 @@
+"""People, events and messages as files, streamed."""
