@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-_PHONE = re.compile(r"^\+[1-9]\d{6,14}$")
+_PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _PHONE_FILLER = re.compile(r"[ .\-()]")
 
 
@@ -38,7 +38,7 @@ def email(text: str) -> Address:
 def phone(text: str) -> Address:
     """Read a phone number in E.164, with the usual filler removed; ValueError otherwise."""
     number = _PHONE_FILLER.sub("", text.strip())
-    if not _PHONE.match(number):
+    if not _PHONE.fullmatch(number):
         raise ValueError("is invalid")
     return Address("phone", number, number)
 

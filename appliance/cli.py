@@ -14,11 +14,11 @@ import apsw
 
 from appliance import VERSION, clock, config, datadir, logs, tokens
 from appliance.account import settings
-from appliance.config import ConfigError, Loaded
+from appliance.config import Loaded
 from appliance.db import work
 from appliance.db.migrations import TooNew, migrate
 from appliance.db.open import TooOld, close_database, open_database
-from appliance.errors import Invalid, Refused
+from appliance.errors import ConfigError, Invalid, Refused
 
 
 class Fault(Exception):
@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options) or 0)
-    except (Fault, ConfigError, TooOld, TooNew, datadir.InUse) as error:
+    except (Fault, ConfigError, tokens.WrongKey, TooOld, TooNew, datadir.InUse) as error:
         return _say(str(error))
     except Refused as error:
         return _say(error.message or error.code)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+_LATEST = 253_402_300_799_000  # the last second of 9999, UTC
 _offset_file: Path | None = None
 _offset_seen: tuple[int, float] = (0, 0.0)
 
@@ -44,7 +45,7 @@ def iso(ms: int | None) -> str | None:
     if ms is None:
         return None
     seconds, rest = divmod(ms, 1000)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{rest:03d}Z"
+    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}.{rest:03d}Z"
 
 
 def parse(text: str) -> int:
@@ -52,12 +53,20 @@ def parse(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time needs an offset")
-    return int(moment.timestamp() * 1000)
+    return _bounded(moment)
+
+
+def _bounded(moment: datetime) -> int:
+    """Answer a moment in milliseconds; before 1970 and after 9999 nothing could be stored and shown again."""
+    ms = int(moment.timestamp() * 1000)
+    if not 0 <= ms <= _LATEST:
+        raise ValueError("a time has to lie between 1970 and 9999")
+    return ms
 
 
 def parse_or_day(text: str, zone: str) -> int:
     """Read a date-time with offset, or a bare date as 00:00 in a time zone; ValueError otherwise."""
     if len(text) == 10:
-        return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
+        return _bounded(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
     # In a query string the plus of an offset often arrives as a space
     return parse(text.replace(" ", "+") if "T" in text else text)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
+from appliance.errors import ConfigError
 from appliance.settings import Config
 
 PREFIX = "CAMPANERO_"
@@ -18,10 +19,6 @@ PREFIX = "CAMPANERO_"
 OTHER_VARIABLES = {"CAMPANERO_TEST_CLOCK", "CAMPANERO_CONFIG"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; the text names each faulty setting."""
 
 
 class Loaded(msgspec.Struct, frozen=True):

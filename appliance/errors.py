@@ -11,6 +11,7 @@ DeliveryError           what a transport answered
 ├── Temporary           may be tried again later
 ├── Permanent           this recipient or message is refused for good
 ├── Ours                the other side refuses us (login, TLS, policy); blames no recipient
+│   └── SenderRefused   ... because of the sender address of this message
 ├── Unreachable         no connection, or it broke before the message was handed over
 └── Uncertain           the connection broke after the final dot: acceptance cannot be known
 """
@@ -107,6 +108,10 @@ class Ours(DeliveryError):
     """The next hop refuses us, not the recipient."""
 
 
+class SenderRefused(Ours):
+    """The next hop refuses the address that this message is from."""
+
+
 class Unreachable(DeliveryError):
     """No conversation, or one that broke before the final dot."""
 
@@ -119,6 +124,10 @@ def summary(fields: dict[str, list[str]]) -> str:
     """Make one readable sentence of a map of faults."""
     parts = [f"{name} {messages[0]}" if name != "base" else messages[0] for name, messages in fields.items()]
     return "; ".join(parts)
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text names each faulty setting."""
 
 
 class Faults:

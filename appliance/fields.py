@@ -33,13 +33,13 @@ Short = Annotated[str, Meta(max_length=255)]
 Long = Annotated[str, Meta(max_length=10_000)]
 EmailText = Annotated[str, Meta(max_length=254, extra={"check": "email"}, extra_json_schema={"format": "email"})]
 Phone = Annotated[str, Meta(max_length=40, extra={"check": "phone"})]
-Colour = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}$")]
+Colour = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}$", extra={"line": True})]
 Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pattern": "^[A-Za-z]{2}$"})]
 HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
 When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Data = Annotated[dict[str, Any], Meta(extra={"bytes": DATA_BYTES})]
-EventName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+EventName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$", extra={"line": True})]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")

@@ -11,6 +11,11 @@ import os
 import secrets
 from pathlib import Path
 
+
+class WrongKey(Exception):
+    """The key file of the data directory is not a key of ours."""
+
+
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _key = b""
 
@@ -19,16 +24,35 @@ def load_key(data_dir: Path) -> None:
     """Read the installation's key, made on first use with mode 0600."""
     global _key
     path = data_dir / "secret.key"
+    if not path.exists():
+        _make_key(path)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        _key = bytes.fromhex(path.read_text().strip())
+    except ValueError:
+        _key = b""
+    if len(_key) != 32:
+        raise WrongKey(f"{path} is not a key of ours: put back the one that belongs to this database")
+
+
+def _make_key(path: Path) -> None:
+    """Make a key that is there whole or not at all, whatever interrupts it and whoever else is making one."""
+    draft = path.with_name(f".secret.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secrets.token_hex(32).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
     except FileExistsError:
-        pass
-    else:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_hex(32).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-    _key = bytes.fromhex(path.read_text().strip())
+        pass  # somebody else was first, and theirs counts
+    finally:
+        draft.unlink()
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def derive(purpose: str) -> bytes:

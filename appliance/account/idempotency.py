@@ -1,10 +1,9 @@
 """Repeats that change nothing: the first answer is remembered for 7 days (decisions, section 4)."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
-
-import msgspec
 
 from appliance import clock
 from appliance.db.work import writing
@@ -23,7 +22,9 @@ class Once(NamedTuple):
 
 def payload_digest(payload: Any) -> str:
     """Answer the digest that tells whether two payloads are the same, whatever the order of their keys."""
-    return hashlib.sha256(msgspec.json.encode(payload, order="deterministic")).hexdigest()
+    # The standard encoder takes what the other refuses, such as half of a surrogate pair in an ignored key
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_key(key: str, field: str = "Idempotency-Key") -> None:
@@ -32,14 +33,16 @@ def check_key(key: str, field: str = "Idempotency-Key") -> None:
         raise Invalid({field: ["is invalid"]})
 
 
-def once(account_id: int, path: str, key: str | None, payload: Any, verb: Callable[[], int]) -> Once:
+def once(account_id: int, path: str, key: str | None, payload: Any, verb: Callable[[], int | None]) -> Once:
     """Run a verb that answers the id it made, or answer the remembered id; Conflict for another payload.
+
+    A verb that answers None has been refused: nothing is remembered, and `resource_id` is 0.
 
     Runs in the verb's own transaction: what failed is not remembered, what was answered is.
     """
     writing()
     if key is None:
-        return Once(verb(), False)
+        return Once(verb() or 0, False)
     digest, now = payload_digest(payload), clock.now_ms()
     Idempotency.delete().where(Idempotency.created_at < now - KEPT_MS).execute()
     found = Idempotency.get_or_none(Idempotency.account == account_id, Idempotency.path == path, Idempotency.key == key)
@@ -48,5 +51,7 @@ def once(account_id: int, path: str, key: str | None, payload: Any, verb: Callab
             raise Conflict("this Idempotency-Key was used for another request", code="idempotency_conflict")
         return Once(int(found.resource_id), True)
     made = verb()
+    if made is None:
+        return Once(0, False)
     Idempotency.create(account=account_id, path=path, key=key, payload=digest, resource_id=made, created_at=now)
     return Once(made, False)

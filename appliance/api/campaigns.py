@@ -7,11 +7,12 @@ from appliance.account import idempotency
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.read import idempotency_key
-from appliance.api.reply import page_headers
+from appliance.api.reply import Fault, page_headers
 from appliance.campaigns import preflight, send, states, store
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.db.work import call, commit
 from appliance.tables import Campaign
+from appliance.templates import store as templates
 
 ROUTES = Routes()
 
@@ -26,6 +27,7 @@ async def index(request: Call) -> Answer:
 @ROUTES.add("POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=shapes.Campaign, status=201)
 async def create(request: Call) -> Answer:
     """Create a campaign as a draft."""
+    await call(templates.warm, request.body.template_attributes)
     return Answer(shaping.campaign(await commit(store.create, request.account_id, request.body)))
 
 
@@ -40,6 +42,7 @@ async def update(request: Call) -> Answer:
     """Update a campaign; `status` moves it."""
     if isinstance(request.body.status, str):
         require_send(request)
+    await call(templates.warm, request.body.template_attributes)
     done = await commit(
         send.change, request.account_id, request.id, request.body, request.actor, request.credential.test
     )
@@ -48,8 +51,6 @@ async def update(request: Call) -> Answer:
 
 def require_send(request: Call) -> None:
     """Raise 403 for a credential that may write campaigns and not send them."""
-    from appliance.api.reply import Fault
-
     if not request.credential.reaches("campaigns:send"):
         raise Fault(403, "forbidden", required_scope="campaigns:send")
 
@@ -60,6 +61,7 @@ def require_send(request: Call) -> None:
 )  # fmt: skip
 async def go(request: Call) -> Answer:
     """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""
+    await call(preflight.warm, request.account_id, request.id, request.body.template_attributes)
     key = idempotency_key(request.request)
     path = f"/campaigns/{request.id}/send"
 
@@ -82,6 +84,8 @@ async def go(request: Call) -> Answer:
 
 def _move(name: str, verb: Callable[[int, int, str], Campaign], summary: str) -> None:
     async def handler(request: Call) -> Answer:
+        if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
+            raise Fault(403, "forbidden", "a test key moves only what test keys have sent")
         return Answer(shaping.campaign(await commit(verb, request.account_id, request.id, request.actor)))
 
     handler.__doc__ = summary

@@ -40,18 +40,23 @@ async def create(request: Call) -> Answer:
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
     def verb() -> tuple[Any, bool]:
-        def run() -> int:
-            return int(single.put(request.account_id, body, key, request.credential.test).id)
+        made: list[Any] = []
+
+        def run() -> int | None:
+            made.append(single.put(request.account_id, body, key, request.credential.test))
+            # A refusal is no success: asked again, it is looked at again
+            return None if single.refusal(made[0]) else int(made[0].id)
 
         once = idempotency.once(request.account_id, "/messages", key, payload, run)
-        return store.get(request.account_id, once.resource_id), once.replayed
+        return store.get(request.account_id, once.resource_id or made[0].id), once.replayed
 
+    await call(single.warm, request.account_id, body)
     row, replayed = await commit(verb)
-    refusal = single.refusal(row)
-    if refusal is not None and not replayed:
-        raise refusal
     if replayed:
         return Answer(shaping.message(row), 200, {"Idempotent-Replayed": "true"})
+    refusal = single.refusal(row)
+    if refusal is not None:
+        raise refusal
     return Answer(shaping.message(row))
 
 

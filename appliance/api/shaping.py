@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from appliance import config, tables
 from appliance.api import shapes
-from appliance.campaigns.store import is_editable
 from appliance.clock import iso
 from appliance.contacts.store import is_sendable
+from appliance.templates.store import is_editable
 
 S = TypeVar("S", bound=Struct)
 

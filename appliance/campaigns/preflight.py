@@ -1,5 +1,6 @@
 """What stands between a draft and its send: blockers refuse, warnings advise; one list for page and API."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -10,9 +11,9 @@ from appliance import config
 from appliance.campaigns import audience, store
 from appliance.designs import merge
 from appliance.designs.merge import MergeError
-from appliance.messages import compose
+from appliance.messages import compose, senders
 from appliance.messages.compose import Content, Source
-from appliance.tables import Account, Brand, Campaign, SendingDomain
+from appliance.tables import Account, Brand, Campaign
 
 _GMAIL_CLIPS = 102 * 1024
 
@@ -62,6 +63,18 @@ def check(account_id: int, campaign_id: int) -> Preflight:
         "transport": transport(campaign), "html_bytes": len(case.content.html.source.encode()) if case.content else 0,
     }  # fmt: skip
     return Preflight(not found, found, warnings(case, facts), facts)
+
+
+def warm(account_id: int, campaign_id: int, content: Any) -> None:
+    """Compile a campaign's message, with the content that a send brings along, before the writer has to."""
+    from appliance.templates.store import document
+
+    campaign = store.get(account_id, campaign_id)
+    said = document(campaign.template)
+    said |= {name: value for name in said if isinstance(value := getattr(content, name, None), str)}
+    with contextlib.suppress(MergeError):
+        if said["body"]:
+            compose.compile_source(source_of(said, Account.get_by_id(account_id).locale))
 
 
 def transport(campaign: Campaign) -> str:
@@ -119,13 +132,9 @@ def _sender(case: Case) -> Iterator[Finding]:
     if not case.email:
         yield Finding("sender_not_ready", "SMS has no way out in this version", "base")
         return
-    if not case.real:
-        return
-    domain = str(sender_of(case.campaign, case.account)["email"]).rpartition("@")[2]
-    if not config.current().email.allow_unverified_domains and not _verified(case.account.id, domain):
-        yield Finding("sender_not_ready", f"{domain} is not verified as yours", "template_attributes.from_email")
-    if not (case.brand.physical_address or "").strip():
-        yield Finding("sender_not_ready", "the law wants a postal address: add it to the brand", "base")
+    sender = str(sender_of(case.campaign, case.account)["email"])
+    for field, words in senders.problems(case.account, sender, transport(case.campaign), marketing=True):
+        yield Finding("sender_not_ready", words, field if field == "base" else f"template_attributes.{field}")
 
 
 def _approval(case: Case) -> Iterator[Finding]:
@@ -183,29 +192,8 @@ def warnings(case: Case, facts: dict[str, Any]) -> list[Finding]:
 def sender_of(campaign: Campaign, account: Account) -> dict[str, str | None]:
     """Answer from whom a campaign is (decisions, section 6, Sender)."""
     template = campaign.template
-    address = template.from_email or account.email_from_email or _hello(account.id)
+    address = senders.resolve(account, template.from_email)
     return {
         "email": address, "name": account.email_from_name or account.name,
         "reply_to": template.reply_to or account.email_reply_to,
     }  # fmt: skip
-
-
-def _hello(account_id: int) -> str:
-    domain = (
-        SendingDomain.select()
-        .where(SendingDomain.account == account_id, SendingDomain.status == "verified")
-        .order_by(SendingDomain.id)
-        .first()
-    )
-    return f"hello@{domain.name}" if domain else "hello@campanero.invalid"
-
-
-def _verified(account_id: int, name: str) -> bool:
-    return bool(
-        SendingDomain.select()
-        .where(
-            SendingDomain.account == account_id, SendingDomain.name == name.lower(),
-            SendingDomain.status == "verified",
-        )
-        .exists()
-    )  # fmt: skip

@@ -73,6 +73,8 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     campaign.content = templates.pin(campaign.template, f"Sent {clock.iso(now)}")
     campaign.hold_until = now + hold_seconds * 1000 if hold_seconds else None
     campaign.started_at = now
+    if not campaign.account.approval_required:
+        campaign.approval_state = "approved"
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
     store.touch(campaign)
     campaign.audience_count = audience.freeze(campaign, preflight.transport(campaign), campaign.hold_until)
@@ -104,6 +106,10 @@ def change(account_id: int, campaign_id: int, request: CampaignPatch, actor: str
     unapproved = touched and campaign.account.approval_required
     if campaign.phase == "scheduled" and (request.scheduled_at is None or unapproved):
         states.disarm(campaign)
+    elif campaign.phase == "scheduled" and campaign.scheduled_at <= clock.now_ms():
+        # A time that has passed means now
+        refuse_blocked(campaign, confirmed=False)
+        launch(campaign)
     if wanted is None or wanted == campaign.status:
         return store.get(account_id, campaign_id)
     if wanted == "draft":
@@ -128,26 +134,30 @@ def _status(campaign: Campaign, request: CampaignPatch) -> str | None:
     return {"live": "active", "scheduled": "active", "cancelled": "completed"}.get(word or "", word)
 
 
-def fire_due() -> int:
-    """Start armed campaigns whose time has come, once and never early; too late ones pause (P8)."""
-    writing()
-    now = clock.now_ms()
-    latest = now - int(seconds(config.current().limits.max_lateness) * 1000)
-    due = rows(
-        "SELECT account_id, id, scheduled_at FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? "
-        "AND deleted_at IS NULL ORDER BY scheduled_at LIMIT 20",
-        (now,),
+def due() -> list[tuple[int, int]]:
+    """Answer (account, id) of the armed campaigns whose time has come, the earliest first."""
+    return rows(
+        "SELECT account_id, id FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? AND deleted_at IS NULL "
+        "ORDER BY scheduled_at LIMIT 20",
+        (clock.now_ms(),),
     )
-    for account_id, campaign_id, when in due:
-        campaign = store.get(account_id, campaign_id)
-        blocked = preflight.blockers(preflight.open_case(campaign, confirmed=False))
-        if when < latest:
-            states.stop(campaign, "missed_start")
-        elif blocked:
-            states.stop(campaign, blocked[0].code)
-        else:
-            launch(campaign)
-    return len(due)
+
+
+def fire(account_id: int, campaign_id: int) -> None:
+    """Start an armed campaign, once and never early; one that is too late or blocked pauses (P8)."""
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    now = clock.now_ms()
+    if campaign.phase != "scheduled" or campaign.scheduled_at > now:
+        return
+    latest = now - int(seconds(config.current().limits.max_lateness) * 1000)
+    blocked = preflight.blockers(preflight.open_case(campaign, confirmed=False))
+    if campaign.scheduled_at < latest:
+        states.stop(campaign, "missed_start")
+    elif blocked:
+        states.stop(campaign, blocked[0].code)
+    else:
+        launch(campaign)
 
 
 def release_held() -> int:

@@ -48,6 +48,30 @@ def stop(campaign: Campaign, reason: str) -> Campaign:
     return _pause(campaign, reason, "system")
 
 
+def stop_failed(account_id: int, campaign_id: int) -> Campaign:
+    """Pause a campaign that could not be started for a reason of ours."""
+    writing()
+    return _pause(store.get(account_id, campaign_id), "start_failed", "system")
+
+
+def stop_refused(providers: frozenset[str], campaigns: frozenset[int], words: str) -> None:
+    """Pause the live campaigns that the way out keeps refusing; a person looks and lets them go on."""
+    writing()
+    live = (
+        connection()
+        .execute(
+            "SELECT c.account_id, c.id, (SELECT provider FROM message m WHERE m.campaign_id = c.id LIMIT 1) "
+            "FROM campaign c WHERE phase IN ('sending', 'holding')"
+        )
+        .fetchall()
+    )
+    for account_id, campaign_id, provider in live:
+        if provider in providers or campaign_id in campaigns:
+            campaign = store.get(account_id, campaign_id)
+            campaign.data = {**campaign.data, "pause_detail": words}
+            stop(campaign, "transport")
+
+
 def _pause(campaign: Campaign, reason: str | None, actor: str) -> Campaign:
     campaign.status, campaign.phase, campaign.pause_reason = "paused", "paused", reason
     store.touch(campaign)
@@ -157,8 +181,8 @@ def settle() -> int:
 
 def _cancel_rows(campaign_id: int, now: int) -> None:
     connection().execute(
-        "UPDATE message SET status = 'cancelled', due_at = NULL, updated_at = ? WHERE campaign_id = ? "
-        "AND status IN ('queued', 'held')",
+        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ? "
+        "WHERE campaign_id = ? AND status IN ('queued', 'held')",
         (now, campaign_id),
     )
 

@@ -13,9 +13,8 @@ from appliance.messages.store import FINAL, stats
 from appliance.pages import Page, paginate
 from appliance.tables import Campaign, ContactList, Flow, Segment, Template, Trigger
 from appliance.templates import store as templates
-from appliance.templates.store import TemplateWrite
+from appliance.templates.store import TemplateWrite, is_editable
 
-LOCK_MS = 5 * 60 * 1000
 _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("cancelled",), "scheduled": ("scheduled",)}
 _STATUSES = ("draft", "active", "paused", "completed")
 _EMPTY = dict.fromkeys(("audience", "pending", *FINAL, "accepted"), 0)
@@ -71,13 +70,6 @@ def dress(campaign: Campaign) -> Campaign:
     campaign.stats = stats("campaign_id", campaign.id) if campaign.started_at else dict(_EMPTY)
     campaign.editable = is_editable(campaign)
     return campaign
-
-
-def is_editable(campaign: Campaign) -> bool:
-    """Say whether content, audience, channel and time may change: in draft, and scheduled until 5 minutes before."""
-    if campaign.phase == "draft":
-        return True
-    return campaign.phase == "scheduled" and campaign.scheduled_at - clock.now_ms() > LOCK_MS
 
 
 def create(account_id: int, request: CampaignCreate) -> Campaign:

@@ -173,13 +173,13 @@ CREATE TABLE message (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
     TEXT NOT NULL, recipient TEXT, recipient_key TEXT, sender TEXT, reply_to TEXT, subject TEXT, status TEXT NOT
     NULL, skip_reason TEXT, source_type TEXT NOT NULL, transactional INTEGER NOT NULL, test INTEGER NOT NULL,
     provider TEXT NOT NULL, provider_id TEXT, idempotency_key TEXT, internet_message_id TEXT, tags TEXT, segments
-    INTEGER, attempts INTEGER NOT NULL, doubts INTEGER NOT NULL, due_at INTEGER, claimed_by TEXT, error_code TEXT,
-    error_smtp INTEGER, error_enhanced TEXT, error_text TEXT, sent_at INTEGER, delivered_at INTEGER, opened_at
-    INTEGER, clicked_at INTEGER, bounced_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
-    FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact (id) ON DELETE SET
-    NULL, FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET NULL, FOREIGN KEY (flow_id) REFERENCES
-    flow (id) ON DELETE SET NULL, FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE SET NULL, FOREIGN KEY
-    (template_id) REFERENCES template (id) ON DELETE SET NULL);
+    INTEGER, attempts INTEGER NOT NULL, doubts INTEGER NOT NULL, due_at INTEGER, dated_at INTEGER, claimed_by TEXT,
+    error_code TEXT, error_smtp INTEGER, error_enhanced TEXT, error_text TEXT, sent_at INTEGER, delivered_at
+    INTEGER, opened_at INTEGER, clicked_at INTEGER, bounced_at INTEGER, created_at INTEGER NOT NULL, updated_at
+    INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact
+    (id) ON DELETE SET NULL, FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET NULL, FOREIGN KEY
+    (flow_id) REFERENCES flow (id) ON DELETE SET NULL, FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE SET NULL,
+    FOREIGN KEY (template_id) REFERENCES template (id) ON DELETE SET NULL);
 CREATE INDEX message_contact_id ON message (contact_id);
 CREATE INDEX message_flow_id ON message (flow_id);
 CREATE INDEX message_template_id ON message (template_id);
@@ -191,8 +191,8 @@ CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('
 CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending';
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;
 CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, subject
-    TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, from_name TEXT, FOREIGN KEY (message_id)
-    REFERENCES message (id) ON DELETE CASCADE);
+    TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, preheader TEXT, from_name TEXT, FOREIGN
+    KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
 CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
     template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, FOREIGN KEY (account_id) REFERENCES account

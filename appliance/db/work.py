@@ -7,6 +7,7 @@ Rendering, parsing and network never happen in a verb.
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from appliance.db.open import close_database, connection
 from appliance.errors import Unavailable
 
 T = TypeVar("T")
+log = logging.getLogger("campanero.writer")
 
 # The storage is full, read-only, locked or gone: nobody's request is at fault
 _STORAGE = (
@@ -89,7 +91,11 @@ class Writer:
                 job = self._queue.get()
                 if job is None:
                     return
-                self._batch(job)
+                try:
+                    self._batch(job)
+                except Exception:
+                    # Whatever it was, the next who waits must find somebody here
+                    log.exception("a batch of writes broke")
         finally:
             close_database()
 
@@ -100,8 +106,7 @@ class Writer:
             here = connection()
             here.execute("BEGIN IMMEDIATE")
         except (apsw.Error, peewee.PeeweeException) as error:
-            assert job is not None
-            job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
+            self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
             return
         until = time.monotonic() + _MOST_SECONDS
         while job is not None:
@@ -114,8 +119,25 @@ class Writer:
         if stop:
             self._queue.put(None)
 
+    def _refuse_all(self, job: _Job | None, error: StorageError) -> None:
+        """Fail a verb and all that wait behind it: each would only wait as long again for the same answer."""
+        while True:
+            if job is None:
+                self._queue.put(None)
+                return
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(error)
+            if self._queue.empty():
+                return
+            job = self._queue.get()
+
     def _verb(self, here: Any, job: _Job, done: list[_Job]) -> None:
+        # Who stopped waiting before it began is not run at all; once begun it can no longer be cancelled
         if not job.future.set_running_or_notify_cancel():
+            return
+        if not here.in_transaction:
+            # An error ended the transaction of this batch: a savepoint now would begin, and commit, one of its own
+            job.future.set_exception(StorageError("the database cannot be written"))
             return
         _state.inside, _state.after = True, job.after
         try:
@@ -123,15 +145,23 @@ class Writer:
             job.value = job.function()
             here.execute("RELEASE verb")
         except BaseException as error:
-            # A full disk may have ended the whole transaction already; then there is no savepoint to go back to.
-            if here.in_transaction:
-                here.execute("ROLLBACK TO verb")
-                here.execute("RELEASE verb")
+            self._undo(here)
             job.future.set_exception(storage_error(error) or error)
         else:
             done.append(job)
         finally:
             _state.inside, _state.after = False, None
+
+    @staticmethod
+    def _undo(here: Any) -> None:
+        """Take back one verb; where that cannot be done, the whole transaction."""
+        try:
+            if here.in_transaction:
+                here.execute("ROLLBACK TO verb")
+                here.execute("RELEASE verb")
+        except apsw.Error:
+            if here.in_transaction:
+                here.execute("ROLLBACK")
 
     def _commit(self, here: Any, done: list[_Job]) -> None:
         try:
@@ -139,15 +169,18 @@ class Writer:
                 raise apsw.Error("the transaction was ended by an error")
             here.execute("COMMIT")
         except apsw.Error as error:
-            if here.in_transaction:
-                here.execute("ROLLBACK")
             for job in done:
                 job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
+            if here.in_transaction:
+                here.execute("ROLLBACK")
             return
         for job in done:
             job.future.set_result(job.value)
             for function in job.after:
-                function()
+                try:
+                    function()
+                except Exception:
+                    log.exception("what follows a commit failed; the pulse will find the rows")
 
 
 def storage_error(error: BaseException) -> StorageError | None:
@@ -177,6 +210,11 @@ def stop() -> None:
         writer.close()
     if readers is not None:
         readers.shutdown()
+
+
+def is_stopped() -> bool:
+    """Say whether the writer of this process has ended; what is offered then is never stored."""
+    return _writer is None
 
 
 def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future[T]":

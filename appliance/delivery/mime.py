@@ -13,6 +13,7 @@ from email.utils import format_datetime
 from typing import NamedTuple
 
 _ATOM = re.compile(r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*$")
+_NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _LINE_START = re.compile(rb"(?m)^(\.|From )")
 _WORD_BYTES = 45  # 60 characters of base64: an encoded word stays under 75 (RFC 2047, section 2)
@@ -61,6 +62,8 @@ def write(mail: Mail) -> bytes:
 def _head(headers: list[tuple[str, str]]) -> bytes:
     lines = []
     for name, value in headers:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a header")
         # What is left after folding must be one header: the last look before the wire (trust, T07)
         if _BREAKS.search(value.replace("\r\n ", "")):
             raise ValueError(f"{name} holds a line break")

@@ -1,43 +1,46 @@
 """The text part of a mail whose author wrote only HTML: readable, links kept, no markup."""
 
 import re
-from html.parser import HTMLParser
+from html import unescape
 
 _BLOCKS = {
     "p", "div", "section", "article", "header", "footer", "table", "tr", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6",
     "blockquote", "pre", "hr", "figure",
 }  # fmt: skip
 _HIDDEN = {"head", "style", "script", "title", "template"}
-_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+_LONGEST_TAG = 4_000
+_TAG = re.compile(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
+_ATTRIBUTE = re.compile(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
 
 
-class _Reader(HTMLParser):
+class _Writer:
+    """Collects text while the tags of a document go by."""
+
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
         self.hidden = 0
-        self.links: list[tuple[str, int]] = []
+        self.link: tuple[str, int] | None = None
         self.numbers: list[int | None] = []
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def open(self, tag: str, attributes: str) -> None:
         if tag in _HIDDEN:
             self.hidden += 1
-            return
-        given = dict(attributes)
-        if tag == "br":
+        elif tag == "br":
             self.parts.append("\n")
+        elif tag == "hr":
+            self.parts.append("\n\n----\n\n")
         elif tag in _BLOCKS:
             self.parts.append("\n\n" if tag not in ("tr", "div") else "\n")
-        if tag == "hr":
-            self.parts.append("----\n\n")
-        elif tag in ("ul", "ol"):
-            self.numbers.append(1 if tag == "ol" else None)
+            if tag in ("ul", "ol"):
+                self.numbers.append(1 if tag == "ol" else None)
         elif tag == "li":
             self._item()
         elif tag == "a":
-            self.links.append((given.get("href") or "", len(self.parts)))
-        elif tag == "img" and given.get("alt"):
-            self.parts.append(f"[{given['alt']}]")
+            # A link in a link is none: the one before has ended without saying so
+            self.link = (attribute(attributes, "href"), len(self.parts))
+        elif tag == "img":
+            words = attribute(attributes, "alt")
+            self.parts.append(f"[{words}]" if words else "")
         elif tag == "td":
             self.parts.append(" ")
 
@@ -47,40 +50,73 @@ class _Reader(HTMLParser):
         if number is not None:
             self.numbers[-1] = number + 1
 
-    def handle_endtag(self, tag: str) -> None:
+    def close(self, tag: str) -> None:
         if tag in _HIDDEN:
             self.hidden = max(0, self.hidden - 1)
-        elif tag == "a" and self.links:
-            href, start = self.links.pop()
+        elif tag == "a" and self.link is not None:
+            (href, start), self.link = self.link, None
             words = "".join(self.parts[start:]).strip()
             if href and not href.startswith("#") and href.removeprefix("mailto:") != words:
                 self.parts.append(f" ({href})" if words else href)
-        elif tag in ("ul", "ol"):
-            if self.numbers:
+        elif tag in _BLOCKS and tag != "hr":
+            if tag in ("ul", "ol") and self.numbers:
                 self.numbers.pop()
-            self.parts.append("\n\n")
-        elif tag in _BLOCKS and tag not in _VOID:
             self.parts.append("\n\n" if tag not in ("tr", "div") else "\n")
 
-    def handle_data(self, data: str) -> None:
-        if not self.hidden:
-            self.parts.append(re.sub(r"\s+", " ", data))
+    def text(self, words: str) -> None:
+        if not self.hidden and words:
+            self.parts.append(re.sub(r"\s+", " ", unescape(words)))
+
+
+def attribute(attributes: str, name: str) -> str:
+    """Answer the value of an attribute inside a tag, or nothing."""
+    for found in _ATTRIBUTE.finditer(attributes[:_LONGEST_TAG]):
+        if found[1].lower() == name:
+            return unescape(found[2].strip("\"'")).strip()
+    return ""
+
+
+def _read(html: str, writer: _Writer) -> None:
+    """Walk a document once, in linear time whatever it is made of; the standard parser does not promise that."""
+    position = 0
+    while True:
+        begin = html.find("<", position)
+        writer.text(html[position : begin if begin >= 0 else len(html)])
+        if begin < 0:
+            return
+        if html.startswith("<!--", begin):
+            end = html.find("-->", begin + 4)
+            if end < 0:
+                return
+            position = end + 3
+            continue
+        found = _TAG.match(html, begin)
+        if found is None:
+            writer.text("<")
+            position = begin + 1
+            continue
+        position = found.end()
+        tag = found[2].lower()
+        if found[1]:
+            writer.close(tag)
+        else:
+            writer.open(tag, found[3])
 
 
 def from_html(html: str) -> str:
     """Write HTML as text."""
-    reader = _Reader()
-    reader.feed(html)
-    reader.close()
-    text = "".join(reader.parts).replace("\xa0", " ")
-    text = re.sub(r"[ \t]*\n[ \t]*", "\n", text)
-    text = re.sub(r"[ \t]{2,}", " ", text)
+    writer = _Writer()
+    _read(html, writer)
+    text = "".join(writer.parts).replace("\xa0", " ")
+    text = re.sub(r"[ \t]+", " ", text)
+    text = re.sub(r" ?\n ?", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def is_html(body: str) -> bool:
     """Say whether a body is HTML; a body without any tag is paragraphs of text (decisions, section 11)."""
-    return re.search(r"<[a-zA-Z!/][^>]*>", body) is not None
+    # Stopping at the next "<" keeps this linear whatever the body is made of
+    return re.search(r"<[a-zA-Z!/][^<>]*>", body) is not None
 
 
 def escape(text: str) -> str:

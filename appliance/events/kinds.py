@@ -52,14 +52,14 @@ KINDS = tuple(
 
 RESERVED = frozenset(kind.name for kind in KINDS)
 BY_NAME = {kind.name: kind for kind in KINDS}
-_PATTERN = re.compile(r"^[a-z][a-z0-9_]{0,63}$")
+_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def fault(name: str) -> str | None:
     """Say what is wrong with an event name that a client sends, or None."""
     if name in RESERVED:
         return "is reserved"
-    return None if _PATTERN.match(name) else "is invalid"
+    return None if _PATTERN.fullmatch(name) else "is invalid"
 
 
 def words(name: str) -> str:

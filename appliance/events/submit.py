@@ -80,7 +80,7 @@ def submit(account_id: int, request: EventWrite, test: bool = False) -> Submitte
             Event.account == account_id, Event.event == request.event, Event.idempotency_key == key
         )
         if known is not None:
-            if known.contact_id != contact_id or known.data != values["data"] or known.amount != values.get("amount"):
+            if _differs(known, values, request):
                 raise Conflict("this idempotency_key was used for another event", code="idempotency_conflict")
             return Submitted(known, True)
     event = Event.create(idempotency_key=key, created_at=when, updated_at=now, **values)
@@ -91,6 +91,15 @@ def submit(account_id: int, request: EventWrite, test: bool = False) -> Submitte
         ).execute()
     after_commit(lambda: bell.ring("flows"))
     return Submitted(event, False)
+
+
+def _differs(known: Event, values: dict[str, Any], request: EventWrite) -> bool:
+    """Say whether a repeat by its key says anything else than the first one did."""
+    if isinstance(request.created_at, int) and request.created_at != known.created_at:
+        return True
+    return known.contact_id != values["contact"] or any(
+        getattr(known, name) != values.get(name) for name in ("data", *_PLAIN)
+    )
 
 
 def _by_email(account_id: int, text: str) -> int | None:

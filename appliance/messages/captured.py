@@ -2,7 +2,7 @@
 
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from typing import Any
+from typing import Any, NamedTuple
 
 from appliance import clock
 from appliance.db.work import writing
@@ -12,25 +12,39 @@ from appliance.pages import Page, paginate
 from appliance.tables import Captured, Message
 
 
-def account_of(raw: bytes) -> tuple[int, int] | None:
-    """Answer (account, message) of a mail that is ours by its signed Message-ID, or None."""
-    head = message_from_bytes(raw.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", policy=policy.default)
-    number = links.message_of(str(head.get("Message-ID", "")))
+class Reading(NamedTuple):
+    """What a mail says of itself, and whose it is."""
+
+    account_id: int
+    message_id: int
+    from_header: str
+    subject: str
+    preview: str
+
+
+def read(raw: bytes) -> Reading | None:
+    """Read a mail that is ours by its signed Message-ID, or None; parsing is never done on the writer."""
+    parsed = parse(raw)
+    number = links.message_of(str(parsed.get("Message-ID", "")))
     row = Message.get_or_none(Message.id == number) if number is not None else None
-    return (row.account_id, row.id) if row is not None else None
+    if row is None:
+        return None
+    text = _text(parsed, "plain") or ""
+    return Reading(
+        row.account_id, row.id, str(parsed.get("From", "")), str(parsed.get("Subject", "")),
+        " ".join(text.split())[:140],
+    )  # fmt: skip
 
 
-def store(account_id: int, message_id: int, mail_from: str, rcpt_to: str, raw: bytes) -> int:
+def store(reading: Reading, mail_from: str, rcpt_to: str, raw: bytes) -> int:
     """Keep a mail and answer its id; one that was under way when its person was erased is not kept (0)."""
     writing()
-    if Message.select().where(Message.id == message_id, Message.recipient_key.is_null()).exists():
+    if Message.select().where(Message.id == reading.message_id, Message.recipient_key.is_null()).exists():
         return 0
-    parsed = parse(raw)
-    text = _text(parsed, "plain") or ""
     kept = Captured.create(
-        account=account_id, message_id=message_id, mail_from=mail_from, rcpt_to=rcpt_to,
-        from_header=str(parsed.get("From", "")), subject=str(parsed.get("Subject", "")),
-        preview=" ".join(text.split())[:140], size=len(raw), source=raw, received_at=clock.now_ms(),
+        mail_from=mail_from, rcpt_to=rcpt_to, size=len(raw), source=raw, received_at=clock.now_ms(),
+        account=reading.account_id, message_id=reading.message_id, from_header=reading.from_header,
+        subject=reading.subject, preview=reading.preview,
     )  # fmt: skip
     return int(kept.id)
 

@@ -1,7 +1,9 @@
 """Makes one message: content and values in, a mail out; the same for preview and send."""
 
 import re
+import secrets
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from appliance import addresses
@@ -12,9 +14,11 @@ from appliance.messages import links
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
-_START_OF_BODY = re.compile(r"<body[^>]*>", re.IGNORECASE)
+_START_OF_BODY = re.compile(r"<body[^<>]*>", re.IGNORECASE)
+_END_OF_HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
+_START_OF_HTML = re.compile(r"<html[^<>]*>", re.IGNORECASE)
 
-_ADDRESS_HTML = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
+_ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
 _STYLE = "margin:32px 0 0;font:13px/1.5 sans-serif;color:#666666"
 
 
@@ -60,8 +64,10 @@ class Filled(NamedTuple):
     from_name: str | None
 
 
+@lru_cache(maxsize=32)
 def compile_source(source: Source) -> Content:
-    """Compile a message once; raises MergeError."""
+    """Compile a message once; raises MergeError. The last ones are kept, so asking twice is free."""
+    merge.scan(source.body)
     html = source.body if plaintext.is_html(source.body) else plaintext.to_html(source.body)
     if source.text:
         text = source.text
@@ -82,24 +88,42 @@ def compile_source(source: Source) -> Content:
 
 def _keeping_tags(html: str) -> str:
     """Write HTML as text with its merge tags intact, whatever they hold."""
+    merge.scan(html)
     tags = _TAG.findall(html)
+    # A mark that cannot stand in the document already
+    name = secrets.token_hex(8)
     numbered = iter(range(len(tags)))
-    text = plaintext.from_html(_TAG.sub(lambda _: f"\ue000{next(numbered)}\ue001", html))
-    return re.sub("\ue000(\\d+)\ue001", lambda found: tags[int(found[1])], text)
+    text = plaintext.from_html(_TAG.sub(lambda _: f"\ue000{name}.{next(numbered)}\ue001", html))
+    return re.sub(f"\ue000{name}\\.(\\d+)\ue001", lambda found: tags[int(found[1])], text)
+
+
+def _says(source: str, name: str, context: merge.Context) -> bool:
+    """Say whether a template shows a value where a reader sees it: comments do not count."""
+    return name in merge.compile_template(_without_comments(source), context).variables
+
+
+def _without_comments(html: str) -> str:
+    parts, position = [], 0
+    while (begin := html.find("<!--", position)) >= 0:
+        parts.append(html[position:begin])
+        end = html.find("-->", begin + 4)
+        if end < 0:
+            return "".join(parts)
+        position = end + 3
+    return "".join([*parts, html[position:]])
 
 
 def _signed(html: str, text: str) -> tuple[str, str]:
     """Append postal address and unsubscribe link where the author left them out (decisions, section 7)."""
-    if "unsubscribe_url" in html:
-        missing_html = "" if "brand.physical_address" in html else _ADDRESS_HTML
-    else:
-        missing_html = f'{_ADDRESS_HTML}<br><a href="{{{{ unsubscribe_url }}}}">Unsubscribe</a>'
-    if missing_html:
-        block = f'<p style="{_STYLE}">{missing_html}</p>'
+    lines = [] if _says(html, "brand.physical_address", "html") else [_ADDRESS]
+    if not _says(html, "unsubscribe_url", "html"):
+        lines.append('<a href="{{ unsubscribe_url }}">Unsubscribe</a>')
+    if lines:
+        block = f'<p style="{_STYLE}">{"<br>".join(lines)}</p>'
         place = _END_OF_BODY.search(html)
         html = html + "\n" + block if place is None else html[: place.start()] + block + html[place.start() :]
-    lines = [] if "brand.physical_address" in text else [_ADDRESS_HTML]
-    if "unsubscribe_url" not in text:
+    lines = [] if _says(text, "brand.physical_address", "text") else [_ADDRESS]
+    if not _says(text, "unsubscribe_url", "text"):
         lines.append("Unsubscribe: {{ unsubscribe_url }}")
     if lines:
         text = text.rstrip() + "\n\n-- \n" + "\n".join(lines) + "\n"
@@ -114,11 +138,9 @@ def _document(html: str, source: Source) -> str:
             '<div style="display:none;max-height:0;overflow:hidden;opacity:0" aria-hidden="true">'
             f"{plaintext.escape(source.preheader)}{'&#847;&zwnj;&nbsp;' * 40}</div>"
         )
-    body = _START_OF_BODY.search(html)
-    if body is not None:
-        return html[: body.end()] + preheader + html[body.end() :]
-    if re.search(r"<html[\s>]", html, re.IGNORECASE):
-        return html
+    start = _START_OF_BODY.search(html) or _END_OF_HEAD.search(html) or _START_OF_HTML.search(html)
+    if start is not None:
+        return html[: start.end()] + preheader + html[start.end() :]
     return (
         f'<!doctype html>\n<html lang="{source.locale}">\n<head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"></head>\n'
@@ -149,7 +171,7 @@ def mail(
         subject=filled.subject,
         text=filled.text,
         html=filled.html,
-        reply_to=sender.reply_to,
+        reply_to=addresses.ascii_form(sender.reply_to) or sender.reply_to if sender.reply_to else None,
         headers=headers,
     )
 

@@ -29,6 +29,12 @@ class Claim(NamedTuple):
     created_at: int
     template_id: int | None
     flow_id: int | None
+    dated_at: int | None
+
+    @property
+    def kind(self) -> str:
+        """The kind of address it goes to."""
+        return "phone" if self.channel == "sms" else "email"
 
 
 class Outcome(msgspec.Struct):
@@ -47,12 +53,24 @@ COLUMNS = ", ".join(Claim._fields)
 
 
 def skip(row: Claim, reason: str, now: int) -> None:
-    """End a row without an attempt."""
+    """End a row without an attempt; one that may have been taken before stays uncertain, for that is what is known."""
+    if row.doubts:
+        return uncertain(row, f"not repeated: {reason}", now)
     connection().execute(
-        "UPDATE message SET status = 'skipped', skip_reason = ?, due_at = NULL, updated_at = ? WHERE id = ?",
+        "UPDATE message SET status = 'skipped', skip_reason = ?, due_at = NULL, claimed_by = NULL, updated_at = ? "
+        "WHERE id = ?",
         (reason, now, row.id),
     )
-    record(row, f"{row.channel}_skipped", {"reason": reason})
+    return record(row, f"{row.channel}_skipped", {"reason": reason})
+
+
+def uncertain(row: Claim, text: str, now: int) -> None:
+    """End a row of which nobody knows whether it was taken."""
+    connection().execute(
+        "UPDATE message SET status = 'uncertain', doubts = max(doubts, 1), due_at = NULL, claimed_by = NULL, "
+        "error_code = 'in_doubt', error_text = ?, updated_at = ? WHERE id = ?",
+        (text, now, row.id),
+    )
 
 
 def fault(row: Claim, error: DeliveryError | None) -> None:

@@ -27,31 +27,38 @@ class Turn(NamedTuple):
     again: bool
 
 
-def turn(outcome: Outcome | None, process: str, want: bool) -> Turn:
+def turn(
+    outcome: Outcome | None, process: str, want: bool, closed: tuple[str, ...] = (), held: tuple[int, ...] = ()
+) -> Turn:
     """Write the outcome of one message and mark the next, in one transaction."""
     writing()
     if outcome is not None:
         outcomes.finish(outcome)
-    return claim(process) if want else Turn(None, False)
+    return claim(process, closed, held) if want else Turn(None, False)
 
 
-def claim(process: str) -> Turn:
-    """Mark the next due message as in hand; single messages go before campaigns, campaigns take turns."""
+def claim(process: str, closed: tuple[str, ...] = (), held: tuple[int, ...] = ()) -> Turn:
+    """Mark the next due message as in hand; single messages go before campaigns, campaigns take turns.
+
+    What would leave by a provider that is closed waits, and so do campaigns that are held back.
+    """
     writing()
     now = clock.now_ms()
     skipped = 0
-    for campaign_id in (None, *_live_campaigns()):
+    for campaign_id in (None, *(one_id for one_id in _live_campaigns() if one_id not in held)):
         while skipped < _MOST_SKIPPED:
-            row = _next(campaign_id, now)
+            row = _next(campaign_id, now, closed)
             if row is None:
                 break
             reason = _refusal(row)
             if reason is None:
+                # Its Date is that of the first attempt, so that a repeat is the same message
+                dated = row.dated_at or now
                 connection().execute(
-                    "UPDATE message SET status = 'sending', claimed_by = ?, updated_at = ? WHERE id = ?",
-                    (process, now, row.id),
+                    "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = ?, updated_at = ? WHERE id = ?",
+                    (process, dated, now, row.id),
                 )
-                return Turn(row, True)
+                return Turn(row._replace(dated_at=dated), True)
             ledger.skip(row, reason, now)
             skipped += 1
     return Turn(None, skipped >= _MOST_SKIPPED)
@@ -69,34 +76,40 @@ def _live_campaigns() -> list[int]:
     return found
 
 
-def _next(campaign_id: int | None, now: int) -> Claim | None:
-    stopped = "" if campaign_id else (" AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)")
+def _next(campaign_id: int | None, now: int, closed: tuple[str, ...] = ()) -> Claim | None:
+    more = ""
+    if campaign_id is None:
+        more = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+        more += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
     found = one(
         f"SELECT {COLUMNS} FROM message WHERE campaign_id IS ? AND status IN ('queued', 'held') AND due_at <= ?"
-        f"{stopped} ORDER BY due_at, id LIMIT 1",
-        (campaign_id, now),
+        f"{more} ORDER BY due_at, id LIMIT 1",
+        (campaign_id, now, *(closed if campaign_id is None else ())),
     )
-    return Claim._make(found) if found else None
+    # All rows of a campaign leave by the same provider: its first one answers for all
+    row = Claim._make(found) if found else None
+    return None if row is not None and row.provider in closed else row
 
 
-def is_due() -> bool:
-    """Say whether an open row of a live source may move now."""
+def is_due(closed: tuple[str, ...] = ()) -> bool:
+    """Say whether an open row of a live source may move now, by a provider that is not closed."""
     now = clock.now_ms()
-    return any(_next(campaign_id, now) is not None for campaign_id in (None, *_live_campaigns()))
+    return any(_next(campaign_id, now, closed) is not None for campaign_id in (None, *_live_campaigns()))
 
 
 def _refusal(row: Claim) -> str | None:
     """Say why a message may not go out now, looked at again right before it would (P4)."""
     if row.recipient_key is None or (row.campaign_id is not None and row.contact_id is None):
         return "contact_deleted"
-    kind = "phone" if row.channel == "sms" else "email"
     if row.transactional:
-        hashed = tokens.address_hash(kind, row.recipient_key)
-        reason = consent.suppression(row.account_id, kind, hashed)
+        hashed = tokens.address_hash(row.kind, row.recipient_key)
+        reason = consent.suppression(row.account_id, row.kind, hashed)
         return f"suppressed_{reason}" if reason else None
+    # The address must still be this person's: what is written for one is never sent to another
     state = one(
-        "SELECT subscribed, suppression, opt_out_at FROM channel WHERE account_id = ? AND kind = ? AND key = ?",
-        (row.account_id, kind, row.recipient_key),
+        "SELECT subscribed, suppression, opt_out_at FROM channel WHERE account_id = ? AND kind = ? AND key = ? "
+        "AND contact_id IS ?",
+        (row.account_id, row.kind, row.recipient_key, row.contact_id),
     )
     if state is None:
         return "no_channel"

@@ -3,12 +3,19 @@
 import random
 
 from appliance import clock, config
+from appliance.addresses import Address
 from appliance.config import seconds
-from appliance.db.open import connection, one
+from appliance.contacts import suppress
+from appliance.contacts.consent import Evidence
+from appliance.contacts.suppress import Case
+from appliance.db.open import connection, one, scalar
 from appliance.db.work import writing
 from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
 from appliance.messages import ledger
 from appliance.messages.ledger import Claim, Outcome
+
+# "No such recipient" (decisions, section 9, `hard_bounce`)
+HARD_BOUNCES = ("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10")
 
 # Whoever was erased while their message was in hand stays erased
 _SUBJECT = "iif(recipient_key IS NULL, NULL, {})"
@@ -18,19 +25,22 @@ def finish(outcome: Outcome) -> None:
     """Write what became of a message, with its counters and its event."""
     writing()
     row, error, now = outcome.claim, outcome.error, clock.now_ms()
+    if scalar("SELECT status FROM message WHERE id = ?", (row.id,)) != "sending":
+        return None  # written before: what is known is kept until it is stored, and may be handed in twice
     if outcome.skip_reason is not None:
         _describe(outcome, now)
         ledger.fault(row, error)
         return ledger.skip(row, outcome.skip_reason, now)
     if error is None:
         return _accepted(outcome, now)
-    if isinstance(error, Unreachable | Ours):
+    if isinstance(error, Unreachable | Ours) and not (row.campaign_id is None and _given_up(row, now)):
+        ledger.fault(row, error)
         # Nobody's attempt: the way out is closed, not this recipient
         delay = seconds(config.current().email.probe_after)
         return _again(row, now, delay, attempts=row.attempts, doubts=row.doubts)
+    _describe(outcome, now)
     if isinstance(error, Uncertain):
         return doubt(row, error, now)
-    _describe(outcome, now)
     ledger.fault(row, error)
     if isinstance(error, Temporary) and not _given_up(row, now):
         return _again(row, now, _delay(row.attempts), attempts=row.attempts + 1, doubts=row.doubts)
@@ -69,10 +79,9 @@ def _count(row: Claim, now: int) -> None:
             "email_last_sent_at = CASE :channel WHEN 'email' THEN :now ELSE email_last_sent_at END WHERE id = :id",
             {"channel": row.channel, "now": now, "id": row.contact_id},
         )
-    kind = "phone" if row.channel == "sms" else "email"
     here.execute(
         "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
-        (row.account_id, kind, row.recipient_key),
+        (row.account_id, row.kind, row.recipient_key),
     )
 
 
@@ -80,12 +89,15 @@ def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> No
     cancelled = row.campaign_id is not None and one(
         "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (row.campaign_id,)
     )
+    if cancelled and doubts:
+        return ledger.uncertain(row, "not repeated: cancelled", now)
     connection().execute(
         "UPDATE message SET status = ?, due_at = ?, attempts = ?, doubts = ?, claimed_by = NULL, updated_at = ? "
         "WHERE id = ?",
         ("cancelled" if cancelled else "queued", None if cancelled else now + int(delay * 1000), attempts, doubts, now,
          row.id),
     )  # fmt: skip
+    return None
 
 
 def doubt(row: Claim, error: DeliveryError, now: int) -> None:
@@ -93,12 +105,8 @@ def doubt(row: Claim, error: DeliveryError, now: int) -> None:
     if config.current().email.in_doubt == "resend" and row.doubts == 0:
         ledger.fault(row, error)
         return _again(row, now, 0, attempts=row.attempts + 1, doubts=1)
-    connection().execute(
-        "UPDATE message SET status = 'uncertain', attempts = attempts + 1, doubts = doubts + 1, due_at = NULL, "
-        "claimed_by = NULL, error_code = 'in_doubt', error_text = ?, updated_at = ? WHERE id = ?",
-        (error.text, now, row.id),
-    )
-    return None
+    connection().execute("UPDATE message SET attempts = attempts + 1, doubts = doubts + 1 WHERE id = ?", (row.id,))
+    return ledger.uncertain(row, error.text, now)
 
 
 def _refused(row: Claim, error: DeliveryError, now: int) -> None:
@@ -108,12 +116,19 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
         "error_code = ?, updated_at = ? WHERE id = ?",
         (code, now, row.id),
     )
-    kind = "phone" if row.channel == "sms" else "email"
     connection().execute(
         "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
-        (row.account_id, kind, row.recipient_key),
+        (row.account_id, row.kind, row.recipient_key),
     )
-    ledger.record(row, f"{row.channel}_failed", {"reason": code, "smtp": error.smtp, "text": error.text})
+    hard = code == "refused" and error.enhanced in HARD_BOUNCES
+    event = f"{row.channel}_bounced" if hard and row.channel == "email" else f"{row.channel}_failed"
+    ledger.record(row, event, {"reason": code, "smtp": error.smtp, "text": error.text})
+    if hard and not row.test:
+        suppress.add(
+            row.account_id, Address(row.kind, row.recipient, row.recipient_key),
+            Case("hard_bounce", source="smtp", diagnostic=error.text[:1000]),
+            Evidence(source="smtp", actor="system", message_id=row.id),
+        )  # fmt: skip
 
 
 def _delay(attempts: int) -> float:

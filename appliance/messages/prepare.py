@@ -10,8 +10,8 @@ from appliance.delivery.send import Envelope
 from appliance.messages import compose, links, values
 from appliance.messages.compose import Content, Filled, Sender
 from appliance.messages.ledger import Claim
-from appliance.messages.single import source as single_source
-from appliance.tables import Account, Campaign, Contact, Message, MessageContent, Template, TemplateRevision
+from appliance.messages.single import said_source
+from appliance.tables import Account, Campaign, Contact, Message, MessageContent, TemplateRevision
 
 # Compiled campaigns held at once
 _MOST_KEPT = 32
@@ -56,7 +56,8 @@ class Workshop:
             kept, headers = self._single(claim)
             filled = self._fill(kept, claim.id, claim.contact_id, claim.recipient)
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
-        mail = compose.mail(filled, kept.sender, claim.id, recipient, clock.now(), headers)
+        dated = (claim.dated_at or clock.now_ms()) / 1000
+        mail = compose.mail(filled, kept.sender, claim.id, recipient, dated, headers)
         return Prepared(
             Envelope(self._mail_from(claim, mail.sender[1]), recipient, mime.write(mail)),
             filled, mail.sender[1], mail.message_id,
@@ -91,11 +92,10 @@ class Workshop:
     def _single(self, claim: Claim) -> tuple[_Kept, tuple[tuple[str, str], ...]]:
         message = Message.get_by_id(claim.id)
         said = MessageContent.get(MessageContent.message == claim.id)
-        template = Template.get_or_none(Template.id == message.template_id) if message.template_id else None
         account = Account.get_by_id(claim.account_id)
         marketing = not claim.transactional
-        content = compose.compile_source(single_source(said.subject, said.body, said.text, template, marketing))
-        name = said.from_name or account.email_from_name or account.name
+        content = compose.compile_source(said_source(said, marketing))
+        name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         shared = values.of_account(account, brands.get(account.id)) | {"data": said.data}
         kept = _Kept(content, sender, shared, account.name, f"account-{account.id}", True)
@@ -104,10 +104,6 @@ class Workshop:
             domain = _domain(sender.email)
             headers += compose.marketing_headers(claim.id, None, account.name, kept.list_id, domain, account.id)
         return kept, headers
-
-    def forget(self, campaign_id: int) -> None:
-        """Drop what is kept of a campaign."""
-        self._kept.pop(campaign_id, None)
 
 
 def _compile_campaign(campaign_id: int) -> _Kept:

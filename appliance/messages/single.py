@@ -1,5 +1,6 @@
 """One message to one person, sent at a program's word: receipts, passwords, notices."""
 
+import contextlib
 import re
 from typing import Annotated, Any, Literal
 
@@ -14,13 +15,13 @@ from appliance.errors import Faults, Invalid
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Line, Short, Subject, Text, When
-from appliance.messages import compose
+from appliance.messages import compose, senders
 from appliance.messages.compose import Source
 from appliance.tables import Account, Channel, Message, MessageContent, Template
 from appliance.work import bell
 
-_HEADER = re.compile(r"^X-[A-Za-z0-9-]{1,60}$")
-_VALUE = re.compile(r"^[\x20-\x7e]{0,900}$")
+_HEADER = re.compile(r"X-[A-Za-z0-9-]{1,60}")
+_VALUE = re.compile(r"[\x20-\x7e]{0,900}")
 
 
 class MessageWrite(Struct):
@@ -47,6 +48,15 @@ class Suppressed(Invalid):
     """The recipient may not get it; the row is kept as `skipped` (decisions, section 3, `recipient_suppressed`)."""
 
 
+def warm(account_id: int, request: MessageWrite) -> None:
+    """Compile a message before the writer has to; what is wrong with it is said there."""
+    template = None
+    if isinstance(request.template_id, int):
+        template = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
+    with contextlib.suppress(MergeError):
+        compose.compile_source(_source(_said(request, template), not request.transactional))
+
+
 def put(account_id: int, request: MessageWrite, key: str | None = None, test: bool = False) -> Message:
     """Queue one message and answer its row; raises Invalid with all faults.
 
@@ -55,18 +65,19 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
     writing()
     account = Account.get_by_id(account_id)
     template = _template(account_id, request)
-    address = _check(account, request, template)
+    address = _check(account, request, template, test)
     now = clock.now_ms()
     held = isinstance(request.send_at, int) and request.send_at > now
     channel = Channel.get_or_none(
         Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
     )
     reason = _refusal(account_id, address, channel, request.transactional)
-    sender = _sender(account, request, template)
+    sender = senders.resolve(account, _text(request.from_email) or (template.from_email if template else None))
+    said = _said(request, template)
     message = Message.create(
         account=account_id, contact=channel.contact_id if channel else None, template=template, channel="email",
         recipient=address.value, recipient_key=address.key, sender=sender, reply_to=_text(request.reply_to),
-        subject=_text(request.subject) or (template.subject if template else None),
+        subject=said["subject"],
         status="skipped" if reason else "held" if held else "queued", skip_reason=reason,
         source_type="transactional", transactional=request.transactional, test=test,
         provider="capture" if test else config.current().email.transport,
@@ -74,9 +85,8 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
         due_at=None if reason else (request.send_at if held else now), created_at=now, updated_at=now,
     )  # fmt: skip
     MessageContent.create(
-        message=message, subject=_text(request.subject), body=_text(request.body), text=_text(request.text),
-        headers=_value(request.headers) or {}, data=_value(request.data) or {}, from_name=_text(request.from_name),
-    )  # fmt: skip
+        message=message, headers=_value(request.headers) or {}, data=_value(request.data) or {}, **said
+    )
     if reason:
         data = {"message_id": message.id, "reason": reason}
         log.record(Happened(account_id, "email_skipped", message.contact_id, data, f"message:{message.id}", test=test))
@@ -112,51 +122,65 @@ def _template(account_id: int, request: MessageWrite) -> Template | None:
     return found
 
 
-def _check(account: Account, request: MessageWrite, template: Template | None) -> addresses.Address:
+def _check(account: Account, request: MessageWrite, template: Template | None, test: bool) -> addresses.Address:
     faults = Faults()
     if request.channel == "sms":
-        faults.add("channel", "is not included in the list")
+        raise Invalid({"channel": ["is not included in the list"]})
     if not (_text(request.subject) or (template and template.subject)):
         faults.add("subject", "can't be blank")
     if not (_text(request.body) or (template and template.body)):
         faults.add("body", "can't be blank")
     for name, value in (_value(request.headers) or {}).items():
-        if not _HEADER.match(name) or not _VALUE.match(value):
+        if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
             faults.add(f"headers.{name}", "is invalid")
     try:
         address = addresses.email(request.to)
     except ValueError:
         faults.add("to", "is invalid")
         address = addresses.Address("email", "", "")
+    said = _said(request, template)
     try:
-        compose.compile_source(source(request.subject, request.body, request.text, template, not request.transactional))
+        compose.compile_source(_source(said, not request.transactional))
     except MergeError as error:
         faults.add("body", error.words())
     if not account.transactional_allowed and request.transactional:
         raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
     faults.check()
+    if not test:
+        _refuse_unready(account, request, template)
     return address
 
 
-def source(subject: Any, body: Any, text: Any, template: Template | None, marketing: bool) -> Source:
-    """Answer what a single message is made from: its own words before its template's."""
+def _refuse_unready(account: Account, request: MessageWrite, template: Template | None) -> None:
+    """Raise Invalid where the sender of a message that really leaves may not be used, as a campaign's send would."""
+    chosen = senders.resolve(account, _text(request.from_email) or (template.from_email if template else None))
+    found = senders.problems(account, chosen, config.current().email.transport, marketing=not request.transactional)
+    if found:
+        raise Invalid(
+            {field: [words] for field, words in found}, reason="sender_not_ready",
+            blockers=[{"code": "sender_not_ready", "message": words, "field": field} for field, words in found],
+        )  # fmt: skip
+
+
+def _said(request: MessageWrite, template: Template | None) -> dict[str, str | None]:
+    """Answer what a message says, its own words before its template's; the template may change later."""
+    said: dict[str, str | None] = {"text": _text(request.text)}
+    for name in ("subject", "body", "preheader", "from_name"):
+        said[name] = _text(getattr(request, name, None)) or (getattr(template, name) if template else None)
+    return said
+
+
+def _source(said: dict[str, str | None], marketing: bool) -> Source:
     return Source(
-        subject=_text(subject) or (template.subject if template else None) or "",
-        body=_text(body) or (template.body if template else None) or "",
-        text=_text(text),
-        preheader=template.preheader if template else None,
-        from_name=template.from_name if template else None,
-        marketing=marketing,
-    )
+        subject=said["subject"] or "", body=said["body"] or "", text=said["text"], preheader=said["preheader"],
+        from_name=said["from_name"], marketing=marketing,
+    )  # fmt: skip
 
 
-def _sender(account: Account, request: MessageWrite, template: Template | None) -> str:
-    return (
-        _text(request.from_email)
-        or (template.from_email if template else None)
-        or account.email_from_email
-        or "hello@campanero.invalid"
-    )
+def said_source(kept: MessageContent, marketing: bool) -> Source:
+    """Answer what a stored single message is made from."""
+    names = ("subject", "body", "text", "preheader", "from_name")
+    return _source({name: getattr(kept, name) for name in names}, marketing)
 
 
 def _refusal(account_id: int, address: addresses.Address, channel: Channel | None, transactional: bool) -> str | None:

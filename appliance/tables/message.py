@@ -42,6 +42,7 @@ class Message(Table):
     doubts = IntegerField(default=0)
     # When an open row may move: end of a hold, next attempt
     due_at = Time(null=True)
+    dated_at = Time(null=True)  # its Date header: the first attempt
     claimed_by = TextField(null=True)  # the process that has it in hand
     error_code = TextField(null=True)
     error_smtp = IntegerField(null=True)
@@ -81,6 +82,7 @@ class MessageContent(Table):
     text = TextField(null=True)
     headers = Json(default=dict)
     data = Json(default=dict)
+    preheader = TextField(null=True)
     from_name = TextField(null=True)
 
 

@@ -47,7 +47,10 @@ class TemplateQuery(PageQuery):
 
 def page(account_id: int, query: TemplateQuery) -> Page:
     """List templates, newest first."""
-    found = Template.select().where(Template.account == account_id)
+    deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
+    found = Template.select().where(
+        Template.account == account_id, Template.flow.is_null() | Template.flow.not_in(deleted)
+    )
     if query.standalone is not UNSET:
         found = found.where(Template.flow.is_null(bool(query.standalone)))
     if isinstance(query.search, str) and query.search.strip():
@@ -89,8 +92,12 @@ def update(account_id: int, template_id: int, request: TemplateWrite, user_id: i
     faults = Faults()
     check(request, "", faults)
     faults.check()
-    refuse_locked(template)
-    return fill(template, request, user_id)
+    campaign = _open_campaign(template)
+    before = template.revision
+    fill(template, request, user_id)
+    if campaign is not None and template.revision != before:
+        _ask_again(campaign)
+    return template
 
 
 def fill(template: Template, request: Content, user_id: int | None = None) -> Template:
@@ -114,13 +121,40 @@ def delete(account_id: int, template_id: int) -> Template:
     return template
 
 
-def refuse_locked(template: Template) -> None:
-    """Raise Invalid if the campaign of a template is past its lock."""
+LOCK_MS = 5 * 60 * 1000
+
+
+def is_editable(campaign: Campaign) -> bool:
+    """Say whether a campaign's content, audience, channel and time may change: in draft, armed until 5 min before."""
+    if campaign.phase == "draft":
+        return True
+    return bool(campaign.phase == "scheduled" and campaign.scheduled_at - clock.now_ms() > LOCK_MS)
+
+
+def _open_campaign(template: Template) -> Campaign | None:
+    """Answer the campaign that a template belongs to; raises Invalid if it is past its lock."""
     if template.flow_id is None:
-        return
-    campaign = Campaign.get_or_none(Campaign.template == template.id, Campaign.deleted_at.is_null())
-    if campaign is not None and campaign.phase not in ("draft", "scheduled"):
+        return None
+    campaign: Campaign | None = Campaign.get_or_none(Campaign.template == template.id, Campaign.deleted_at.is_null())
+    if campaign is not None and not is_editable(campaign):
         raise Invalid({"base": ["is locked"]}, reason="campaign_locked", status=campaign.status)
+    return campaign
+
+
+def _ask_again(campaign: Campaign) -> None:
+    """Take back the approval of a campaign whose content changed; an armed one that needs it is disarmed."""
+    values: dict[str, Any] = {"approval_state": "pending_review"}
+    if campaign.phase == "scheduled" and campaign.account.approval_required:
+        values |= {"status": "draft", "phase": "draft"}
+    Campaign.update(**values).where(Campaign.id == campaign.id).execute()
+
+
+def warm(request: Any) -> None:
+    """Compile the texts of a request before the writer has to; what is wrong with them is said there."""
+    for name, context in _MERGED.items():
+        text = getattr(request, name, None)
+        if isinstance(text, str):
+            merge.fault(text, context)  # type: ignore[arg-type]
 
 
 def check(request: Content, prefix: str, faults: Faults) -> None:
@@ -147,7 +181,7 @@ def variables(template: Template) -> dict[str, Any]:
     for name, context in _MERGED.items():
         text = getattr(template, name)
         if text and "{" in text:
-            names |= set(merge.compile_template(text, context).variables)  # type: ignore[arg-type]
+            names |= set(merge.compile_template(text, context).variables)
     return {name: {"default": None, "sample": None, "required": False} for name in sorted(names)}
 
 
@@ -160,6 +194,8 @@ def _fill(template: Template, request: Content) -> bool:
             value = {"sections": [], "theme": {}} | (value or {})
         elif isinstance(value, str) and name != "body":
             value = value.strip() or None
+        if name == "name" and value is None and template.flow_id is None:
+            value = "Untitled template"
         if getattr(template, name) != value:
             setattr(template, name, value)
             changed = True

@@ -23,10 +23,11 @@ class _Inbox:
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         content: Any = envelope.original_content or envelope.content
         try:
-            owner = await call(captured.account_of, content)
-            if owner is None:
+            reading = await call(captured.read, content)
+            if reading is None:
                 return "550 5.7.1 only this installation's own messages are kept here"
-            number = await commit(captured.store, *owner, envelope.mail_from or "", envelope.rcpt_tos[0], content)
+            recipient = envelope.rcpt_tos[0]
+            number = await commit(captured.store, reading, envelope.mail_from or "", recipient, content)
         except Unavailable:
             return "451 4.3.0 the inbox cannot be written now"
         return f"250 2.0.0 kept as {number}"

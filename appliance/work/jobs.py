@@ -61,7 +61,6 @@ class Jobs:
         self.sender = Sender(process)
         self.importer = Importer()
         self._draining = threading.Lock()
-        self._again = threading.Event()
         self._queued: set[str] = set()
         self._queued_lock = threading.Lock()
         answers = {
@@ -93,31 +92,43 @@ class Jobs:
         bell.answer(name, ring)
 
     def drain_outbox(self) -> None:
-        """Send what is due; one drain at a time, and a ring meanwhile makes it look again."""
-        self._again.set()
+        """Send what is due; one drain at a time, and a ring meanwhile puts idle places to work."""
         if not self._draining.acquire(blocking=False):
+            self.sender.wake()
             return
         try:
-            while self._again.is_set() and not self.sender.stopping.is_set():
-                self._again.clear()
-                shut = self.sender.drain()
-                if shut:
-                    work.write(_pause_all, self.sender.fault)
+            self.sender.drain()
         finally:
             self._draining.release()
         self.tend_campaigns()
 
     def tend_campaigns(self) -> None:
-        """Start what is due, show what is released, complete what is done."""
-        work.write(send.fire_due)
+        """Start what is due, show what is released, pause what is refused, complete what is done."""
+        for account_id, campaign_id in send.due():
+            self._start(account_id, campaign_id)
         work.write(send.release_held)
+        shut = self.sender.shut()
+        if shut.providers or shut.campaigns:
+            work.write(states.stop_refused, shut.providers, shut.campaigns, shut.words)
+            self.sender.gate.paused(shut.campaigns)
         work.write(states.settle)
+
+    @staticmethod
+    def _start(account_id: int, campaign_id: int) -> None:
+        """Start one armed campaign; one that cannot be started waits for a person and stops no other."""
+        try:
+            work.write(send.fire, account_id, campaign_id)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("campaign %s could not be started", campaign_id)
+            work.write(states.stop_failed, account_id, campaign_id)
 
     def pulse(self) -> None:
         """Ring for whatever is due; called once a second, so that a lost ring costs no more than that."""
         if suppress.is_due():
             work.write(suppress.expire)
-        if outbox.is_due() and not self._draining.locked():
+        if outbox.is_due(self.sender.gate.closed()):
             bell.ring("outbox")
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             bell.ring("campaigns")
@@ -131,13 +142,3 @@ def tend_segments() -> None:
     """Populate the lists that mirror segments, and make the indexes that segments ask for."""
     mirrors.refresh_due()
     indexes.tend()
-
-
-def _pause_all(words: str) -> None:
-    """Pause every live campaign because the way out refuses us; a person looks and lets them go on."""
-    from appliance.campaigns import store
-
-    for account_id, campaign_id in rows("SELECT account_id, id FROM campaign WHERE phase IN ('sending', 'holding')"):
-        campaign = store.get(account_id, campaign_id)
-        campaign.data = {**campaign.data, "pause_detail": words}
-        states.stop(campaign, "transport")

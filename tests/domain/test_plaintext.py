@@ -89,7 +89,7 @@ def test_any_text_can_be_read(html: str) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "around", ["<p>{}</p>", '<a href="{}">x</a>', '<img alt="{}">', "<li>a {} b</li>", "{}<p>x</p>"]
+    "around", ["<p>{}</p>", '<a href="https://x.example/{}">x</a>', '<img alt="{}">', "<li>a {} b</li>", "{}<p>x</p>"]
 )
 def test_merge_tags_survive(tag: str, around: str) -> None:
     """A merge tag stands in the text part byte for byte, in words, links and pictures alike."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from appliance import addresses
 from appliance.delivery.send import Envelope
-from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
 
 _ENHANCED = re.compile(r"^([245]\.\d{1,3}\.\d{1,3})\b")
 
@@ -99,28 +99,24 @@ class SmtpConnection:
             self._before_dot(smtp, envelope)
         except (OSError, smtplib.SMTPServerDisconnected) as error:
             self._drop()
-            raise Unreachable(f"the connection broke before the message was handed over: {error}") from None
+            # It may be this very message that the other side cannot stand, so it costs an attempt and has an end
+            raise Temporary(f"the connection broke before the message was handed over: {error}") from None
         code, text = self._after_dot(smtp)
         self._messages += 1
-        if code == 250:
+        if 200 <= code < 300:
             return text
         if code == 421:
             self._drop()
         raise _fault(code, text)
 
     def _before_dot(self, smtp: smtplib.SMTP, envelope: Envelope) -> None:
-        recipient = envelope.rcpt_to
-        options = []
-        if not recipient.isascii():
-            ascii_form = addresses.ascii_form(recipient)
-            if ascii_form is None:
-                if not smtp.has_extn("smtputf8"):
-                    raise Permanent("the next hop does not take this address (no SMTPUTF8)", 553, "5.6.7")
-                options = ["SMTPUTF8"]
-            else:
-                recipient = ascii_form
+        sender = addresses.ascii_form(envelope.mail_from) or envelope.mail_from
+        recipient = addresses.ascii_form(envelope.rcpt_to) or envelope.rcpt_to
+        options = [] if (sender + recipient).isascii() else ["SMTPUTF8"]
+        if options and not smtp.has_extn("smtputf8"):
+            raise Permanent("the next hop does not take this address (no SMTPUTF8)", 553, "5.6.7")
         smtp.command_encoding = "utf-8" if options else "ascii"
-        command = " ".join([f"FROM:<{envelope.mail_from}>", *options])
+        command = " ".join([f"FROM:<{sender}>", *options])
         self._step(smtp, *smtp.docmd("MAIL", command), ours=True)
         self._step(smtp, *smtp.docmd("RCPT", f"TO:<{recipient}>"))
         code, raw = smtp.docmd("DATA")
@@ -153,7 +149,8 @@ class SmtpConnection:
         else:
             self._reset(smtp)
         if ours and code >= 500:
-            raise _ours(code, raw)
+            # About the sender it was given, so about whoever sends under that name and about nobody else
+            raise SenderRefused(f"{code} {text}", code, _enhanced(text))
         raise _fault(code, text)
 
     def _reset(self, smtp: smtplib.SMTP) -> None:
@@ -218,6 +215,6 @@ def _ours(code: int, raw: bytes | str) -> DeliveryError:
 
 def _fault(code: int, text: str) -> DeliveryError:
     if code < 0:
-        return Unreachable(text or "the answer could not be read")
+        return Temporary(text or "the answer could not be read")
     kind = Permanent if code >= 500 else Temporary
     return kind(f"{code} {text}", code, _enhanced(text))

@@ -1,0 +1,86 @@
+"""Which ways out are closed for now, and who keeps being refused."""
+
+import threading
+import time
+from typing import NamedTuple
+
+from appliance.errors import DeliveryError, Ours, SenderRefused, Unreachable
+from appliance.messages.ledger import Claim
+
+# Refusals in a row that are our fault, before campaigns pause (decisions, section 6, `transport`)
+MOST_REFUSALS = 20
+
+
+class Shut(NamedTuple):
+    """What must be paused: providers that refuse us altogether, campaigns whose sender is refused, and the words."""
+
+    providers: frozenset[str]
+    campaigns: frozenset[int]
+    words: str
+
+
+class Gate:
+    """Shared by all sending threads. An unreachable provider is probed again later and costs nobody an attempt."""
+
+    def __init__(self, probe_after: float) -> None:
+        self._probe_after = probe_after
+        self._lock = threading.Lock()
+        self._closed: dict[str, float] = {}
+        self._refused: dict[str | int, int] = {}
+        self._shut: set[str | int] = set()
+        self._held: set[int] = set()
+        self._words = ""
+
+    def closed(self) -> tuple[str, ...]:
+        """Answer the providers that are not to be used now."""
+        now = time.monotonic()
+        with self._lock:
+            return tuple(name for name, until in self._closed.items() if until > now)
+
+    def connecting_failed(self, provider: str, error: DeliveryError) -> None:
+        """Close a provider that cannot be reached, or will not have us, until it is probed again."""
+        with self._lock:
+            self._closed[provider] = time.monotonic() + self._probe_after
+            self._words = error.text
+            if isinstance(error, Ours):
+                self._count(provider)
+
+    def answered(self, claim: Claim, error: DeliveryError | None) -> None:
+        """Note how a message fared: anything but a refusal of us ends the row of refusals."""
+        with self._lock:
+            if isinstance(error, SenderRefused):
+                self._words = error.text
+                if claim.campaign_id is not None:
+                    self._count(claim.campaign_id)
+            elif not isinstance(error, Unreachable):
+                self._refused.pop(claim.provider, None)
+                if claim.campaign_id is not None:
+                    self._refused.pop(claim.campaign_id, None)
+
+    def _count(self, who: str | int) -> None:
+        self._refused[who] = self._refused.get(who, 0) + 1
+        if self._refused[who] >= MOST_REFUSALS:
+            self._shut.add(who)
+            self._refused[who] = 0
+            if isinstance(who, int):
+                self._held.add(who)
+
+    def held(self) -> tuple[int, ...]:
+        """Answer the campaigns that nothing more is taken from until they are paused."""
+        with self._lock:
+            return tuple(self._held)
+
+    def paused(self, campaigns: frozenset[int]) -> None:
+        """Forget campaigns that are paused now; when they go on they are tried afresh."""
+        with self._lock:
+            self._held -= campaigns
+
+    def take_shut(self) -> Shut:
+        """Answer what must be paused now, and forget it."""
+        with self._lock:
+            shut, self._shut = self._shut, set()
+            return Shut(
+                frozenset(who for who in shut if isinstance(who, str)),
+                frozenset(who for who in shut if isinstance(who, int)),
+                self._words,
+            )
