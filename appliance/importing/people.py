@@ -1,7 +1,6 @@
 """One record made a person: addresses in their normal form, fields checked, opt-out state understood."""
 
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,34 +9,13 @@ from appliance import addresses
 from appliance.addresses import Address
 from appliance.fields import DATA_BYTES
 from appliance.importing import columns
+from appliance.importing.cells import NO, READ, STATES, Bad, clean, typed, word_of
 
 # An address that needs no closer look once its domain has had one
 _PLAIN = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
-# What our export puts before a cell that a spreadsheet would take for a formula
-_ESCAPED = re.compile(r"'+[=+\-@\t\r＝＋－＠]")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _MOST_NAMES = 2000
-_SEPARATORS = re.compile(r"[,;|]")
-_NO = frozenset(("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non"))
-_YES = frozenset(("1", "yes", "y", "true", "t", "on", "x", "ja", "oui", "si"))
-# How other products call what we know; the gravest of a row counts
-_STATES = {
-    "unsubscribed": "out", "unsubscribe": "out", "opted_out": "out", "optout": "out", "inactive": "off",
-    "disabled": "off", "unconfirmed": "off", "pending": "off", "transactional": "off", "non_subscribed": "off",
-    "nonsubscribed": "off", "blocklisted": "manual", "blacklisted": "manual", "blocked": "manual", "manual": "manual",
-    "suppressed": "manual", "cleaned": "hard_bounce", "bounced": "hard_bounce", "bounce": "hard_bounce",
-    "hard_bounce": "hard_bounce", "unreachable": "hard_bounce", "invalid": "hard_bounce", "soft_bounce": "soft_bounce",
-    "complained": "complaint", "complaint": "complaint", "spam": "complaint", "abuse": "complaint",
-}  # fmt: skip
 _GRAVITY = ("complaint", "hard_bounce", "manual", "soft_bounce", "out", "off")
 _MAUTIC = {"1": "out", "2": "hard_bounce", "3": "manual"}
-REASONS = ("manual", "hard_bounce", "soft_bounce", "complaint")
-
-
-class Bad(Exception):
-    """A record that cannot be a person; its text is the reason."""
 
 
 class Person(NamedTuple):
@@ -84,13 +62,13 @@ class Reader:
             if cell is None or cell == "" or cell == []:
                 continue
             if isinstance(cell, str):
-                cell = _clean(cell)
+                cell = clean(cell)
                 if not cell:
                     continue
             if target.startswith("data."):
-                data[target[5:]] = _value(cell) if not isinstance(cells, dict) else cell
-            elif target in _READ:
-                _READ[target](row, data, cell, target)
+                data[target[5:]] = typed(cell) if not isinstance(cells, dict) else cell
+            elif target in READ:
+                READ[target](row, data, cell, target)
             else:
                 self._state(name, target, cell, states, row)
         return self._made(line, row, data, states)
@@ -106,18 +84,18 @@ class Reader:
                 self._columns.append((0, name, target))
 
     def _state(self, name: str, target: str, cell: Any, states: list[str], row: dict[str, Any]) -> None:
-        word = _word(cell)
+        word = word_of(cell)
         if target == "status":
-            found = _STATES.get(word)
+            found = STATES.get(word)
         elif target == "bounced":
-            found = None if word in _NO else "hard_bounce"
+            found = None if word in NO else "hard_bounce"
         elif target == "unsubscribed":
             reason = _MAUTIC.get(word) if name in self._reason_column else None
-            found = None if word in _NO else reason or _STATES.get(word, "out")
+            found = None if word in NO else reason or STATES.get(word, "out")
         elif target == "opted_out_by":
             found = "out" if word == "recipient" else "off"
         else:
-            found = "off" if word in _NO else None
+            found = "off" if word in NO else None
             if target == "subscribed_phone":
                 row["phone_state"] = found
                 return
@@ -185,121 +163,14 @@ def _phone(text: Any) -> Address:
         raise Bad(f"phone is invalid: {str(text)[:40]}") from None
 
 
-def _clean(cell: str) -> str:
-    cell = cell.strip(_SPACES)
-    return cell[1:] if cell.startswith("'") and _ESCAPED.match(cell) else cell
-
-
-def _word(cell: Any) -> str:
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    return str(cell).strip().lower().replace(" ", "_").replace("-", "_")
-
-
-def _value(cell: str) -> Any:
-    """Read a cell without a type: what is written exactly as a number or a truth value is one."""
-    if cell in ("true", "false"):
-        return cell == "true"
-    if _NUMBER.match(cell) and cell != "-0":
-        return float(cell) if "." in cell else int(cell)
-    return cell
-
-
-def _line(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    text = str(cell)
-    if len(text) > 255:
-        raise Bad(f"{target} is too long (maximum is 255 characters)")
-    if _CONTROL.search(text):
-        raise Bad(f"{target} is invalid")
-    row[target] = text
-
-
-def _address(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    """Take the first of several columns that has one; a second number is kept, but nobody is found by it."""
-    if target in row:
-        data.setdefault(f"other_{target}", cell)
-    else:
-        row[target] = cell
-
-
-def _name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    first, _, last = str(cell).strip().partition(" ")
-    for name, text in (("first_name", first), ("last_name", last.strip())):
-        if text and name not in row:
-            _line(row, data, text, name)
-
-
-def _country_code(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    text = str(cell)
-    if not (len(text) == 2 and text.isascii() and text.isalpha()):
-        raise Bad("country_code is invalid")
-    row[target] = text.upper()
-
-
-def _tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    if cell not in ("full", "aggregate", "none"):
-        raise Bad("tracking is not included in the list")
-    row[target] = cell
-
-
-def _tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    parts = cell if isinstance(cell, list) else _split_tags(str(cell))
-    found = list(dict.fromkeys(text for part in parts if (text := str(part).strip(_SPACES + "\"'"))))
-    if len(found) > 100 or any(len(text) > 64 for text in found):
-        raise Bad("tags are too many or too long (maximum is 100 of 64 characters)")
-    data["tags"] = found
-
-
-def _split_tags(text: str) -> list[Any]:
-    if text.startswith("["):
-        try:
-            found = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            found = None
-        if isinstance(found, list):
-            return found
-    return _SEPARATORS.split(text)
-
-
-def _json_data(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    try:
-        found = cell if isinstance(cell, dict) else msgspec.json.decode(str(cell))
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise Bad("data is not a JSON object")
-    for key, value in found.items():
-        data.setdefault(key, value)
-
-
-def _verified(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    row["verified"] = int(_word(cell) in _YES or _word(cell) == "verified")
-
-
-def _reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    word = _word(cell)
-    row["reason"] = _STATES.get(word, word)
-    if row["reason"] == "out":
-        row["reason"] = "manual"
-    if row["reason"] not in REASONS:
-        raise Bad("reason is not included in the list")
-
-
-_READ: dict[str, Callable[[dict[str, Any], dict[str, Any], Any, str], None]] = {
-    "email": _address, "phone": _address, "name": _name, "first_name": _line, "last_name": _line, "source": _line,
-    "country_code": _country_code, "tracking": _tracking, "tags": _tags, "data": _json_data, "verified": _verified,
-    "reason": _reason, "note": _line,
-}  # fmt: skip
-
-
 def suppressed(reader: Reader, line: int, cells: Any, targets: list[tuple[int, str, str]]) -> Person:
     """Read a row of addresses that must not be written to; without a word the reason is `manual`. Raises Bad."""
     row: dict[str, Any] = {}
     for index, name, target in targets:
         cell = cells.get(name) if isinstance(cells, dict) else cells[index] if index < len(cells) else None
-        cell = _clean(cell) if isinstance(cell, str) else cell
-        if cell not in (None, "") and target in _READ:
-            _READ[target](row, {}, cell, target)
+        cell = clean(cell) if isinstance(cell, str) else cell
+        if cell not in (None, "") and target in READ:
+            READ[target](row, {}, cell, target)
     text = str(row.get("email") or row.get("phone") or "")
     if not text:
         raise Bad("the row has no address")

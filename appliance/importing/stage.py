@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from appliance.importing import columns, lines, people, records
+from appliance.importing import cells, columns, lines, people, records
 from appliance.importing.records import Record
 from appliance.importing.staging import Sink
 
@@ -134,7 +134,7 @@ def run(task: Task, report: Callable[[int], None]) -> dict[str, Any]:
                     sink.person(people.suppressed(reader, row.line, row.cells, mapped))
                 else:
                     sink.person(reader.person(row.line, row.cells))
-            except people.Bad as fault:
+            except cells.Bad as fault:
                 sink.fault(row.line, str(fault), _start(row.cells))
         if time.monotonic() - told > 0.3:
             told = time.monotonic()

@@ -50,7 +50,9 @@ class Sink:
 
     def fault(self, line: int, reason: str, text: str) -> None:
         """Take a bad row."""
-        self._faults.append((line, reason, text))
+        # What could not be decoded cannot be stored either
+        shown, why = (one.encode("utf-8", "replace").decode() for one in (text, reason))
+        self._faults.append((line, why, shown))
         self.bad += 1
         if len(self._faults) >= _FETCHED:
             self.flush()

@@ -148,8 +148,10 @@ class _Undo:
         data = msgspec.json.decode(contact[0][5])
         for key, (before, after) in change.data.items():
             if ([data[key]] if key in data else []) == after:
-                data.pop(key, None)
-                data.update({key: before[0]} if before else {})
+                if before:
+                    data[key] = before[0]
+                else:
+                    data.pop(key, None)
         when = change.updated_at if contact[0][6] == self.notes.at else clock.now_ms()
         execute(
             "UPDATE contact SET first_name = ?, last_name = ?, source = ?, country_code = ?, tracking = ?, data = ?, "

@@ -1,0 +1,118 @@
+"""Imports and the process they run in: killed, stopped, cancelled, and many people at once (T20, T21)."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.uploads import done, results, upload
+
+PEOPLE = 20_000
+
+
+def people(number: int = PEOPLE) -> str:
+    """Make a file in which every fifth line names somebody again, in other letters."""
+    lines = ["email,first_name,n"]
+    for one in range(number):
+        name = f"p{one}@example.org" if one % 5 else f"P{one // 2}@EXAMPLE.org\u00a0"
+        lines.append(f"{name},N{one},{one}")
+    return "\n".join(lines)
+
+
+def addresses(number: int = PEOPLE) -> int:
+    """Return how many people that file names."""
+    return len({one if one % 5 else one // 2 for one in range(number)})
+
+
+def wait_for(api: Client, job: int, processed: int) -> dict[str, Any]:
+    """Wait until an import has written some rows."""
+    found: dict[str, Any] = api.wait(f"/imports/{job}", lambda one: one["processed"] > processed, 60)
+    return found
+
+
+@pytest.fixture
+def running() -> Any:
+    """A server of the test's own."""
+    with Server().set_up() as server:
+        yield server
+
+
+def test_a_killed_import_ends_with_the_same_people(running: Server) -> None:
+    """SIGKILL while reading and while writing: in the end everybody is there once and every line has its result."""
+    api = running.client()
+    group = api.post("/lists", {"name": "All"}).expect(201)["id"]
+    job = upload(api, people(), list_ids=[group]).expect(201)["id"]
+    running.kill()
+    running.start()
+    wait_for(api, job, 1000)
+    running.kill()
+    running.start()
+    end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
+
+    assert (end["status"], end["total"], end["failed"]) == ("complete", PEOPLE, 0)
+    assert (end["created"], end["updated"]) == (addresses(), PEOPLE - addresses())
+    assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == addresses()
+    assert api.get(f"/lists/{group}").json["sendable_count"]["email"] == addresses()
+    assert int(api.get("/events", limit=1, event="contact_add").headers["X-Total-Count"]) == addresses()
+    lines = results(api, job)
+    assert [int(row["line"]) for row in lines] == list(range(2, PEOPLE + 2))
+    assert {row["result"] for row in lines} == {"created", "updated"}
+
+
+def test_cancel_and_undo(running: Server) -> None:
+    """A cancelled import stops within two seconds; undone it leaves nobody."""
+    api = running.client()
+    job = upload(api, people()).expect(201)["id"]
+    wait_for(api, job, 500)
+    begun = time.monotonic()
+    api.post(f"/imports/{job}/cancel").expect(200)
+    end = api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled", 5)
+
+    assert time.monotonic() - begun < 2
+    assert 0 < end["created"] == int(api.get("/contacts", limit=1).headers["X-Total-Count"]) < addresses()
+    api.post(f"/imports/{job}/undo").expect(200)
+    api.wait(f"/imports/{job}", lambda one: one["phase"] == "undone", 30)
+    assert api.get("/contacts").json == []
+
+
+def test_a_stop_is_not_held_up(running: Server) -> None:
+    """SIGTERM in the middle ends the process at once; the next one goes on."""
+    api = running.client()
+    job = upload(api, people()).expect(201)["id"]
+    wait_for(api, job, 500)
+    begun = time.monotonic()
+    running.stop()
+    assert time.monotonic() - begun < 5
+    running.start()
+    end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
+
+    assert (end["status"], end["created"]) == ("complete", addresses())
+
+
+def test_requests_are_answered_meanwhile(running: Server) -> None:
+    """While a file is read and written others hardly wait, and one import waits for the other."""
+    api = running.client()
+    first = upload(api, people()).expect(201)["id"]
+    waits: list[float] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        client = running.client()
+        client.validate = False
+        while not over.is_set():
+            begun = time.monotonic()
+            client.post("/contacts", {"email": "other@example.org"})
+            waits.append(time.monotonic() - begun)
+            time.sleep(0.01)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    second = done(api, upload(api, "email\nsecond@example.org\n"))
+    over.set()
+    asking.join()
+
+    assert api.get(f"/imports/{first}").json["status"] == second["status"] == "complete"
+    assert sorted(waits)[int(len(waits) * 0.95)] < 0.25

@@ -1,0 +1,157 @@
+"""An import keeps to the same rules of consent as everything else, and resumes and undoes to the row."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.contacts import consent
+from appliance.contacts.consent import Evidence
+from appliance.db import work
+from appliance.db.open import rows, run
+from appliance.fields import read
+from appliance.importing import rules, steps, store
+from appliance.importing.job import Importer
+from appliance.importing.requests import ImportOptions, Upload
+from appliance.importing.rules import Standing
+from appliance.tables import Channel, Import
+from tests.domain.home import Home
+
+FILE = Evidence(source="import", actor="key:1")
+REASONS = st.sampled_from([None, "manual", "hard_bounce", "soft_bounce", "complaint", "erased"])
+STANDINGS = st.sampled_from([(True, None), (False, None), (False, "operator"), (False, "recipient")])
+
+
+@given(STANDINGS, REASONS, st.booleans())
+def test_the_rules_of_a_file_are_those_of_a_row(
+    home: Home, standing: tuple[bool, str | None], suppression: str | None, wanted: bool
+) -> None:
+    """Whatever stands there, the quick rules and `consent.imported` come to the same."""
+    subscribed, by = standing
+    channel = home.channel("rule@example.org") if rows("SELECT 1 FROM channel") else None
+    channel = channel or home.contact("rule@example.org").channels[0]
+    channel.subscribed, channel.opted_out_by, channel.suppression = subscribed, by, suppression
+    channel.opt_out_at = 5 if by else None
+    work.write(channel.save)
+    before = Standing(subscribed, by, channel.opt_out_at, channel.opt_in_at, suppression)
+    found = rules.outcome(1, before, None, wanted)
+    kept = work.write(consent.imported, channel, wanted, FILE)
+    after = Channel.get_by_id(channel.id)
+
+    assert (found.standing.subscribed, found.standing.opted_out_by, found.kept) == (
+        after.subscribed, after.opted_out_by, kept,
+    )  # fmt: skip
+
+
+def hand_in(home: Home, content: str, **options: Any) -> Import:
+    """Take a file as the API does."""
+    path = store.directory() / "incoming"
+    path.write_text(content)
+    upload = Upload(str(path), "people.csv", len(content), "contacts", read(ImportOptions, options))
+    return work.write(store.create, home.account_id, upload, store.look(upload), "key:1")
+
+
+def state(home: Home) -> list[list[tuple[Any, ...]]]:
+    """Everything that an import may change, without ids and times that any write changes."""
+    return [
+        rows("SELECT id, first_name, last_name, data, country_code FROM contact ORDER BY id"),
+        rows("SELECT contact_id, kind, key, subscribed, opted_out_by, suppression FROM channel ORDER BY id"),
+        rows("SELECT contact_list_id, contact_id FROM membership ORDER BY 1, 2"),
+        rows("SELECT id, contacts_count FROM contact_list ORDER BY id"),
+        rows("SELECT kind, hex(address_hash), reason FROM suppression ORDER BY 1, 2, 3"),
+        rows("SELECT kind, hex(address_hash), by FROM opt_out ORDER BY 1, 2"),
+        rows("SELECT rowid FROM contact_search WHERE contact_search MATCH 'names: old' ORDER BY 1"),
+    ]
+
+
+FILES = "email,phone,first_name,x,status\n" + "".join(
+    f"p{n % 40}@example.org,{f'+1415555{n:04d}' if n % 3 == 0 and n < 40 else ''},N{n},{n},"
+    f"{['', '', 'unsubscribed', 'cleaned', 'disabled'][n % 5]}\n"
+    for n in range(60)
+)
+
+
+def people(home: Home) -> None:
+    """Make some people whom the file meets, in every standing."""
+    for number in range(0, 40, 4):
+        home.contact(f"p{number}@example.org", first_name="Old", data={"x": -1, "y": number})
+    home.leave("p4@example.org")
+    home.patch(home.contact("p8@example.org").id, opt_in=False)
+    home.suppress("p12@example.org", "hard_bounce")
+    home.suppress("nobody@example.org", "manual")
+
+
+@pytest.mark.parametrize("stops", [1, 2, 3])
+def test_an_import_that_was_cut_off_ends_as_an_undisturbed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
+) -> None:
+    """After any transaction the service may end; the next one goes on behind it."""
+    found = []
+    monkeypatch.setattr("appliance.importing.job._FIRST", 7)
+    monkeypatch.setattr("appliance.importing.job._MOST", 7)
+    monkeypatch.setattr("appliance.importing.job._LEAST", 7)
+    for cut in (0, stops):
+        directory = tmp_path / str(cut)
+        directory.mkdir()
+        (directory / "secret.key").write_text("ab" * 32)  # the same hashes in both
+        home = Home(directory)
+        people(home)
+        group = home.list_of()
+        job = hand_in(home, FILES, list_ids=[group.id])
+        for _ in range(cut):
+            halting = Importer()
+            original = steps.apply
+
+            def once(*given: Any, to: Importer = halting, do: Any = original) -> None:
+                do(*given)
+                to.stopping.set()
+
+            monkeypatch.setattr(steps, "apply", once)
+            halting.tend()
+            monkeypatch.setattr(steps, "apply", original)
+            assert Import.get_by_id(job.id).status == "processing"
+        Importer().tend()
+        done = Import.get_by_id(job.id)
+        found.append([state(home), (done.status, done.created, done.updated, done.skipped, done.failed)])
+        home.close()
+
+    assert found[0] == found[1]
+    assert found[0][1] == ("complete", 30, 30, 0, 0)
+
+
+def test_undo_restores_everything(home: Home) -> None:
+    """Nothing else happened since, so all is as it was: fields, addresses, consent, lists, suppressions, words."""
+    people(home)
+    group = home.list_of()
+    before = state(home)
+    job = hand_in(home, FILES, list_ids=[group.id])
+    Importer().tend()
+    assert state(home) != before
+    work.write(store.undo, home.account_id, job.id)
+    Importer().tend()
+
+    assert Import.get_by_id(job.id).phase == "undone"
+    assert state(home) == before
+
+
+def test_a_cancelled_import_stops_before_its_next_transaction(home: Home) -> None:
+    """What is asked to stop writes nothing more and is `cancelled`."""
+    job = hand_in(home, FILES)
+    work.write(run, "UPDATE import SET cancel_asked_at = 1 WHERE id = ?", (job.id,))
+    Importer().tend()
+
+    assert Import.get_by_id(job.id).status == "cancelled"
+    assert rows("SELECT count(*) FROM contact") == [(0,)]
+
+
+def test_what_a_file_may_say_of_itself(home: Home) -> None:
+    """A phone alone finds a person; an address of two people is refused to the second."""
+    file = "email,phone,first_name\na@example.org,+14155550001,A\n,+1 415 555 0001,B\nc@example.org,+14155550001,C\n"
+    job = hand_in(home, file)
+    Importer().tend()
+    done = Import.get_by_id(job.id)
+
+    assert (done.created, done.updated, done.failed) == (1, 1, 1)
+    assert rows("SELECT first_name, country_code FROM contact") == [("B", "US")]
