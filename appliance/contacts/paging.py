@@ -141,18 +141,32 @@ def _shared() -> bool:
     return int(scalar("SELECT count(*) FROM account")) > 1
 
 
-def among(account_id: int, wanted: set[int], offset: int, limit: int) -> list[int]:
-    """Answer a page, newest first, of contacts that are many of all: walk past everybody until enough are met."""
+def among_hits(account_id: int, text: str, offset: int, limit: int) -> list[int]:
+    """Answer a page, newest first, of a search that finds many: walk past everybody until enough are met."""
+    words = search.match(text)
     found: list[int] = []
     last: tuple[int, int] = (2**62, 2**62)
+    everywhere: set[int] | None = None
     while len(found) < offset + limit:
         part = rows(
             "SELECT created_at, id FROM contact WHERE account_id = ? AND (created_at, id) < (?, ?) "
             f"ORDER BY created_at DESC, id DESC LIMIT {_CHUNK}",
             (account_id, *last),
         )
-        found += [row[1] for row in part if row[1] in wanted]
-        if len(part) < _CHUNK:
+        if not part:
             break
+        low, high = min(row[1] for row in part), max(row[1] for row in part)
+        if high - low < _CHUNK * 20:
+            # Who was added together has neighbouring ids: only these are looked up
+            asked = (words, low, high)
+            near = {
+                row[0]
+                for row in rows(
+                    "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?", asked
+                )
+            }
+        else:
+            near = everywhere = everywhere or set(many_hits(account_id, text))
+        found += [row[1] for row in part if row[1] in near]
         last = part[-1]
     return found[offset : offset + limit]

@@ -53,8 +53,8 @@ def _searched(account_id: int, text: str, number: int, offset: int, limit: int) 
     ids, many = paging.hits(account_id, text)
     if many is None:
         return Page(by_ids(paging.newest(ids, offset, limit)), len(ids), number, limit)
-    wanted = set(paging.many_hits(account_id, text)) if offset < many else set()
-    return Page(by_ids(paging.among(account_id, wanted, offset, limit) if wanted else []), many, number, limit)
+    found = paging.among_hits(account_id, text, offset, limit) if offset < many else []
+    return Page(by_ids(found), many, number, limit)
 
 
 def filters(query: ContactQuery) -> set[str]:
