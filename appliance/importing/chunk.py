@@ -66,6 +66,7 @@ class Chunk:
         self._joining: list[tuple[Outcome, int]] = []
         self._changed: set[int] = set()
         self._note = _encode({"import_id": plan.import_id}).decode()
+        self._added = self._add(None)
         for group in groups:
             self._group(group)
         if not dry:
@@ -74,12 +75,42 @@ class Chunk:
             self._lists()
 
     def _group(self, group: Group) -> None:
+        if not group.again and self._plain(group.person):
+            return
         self._person(group.person)
         for person in group.again:
             found = self._person(person)
             if found.reason is None or found.reason == _EXISTS:
                 reason = f"the same address as line {group.person.line}"
                 self.outcomes[-1] = found._replace(reason=reason)
+
+    def _plain(self, person: Person) -> bool:
+        """Write somebody new of whom nothing special is known, which is most of most files, without any detour."""
+        special = person.phone or person.state or person.kind != "email" or self.known.marked
+        if special or ("email", person.key) in self.known.channels:
+            return False
+        contact_id, now, plan = self.known.next_id(), self.now, self.plan
+        self.before.created(contact_id)
+        self.rows.contact(
+            (contact_id, plan.account_id, uuid7(now, contact_id), person.first_name, person.last_name, person.source,
+             person.country_code, person.data or "{}", person.tracking or "full", now, now)
+        )  # fmt: skip
+        wanted = plan.opt_in
+        self.rows.channel(
+            (plan.account_id, contact_id, "email", person.value, person.key, wanted, now if person.verified else None,
+             now if wanted else None, None, None, None, now, now)
+        )  # fmt: skip
+        if wanted:
+            hashed = self.known.hash_of(("email", person.key))
+            self.rows.consent(contact_id, "email", hashed, "opt_in", "operator", self._note)
+        self.rows.event(contact_id, "contact_add", self._added if person.source is None else self._add(person.source))
+        names = f"{person.first_name or ''} {person.last_name or ''}".strip()
+        self.rows.words_of((contact_id, names, person.value, ""))
+        self._say(Outcome(person.line, CREATED, contact_id))
+        return True
+
+    def _add(self, source: str | None) -> str:
+        return _encode({"source": source or "import", **self.plan.mark}).decode()
 
     def _say(self, outcome: Outcome) -> Outcome:
         self.outcomes.append(outcome)
@@ -178,8 +209,7 @@ class Chunk:
                     (contact_id, account_id, uuid7(now, contact_id), line.first_name, line.last_name, line.source,
                      line.country_code, line.data, line.tracking, now, now)
                 )  # fmt: skip
-                note = _encode({"source": line.source or "import", **mark}).decode()
-                self.rows.event(contact_id, "contact_add", note)
+                self.rows.event(contact_id, "contact_add", self._add(line.source))
             else:
                 self.before.line(contact_id, self.known.original[contact_id], line, self.known.updated_at[contact_id])
                 self.rows.contact_update((*line[:4], line.data, line.tracking, now, contact_id))

@@ -5,6 +5,7 @@ reading is done anew, the writing never twice.
 """
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -97,7 +98,7 @@ class Importer:
         return work.write(steps.staged, job.id, done["total"], done["failed"])
 
     def _child(self, import_id: int, task: Task) -> dict[str, int]:
-        with subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # noqa: S603 - ours
+        with _start() as child:
             assert child.stdin is not None and child.stdout is not None
             try:
                 child.stdin.write(msgspec.json.encode(task) + b"\n")
@@ -164,10 +165,13 @@ def _timed(asked: Plan, resource: str, part: list[Group]) -> float:
     return time.perf_counter() - begun
 
 
-def _command() -> list[str]:
-    if getattr(sys, "frozen", False):
-        return [sys.executable, "read-import"]
-    return [sys.executable, "-P", "-m", "appliance", "read-import"]
+def _start() -> "subprocess.Popen[bytes]":
+    """Run this very program once more, found where this one was found, for the reading of one file."""
+    frozen = getattr(sys, "frozen", False)
+    words = [sys.executable, "read-import"] if frozen else [sys.executable, "-P", "-m", "appliance", "read-import"]
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)  # noqa: S603 - ours
 
 
 def sweep() -> None:

@@ -113,6 +113,11 @@ class Known:
             ):  # fmt: skip
                 self.opt_outs[(kind, hashed)] = (by, when)
 
+    @property
+    def marked(self) -> bool:
+        """Say whether any of these addresses carries a suppression or a remembered opt-out."""
+        return bool(self._reasons or self.opt_outs)
+
     def hash_of(self, key: tuple[str, str]) -> bytes:
         """Answer the hash of an address, made once."""
         found = self._hashes.get(key)
