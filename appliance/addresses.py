@@ -69,6 +69,8 @@ def country_of(phone_number: str) -> str | None:
     import phonenumbers
 
     try:
-        return phonenumbers.region_code_for_number(phonenumbers.parse(phone_number)) or None
+        code = phonenumbers.region_code_for_number(phonenumbers.parse(phone_number))
+        # Numbers of no country (+800, +883) have a code of digits
+        return code if code and code.isalpha() else None
     except phonenumbers.NumberParseException:
         return None

@@ -11,7 +11,7 @@ from appliance.fields import Colour, Data, HttpUrl, Line, Long, Short, given
 from appliance.tables import Brand, Media
 
 
-class BrandLink(Struct):
+class BrandLinkWrite(Struct):
     """A link of the brand: http, https or mailto."""
 
     url: Short
@@ -35,7 +35,7 @@ class BrandWrite(Struct):
     company_name: Line | None | UnsetType = UNSET
     logo: Annotated[str, Meta(max_length=2000)] | None | UnsetType = UNSET
     example_copy: Annotated[list[Long], Meta(max_length=50)] | None | UnsetType = UNSET
-    links: Annotated[list[BrandLink], Meta(max_length=50)] | None | UnsetType = UNSET
+    links: Annotated[list[BrandLinkWrite], Meta(max_length=50)] | None | UnsetType = UNSET
     default_header: Data | None | UnsetType = UNSET
     default_footer: Data | None | UnsetType = UNSET
     default_theme: Data | None | UnsetType = UNSET

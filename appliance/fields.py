@@ -43,6 +43,7 @@ EventName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$", extra={"line"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _LESS = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
 _MORE = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
 
@@ -155,6 +156,9 @@ class _Reader:
             return None
 
     def converted(self, kind: Any, raw: Any, path: str) -> Any:
+        if self.loose and isinstance(raw, str) and _unwrap(kind)[0] is int and not _INTEGER.fullmatch(raw):
+            self.faults.add(path, "is not a number")
+            return None
         try:
             return msgspec.convert(raw, kind, strict=not self.loose)
         except msgspec.ValidationError as error:

@@ -24,13 +24,14 @@ class Plan:
         self.have: list[Channel] = list(contact.channels) if contact else []
         self.faults = Faults()
         self.steps: list[tuple[str, Channel | None, Address | None, bool | None]] = []
+        self.wishes: dict[str, bool | None] = {}
 
     def plain(self, kind: str, text: str | None | Any, opt_in: bool | None | Any, field: str) -> None:
         """Plan `email` or `phone` of a request: the address alone, or with `opt_in`."""
-        if text is UNSET:
+        if text is UNSET or text == "":
             return
         first = next((channel for channel in self.have if channel.kind == kind), None)
-        if text is None or text == "":
+        if text is None:
             if first is not None:
                 self.steps.append(("remove", first, None, None))
             return
@@ -42,8 +43,9 @@ class Plan:
         elif self._free(address, field):
             self.steps.append(("move" if first else "add", first, address, desired))
 
-    def entries(self, entries: list[ChannelWrite] | None | Any) -> None:
-        """Plan `channels_attributes`."""
+    def entries(self, entries: list[ChannelWrite] | None | Any, wishes: dict[str, bool | None]) -> None:
+        """Plan `channels_attributes`; `wishes` says, by kind, what holds for an entry that says nothing itself."""
+        self.wishes = wishes
         for index, entry in enumerate(entries or [] if entries is not UNSET else []):
             path = f"channels_attributes[{index}]"
             channel = None
@@ -74,11 +76,23 @@ class Plan:
         except ValueError as error:
             self.faults.add(f"{path}.value", str(error))
             return
+        if desired is None:
+            desired = self.wishes.get(kind)
         same = self._mine(address)
         if same is not None and (channel is None or channel.id == same.id):
             self.steps.append(("keep", same, None, desired))
+        elif channel is None and self._planned(address, desired):
+            return
         elif self._free(address, f"{path}.value"):
             self.steps.append(("move" if channel else "add", channel, address, desired))
+
+    def _planned(self, address: Address, desired: bool | None) -> bool:
+        """Say whether an address is being added already; saying it twice is no fault, and the clearer word counts."""
+        for index, (act, channel, planned, before) in enumerate(self.steps):
+            if act in ("add", "move") and planned == address:
+                self.steps[index] = (act, channel, planned, before if desired is None else desired)
+                return True
+        return False
 
     def everywhere(self, kind: str | None, desired: bool) -> None:
         """Plan a wish for every address of a kind, or of all kinds."""

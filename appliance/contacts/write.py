@@ -113,12 +113,18 @@ class _Plan(channels.Plan):
 
 def _plan(account_id: int, contact: Contact | None, request: ContactWrite) -> _Plan:
     plan = _Plan(account_id, contact)
-    plan.plain("email", request.email, request.opt_in, "email")
-    plan.plain("phone", request.phone, request.opt_in, "phone")
-    plan.entries(request.channels_attributes)
+    # `subscribed_email` speaks of every e-mail channel, those that this request adds included; so does `opt_in`
+    general = request.opt_in if isinstance(request.opt_in, bool) else None
+    wishes = {
+        kind: value if isinstance(value, bool) else general
+        for kind, value in (("email", request.subscribed_email), ("phone", request.subscribed_phone))
+    }
+    plan.plain("email", request.email, wishes["email"], "email")
+    plan.plain("phone", request.phone, wishes["phone"], "phone")
+    plan.entries(request.channels_attributes, wishes)
     addressed = isinstance(request.email, str) or isinstance(request.phone, str)
-    if isinstance(request.opt_in, bool) and not addressed:
-        plan.everywhere(None, request.opt_in)
+    if general is not None and not addressed:
+        plan.everywhere(None, general)
     for kind, value in (("email", request.subscribed_email), ("phone", request.subscribed_phone)):
         if isinstance(value, bool):
             plan.everywhere(kind, value)

@@ -96,6 +96,21 @@ def _replace(value: Any, old: Any = "", new: Any = "") -> str:
     return text.replace(before, after)
 
 
+def _join(value: Any, separator: Any = " ") -> str:
+    between = str(separator)
+    if not isinstance(value, list | tuple | range) and not hasattr(value, "__iter__"):
+        return str(value)
+    parts: list[str] = []
+    size = 0
+    for item in [value] if isinstance(value, str) else value:
+        part = str(item)
+        size += len(part) + len(between)
+        if size > MOST_OUTPUT:
+            raise FilterArgumentError("join: the result would be too long", token=None)
+        parts.append(part)
+    return between.join(parts)
+
+
 def _money(value: Any, currency: Any = "") -> str:
     try:
         amount = f"{float(value):,.2f}"
@@ -146,9 +161,11 @@ class Compiled:
         self.variables = sorted(
             {".".join(str(part) for part in one.segments) for found in analysis.globals.values() for one in found}
         )
-        for name in self.variables:
-            if any(part.startswith("_") for part in name.split(".")):
-                raise MergeError(f"{name}: names may not begin with _")
+        for found in (*analysis.globals.values(), *analysis.variables.values(), *analysis.locals.values()):
+            for one in found:
+                if any(str(part).startswith("_") for part in one.segments):
+                    name = ".".join(map(str, one.segments))
+                    raise MergeError(f"{name}: names may not begin with _", *_place(source, one.span.index))
         for name, places in analysis.filters.items():
             if name not in FILTERS:
                 raise MergeError(f"unknown filter '{name}'", *_place(source, places[0].index))
@@ -184,7 +201,7 @@ def _language(context: Context) -> Environment:
     for mark in ("with_environment", "with_context"):
         if getattr(date, mark, False):
             setattr(safe_date, mark, True)
-    language.filters |= {"replace": _replace, "money": _money, "date": safe_date}
+    language.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date}
     return language
 
 

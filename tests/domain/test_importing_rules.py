@@ -46,7 +46,8 @@ def test_the_rules_of_a_file_are_those_of_a_row(
 
 
 def hand_in(home: Home, content: str, **options: Any) -> Import:
-    """Take a file as the API does."""
+    """Take a file as the API does; its job needs the writer thread, which the installation stops at its end."""
+    work.start()
     path = store.directory() / "incoming"
     path.write_text(content)
     upload = Upload(str(path), "people.csv", len(content), "contacts", read(ImportOptions, options))

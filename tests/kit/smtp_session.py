@@ -75,7 +75,8 @@ class Session:
         """Note the phase, let a rule act, else say the good lines; True when those were said."""
         addresses = [rcpt] if rcpt is not None else list(self.rcpt_to)
         self._note(phase, line, addresses)
-        rule = await self._obey(phase, addresses)
+        # At MAIL there is no recipient yet: there a rule is for senders
+        rule = await self._obey(phase, [self.mail_from or ""] if phase == "mail" else addresses)
         if rule is not None and rule.code is not None:
             await self._refuse(rule.code, rule.text)
             return False
