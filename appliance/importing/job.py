@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ from appliance.db import work
 from appliance.db.open import one, rows
 from appliance.errors import Unavailable
 from appliance.importing import stage, steps, store, undo
-from appliance.importing.chunk import Group, Plan
+from appliance.importing.chunk import Group, Outcome, Plan
 from appliance.importing.stage import Task
 from appliance.importing.staging import Staged
 from appliance.tables import Import
@@ -122,37 +123,50 @@ class Importer:
         staged = Staged(home / "staging.db")
         try:
             after = tuple(job.cursor) if job.cursor else ("", "")
-            for part in self._parts(asked, job, steps.groups(staged.people(after))):
-                if self.stopping.is_set():
-                    return False
-                if not part:
-                    break
+            return self._parts(asked, job, steps.groups(staged.people(after)))
         finally:
             staged.close()
-        return not self.stopping.is_set()
 
-    def _parts(self, asked: Plan, job: Import, groups: Iterator[Group]) -> Iterator[list[Group]]:
-        """Take groups in parts that fit a short transaction and write each, as the last one's time teaches."""
+    def _parts(self, asked: Plan, job: Import, groups: Iterator[Group]) -> bool:
+        """Take groups in parts that fit a short transaction, as the last one's time teaches, and write each.
+
+        The next part is fetched while one is written; never are two in hand, so the cursor is always right.
+        """
         size, part, weight = _FIRST, [], 0
+        writing: tuple[Future[float], int] | None = None
         for group in groups:
             part.append(group)
             weight += 1 + len(group.again)
             if weight >= size:
-                taken = self._part(asked, job, part)
-                yield part
-                size = max(_LEAST, min(_MOST, int(weight * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
+                if writing is not None:
+                    size = _size(writing[0].result(), writing[1])
+                if self.stopping.is_set():
+                    return False
+                writing = self._part(asked, job, part), weight
                 part, weight = [], 0
-        if part:
-            self._part(asked, job, part)
-            yield part
+        if writing is not None:
+            writing[0].result()
+        if part and not self.stopping.is_set():
+            self._part(asked, job, part).result()
+            part = []
+        return not part
 
-    def _part(self, asked: Plan, job: Import, part: list[Group]) -> float:
-        if job.dry_run:
-            outcomes = steps.check(asked, job.resource, part)
-            work.write(steps.checked, asked.import_id, part, outcomes)
-            time.sleep(0.0005)  # reading lines is all processor time; requests go first
-            return 0.0
-        return work.write(_timed, asked, job.resource, part)
+    def _part(self, asked: Plan, job: Import, part: list[Group]) -> "Future[float]":
+        if not job.dry_run:
+            return work.submit(_timed, asked, job.resource, part)
+        outcomes = steps.check(asked, job.resource, part)
+        time.sleep(0.0005)  # looking lines up is all processor time; requests go first
+        return work.submit(_kept, asked.import_id, part, outcomes)
+
+
+def _size(taken: float, weight: int) -> int:
+    """Answer how many lines the next part may have, so that nobody waits long for its transaction."""
+    return max(_LEAST, min(_MOST, int(weight * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
+
+
+def _kept(import_id: int, part: list[Group], outcomes: list[Outcome]) -> float:
+    steps.checked(import_id, part, outcomes)
+    return 0.0
 
 
 class _Halted(Exception):
