@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
+SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
 # What our export puts before a cell that a spreadsheet would take for a formula
-_ESCAPED = re.compile(r"'+[=+\-@\t\r＝＋－＠]")
+_ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _SEPARATORS = re.compile(r"[,;|]")
 NO = frozenset(("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non"))
@@ -32,7 +32,7 @@ class Bad(Exception):
 
 def clean(cell: str) -> str:
     """Take away spaces of every kind, and the mark that our export puts before what looks like a formula."""
-    cell = cell.strip(_SPACES)
+    cell = cell.strip(SPACES)
     return cell[1:] if cell.startswith("'") and _ESCAPED.match(cell) else cell
 
 
@@ -91,7 +91,7 @@ def _tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str)
 
 def _tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     parts = cell if isinstance(cell, list) else _split_tags(str(cell))
-    found = list(dict.fromkeys(text for part in parts if (text := str(part).strip(_SPACES + "\"'"))))
+    found = list(dict.fromkeys(text for part in parts if (text := str(part).strip(SPACES))))
     if len(found) > 100 or any(len(text) > 64 for text in found):
         raise Bad("tags are too many or too long (maximum is 100 of 64 characters)")
     data["tags"] = found
@@ -105,7 +105,7 @@ def _split_tags(text: str) -> list[Any]:
             found = None
         if isinstance(found, list):
             return found
-    return _SEPARATORS.split(text)
+    return [part.strip(SPACES + "\"'") for part in _SEPARATORS.split(text)]
 
 
 def _json_data(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:

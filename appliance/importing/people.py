@@ -9,7 +9,7 @@ from appliance import addresses
 from appliance.addresses import Address
 from appliance.fields import DATA_BYTES
 from appliance.importing import columns
-from appliance.importing.cells import NO, READ, STATES, Bad, clean, typed, word_of
+from appliance.importing.cells import NO, READ, SPACES, STATES, Bad, clean, typed, word_of
 
 # An address that needs no closer look once its domain has had one
 _PLAIN = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
@@ -62,7 +62,8 @@ class Reader:
             if cell is None or cell == "" or cell == []:
                 continue
             if isinstance(cell, str):
-                cell = clean(cell)
+                # Only cells of a spreadsheet have a quote before what would be a formula
+                cell = cell.strip(SPACES) if isinstance(cells, dict) else clean(cell)
                 if not cell:
                     continue
             if target.startswith("data."):

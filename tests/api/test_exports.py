@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
+from tests.kit.uploads import done, upload
 
 FORMULAS = ['=HYPERLINK("http://x","y")', "@SUM(1)", "-2+3", "+1+1", "＝1", "＋1", "－1", "＠x", "'=1", "''@x"]
 
@@ -182,3 +183,41 @@ def test_accounts_and_scopes_are_apart(fresh_server: FreshServer) -> None:
     narrow = server.client(server.new_key("narrow", "--scope", "templates:read"))
     for name in ("contacts", "events", "messages"):
         assert narrow.get(f"/exports/{name}.csv").status == 403
+
+
+PEOPLE: list[dict[str, Any]] = [
+    {"email": "Round@example.org", "first_name": "=1", "last_name": "'@x", "source": "-", "country_code": "de",
+     "data": {"tags": ["=a", "b,c;d", "\"q\""], "a b": "x", "n": -5, "text": "-5", "f": 1.5, "t": True, "s": "true",
+              "o": {"a": [1, None]}, "e": "", "z": "01067", "x=y": "＝1", "w": " padded ", "null": None, "d.e": "dot"}},
+    {"phone": "+14155550199", "first_name": "Only phone", "tracking": "none"},
+    {"email": "both@example.org", "phone": "+14155550198", "opt_in": False, "data": {"n": "text here, a number there"}},
+    {"email": "left@example.org", "data": {"tags": ["x"]}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_an_export_imported_again_loses_nothing(name: str, fresh_server: FreshServer) -> None:
+    """What one account exports another imports: the same names, addresses, data with types, tags and consent (T05)."""
+    server = fresh_server()
+    here = server.client()
+    for person in PEOPLE:
+        here.post("/contacts", person).expect(201)
+    left = here.get("/contacts", search="left").json[0]["id"]
+    here.patch(f"/contacts/{left}", {"subscribed_email": False}).expect(200)
+    there = server.client(server.new_key("there", "--account", server.cli("account", "add", "Other").stdout.strip()))
+
+    file = here.get(f"/exports/contacts.{name}").body
+    job = done(there, upload(there, file, name=f"contacts.{name}"))
+
+    assert (job["created"], job["failed"]) == (4, 0), job
+    same = ("email", "phone", "first_name", "last_name", "source", "country_code", "tracking", "data",
+            "subscribed_email", "subscribed_phone")  # fmt: skip
+    before, after = (
+        {
+            row["email"] or row["phone"]: {key: row[key] for key in same}
+            for row in lines(one.get("/exports/contacts.jsonl"))
+        }
+        for one in (here, there)
+    )
+    for who, expected in before.items():
+        assert after[who] == expected, who
