@@ -21,7 +21,8 @@ STATES = {
     "nonsubscribed": "off", "blocklisted": "manual", "blacklisted": "manual", "blocked": "manual", "manual": "manual",
     "suppressed": "manual", "cleaned": "hard_bounce", "bounced": "hard_bounce", "bounce": "hard_bounce",
     "hard_bounce": "hard_bounce", "unreachable": "hard_bounce", "invalid": "hard_bounce", "soft_bounce": "soft_bounce",
-    "stop_keyword": "out", "erased": "manual", "complained": "complaint", "complaint": "complaint", "spam": "complaint", "abuse": "complaint",
+    "stop_keyword": "out", "erased": "manual",
+    "complained": "complaint", "complaint": "complaint", "spam": "complaint", "abuse": "complaint",
 }  # fmt: skip
 REASONS = ("manual", "hard_bounce", "soft_bounce", "complaint")
 
