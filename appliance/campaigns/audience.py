@@ -72,7 +72,7 @@ def of(campaign: Campaign) -> Audience:
     trigger, data = campaign.trigger, campaign.trigger.data
     account_id = campaign.account_id
     parameters: dict[str, Any] = {"account": account_id}
-    clauses = [people.own(":account")]
+    clauses = [people.source(":account")]
     lists = _lists(campaign)
     if lists:
         clauses.append(_any_list(account_id, lists, parameters, "l"))
@@ -86,7 +86,7 @@ def of(campaign: Campaign) -> Audience:
     for index, number in enumerate(data.get("exclude_segment_ids") or []):
         clauses.append(f"({_segment(account_id, int(number), parameters, f'y{index}_')}) IS NOT TRUE")
     double = any(found is not None and found.double_opt_in for found in lists.values())
-    return Audience(f"SELECT c.id FROM contact c WHERE {' AND '.join(clauses)}", parameters, double)
+    return Audience(f"SELECT c.id FROM {' AND '.join(clauses)}", parameters, double)
 
 
 def _lists(campaign: Campaign) -> dict[int, ContactList | None]:

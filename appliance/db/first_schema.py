@@ -216,8 +216,9 @@ CREATE TABLE event (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id IN
     (id) ON DELETE SET NULL);
 CREATE INDEX event_account_id_created_at_id ON event (account_id, created_at, id);
 CREATE INDEX event_account_id_event_created_at ON event (account_id, event, created_at);
-CREATE INDEX event_contact_id_event_created_at_test ON event (contact_id, event, created_at, test);
 CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_key) WHERE idempotency_key NOT NULL;
+CREATE INDEX event_of_contact ON event (contact_id, event, created_at, test, generated, json_extract(data,
+    '$.verdict'));
 CREATE INDEX event_resource ON event (account_id, resource_uid) WHERE resource_uid NOT NULL;
 CREATE TABLE webhook (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, url TEXT NOT NULL,
     events TEXT NOT NULL, enabled INTEGER NOT NULL, secret BLOB NOT NULL, failing_since INTEGER, last_event_id

@@ -63,8 +63,9 @@ class _Compiler:
         if isinstance(node, Group):
             return self._group(node)
         sql = self._lived(node) if isinstance(node, Lived) else self._leaf(node)
-        # Everybody else: those without a value too
-        return f"({sql}) IS NOT TRUE" if node.negative else f"({sql})"
+        # Negative is everybody else: those without a value too. The plus keeps SQLite from joining what EXISTS looks at
+        # before the cheaper conditions have been asked
+        return f"({sql}) IS NOT TRUE" if node.negative else f"+({sql})"
 
     def _group(self, node: Group) -> str:
         parts = [self.one(part) for part in sorted(node.parts, key=cost)]

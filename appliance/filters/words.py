@@ -1,7 +1,7 @@
 """Says filters as a person would: "People in Newsletter who clicked at least once in the last 30 days"."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -102,8 +102,11 @@ def _when(asked: History, scope: Scope) -> str:
     return found
 
 
-def _moment(ms: int, scope: Scope) -> str:
+def _moment(ms: int, scope: Scope, last: bool = False) -> str:
     moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(scope.zone))
+    if last and (moment.hour, moment.minute) == (0, 0):
+        # The end of a day is the beginning of the next one
+        moment -= timedelta(days=1)
     return f"{moment.day} {moment:%B %Y}" if (moment.hour, moment.minute) == (0, 0) else f"{moment:%d %B %Y, %H:%M}"
 
 
@@ -111,7 +114,7 @@ def _value(value: Any, scope: Scope) -> str:
     if isinstance(value, Span):
         return _moment(value.start, scope)
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], Span):
-        return f"{_moment(value[0].start, scope)} and {_moment(value[1].end - 1, scope)}"
+        return f"{_moment(value[0].start, scope)} and {_moment(value[1].end, scope, last=True)}"
     return _plain(value)
 
 

@@ -78,18 +78,18 @@ def select(account_id: int, filters: Sequence[Node], here: Scope, prefix: str = 
     narrowed = drive.narrow(filters, here, f"{prefix}n")
     if narrowed is not None:
         parameters.update(narrowed.parameters)
-    mine = own(f":{prefix}_account", narrowed is not None)
-    sql = " AND ".join([mine, *([narrowed.sql] if narrowed else []), exact.sql])
-    return Compiled(f"FROM contact c WHERE {sql}", parameters)
+    mine = source(f":{prefix}_account", narrowed is not None)
+    return Compiled(f"FROM {' AND '.join([mine, *([narrowed.sql] if narrowed else []), exact.sql])}", parameters)
 
 
-def own(placeholder: str, narrowed: bool = False) -> str:
-    """Answer the condition that a contact is of the account.
+def source(placeholder: str, narrowed: bool = False) -> str:
+    """Answer the contacts of an account as `c`, with WHERE begun.
 
-    With the table nearly all one account's, its index would only make the way through it longer; the plus says so.
+    Where the table is one account's, it is read in the order of its ids: an index on the account would only make the
+    way longer, and would look for each person's events and addresses in another order than theirs.
     """
-    single = not narrowed and one("SELECT 1 FROM account LIMIT 1 OFFSET 1") is None
-    return f"{'+' if narrowed or single else ''}c.account_id = {placeholder}"
+    whole = narrowed or one("SELECT 1 FROM account LIMIT 1 OFFSET 1") is None
+    return f"contact c {'NOT INDEXED ' if whole else ''}WHERE c.account_id = {placeholder}"
 
 
 @contextmanager
@@ -134,11 +134,11 @@ def shares(account_id: int, filters: Sequence[Node], here: Scope) -> list[Share]
         part = compile.single(node, here, f"s{index}_")
         sums.append(f"count(*) FILTER (WHERE {part.sql})")
         parameters.update(part.parameters)
-    source = f"contact c WHERE {own(':account')}"
+    chosen = source(":account", sampled)
     if sampled:
-        source = f"contact c WHERE +c.account_id = :account AND c.id IN ({_spread(account_id)})"
+        chosen += f" AND c.id IN ({_spread(account_id)})"
     with limited():
-        found = rows(f"SELECT count(*), {', '.join(sums)} FROM {source}", parameters)[0]
+        found = rows(f"SELECT count(*), {', '.join(sums)} FROM {chosen}", parameters)[0]
     looked_at = int(found[0])
     if not sampled or looked_at == 0:
         return [Share(int(number), sampled) for number in found[1:]]

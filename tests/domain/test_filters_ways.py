@@ -1,0 +1,135 @@
+"""How questions about many people are asked: from an index where something is rare, in order where it is not."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from appliance import clock
+from appliance.contacts import lists, mirrors
+from appliance.contacts.lists import ListCreate
+from appliance.db import work
+from appliance.db.open import rows, run, scalar
+from appliance.filters.fold import fold
+from appliance.segments import explain, indexes, people, store
+from appliance.segments.requests import SegmentCreate, SegmentPatch
+from tests.domain.home import Home
+
+MANY = 6_000
+RARE = [{"name": "data.number", "predicate": "eq", "value": "N77"}]
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """Six thousand people, each with a number of their own; three paid."""
+    home = Home(tmp_path_factory.mktemp("town"))
+    work.write(
+        run,
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :many) "
+        "INSERT INTO contact (id, account_id, uuid, first_name, data, tracking, email_sent_count, email_open_count, "
+        "email_click_count, email_soft_bounce_count, sms_sent_count, created_at, updated_at) "
+        "SELECT i, :account, 'u' || i, 'Ann', json_object('number', 'n' || i, 'half', i % 2), 'full', 0, 0, 0, 0, 0, "
+        ":now, :now FROM n",
+        {"many": MANY, "account": home.account_id, "now": clock.now_ms() - 60_000},
+    )
+    work.write(
+        run,
+        "INSERT INTO event (account_id, contact_id, event, data, test, generated, chain_depth, created_at, updated_at) "
+        "SELECT account_id, id, 'order_paid', '{}', 0, 0, 0, :now, :now FROM contact WHERE id IN (5, 50, 500)",
+        {"now": clock.now_ms()},
+    )
+    yield home
+    home.close()
+
+
+def asked(home: Home, filters: list[dict[str, Any]]) -> tuple[int, str]:
+    """Answer how many people filters let through, and by which way SQLite goes."""
+    here = people.scope(home.account_id)
+    nodes = people.nodes(home.account_id, filters)
+    chosen = people.select(home.account_id, nodes, here)
+    plan = rows(f"EXPLAIN QUERY PLAN SELECT count(*) {chosen.sql}", chosen.parameters)
+    return people.count(home.account_id, nodes, here), " | ".join(row[3] for row in plan)
+
+
+def test_a_path_gets_its_index_and_loses_it(town: Home) -> None:
+    """A path that a segment compares gets an index, questions begin with it, and it goes with the last segment."""
+    made = work.write(store.create, town.account_id, SegmentCreate(name="One", filters=RARE))
+    number, way = asked(town, RARE)
+    assert number == 1 and way.startswith("SCAN c")
+    indexes.tend()
+    number, way = asked(town, RARE)
+    assert number == 1 and "contact_data_" in way and "SCAN" not in way
+    work.write(store.delete, town.account_id, made.id)
+    indexes.tend()
+    assert "contact_data_" not in str(rows("SELECT name FROM sqlite_schema"))
+
+
+def test_indexes_are_few(town: Home) -> None:
+    """Ever more paths do not make ever more indexes."""
+    filters = [{"name": f"data.k{n}", "predicate": "eq", "value": "x"} for n in range(20)]
+    made = work.write(store.create, town.account_id, SegmentCreate(name="Many", filters=filters))
+    indexes.tend()
+    assert scalar("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'contact_data_%'") == indexes.MOST
+    work.write(store.delete, town.account_id, made.id)
+    indexes.tend()
+
+
+def test_what_is_rare_is_asked_first(town: Home) -> None:
+    """Three among thousands are found by their events; half of all are found by reading all in order."""
+    rare = {"name": "event", "predicate": "performed", "value": {"event": "order_paid", "within_days": 3}}
+    half = {"name": "data.half", "predicate": "eq", "value": 1}
+    number, way = asked(town, [rare, half])
+    assert number == 1 and way.startswith("SEARCH c USING INTEGER PRIMARY KEY")
+    number, way = asked(town, [half])
+    assert number == MANY // 2 and way == "SCAN c"
+    assert asked(town, [{**rare, "predicate": "not_performed"}])[0] == MANY - 3
+
+
+def test_a_mirror_follows_in_chunks(town: Home) -> None:
+    """A mirror of thousands has exactly its segment's people, after each change of the segment, and no refused one."""
+    half = [{"name": "data.half", "predicate": "eq", "value": 1}]
+    segment = work.write(store.create, town.account_id, SegmentCreate(name="Half", filters=half))
+    made = work.write(lists.create, town.account_id, ListCreate(name="Mirror", segment_id=segment.id))
+    work.write(run, "INSERT INTO list_refusal VALUES (?, 3, 0)", (made.id,))
+    mirrors.refresh(made.id)
+    found = lists.get(town.account_id, made.id)
+    assert (found.contacts_count, found.stale) == (MANY // 2 - 1, False)
+    work.write(store.update, town.account_id, segment.id, SegmentPatch(filters=[{**half[0], "value": 0}]))
+    assert lists.get(town.account_id, made.id).stale
+    mirrors.refresh(made.id)
+    members = rows("SELECT contact_id FROM membership WHERE contact_list_id = ?", (made.id,))
+    assert [row[0] for row in members] == list(range(2, MANY + 1, 2))
+    assert lists.get(town.account_id, made.id).contacts_count == len(members)
+
+
+def test_shares_of_many_are_estimates(town: Home) -> None:
+    """Above the limit a share is told from a sample, and says so."""
+    here = people.scope(town.account_id)
+    nodes = people.nodes(town.account_id, [{"name": "first_name", "predicate": "eq", "value": "ANN"}])
+    exact = people.shares(town.account_id, nodes, here)
+    assert [(share.count, share.estimated) for share in exact] == [(MANY, False)]
+
+
+@pytest.mark.parametrize(
+    ("filters", "words"),
+    [
+        ([], "Everybody"),
+        ([{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "within_days": 30}}],
+         "People who clicked at least once in the last 30 days"),
+        ([{"name": "tag", "predicate": "not_cont", "value": "vip"},
+          {"name": "contact_verified", "predicate": "true", "value": False}],
+         "People with no tag “vip” and who are not verified"),
+        ([{"name": "created_at", "predicate": "between", "value": ["2026-01-05", "2026-01-31"]}],
+         "People whose date added is between 5 January 2026 and 31 January 2026"),
+    ],
+)  # fmt: skip
+def test_filters_in_words(town: Home, filters: list[dict[str, Any]], words: str) -> None:
+    """A segment says in a sentence whom it means."""
+    here = people.scope(town.account_id)
+    assert explain.sentence(town.account_id, people.nodes(town.account_id, filters), here) == words
+
+
+def test_case_is_folded_letter_by_letter() -> None:
+    """Case does not count, and no other letter becomes one of ASCII, so that SQLite's own comparison is exact."""
+    assert fold("JÜRGEN") == "jürgen" and fold("ΟΔΟΣ") == fold("οδος") and fold("STRAẞE") == fold("straße")
+    assert all(not fold(chr(n)).isascii() for n in range(128, 0x3000))
