@@ -28,6 +28,7 @@ _ALWAYS = {
     "cache-control": "no-store",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_SENDING = ("send", "pause", "resume", "cancel", "undo")
 
 Handler = Callable[..., Awaitable[HTTPResponse]]
 
@@ -91,6 +92,21 @@ async def fault(request: Request, error: Exception) -> HTTPResponse:
     return response
 
 
+def may(role: str, method: str, path: str) -> bool:
+    """Say whether a role may do this (decisions, section 2): everybody looks, and looks after their own sign-in.
+
+    A viewer changes nothing; an author writes and does not send; brand and settings are for owners and admins.
+    """
+    if method in _SAFE or path in ("/logout", "/settings/theme"):
+        return True
+    if role in ("owner", "admin"):
+        return True
+    if role == "viewer" or path.startswith(("/brand", "/settings", "/welcome")):
+        return False
+    sends = path.startswith("/campaigns/") and path.rsplit("/", 1)[-1] in _SENDING
+    return role == "editor" or (role == "author" and not sends)
+
+
 def open_page(function: Handler) -> Handler:
     """Mark a page that needs no sign-in; refusals become pages."""
 
@@ -110,6 +126,8 @@ def signed_in(function: Handler) -> Handler:
         request.ctx.visit = await session.visit(request)
         if request.ctx.visit is None:
             return _to_sign_in(request)
+        if not may(request.ctx.visit.user.role, request.method, request.path):
+            return problem(request, 403, "not_allowed", detail="")
         return await _answer(request, function(request, request.ctx.visit, *args, **kwargs))
 
     return wrapped

@@ -3,7 +3,7 @@
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance.account import users
+from appliance.account import attempts, users
 from appliance.db.work import call
 from ui import session, view
 from ui.forms import Form, local_path
@@ -28,10 +28,14 @@ async def save(request: Request) -> HTTPResponse:
     """Sign in and go where the person wanted to; a wrong address and a wrong password read alike."""
     form = Form.of(request)
     where = local_path(form["next"])
+    names = (f"email:{form['email'].casefold()}", f"client:{request.ip}")
+    attempts.check(*names)
     user = await call(users.verify, form["email"], form.exact("password"))
     if user is None:
+        attempts.failed(*names)
         form.wrong("base", "Address and password do not belong together. Try again.")
         return await _page(request, form, where, 422)
+    attempts.succeeded(names[0])
     answer = view.go(request, where)
     await session.begin(request, answer, user.id)
     return answer

@@ -1,0 +1,62 @@
+"""Who may do what on the pages, and how often a password may be guessed."""
+
+import http.client
+from urllib.parse import urlencode
+
+from tests.conftest import FreshServer
+from tests.kit.clock import TestClock
+from tests.kit.server import EMAIL, PASSWORD, Server
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+
+
+def ask(server: Server, method: str, path: str, cookie: str = "", **form: str) -> tuple[int, dict[str, str]]:
+    """Ask for a page as a browser would and answer status and headers."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request(method, path, urlencode(form) if method == "POST" else None, FORM | {"Cookie": cookie})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status, dict(answer.headers)
+
+
+def signed_in(server: Server, email: str) -> str:
+    """Sign in and answer the cookie."""
+    status, headers = ask(server, "POST", "/login", email=email, password=PASSWORD)
+    assert status == 303
+    return headers["Set-Cookie"].partition(";")[0]
+
+
+def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
+    """A viewer changes nothing, an author does not send, an editor does not touch the brand; owners do it all."""
+    server = fresh_server()
+    api = server.client()
+    campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+    cookies = {}
+    for role in ("viewer", "author", "editor", "admin"):
+        server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
+        cookies[role] = signed_in(server, f"{role}@example.org")
+    writes = {
+        "/lists": {"name": "x"},
+        f"/campaigns/{campaign}/send": {"number": "0"},
+        "/brand": {"company_name": "x"},
+    }
+    allowed = {"viewer": set(), "author": {"/lists"}, "editor": {"/lists", f"/campaigns/{campaign}/send"},
+               "admin": set(writes)}  # fmt: skip
+    for role, cookie in cookies.items():
+        assert ask(server, "GET", "/campaigns", cookie)[0] == 200
+        for path, form in writes.items():
+            status = ask(server, "POST", path, cookie, **form)[0]
+            assert (status != 403) == (path in allowed[role]), (role, path, status)
+
+
+def test_guessing_a_password_is_slowed_down(fresh_server: FreshServer, clock: TestClock) -> None:
+    """After ten failures even the right password waits, with `Retry-After`; a quarter of an hour later it counts."""
+    server = fresh_server(clock=clock)
+    for _ in range(10):
+        assert ask(server, "POST", "/login", email=EMAIL, password="wrong wrong wrong")[0] == 422
+    status, _ = ask(server, "POST", "/login", email=EMAIL, password=PASSWORD)
+    clock.advance(minutes=16)
+
+    assert status == 429
+    assert signed_in(server, EMAIL)
