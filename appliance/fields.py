@@ -43,7 +43,7 @@ EventName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$", extra={"line"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _LESS = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
 _MORE = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
 

@@ -89,6 +89,23 @@ def of(campaign: Campaign) -> Audience:
     return Audience(f"SELECT c.id FROM {' AND '.join(clauses)}", parameters, double)
 
 
+def missing(campaign: Campaign) -> list[str]:
+    """Answer the keys of a trigger that name a list or segment that is gone; left out, an exclusion would be none."""
+    data, account_id = campaign.trigger.data, campaign.account_id
+    gone = []
+    for key, table in (
+        ("contact_list_ids", "contact_list"), ("exclude_contact_list_ids", "contact_list"),
+        ("exclude_segment_ids", "segment"),
+    ):  # fmt: skip
+        numbers = list(dict.fromkeys(data.get(key) or []))
+        have = (
+            {row[0] for row in rows(f"SELECT id FROM {table} WHERE account_id = ?", (account_id,))} if numbers else ()
+        )
+        if any(number not in have for number in numbers):
+            gone.append(key)
+    return gone
+
+
 def _lists(campaign: Campaign) -> dict[int, ContactList | None]:
     chosen = list(campaign.trigger.data.get("contact_list_ids") or [])
     if campaign.trigger.contact_list_id:

@@ -112,6 +112,9 @@ def _audience(case: Case) -> Iterator[Finding]:
     field = "trigger_attributes.contact_list_id"
     if not audience.is_set(case.campaign):
         yield Finding("audience_required", "choose a list, a segment, or confirm all contacts", field)
+    for key in audience.missing(case.campaign):
+        words = "names a list or segment that was deleted: choose again"
+        yield Finding("audience_required", words, f"trigger_attributes.data.{key}")
 
 
 def _confirmation(case: Case) -> Iterator[Finding]:

@@ -16,6 +16,8 @@ from appliance.templates import store as templates
 from appliance.templates.store import TemplateWrite, is_editable
 
 _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("cancelled",), "scheduled": ("scheduled",)}
+# Lists or segments that one audience may unite or leave out
+MOST_IDS = 500
 _STATUSES = ("draft", "active", "paused", "completed")
 _EMPTY = dict.fromkeys(("audience", "pending", *FINAL, "accepted"), 0)
 
@@ -172,10 +174,12 @@ def _check_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> No
         ids = data.get(key, [])
         if not isinstance(ids, list) or not all(type(number) is int for number in ids):
             faults.add(f"{path}data.{key}", "is invalid")
+        elif len(ids) > MOST_IDS:
+            faults.add(f"{path}data.{key}", f"is too long (maximum is {MOST_IDS} entries)")
         else:
             wanted += [(f"data.{key}[{index}]", table, number) for index, number in enumerate(ids)]
     for name, table, number in wanted:
-        if (
+        if (isinstance(number, int) and not 0 < number < 2**63) or (
             isinstance(number, int)
             and not table.select().where(table.account == account_id, table.id == number).exists()
         ):

@@ -132,8 +132,9 @@ def update(account_id: int, list_id: int, request: ListPatch) -> ContactList:
     _mirror(found, request.segment_id)
     found.updated_at = clock.now_ms()
     found.save()
-    if request.contact_ids is not UNSET and found.segment_id is None:
-        wanted = set(request.contact_ids or [])
+    # Without members named, or with null beside a segment, the members stay as they are
+    if isinstance(request.contact_ids, list) and found.segment_id is None:
+        wanted = set(request.contact_ids)
         have = {row[0] for row in rows("SELECT contact_id FROM membership WHERE contact_list_id = ?", (list_id,))}
         leave(account_id, list_id, sorted(have - wanted))
         join(account_id, list_id, sorted(wanted - have))
@@ -156,15 +157,22 @@ def delete(account_id: int, list_id: int) -> ContactList:
     writing()
     found = get(account_id, list_id)
     used = rows(
-        "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE t.contact_list_id = ? "
-        "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
-        (list_id,),
+        "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE (t.contact_list_id = :id "
+        "OR EXISTS (SELECT 1 FROM json_each(t.data, '$.contact_list_ids') WHERE value = :id) "
+        "OR EXISTS (SELECT 1 FROM json_each(t.data, '$.exclude_contact_list_ids') WHERE value = :id)) "
+        "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND t.account_id = :account",
+        {"id": list_id, "account": account_id},
     )
     if used:
         raise Invalid(
             {"base": ["is in use"]}, reason="in_use", used_by=[{"campaign_id": row[0], "name": row[1]} for row in used]
         )
-    connection().execute("UPDATE trigger SET contact_list_id = NULL WHERE contact_list_id = ?", (list_id,))
+    # A draft that was for this list is for nobody now: whatever else it says, it must not become for everybody
+    connection().execute(
+        "UPDATE trigger SET contact_list_id = NULL, "
+        "data = json_remove(data, '$.audience_type', '$.confirm_send_to_all') WHERE contact_list_id = ?",
+        (list_id,),
+    )
     ContactList.delete().where(ContactList.id == list_id).execute()
     return found
 

@@ -33,7 +33,7 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> Upsert
     known = _known(account_id, request)
     contact = store.get(account_id, known) if known else None
     plan = _plan(account_id, contact, request)
-    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
+    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], known))
     data = _data(contact, request, plan.faults)
     plan.check()
     now = clock.now_ms()
@@ -61,7 +61,7 @@ def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Ev
     writing()
     contact = store.get(account_id, contact_id)
     plan = _plan(account_id, contact, request)
-    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
+    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], contact.id))
     data = _patched_data(contact, request, plan.faults)
     plan.check()
     before = tags.of(contact.data)

@@ -20,6 +20,8 @@ PRAGMAS = {
     "temp_store": 2,
     "mmap_size": 268_435_456,
     "journal_size_limit": 67_108_864,
+    # The pulse brings the log home (`checkpoint`), so that no commit has to wait for that; this is the backstop
+    "wal_autocheckpoint": 20_000,
 }
 
 
@@ -59,6 +61,11 @@ def close_database() -> None:
 def connection() -> Any:
     """Answer this thread's raw apsw connection, opened if need be."""
     return database.connection()
+
+
+def checkpoint() -> None:
+    """Bring what is in the write-ahead log into the database, as far as nobody is in the way."""
+    connection().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def rows(sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from huey.storage import MemoryStorage
 from appliance.campaigns import send, states
 from appliance.contacts import mirrors, suppress
 from appliance.db import work
-from appliance.db.open import rows
+from appliance.db.open import checkpoint, rows
 from appliance.errors import Unavailable
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
@@ -126,6 +126,7 @@ class Jobs:
 
     def pulse(self) -> None:
         """Ring for whatever is due; called once a second, so that a lost ring costs no more than that."""
+        checkpoint()
         if suppress.is_due():
             work.write(suppress.expire)
         if outbox.is_due(self.sender.gate.closed()):

@@ -48,3 +48,43 @@ def test_joining_and_leaving_are_events(api: Client) -> None:
 
     assert [one["event"] for one in events if one["event"].startswith("list_")] == ["list_remove", "list_add"]
     assert all(one["data"] == {"contact_list_id": made["id"]} for one in events if one["event"].startswith("list_"))
+
+
+def test_a_list_that_an_audience_leaves_out_is_not_deleted_under_it(api: Client) -> None:
+    """An armed campaign needs its exclusions; a draft whose exclusion is gone has to choose again (never wider)."""
+    group = api.post("/lists", {"name": "Everybody here"}).json["id"]
+    without = api.post("/lists", {"name": "Not these"}).json["id"]
+    api.post("/contacts", {"email": "excluded@example.org", "list_ids": [group, without]}).expect(201)
+    trigger = {"contact_list_id": group, "data": {"exclude_contact_list_ids": [without]}}
+    content = {"subject": "s", "body": "b"}
+    body = {"name": "c", "trigger_attributes": trigger, "template_attributes": content}
+    made = api.post("/campaigns", body | {"scheduled_at": "2099-01-01T00:00:00Z"}).expect(201)
+    path = f"/campaigns/{made['id']}"
+    api.post(f"{path}/send").expect(200)
+    refused = api.delete(f"/lists/{without}").expect(422)
+    api.patch(path, {"status": "draft", "scheduled_at": None}).expect(200)
+    api.delete(f"/lists/{without}").expect(200)
+    blocked = api.post(f"{path}/send").expect(422)
+
+    assert (refused["reason"], refused["used_by"][0]["campaign_id"]) == ("in_use", made["id"])
+    assert blocked["reason"] == "audience_required"
+    assert list(blocked["validation_errors"]) == ["trigger_attributes.data.exclude_contact_list_ids"]
+
+
+def test_members_are_not_lost_by_a_null(api: Client) -> None:
+    """`contact_ids: null` names nobody and removes nobody."""
+    person = api.post("/contacts", {"email": "kept@example.org"}).json["id"]
+    made = api.post("/lists", {"name": "Kept", "contact_ids": [person]}).expect(201)
+
+    assert api.patch(f"/lists/{made['id']}", {"contact_ids": None}).expect(200)["contacts_count"] == 1
+    assert api.patch(f"/lists/{made['id']}", {"contact_ids": []}).expect(200)["contacts_count"] == 0
+
+
+def test_ids_beyond_all_numbers_do_not_exist(api: Client) -> None:
+    """Too large an id is a fault or nothing, never an error of ours."""
+    large = 10**20
+    for path in (f"/contacts?list_id={large}", f"/messages?contact_id={large}", f"/events?contact_id={large}"):
+        assert api.get(path).status == 422, path
+    assert api.get("/contacts/search", q="n", page=10**17).json == []
+    fault = api.post("/campaigns", {"name": "x", "trigger_attributes": {"data": {"contact_list_ids": [2**63]}}})
+    assert fault.expect(422)["validation_errors"] == {"trigger_attributes.data.contact_list_ids[0]": ["must exist"]}
