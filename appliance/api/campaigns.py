@@ -1,7 +1,6 @@
 """Campaigns over the API."""
 
 from collections.abc import Callable
-from typing import Any
 
 from appliance.account import idempotency
 from appliance.api import shapes, shaping
@@ -97,11 +96,10 @@ _move("resume", states.resume, "Let a paused campaign go on with its open rows."
 _move("cancel", states.cancel, "End a live or paused campaign for good.")
 
 
-@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=shapes.Preflight)
+@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=preflight.Preflight)
 async def look(request: Call) -> Answer:
     """Look at a draft as its send would."""
-    found: Any = await call(preflight.check, request.account_id, request.id)
-    return Answer(found)
+    return Answer(await call(preflight.check, request.account_id, request.id))
 
 
 @ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)

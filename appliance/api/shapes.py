@@ -283,20 +283,3 @@ class Brand(Struct):
     complete: bool
     created_at: Moment
     updated_at: Moment
-
-
-class Finding(Struct):
-    """One thing that is not in order."""
-
-    code: str
-    message: str
-    field: str
-
-
-class Preflight(Struct):
-    """What stands between a draft and its send."""
-
-    ok: bool
-    blockers: list[Finding]
-    warnings: list[Finding]
-    facts: Json
