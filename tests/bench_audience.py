@@ -42,6 +42,7 @@ class Bench:
         self.server, self.contacts, self.requests = server, contacts, requests
         self.api = server.client(validate=False, keep_alive=True)
         self.random = random.Random(7)
+        self._segment: int | None = None
 
     def any_id(self) -> int:
         """Answer the id of somebody."""
@@ -50,6 +51,31 @@ class Bench:
     def put(self, email: str, **body: Any) -> Any:
         """Post a contact."""
         return self.api.post("/contacts", {"email": email, **body})
+
+    def mixed(self, days: int, leaf: str) -> list[dict[str, Any]]:
+        """Five conditions of five kinds: name, list, own data, tag, mail opened."""
+        opened = {"name": "email_last_opened_at", "predicate": "within_days", "value": days}
+        if leaf == "event":
+            value = {"event": "email_opened", "at_least": 1, "within_days": days}
+            opened = {"name": "event", "predicate": "performed", "value": value}
+        return [
+            {"name": "contact_last_name", "predicate": "not_start", "value": LAST[0][:2]},
+            {"name": "contact_list", "predicate": "in", "value": [1, 2, 3]},
+            {"name": "contact_data.city", "predicate": "present", "value": True},
+            {"name": "contact_tag", "predicate": "not_cont", "value": "vip"},
+            opened,
+        ]
+
+    def count(self, days: int, leaf: str = "column") -> Any:
+        """Ask how many people five conditions find."""
+        return self.api.post("/segments/count", {"filters": self.mixed(days, leaf)})
+
+    def segment(self) -> int:
+        """Answer a saved segment of the five conditions, made once."""
+        if self._segment is None:
+            body = {"name": "Five", "filters": self.mixed(30, "column")}
+            self._segment = int(self.api.post("/segments", body).expect(201)["id"])
+        return self._segment
 
     def any_name(self) -> str:
         """Answer the beginning of somebody's name."""
@@ -68,6 +94,9 @@ FIGURES: dict[str, tuple[float, Figure]] = {
     "list, searched": (40, lambda b: b.api.get("/contacts", search=b.any_name())),
     "list, two letters": (40, lambda b: b.api.get("/contacts", search=b.random.choice(FIRST)[:2])),
     "timeline": (40, lambda b: b.api.get(f"/contacts/{b.any_id()}/timeline")),
+    "segment of five, count": (300, lambda b: b.count(days=30)),
+    "segment of five, event": (300, lambda b: b.count(days=30, leaf="event")),
+    "segment, explain": (10, lambda b: b.api.get(f"/segments/{b.segment()}/explain", contact_id=b.any_id())),
     "upsert, known": (10, lambda b: b.put(f"person{b.any_id()}@example.org", last_name=f"X{b.any_id()}")),
     "upsert, new": (10, lambda b: b.put(f"new{time.time_ns()}@example.org", list_ids=[1])),
 }  # fmt: skip

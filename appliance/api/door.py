@@ -13,6 +13,7 @@ from appliance.api.routes import ROUTES
 from appliance.db import work
 from appliance.db.open import scalar
 from appliance.db.work import call
+from appliance.errors import Invalid
 
 BASE = "/v1/my"
 API_VERSION = "1.0"
@@ -40,9 +41,15 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
     async def handle(request: Request, number: str = "0") -> HTTPResponse | None:
         who = await read.credential(request)
         read.allow(who, route)
+        raw = read.raw_body(request, route)
         identity = read.number(number)
-        query = read.query(request, route.query)
-        struct, raw, ignored = read.body(request, route)
+        try:
+            query = read.query(request, route.query)
+            struct, ignored = read.body(raw, route)
+        except Invalid:
+            # What does not exist is said before what is wrong with its fields
+            await _must_exist(route, Call(request, who, identity, None, None, None))
+            raise
         answer = await route.handler(Call(request, who, identity, struct, query, raw))
         headers = dict(answer.headers)
         if ignored:
@@ -54,6 +61,14 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
         return reply.json(answer.value, answer.status or route.status, headers)
 
     return handle
+
+
+async def _must_exist(route: Route, asked: Call) -> None:
+    """Raise NotFound if the thing that a path names is not there, by asking for it as its own GET would."""
+    thing = route.path.partition("{id}")[0] + "{id}"
+    for one in ROUTES:
+        if route.has_id and one.method == "GET" and one.path == thing:
+            await one.handler(asked)
 
 
 async def _openapi(request: Request) -> HTTPResponse:

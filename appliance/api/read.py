@@ -40,16 +40,20 @@ def allow(who: Credential, route: Route) -> None:
         raise Fault(403, "forbidden", required_scope=route.scope)
 
 
-def body(request: Request, route: Route) -> tuple[Any, Any, list[str]]:
-    """Answer (struct, raw, ignored keys) of a body; faults as decided for size, type and JSON."""
+def raw_body(request: Request, route: Route) -> Any:
+    """Answer a body as the JSON object it is, None where none is read; faults of size, type and JSON."""
     if route.reads is None:
-        return None, None, []
-    content = request.body
-    if not content and not route.body_required:
-        return fields.read(route.reads, {}), {}, []
-    raw = _json(request, content)
-    struct, ignored = fields.read_with_ignored(route.reads, raw)
-    return struct, raw, ignored
+        return None
+    if not request.body and not route.body_required:
+        return {}
+    return _json(request, request.body)
+
+
+def body(raw: Any, route: Route) -> tuple[Any, list[str]]:
+    """Answer (struct, ignored keys) of a body; raises Invalid with every fault of its fields."""
+    if route.reads is None:
+        return None, []
+    return fields.read_with_ignored(route.reads, raw)
 
 
 def _json(request: Request, content: bytes) -> dict[str, Any]:

@@ -206,3 +206,16 @@ def test_two_accounts_do_not_see_each_other(server: Server) -> None:
     fault = theirs.post(f"/campaigns/{theirs_campaign}/send", {"trigger_attributes": {"contact_list_id": group["id"]}})
     assert fault.expect(422)["validation_errors"] == {"trigger_attributes.contact_list_id": ["must exist"]}
     assert theirs.post("/contacts", {"email": "secret@example.org"}).status == 201
+
+
+def test_faults_are_told_in_their_order(api: Client) -> None:
+    """JSON before the id, the id before the fields (decisions, section 3)."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api.key}"}
+    campaign = api.post("/campaigns", {"name": "Order"}).expect(201)["id"]
+
+    assert api.request("PATCH", "/v1/my/campaigns/abc", b"{", headers).status == 400
+    assert api.patch("/campaigns/99999", {"name": ""}).status == 404
+    assert api.post("/campaigns/99999/send", {"hold_seconds": -1}).status == 404
+    assert api.patch(f"/campaigns/{campaign}", {"name": ""}).expect(422)["validation_errors"] == {
+        "name": ["can't be blank"]
+    }
