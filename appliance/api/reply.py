@@ -138,7 +138,8 @@ def _read(error: Exception) -> tuple[int, str, str, dict[str, Any], dict[str, st
 
 def _refused(error: errors.Refused) -> tuple[int, str, str, dict[str, Any], dict[str, str]]:
     status = next(number for kind, number in _STATUS if isinstance(error, kind))
-    message = error.message if error.message != error.code else _WORDS.get(error.code, error.code)
+    said = error.message if error.message != error.code else ""
+    message = said or _WORDS.get(error.code, error.code)
     extra = dict(error.extra)
     headers = {}
     if isinstance(error, errors.Invalid):

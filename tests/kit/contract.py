@@ -99,7 +99,7 @@ class Contract:
     def _check_error(where: str, body: bytes) -> None:
         value = json.loads(body)
         missing = {"error", "code", "message", "request_id"} - set(value)
-        if missing or value["error"] is not True:
+        if missing or value["error"] is not True or not value["message"]:
             raise AssertionError(f"{where}: not the shape of an error: {value}")
 
 
