@@ -65,6 +65,7 @@ def read_with_ignored(kind: type[S], raw: Any, path: str = "", loose: bool = Fal
     reader = _Reader(loose)
     value = reader.struct(kind, raw, path)
     reader.faults.check()
+    assert value is not None  # without faults there is one
     return value, reader.ignored
 
 
@@ -74,10 +75,11 @@ class _Reader:
         self.ignored: list[str] = []
         self.loose = loose
 
-    def struct(self, kind: type[S], raw: Any, path: str) -> S:
+    def struct(self, kind: type[S], raw: Any, path: str) -> S | None:
+        """Answer the Struct, or None once anything is wrong."""
         if not isinstance(raw, dict):
             self.faults.add(path or "base", "is invalid")
-            return None  # type: ignore[return-value]
+            return None
         values: dict[str, Any] = {}
         known = set()
         for info in struct_fields(kind):
@@ -95,7 +97,7 @@ class _Reader:
                     self.faults.add(where, "is not a known field")
                 else:
                     self.ignored.append(where)
-        return None if self.faults.fields else kind(**values)  # type: ignore[return-value]
+        return None if self.faults.fields else kind(**values)
 
     def value(self, kind: Any, raw: Any, path: str) -> Any:
         options = [option for option in _options(kind) if option is not UnsetType]
@@ -106,7 +108,7 @@ class _Reader:
             return None
         inner = [option for option in options if option is not NoneType]
         if len(inner) > 1:
-            return self.converted(Union[tuple(inner)], raw, path)  # noqa: UP007 - built from a list
+            return self.converted(Union[tuple(inner)], raw, path)  # noqa: UP007 - made of a list, which `|` cannot be
         plain, metas = _unwrap(inner[0])
         if isinstance(plain, type) and issubclass(plain, Struct):
             return self.struct(plain, raw, path)

@@ -49,7 +49,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     ui.mount(app)
     app.exception(Exception)(_fault)
     app.on_request(_refuse_when_stopping, priority=100)
-    app.on_response(_mark)  # type: ignore[no-untyped-call]
+    app.on_response(_mark)  # type: ignore[no-untyped-call]  # untyped in the library
     app.before_server_start(_start)
     app.after_server_start(_ready)
     app.before_server_stop(_drain)

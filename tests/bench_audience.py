@@ -22,9 +22,9 @@ import apsw
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from appliance.db.first_schema import SQL  # noqa: E402
+from appliance.db.first_schema import SQL  # noqa: E402  (found only after the line above)
 from tests.bench_sending import peak_mb  # noqa: E402  (found only after the line above)
-from tests.kit.server import Server  # noqa: E402
+from tests.kit.server import Server  # noqa: E402  (found only after the line above)
 
 FIRST = ("Ann", "Bo", "Carla", "Dieter", "Eva", "Farid", "Grace", "Hiro", "Ines", "Jan", "Kofi", "Lena", "Mona", "Nils")
 LAST = ("Adler", "Brandt", "Costa", "Duval", "Engel", "Fuchs", "Garcia", "Huber", "Ivanov", "Jansen", "Keller", "Lopez")

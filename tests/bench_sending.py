@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.kit.client import Client  # noqa: E402  (found only after the line above)
-from tests.kit.server import Server  # noqa: E402
-from tests.kit.smtp_sink import read_spool  # noqa: E402
+from tests.kit.server import Server  # noqa: E402  (found only after the line above)
+from tests.kit.smtp_sink import read_spool  # noqa: E402  (found only after the line above)
 
 PLAIN = (
     "<p style='margin:0 0 16px'>Our bread of the week is made of old grains: rye, spelt, emmer and a little honey. "
@@ -52,7 +52,7 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_mb(pid: int) -> float:
     """Return the most memory that a process has had resident."""
-    return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024  # type: ignore[index]
+    return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
 
 def fill(api: Client, count: int) -> int:
@@ -93,7 +93,7 @@ def verify(spool: Path, count: int) -> None:
     for message in read_spool(spool):
         got[message.to] += 1
         sizes += len(message.raw)
-        number = int(re.search(r"\d+", message.to)[0])  # type: ignore[index]
+        number = int(re.search(r"\d+", message.to)[0])
         page = message.html() or ""
         if message.subject != f"News for Name{number}" or f"[{message.to}]" not in page or "{{" in page:
             raise AssertionError(f"not personal: {message.to} {message.subject!r}")
@@ -118,7 +118,7 @@ def main() -> None:
         command = [sys.executable, "-m", "tests.kit.smtp_sink", "--spool", str(spool), "--delay", str(options.delay)]
         sink = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:
-            port = int(sink.stdout.readline())  # type: ignore[union-attr]
+            port = int(sink.stdout.readline())
             env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
             with Server(relay=port, env=env, executable=options.executable).set_up() as server:
                 server.give_address()

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -49,8 +50,8 @@ def fresh_server() -> Iterator[FreshServer]:
     """
     made: list[Server] = []
 
-    def make(*, start: bool = True, set_up: bool = True, address: bool = True, **options: object) -> Server:
-        server = Server(**options)  # type: ignore[arg-type]
+    def make(*, start: bool = True, set_up: bool = True, address: bool = True, **options: Any) -> Server:
+        server = Server(**options)
         made.append(server)
         if set_up:
             server.set_up()
@@ -82,6 +83,7 @@ def clock(tmp_path: Path) -> TestClock:
 def browser() -> Iterator[Browser]:
     """A browser for a module; its loop would disturb tests of other modules if it lived longer."""
     if find_browser() is None and os.environ.get("CI") != "true":
+        # By hand on a machine without a browser; in CI its absence fails instead
         pytest.skip("no Chromium installed; packaging/test says how to get it")
     with running_browser() as running:
         yield running

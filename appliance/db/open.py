@@ -29,7 +29,7 @@ class TooOld(Exception):
     """The SQLite library is older than the floor."""
 
 
-class Database(APSWDatabase):  # type: ignore[misc]
+class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
     """Peewee's database on apsw, which carries a current SQLite of its own."""
 
 
@@ -73,7 +73,8 @@ def rows(sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
 
     To the end always: a half-read SELECT holds a snapshot and keeps the write-ahead log from being reset.
     """
-    return connection().execute(sql, parameters).fetchall()  # type: ignore[no-any-return]
+    found: list[tuple[Any, ...]] = connection().execute(sql, parameters).fetchall()
+    return found
 
 
 def one(sql: str, parameters: Any = ()) -> tuple[Any, ...] | None:

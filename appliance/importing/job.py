@@ -185,7 +185,7 @@ def _start() -> "subprocess.Popen[bytes]":
     words = [sys.executable, "read-import"] if frozen else [sys.executable, "-P", "-m", "appliance", "read-import"]
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)  # noqa: S603 - ours
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)  # noqa: S603 - no word of it comes from outside
 
 
 def sweep() -> None:

@@ -16,7 +16,7 @@ DESIGN_BYTES = 1_048_576
 Design = Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES})]
 
 # Which merge context each text stands in
-_MERGED = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
+_MERGED: dict[str, merge.Context] = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
 
 
 class Content(Struct):
@@ -154,7 +154,7 @@ def warm(request: Any) -> None:
     for name, context in _MERGED.items():
         text = getattr(request, name, None)
         if isinstance(text, str):
-            merge.fault(text, context)  # type: ignore[arg-type]
+            merge.fault(text, context)
 
 
 def check(request: Content, prefix: str, faults: Faults) -> None:
@@ -162,7 +162,7 @@ def check(request: Content, prefix: str, faults: Faults) -> None:
     for name, context in _MERGED.items():
         text = getattr(request, name)
         if isinstance(text, str):
-            found = merge.fault(text, context)  # type: ignore[arg-type]
+            found = merge.fault(text, context)
             if found:
                 faults.add(prefix + name, found)
     if isinstance(request.design, dict):

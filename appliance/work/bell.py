@@ -1,6 +1,6 @@
 """The bell: whoever wrote rows rings a name, and whoever works on such rows is woken. It carries nothing else.
 
-A ring that is lost loses no work: the pulse rings every name once a second (`work/consumer.py`).
+A ring that is lost loses no work: once a second the pulse looks for rows that are due and rings (`work/jobs.py`).
 """
 
 from collections.abc import Callable

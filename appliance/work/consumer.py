@@ -16,7 +16,7 @@ log = logging.getLogger("campanero.pulse")
 _WORKERS = 4
 
 
-class _InProcess(Consumer):  # type: ignore[misc]
+class _InProcess(Consumer):  # type: ignore[misc]  # its library has no types
     def _set_signal_handlers(self) -> None:
         """Leave the process's signals to the server."""
 

@@ -22,7 +22,7 @@ from appliance.work.sender import Sender
 log = logging.getLogger("campanero.jobs")
 
 
-class WakeStorage(MemoryStorage):  # type: ignore[misc]
+class WakeStorage(MemoryStorage):  # type: ignore[misc]  # its library has no types
     """Huey's memory storage whose readers sleep until something is put in; nothing that matters lives here."""
 
     blocking = True
@@ -44,7 +44,8 @@ class WakeStorage(MemoryStorage):  # type: ignore[misc]
         with self._changed:
             if not self._queue and not self._closed:
                 self._changed.wait(1.0)
-            return super().dequeue()  # type: ignore[no-any-return]
+            task: bytes | None = super().dequeue()
+            return task
 
     def wake_all(self) -> None:
         """Let every reader look up, because the process is ending."""

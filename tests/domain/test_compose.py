@@ -97,7 +97,7 @@ def test_text_becomes_a_document() -> None:
 def test_the_preheader_comes_first_and_is_hidden(body: str) -> None:
     """The preheader is the first thing in the body, not shown in the message, filled and escaped."""
     found = filled(body, preheader="For {{ first_name }} & <you>")
-    inside = found.html[re.search(r"<body[^>]*>", found.html).end() :]  # type: ignore[union-attr]
+    inside = found.html[re.search(r"<body[^>]*>", found.html).end() :]
     assert re.match(r'\s*<div style="display:none;[^"]*"[^>]*>For Ann &amp; &lt;you&gt;', inside)
     assert "For Ann" not in found.text
 
