@@ -1,0 +1,206 @@
+"""The large audience of the benches: made once, the same each time, kept as a data directory.
+
+Every attribute of a person is drawn apart from the others, by id; lists, names and activity are skewed as they are in
+life: few large lists and many small ones, few people who do much.
+"""
+
+import hashlib
+import re
+import shutil
+import time
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from appliance.db.first_schema import SQL
+from tests.kit.server import Server
+
+FIRST = ("Ann", "Bo", "Carla", "Dieter", "Eva", "Farid", "Grace", "Hiro", "Ines", "Jan", "Kofi", "Lena", "Mona", "Nils")
+LAST = ("Adler", "Brandt", "Costa", "Duval", "Engel", "Fuchs", "Garcia", "Huber", "Ivanov", "Jansen", "Keller", "Lopez")
+CITIES = ("Berlin", "Bath", "Lyon", "Porto", "Graz", "Turin", "Ghent", "Oslo")
+PLANS = ("free", "basic", "pro")
+KINDS = ("email_sent", "email_opened", "product_view", "email_clicked", "order_paid", "contact_add")
+TAGS = ("", '"customer"', '"vip"', '"customer","vip"', '"trial"')
+DAY = 86_400_000
+LISTS, MEMBERSHIPS, EVENTS = 30, 3, 5
+# Another text is another database
+_EDITION = "2"
+_ALL = (1 << 64) - 1
+
+Rows = Iterator[tuple[Any, ...]]
+
+
+def draw(number: int, what: int) -> float:
+    """Answer a number from 0 up to 1 that belongs to an id and a purpose, as if thrown with dice."""
+    x = (number * 0x9E3779B97F4A7C15 + what * 0xD1B54A32D192ED03) & _ALL
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _ALL
+    return ((x ^ (x >> 31)) >> 11) / (1 << 53)
+
+
+class Skewed:
+    """Picks a place by weights."""
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        self._sums = list(accumulate(weights))
+
+    def __call__(self, chance: float) -> int:
+        """Answer the place that a chance from 0 up to 1 falls on."""
+        return bisect(self._sums, chance * self._sums[-1])
+
+
+_falling = Skewed([1 / (k + 1) for k in range(LISTS)])
+_names, _cities = Skewed([1 / (k + 2) for k in range(len(FIRST))]), Skewed([1 / (k + 1) for k in range(len(CITIES))])
+_plans, _kinds = Skewed([70, 22, 8]), Skewed([40, 26, 16, 7, 5, 6])
+_tags, _countries = Skewed([62, 24, 3, 4, 7]), Skewed([60, 20, 12, 8])
+
+
+def name(number: int) -> tuple[str, str]:
+    """Answer somebody's names."""
+    last = LAST[int(draw(number, 2) * len(LAST))]
+    return FIRST[_names(draw(number, 1))], f"{last}{int(draw(number, 3) * 1000)}"
+
+
+def person(number: int, contacts: int, now: int) -> tuple[Any, ...]:
+    """Answer the row of a contact: added one after the other, give or take a day."""
+    added = now - 400 * DAY + int((number / contacts * 398 + draw(number, 4)) * DAY)
+    city = f'"city":"{CITIES[_cities(draw(number, 5))]}",' if draw(number, 6) < 0.8 else ""
+    visits = int(1 / (1.002 - draw(number, 7)))
+    data = (
+        f'{{{city}"plan":"{PLANS[_plans(draw(number, 8))]}","visits":{visits},'
+        f'"number":"c{number}","tags":[{TAGS[_tags(draw(number, 9))]}]}}'
+    )
+    source = "import" if draw(number, 10) < 0.7 else "form"
+    country = ("DE", "US", "FR", None)[_countries(draw(number, 11))]
+    uuid = f"{number:08x}-0000-4000-8000-000000000000"
+    return number, uuid, *name(number), source, country, data, added, added
+
+
+def memberships(number: int, now: int) -> Rows:
+    """Yield the lists of a person: three of thirty, the first ones large and the last ones small."""
+    found: set[int] = set()
+    turn = 0
+    while len(found) < MEMBERSHIPS:
+        found.add(1 + _falling(draw(number, 20 + turn)))
+        turn += 1
+    return ((one, number, now) for one in found)
+
+
+def event(number: int, contacts: int, now: int) -> tuple[Any, ...]:
+    """Answer the row of an event: in the order of time, more of them lately, most of them by few people."""
+    when = now - int(360 * DAY * (1 - number / (contacts * EVENTS)) ** 1.5)
+    rank = int(contacts * draw(number, 40) ** 2)
+    kind = KINDS[_kinds(draw(number, 41))]
+    data = "{}"
+    if kind.startswith("email_"):
+        data = '{"verdict":"machine"}' if draw(number, 42) < 0.1 else '{"verdict":"human"}'
+    # Who is active has nothing to do with the order of ids
+    return 1 + rank * 7_368_787 % contacts, kind, data, when, when
+
+
+def _tables(contacts: int, now: int) -> Iterator[tuple[str, str, Rows]]:
+    everybody = range(1, contacts + 1)
+    yield (
+        "contacts",
+        "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, data, tracking, "
+        "email_sent_count, email_open_count, created_at, updated_at) "
+        "VALUES (?, 1, ?, ?, ?, ?, ?, ?, 'full', 3, 1, ?, ?)",
+        (person(n, contacts, now) for n in everybody),
+    )
+    yield (
+        "channels",
+        "INSERT INTO channel (account_id, contact_id, kind, value, key, subscribed, opt_in_at, sent_count, "
+        "data, created_at, updated_at) VALUES (1, ?, 'email', ?, ?, ?, ?, 3, '{}', ?, ?)",
+        ((n, f"person{n}@example.org", f"person{n}@example.org", draw(n, 12) < 0.94, now, now, now) for n in everybody),
+    )
+    yield (
+        "evidence",
+        "INSERT INTO consent (account_id, contact_id, kind, address_hash, act, by, source, data, created_at) "
+        "VALUES (1, ?, 'email', ?, 'opt_in', 'operator', 'import', '{}', ?)",
+        ((n, hashlib.blake2b(n.to_bytes(8), digest_size=20).digest(), now) for n in everybody),
+    )
+    yield (
+        "search index",
+        "INSERT INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, '')",
+        ((n, " ".join(name(n)), f"person{n}@example.org") for n in everybody),
+    )
+    yield (
+        "memberships",
+        "INSERT INTO filling VALUES (?, ?, ?)",
+        (row for n in everybody for row in memberships(n, now)),
+    )
+    yield (
+        "events",
+        "INSERT INTO event (account_id, contact_id, event, data, resource_uid, generated, created_at, updated_at) "
+        "VALUES (1, ?, ?, ?, NULL, 1, ?, ?)",
+        (event(n, contacts, now) for n in range(1, contacts * EVENTS + 1)),
+    )
+
+
+def whole(here: apsw.Connection, sql: str) -> str:
+    """Add the columns to an INSERT that must have a value and got none: they begin at nothing."""
+    found = re.match(r"INSERT INTO (\w+) \(([^)]*)\)", sql)
+    if found is None:
+        return sql
+    table, named = found.groups()
+    given = {column.strip() for column in named.split(",")}
+    columns = here.execute(f"SELECT name FROM pragma_table_info('{table}') WHERE \"notnull\" AND NOT pk").fetchall()
+    left = [column for (column,) in columns if column not in given]
+    if not left or table == "contact_search":
+        return sql
+    head, _, values = sql.partition(") VALUES (")
+    return f"{head}, {', '.join(left)}) VALUES ({values[:-1]}{', 0' * len(left)})"
+
+
+def fill(path: Path, contacts: int, say: Callable[[str], None] = print) -> None:
+    """Write the big database into one that is set up already; indexes are made at the end, all at once."""
+    now = int(time.time() * 1000)
+    here = apsw.Connection(str(path))
+    here.execute("PRAGMA journal_mode = off; PRAGMA synchronous = off; PRAGMA cache_size = -1000000")
+    indexes = [row[0] for row in here.execute(
+        "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL AND tbl_name IN "
+        "('contact', 'channel', 'membership', 'event', 'consent')").fetchall()]  # fmt: skip
+    here.execute("BEGIN; CREATE TABLE filling (contact_list_id INTEGER, contact_id INTEGER, created_at INTEGER)")
+    for sql in indexes:
+        here.execute(f"DROP INDEX {sql.split(' INDEX ')[1].split()[0]}")
+    for number in range(1, LISTS + 1):
+        here.execute(
+            whole(here, "INSERT INTO contact_list (id, account_id, name, name_key, created_at, updated_at) "
+                        "VALUES (?, 1, ?, ?, ?, ?)"),
+            (number, f"List {number}", f"list {number}", now, now),
+        )  # fmt: skip
+    for words, sql, rows in _tables(contacts, now):
+        begin = time.monotonic()
+        here.executemany(whole(here, sql), rows)
+        say(f"  {words}: {time.monotonic() - begin:.0f} s")
+    here.execute(
+        "INSERT INTO membership SELECT * FROM filling ORDER BY contact_list_id, contact_id; DROP TABLE filling; "
+        "UPDATE contact_list SET contacts_count = (SELECT count(*) FROM membership WHERE contact_list_id = id)"
+    )
+    for sql in indexes:
+        here.execute(sql)
+    here.execute(
+        "UPDATE contact SET email_last_opened_at = (SELECT max(created_at) FROM event WHERE contact_id = contact.id "
+        "AND event = 'email_opened' AND json_extract(data, '$.verdict') = 'human')"
+    )
+    here.execute("COMMIT; ANALYZE; PRAGMA journal_mode = wal")
+    here.close()
+
+
+def make(cache: Path, contacts: int) -> Path:
+    """Answer the data directory of the big database, made now unless it is there."""
+    edition = hashlib.sha256(f"{SQL}{_EDITION}".encode()).hexdigest()[:8]
+    data = cache / f"audience-{contacts}-{edition}"
+    if not (data / "done").exists():
+        shutil.rmtree(data, ignore_errors=True)
+        server = Server(data=data).set_up()
+        begin = time.monotonic()
+        fill(data / "campanero.db", contacts)
+        (data / "done").write_text(str(server.key))
+        server.close()
+        print(f"made {contacts} contacts in {time.monotonic() - begin:.0f} s")
+    return data
