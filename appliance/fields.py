@@ -4,6 +4,7 @@ API bodies, queries, HTML forms and the published document all read the same Str
 Invalid with every fault under its path, in the stable words of decisions, section 3.
 """
 
+import math
 import re
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -202,6 +203,8 @@ def _text_fault(value: str, extra: dict[str, Any]) -> str | None:
 
 
 def _data_fault(value: Any, extra: dict[str, Any]) -> str | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is not a number"
     most = extra.get("bytes")
     if most is None:
         return None
@@ -209,9 +212,17 @@ def _data_fault(value: Any, extra: dict[str, Any]) -> str | None:
         text = msgspec.json.encode(value)
     except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError):
         return "is invalid"
-    if b"\\u0000" in text:
+    if b"\\u0000" in text or (b"null" in text and _is_endless(value)):
         return "is invalid"
     return f"is too long (maximum is {most} bytes)" if len(text) > most else None
+
+
+def _is_endless(value: Any) -> bool:
+    """Say whether there is a number in it that is none: 1e400 is written back as null."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_is_endless(one) for one in inner)
 
 
 def _country(value: str) -> str:

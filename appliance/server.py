@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import re
 import secrets
 import sys
 import time
 from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
+from sanic.exceptions import BadRequest, PayloadTooLarge
 
 import ui
 from appliance import config as configuration
@@ -28,6 +30,9 @@ log = logging.getLogger("campanero")
 # Python hands its lock over every 5 ms by default: each database call of a request would wait that long beside a
 # thread that composes mail. This costs nothing when idle.
 _SWITCH_SECONDS = 0.0005
+_PAST_READING = 1_073_741_824
+# A request's line and its headers: no space before a colon, no line that goes on with the next
+_HEAD = re.compile(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*")
 
 
 def build(config: Config) -> "Sanic[Any, Any]":
@@ -48,6 +53,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     public.mount(app)
     ui.mount(app)
     app.exception(Exception)(_fault)
+    app.on_request(_refuse_malformed, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
     app.on_response(_mark)  # type: ignore[no-untyped-call]  # untyped in the library
     app.before_server_start(_start)
@@ -55,6 +61,15 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.before_server_stop(_drain)
     app.after_server_stop(_stop)
     return app
+
+
+async def _refuse_malformed(request: Request) -> HTTPResponse | None:
+    """Refuse a head that another program may have read otherwise: where two disagree, requests can be smuggled."""
+    if _HEAD.fullmatch(request.head):
+        return None
+    # What follows may be the rest of this request or another one; nobody knows, so nobody reads it
+    request.stream.keep_alive = False  # type: ignore[union-attr]  # as long as a request is handled it has its stream
+    return await _fault(request, BadRequest("Bad Request"))
 
 
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
@@ -73,14 +88,23 @@ async def _mark(request: Request, response: HTTPResponse) -> None:
 
 async def _fault(request: Request, error: Exception) -> HTTPResponse:
     """Let the door that owns the path say what went wrong."""
+    if isinstance(error, PayloadTooLarge) or (isinstance(error, reply.Fault) and error.status == 413):
+        _let_the_rest_come(request)
     if api.owns(request.path):
-        return reply.fault(request, error)
+        return await api.fault(request, error)
     status = getattr(error, "status_code", None) or 500
     if status >= 500:
         log.exception("request %s %s failed", reply.request_id(request), request.path, exc_info=error)
     if public.owns(request.path):
         return public.unavailable() if status >= 500 else public.lost()
     return await guard.fault(request, error)
+
+
+def _let_the_rest_come(request: Request) -> None:
+    """Read past the end of what is too large, within reason: who only sends until then gets an answer, not a reset."""
+    stream: Any = request.stream
+    if stream.request_bytes <= _PAST_READING:
+        stream.request_bytes = 0
 
 
 async def _start(app: "Sanic[Any, Any]") -> None:

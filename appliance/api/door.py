@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request, Sanic
+from sanic.exceptions import PayloadTooLarge
 
 from appliance.account import heartbeat
 from appliance.api import read, reply
@@ -13,7 +14,7 @@ from appliance.api.routes import ROUTES
 from appliance.db import work
 from appliance.db.open import scalar
 from appliance.db.work import call
-from appliance.errors import Invalid
+from appliance.errors import Invalid, Refused
 
 BASE = "/v1/my"
 API_VERSION = "1.0"
@@ -31,7 +32,8 @@ def mount(app: "Sanic[Any, Any]") -> None:
     for route in ROUTES:
         path = BASE + route.path.replace("{id}", "<number:str>")
         name = f"{route.method}_{route.path}".translate(str.maketrans("/.", "__", "{}")).lower()
-        blueprint.add_route(_handler(route), path, methods=[route.method], name=name, stream=route.form is not None)
+        stream = route.form is not None
+        blueprint.add_route(_handler(route), path, methods=[route.method], name=name, stream=stream, ctx_declared=route)
     blueprint.add_route(_openapi, "/openapi.yaml", methods=["GET"])
     blueprint.add_route(_healthz, "/healthz", methods=["GET"])
     app.blueprint(blueprint)
@@ -61,6 +63,17 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
         return reply.json(answer.value, answer.status or route.status, headers)
 
     return handle
+
+
+async def fault(request: Request, error: Exception) -> HTTPResponse:
+    """Answer what went wrong; that a body is too large learn only those who may ask at all (decisions, section 3)."""
+    declared = getattr(request.route.ctx, "declared", None) if request.route else None
+    if isinstance(error, PayloadTooLarge) and declared is not None:
+        try:
+            read.allow(await read.credential(request), declared)
+        except (reply.Fault, Refused) as refused:
+            error = refused
+    return reply.fault(request, error)
 
 
 async def _must_exist(route: Route, asked: Call) -> None:

@@ -18,6 +18,7 @@ from appliance.errors import Invalid
 
 _decoder = msgspec.json.Decoder()
 _DEEPEST = 64
+_MOST_DIGITS = 300
 
 
 async def credential(request: Request) -> Credential:
@@ -74,13 +75,19 @@ def _json(request: Request, content: bytes) -> dict[str, Any]:
 
 
 def _lenient(content: bytes) -> Any:
-    """Read what only the standard decoder takes, so that a lone surrogate is a fault of its field and not of all."""
+    """Read what only the standard decoder takes.
+
+    So a lone surrogate, or a number that is too large for any of ours, is a fault of its field and not of all.
+    """
 
     def refuse(word: str) -> Any:
         raise ValueError(word)
 
+    def whole(digits: str) -> int | float:
+        return int(digits) if len(digits) <= _MOST_DIGITS else float("inf")
+
     try:
-        return stdlib_json.loads(content.decode("utf-8"), parse_constant=refuse)
+        return stdlib_json.loads(content.decode("utf-8"), parse_constant=refuse, parse_int=whole)
     except (ValueError, RecursionError):
         raise Fault(400, "invalid_json", "the body is not JSON") from None
 

@@ -1,0 +1,228 @@
+"""Two accounts on one installation: whose id it is not, for them it never was (T09).
+
+Driven by the published document: an operation, a query or a body that names a thing by its id and has no case here
+fails the tests.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client, Response
+from tests.kit.server import Server
+from tests.kit.tenants import NEVER, Tenant, alike, two_tenants
+from tests.kit.uploads import upload
+from tests.kit.walk import Operation, Walk, put
+
+# What a request needs beside the id in its path, where an empty body would be refused for another reason
+BODIES: dict[str, dict[str, Any]] = {
+    "PATCH /campaigns/{id}": {"name": "taken"},
+    "POST /campaigns/{id}/send": {"confirm_send_to_all": True},
+    "PATCH /contacts/{id}": {"first_name": "taken"},
+    "POST /contacts/{id}/merge": {"contact_id": NEVER},
+    "DELETE /suppressions/{id}": {"reason": "taken"},
+    "PATCH /lists/{id}": {"name": "taken"},
+    "POST /lists/{id}/contacts/bulk": {"add": ["taken@example.org"]},
+    "PATCH /segments/{id}": {"name": "taken", "filters": []},
+    "PATCH /templates/{id}": {"subject": "taken"},
+}
+QUERIES: dict[str, dict[str, Any]] = {"GET /segments/{id}/explain": {"contact_id": 1}}
+
+# Which of A's things an id in a body or a query names
+NAMES = {
+    "contact_list_id": "lists", "list_id": "lists", "list_ids": "lists", "options.list_ids": "lists",
+    "segment_id": "segments", "contact_id": "contacts", "contact_ids": "contacts", "add": "contacts",
+    "remove": "contacts", "channels_attributes[].id": "channels", "template_id": "templates",
+    "campaign_id": "campaigns", "flow_id": "campaigns",
+}  # fmt: skip
+# A whole body for each operation whose body names things; the id is put into it
+WHOLE: dict[str, dict[str, Any]] = {
+    "POST /messages": {"to": "b@example.org", "subject": "s", "body": "<p>x</p>"},
+    "POST /campaigns": {"name": "theirs"},
+    "PATCH /campaigns/{id}": {},
+    "POST /campaigns/{id}/send": {"template_attributes": {"subject": "s", "body": "<p>x</p>"}},
+    "POST /contacts": {"email": "fresh@example.org"},
+    "PATCH /contacts/{id}": {},
+    "POST /contacts/{id}/merge": {},
+    "POST /lists": {"name": "fresh"},
+    "PATCH /lists/{id}": {},
+    "POST /lists/{id}/contacts/bulk": {},
+    "POST /events": {"event": "fresh_event"},
+}
+ABSENT = (404, 422)
+
+
+@pytest.fixture(scope="module")
+def tenants(server: Server) -> tuple[Tenant, Tenant]:
+    """A with one of everything, B with nothing."""
+    return two_tenants(server)
+
+
+def kind_of(where: str) -> str:
+    """Return which noun an id is of; a KeyError says that a new one has no case here."""
+    return NAMES[where] if where in NAMES else NAMES[where.rpartition(".")[2]]
+
+
+def test_lists_and_searches_of_others_are_empty(tenants: tuple[Tenant, Tenant]) -> None:
+    """Whoever has nothing finds nothing: no row, a count of zero, an export without lines, whatever is searched."""
+    ours, theirs = tenants
+    counted = 0
+    for one in Walk(theirs.api).operations():
+        if one.method != "GET" or one.has_id:
+            continue
+        for words in ({}, {"search": "alpha"}, {"q": "alpha"}):
+            if not set(words) <= set(one.queries) or (one.path.endswith("/search") and "q" not in words):
+                continue
+            answer = theirs.api.get(one.path, **words)
+            assert b"alpha" not in answer.body, (one, words)
+            if "X-Total-Count" in answer.headers:
+                assert (answer.headers["X-Total-Count"], answer.json) == ("0", []), (one, words)
+                seen = ours.api.get(one.path, **words)
+                assert seen.headers["X-Total-Count"] != "0" or words or one.noun == "flows", one
+                counted += 1
+    assert counted >= 10
+    counts = theirs.api.get("/account").json["counts"]
+    assert set(counts.values()) == {0}, counts
+
+
+def ask(api: Client, one: Operation, number: object, whole: bool) -> Response:
+    """Ask for one thing by the id in the path, with a good body or with none."""
+    body = BODIES.get(str(one)) if whole else {}
+    if one.kinds == []:
+        body = None
+    elif str(one) not in BODIES:
+        raise AssertionError(f"{one} reads a body and has no case in BODIES")
+    return api.send(one.method, one.at(number), body, query=QUERIES.get(str(one)))
+
+
+def test_an_id_of_another_account_never_was(tenants: tuple[Tenant, Tenant]) -> None:
+    """Every operation with an id in its path answers 404, as for an id that never existed, and does nothing."""
+    ours, theirs = tenants
+    before = ours.everything()
+    walked = 0
+    for one in Walk(theirs.api).operations():
+        if not one.has_id:
+            continue
+        for whole in (True, False):
+            number = ours.things[one.noun]
+            got = ask(theirs.api, one, number, whole)
+            assert got.status == 404, (one, got.text)
+            assert alike(got, number) == alike(ask(theirs.api, one, NEVER, whole), number), one
+            walked += 1
+    assert walked >= 50
+    assert ours.everything() == before
+
+
+def test_a_thing_of_another_account_cannot_be_explained_or_merged(tenants: tuple[Tenant, Tenant]) -> None:
+    """A contact of A is none for a segment of B."""
+    ours, theirs = tenants
+    mine = theirs.api.post("/segments", {"name": "mine"}).expect(201)["id"]
+    found = [theirs.api.get(f"/segments/{mine}/explain", contact_id=one) for one in (ours.things["contacts"], NEVER)]
+    assert found[0].status in ABSENT
+    assert alike(found[0], ours.things["contacts"]) == alike(found[1], ours.things["contacts"])
+
+
+def test_an_id_in_a_query_never_was(tenants: tuple[Tenant, Tenant]) -> None:
+    """A filter by a thing of A finds what a filter by nothing finds."""
+    ours, theirs = tenants
+    walked = 0
+    for one in Walk(theirs.api).operations():
+        for name in one.queries if not one.has_id else ():
+            if not name.endswith("_id"):
+                continue
+            number = ours.things[kind_of(name)]
+            got, never = (theirs.api.get(one.path, **{name: each}) for each in (number, NEVER))
+            assert alike(got, number) == alike(never, number), (one, name)
+            assert b"alpha" not in got.body
+            walked += 1
+    assert walked >= 12
+
+
+def nested(walk: Walk) -> list[tuple[Operation, str]]:
+    """Return every place of every JSON body where a thing is named by its id."""
+    return [
+        (one, where)
+        for one in walk.operations()
+        if (schema := walk.reads(one)) is not None
+        for where, leaf in walk.leaves(schema)
+        if walk.names_ids(where, leaf)
+    ]
+
+
+def test_an_id_in_a_body_never_was(tenants: tuple[Tenant, Tenant], server: Server) -> None:
+    """Every nested id of A is refused B in the words of one that never existed; nothing is made and nothing changed."""
+    ours, theirs = tenants
+    mine = Tenant(theirs.api).furnish("beta")
+    before, own = ours.everything(), mine.everything()
+    places = nested(Walk(theirs.api))
+    for one, where in places:
+        number = ours.things[kind_of(where)]
+        path = one.at(mine.things[one.noun]) if one.has_id else one.path
+        many = where.endswith("_ids") or where in ("add", "remove")
+        answers = []
+        for each in (number, NEVER):
+            body = put(where, [each] if many else each, json.loads(json.dumps(WHOLE[str(one)])))
+            answers.append(mine.api.send(one.method, path, body))
+        if where in ("add", "remove"):
+            assert answers[0].expect(200)["unknown"] == [number]
+        else:
+            assert answers[0].status in ABSENT, (one, where, answers[0].text)
+        assert alike(answers[0], number) == alike(answers[1], number), (one, where)
+    assert len(places) >= 15
+    assert ours.everything() == before
+    assert mine.everything() == own
+
+
+def test_a_list_named_by_an_import_never_was(tenants: tuple[Tenant, Tenant]) -> None:
+    """The options of an import are JSON within a form; the document knows their ids too."""
+    ours, theirs = tenants
+    walk = Walk(theirs.api)
+    options = walk.document["components"]["schemas"]["ImportOptions"]
+    found = [where for where, leaf in walk.leaves(options) if walk.names_ids(where, leaf)]
+    assert [where for where in found if f"options.{where}" not in NAMES] == []
+    number = ours.things["lists"]
+    got, never = (upload(theirs.api, "email\nx@example.org\n", list_ids=[each]) for each in (number, NEVER))
+    assert got.status == 422 and alike(got, number) == alike(never, number)
+
+
+def linked(spec: Any) -> list[tuple[str, str]]:
+    """Return the fields of filters whose values are ids, with what they are ids of."""
+    return [(one["name"], one["of"]) for one in spec["fields"] if one["type"] == "id"]
+
+
+def test_an_id_in_a_filter_never_was(tenants: tuple[Tenant, Tenant]) -> None:
+    """A condition on a thing of A says what a condition on nothing says."""
+    ours, theirs = tenants
+    nouns: dict[str, Callable[[Tenant], int]] = {
+        "list": lambda one: one.things["lists"], "segment": lambda one: one.things["segments"],
+        "campaign": lambda one: one.things["campaigns"], "flow": lambda one: one.things["campaigns"],
+    }  # fmt: skip
+    spec = theirs.api.get("/segments/spec").expect(200)
+    fields = linked(spec)
+    assert len(fields) >= 5
+    for name, of in fields:
+        number = nouns[of](ours)
+        for each in spec["types"]["id"]:
+            takes = {"id": lambda one: one, "ids": lambda one: [one]}.get(each["takes"])
+            if takes is None:
+                continue
+            got, never = (
+                theirs.api.post("/segments/count", {"filters": [leaf(name, each["predicate"], takes(one))]})
+                for one in (number, NEVER)
+            )
+            assert alike(got, number) == alike(never, number), (name, each)
+            assert b"alpha" not in got.body
+
+
+def leaf(name: str, predicate: str, value: Any) -> dict[str, Any]:
+    """Return one condition."""
+    return {"name": name, "predicate": predicate, "value": value}
+
+
+def test_every_case_is_of_an_operation_that_exists(api: Client) -> None:
+    """The cases name operations in the words of the document, so that none is left over unnoticed."""
+    walk = Walk(api)
+    assert {*BODIES, *WHOLE, *QUERIES} <= {str(one) for one in walk.operations()}
+    assert set(WHOLE) == {str(one) for one, _ in nested(walk)}

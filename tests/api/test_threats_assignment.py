@@ -1,0 +1,185 @@
+"""What a request may not decide it cannot decide by naming it: keys that are read-only change nothing (T10).
+
+Driven by the published document: hostile values go to every key that an operation answers and does not read, on every
+operation that writes. One without a case here fails the tests.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.tenants import Tenant, two_tenants
+from tests.kit.walk import WRITES, Operation, Walk
+
+FILTERS = [{"name": "contact_first_name", "predicate": "eq", "value": "x"}]
+# A good body for each operation that reads JSON; names are made new each time
+BODIES: dict[str, dict[str, Any]] = {
+    "POST /messages": {"to": "hostile@example.org", "subject": "s", "body": "<p>x</p>"},
+    "POST /campaigns": {"name": "hostile"},
+    "PATCH /campaigns/{id}": {"name": "renamed"},
+    "POST /campaigns/{id}/send": {"confirm_send_to_all": False},
+    "POST /contacts": {"email": "hostile2@example.org"},
+    "PATCH /contacts/{id}": {"last_name": "renamed"},
+    "POST /contacts/{id}/merge": {},
+    "POST /suppressions": {"address": "hostile3@example.org"},
+    "DELETE /suppressions/{id}": {"reason": "asked"},
+    "POST /lists": {"name": "hostile"},
+    "PATCH /lists/{id}": {"name": "renamed"},
+    "POST /lists/{id}/contacts/bulk": {"add": []},
+    "POST /segments": {"name": "hostile", "filters": FILTERS},
+    "POST /segments/count": {"filters": FILTERS},
+    "PATCH /segments/{id}": {"name": "renamed", "filters": FILTERS},
+    "POST /templates": {"name": "hostile"},
+    "PATCH /templates/{id}": {"name": "renamed"},
+    "PUT /brand": {"company_name": "renamed"},
+    "PATCH /account": {"name": "renamed"},
+    "POST /events": {"event": "hostile_event", "contact_email": "alpha@example.org"},
+}
+# Keys of the threat table that no answer has, or has under another name
+ALWAYS = {
+    "account_id": 2, "id": 424242, "uuid": "00000000-0000-7000-8000-000000000000", "approval_state": "approved",
+    "sent_count": 424242, "verification_status": "verified", "verified_at": "2001-02-03T04:05:06Z",
+    "verified": True, "editable": False, "sendable_email": False,
+    "provider": "hostile", "opt_in_at": "2001-02-03T04:05:06Z", "generated": True,
+    "created_at": "2001-02-03T04:05:06Z", "updated_by": "hostile", "is_admin": True, "role": "owner",
+}  # fmt: skip
+# What is read within another key and answered under this one
+NESTED = {"trigger_attributes": "trigger", "template_attributes": "template", "channels_attributes": "channels"}
+# Nouns there is one of
+SINGLE = ("brand", "account")
+
+
+@pytest.fixture(scope="module")
+def tenants(server: Server) -> tuple[Tenant, Tenant]:
+    """A with one of everything, B with nothing."""
+    return two_tenants(server)
+
+
+def hostile(name: str, schema: dict[str, Any]) -> Any:
+    """Return a value of the right type that nothing here has."""
+    if name in ALWAYS:
+        return ALWAYS[name]
+    if "enum" in schema:
+        return sorted(schema["enum"])[0]
+    values = {"integer": 424242, "number": 424242.5, "boolean": True, "array": ["hostile"], "object": {"hostile": 1}}
+    return values.get(schema.get("type", ""), "2001-02-03T04:05:06Z" if name.endswith("_at") else "hostile")
+
+
+def hostile_keys(walk: Walk, one: Operation) -> dict[str, Any]:
+    """Return a hostile value for each key that an operation answers and does not read."""
+    reads, answers = walk.reads(one), walk.properties(walk.returns(one))
+    assert reads is not None
+    read = walk.properties(reads)
+    found = {name: hostile(name, schema) for name, schema in answers.items() if name not in read}
+    found |= {name: value for name, value in ALWAYS.items() if name not in read}
+    return found
+
+
+def inner_keys(walk: Walk, one: Operation) -> list[tuple[str, dict[str, Any]]]:
+    """Return the like for each object that an operation reads within its body, by its name there."""
+    read, answers = walk.properties(walk.reads(one) or {}), walk.properties(walk.returns(one))
+    found = []
+    for inner, outer in NESTED.items():
+        if inner in read and outer in answers:
+            entry = [
+                walk.solved(each[name].get("items", each[name])) for each, name in ((read, inner), (answers, outer))
+            ]
+            taken, shown = (walk.properties(each) for each in entry)
+            keys = {name: hostile(name, schema) for name, schema in shown.items() if name not in taken}
+            found.append((inner, keys))
+    return found
+
+
+def took(before: Any, after: Any, ours: dict[str, Any]) -> list[str]:
+    """Return the hostile keys whose value an answer took over."""
+    return [name for name, value in ours.items() if name in after and after[name] == value != before.get(name)]
+
+
+def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
+    """Each hostile key is ignored and named in the header, or refused; nothing answers with its value afterwards."""
+    ours, theirs = tenants
+    walk, walked = Walk(ours.api), 0
+    elsewhere = theirs.api.get("/account").expect(200)
+    for one in walk.operations():
+        if one.method not in WRITES or walk.reads(one) is None or one.method == "DELETE":
+            continue
+        keys = hostile_keys(walk, one)
+        number = ours.things.get(one.noun)
+        here = one.at(number) if one.has_id else one.path
+        before = ours.api.get(f"/{one.noun}/{number}").expect(200) if one.has_id else {}
+        if one.method in ("PUT", "PATCH") and not one.has_id:
+            before = ours.api.get(f"/{one.noun}").expect(200)
+        body = {**keys, **BODIES[str(one)]}
+        answer = ours.api.send(one.method, here, body)
+        if "id}/" in one.path and answer.status == 422:
+            continue
+        assert answer.status in (200, 201), (one, answer.text)
+        ignored = set(answer.headers["X-Ignored-Fields"].split(", "))
+        assert set(keys) <= ignored | set(BODIES[str(one)]), one
+        shown = answer.json if isinstance(answer.json, dict) else {}
+        assert took(before, shown, keys) == [], (one, shown)
+        if "id" in shown and "id}/" not in one.path:
+            stored = ours.api.get(f"/{one.noun}/{shown['id']}" if one.noun not in SINGLE else f"/{one.noun}")
+            assert stored.status == 404 or took(before, stored.json, keys) == [], (one, stored.text)
+        walked += 1
+    assert walked >= 15
+    assert theirs.api.get("/account").expect(200)["counts"] == elsewhere["counts"]
+    assert theirs.api.get("/contacts").json == []
+
+
+def test_read_only_keys_of_what_is_inside_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
+    """The same within a trigger, a template or a channel: refused, or as if it were not there."""
+    ours, _ = tenants
+    walk, walked = Walk(ours.api), 0
+    for one in walk.operations():
+        for inner, keys in inner_keys(walk, one) if one.method in WRITES else ():
+            entry = {**keys, **({"value": f"inner{walked}@example.org"} if inner.startswith("channels") else {})}
+            body = {**BODIES[str(one)], inner: [entry] if inner.startswith("channels") else entry}
+            here = one.at(ours.things[one.noun]) if one.has_id else one.path
+            before = ours.api.get(f"/{one.noun}/{ours.things[one.noun]}").expect(200)
+            answer = ours.api.send(one.method, here, body)
+            if answer.status == 422:
+                assert any(name.startswith(inner) for name in answer.json["validation_errors"]), (one, answer.text)
+                after = ours.api.get(f"/{one.noun}/{ours.things[one.noun]}").expect(200)
+                assert after == before, (one, inner)
+            else:
+                new = answer.json[NESTED[inner]]
+                new = next(each for each in new if each["value"] == entry["value"]) if isinstance(new, list) else new
+                assert took({}, new, keys) == [], (one, inner, new)
+            walked += 1
+    assert walked >= 6
+
+
+def test_every_writing_operation_has_a_case(api: Client) -> None:
+    """A new one has to say what a good body is."""
+    walk = Walk(api)
+    assert set(BODIES) == {str(one) for one in walk.operations() if walk.reads(one) is not None}
+
+
+def test_states_stay_what_they_were(tenants: tuple[Tenant, Tenant]) -> None:
+    """A campaign stays a draft, a contact unverified, in its account, with its consent's own times and its counters."""
+    ours, _ = tenants
+    campaign = ours.api.post("/campaigns", {
+        "name": "still", "status": "completed", "phase": "sending", "approval_state": "approved", "sent_count": 9,
+    }).expect(201)  # fmt: skip
+    assert (campaign["status"], campaign["phase"], campaign["approval_state"], campaign["sent_count"]) == (
+        "draft", "draft", "pending_review", 0,
+    )  # fmt: skip
+    assert campaign["scheduled_at"] is None and campaign["audience_count"] == 0
+    entry = {"value": "still@example.org", "verified": True, "sent_count": 9, "opt_in_at": "2001-02-03T04:05:06Z",
+             "opted_out_by": "recipient", "suppression_reason": "complaint", "contact_id": 1}  # fmt: skip
+    contact = ours.api.post("/contacts", {"account_id": 2, "verification_status": "verified",
+                                          "channels_attributes": [entry]}).expect(201)  # fmt: skip
+    (channel,) = contact["channels"]
+    assert contact["verification_status"] == "unverified" and channel["contact_id"] == contact["id"]
+    assert (channel["verified"], channel["sent_count"], channel["suppression_reason"], channel["opted_out_by"]) == (
+        False, 0, None, None,
+    )  # fmt: skip
+    assert channel["opt_in_at"] is None or channel["opt_in_at"] > "2020"
+    message = {"to": "still@example.org", "subject": "s", "body": "<p>x</p>", "status": "delivered", "test": True,
+               "source_type": "campaign", "campaign_id": campaign["id"], "from": "evil@example.org"}  # fmt: skip
+    made = ours.api.post("/messages", message).expect(201)
+    assert (made["source_type"], made["campaign_id"], made["test"]) == ("transactional", None, False)
+    assert made["status"] in ("queued", "sending", "sent") and made["from"] != "evil@example.org"

@@ -1,0 +1,245 @@
+"""Bodies made to hurt: too large, packed, no numbers, no text, never ending, two requests in one (T20).
+
+Driven by the published document: every operation gets them.
+"""
+
+import json
+import socket
+import time
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.api.test_threats_assignment import BODIES
+from tests.conftest import FreshServer
+from tests.kit.client import Client, Response
+from tests.kit.server import Server
+from tests.kit.tenants import Tenant
+from tests.kit.uploads import form
+from tests.kit.walk import JSON, Operation, Walk, put
+
+MOST, MOST_IMPORT, BESIDE = 2_097_152, 209_715_200, 262_144
+TYPED = {"Content-Type": JSON}
+# No number at all (NaN is no JSON either, and answered 400), or none of ours
+HUGE = "1" + "0" * 6000
+
+
+def walked(api: Client) -> list[Operation]:
+    """Return every operation of the document."""
+    found = Walk(api).operations()
+    assert len(found) >= 50
+    return found
+
+
+def send(api: Client, one: Operation, body: bytes, **headers: str) -> Response:
+    """Send bytes to an operation, with the key."""
+    return api.request(one.method, one.at(1), body, {"Authorization": f"Bearer {api.key}", **headers})
+
+
+def test_a_body_over_the_limit_is_413_everywhere(api: Client) -> None:
+    """One byte over is refused on every path, also on those that read no body; without a key it is 401."""
+    body = b'{"name":"' + b"x" * (MOST + 1 - 11) + b'"}'
+    assert len(body) == MOST + 1
+    for one in walked(api):
+        if JSON not in one.kinds and one.kinds:
+            continue
+        answer = api.request(one.method, one.at(1), body, TYPED | {"Authorization": f"Bearer {api.key}"}, False)
+        assert (answer.status, answer.json["code"]) == (413, "payload_too_large"), one
+        assert api.request(one.method, one.at(1), body, TYPED, False).status == 401, one
+    assert api.request("GET", "/healthz", body, TYPED, False).status == 413
+    reader = api.request("POST", "/v1/my/lists", body[:-1], TYPED | {"Authorization": f"Bearer {api.key}"})
+    assert reader.status in (400, 422), "the last byte that is allowed"
+
+
+def test_who_may_not_ask_learns_that_first(server: Server) -> None:
+    """A missing scope is said before the size."""
+    narrow = server.client(server.new_key("narrow", "--scope", "templates:read"))
+    body = b'{"name":"' + b"x" * MOST + b'"}'
+    assert narrow.request("POST", "/v1/my/lists", body, TYPED | {"Authorization": f"Bearer {narrow.key}"}).status == 403
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "zstd", "gzip, br"])
+def test_packed_bodies_are_415_everywhere(coding: str, api: Client) -> None:
+    """Nothing is unpacked, so nothing explodes."""
+    reading = [one for one in walked(api) if one.kinds]
+    assert len(reading) >= 20
+    for one in reading:
+        body, kind = form(b"email\n") if JSON not in one.kinds else (b"{}", JSON)
+        headers = {"Content-Type": kind, "Content-Encoding": coding}
+        assert send(api, one, body, **headers).status == 415, one
+
+
+def send_to(api: Client, one: Operation, path: str, body: bytes) -> Response:
+    """Send JSON to an operation, at a path of its own."""
+    return api.request(one.method, path, body, TYPED | {"Authorization": f"Bearer {api.key}"})
+
+
+def faulty(value: Any, text: str) -> bytes:
+    """Return a JSON body in which `"?"` is replaced by what no encoder would write."""
+    return json.dumps(value).replace('"?"', text).encode()
+
+
+@pytest.mark.parametrize("text", ['"\\u0000"', '"a\\ud800b"', '"\\udc00\\ud800"'])
+def test_text_that_is_no_text_is_422_in_every_field(text: str, api: Client) -> None:
+    """A NUL or half a character is a fault of its field, whichever it is, and nothing is written."""
+    walk, fields = Walk(api), 0
+    mine = Tenant(api)
+    mine.things or mine.furnish(f"t{abs(hash(text)) % 10_000}")
+    before = {path: body for path, body in mine.everything().items() if "events" not in path}
+    for one in walk.operations():
+        schema = walk.reads(one)
+        for where, leaf in walk.leaves(schema) if schema is not None else ():
+            if leaf.get("type") not in ("string", "object") or where.endswith("[]"):
+                continue
+            value = {"key": "?"} if leaf.get("type") == "object" else "?"
+            path = one.at(mine.things[one.noun]) if one.has_id else one.path
+            answer = send_to(api, one, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), text))
+            faults = answer.expect(422)["validation_errors"]
+            names = [name.replace("[0]", "[]") for name in faults]
+            assert any(name.startswith(where) for name in names), (one, where, faults)
+            fields += 1
+    assert fields >= 70
+    assert {path: body for path, body in mine.everything().items() if "events" not in path} == before
+
+
+@pytest.mark.parametrize("number", [HUGE, "-" + HUGE, "1e400", "-1e400"])
+def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) -> None:
+    """What no machine's number holds is refused wherever a number, or anything at all, may stand."""
+    walk, fields = Walk(api), 0
+    mine = Tenant(api).furnish(f"n{abs(hash(number)) % 10_000}")
+    for one in walk.operations():
+        schema = walk.reads(one)
+        for where, leaf in walk.leaves(schema) if schema is not None else ():
+            many = walk.names_ids(where, leaf) and leaf.get("type") == "array"
+            if leaf.get("type") not in ("integer", "number", "object") and not many:
+                continue
+            value: Any = ["?"] if many else {"key": ["?"]} if leaf.get("type") == "object" else "?"
+            path = one.at(mine.things[one.noun]) if one.has_id else one.path
+            headers = TYPED | {"Authorization": f"Bearer {api.key}"}
+            answer = api.request(
+                one.method, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), number), headers
+            )
+            faults = answer.expect(422)["validation_errors"]
+            assert any(name.replace("[0]", "[]").startswith(where) for name in faults), (one, where, faults)
+            fields += 1
+    assert fields >= 30
+    filters = [{"name": "email_sent_count", "predicate": "gt", "value": "?"}]
+    headers = TYPED | {"Authorization": f"Bearer {api.key}"}
+    for path in ("/v1/my/segments/count", "/v1/my/segments"):
+        assert api.request("POST", path, faulty({"name": "n", "filters": filters}, number), headers).status == 422
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_nan_is_no_json(text: str, api: Client) -> None:
+    """It is 400 in every operation that reads JSON (decisions, section 3)."""
+    for one in walked(api):
+        if JSON in one.kinds:
+            assert send(api, one, faulty({"data": {"x": "?"}}, text), **TYPED).status == 400, one
+
+
+def raw(server: Server, *sent: bytes, pause: float = 0) -> bytes:
+    """Send bytes as they are and return all that comes until the other side hangs up."""
+    found = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as here:
+        try:
+            for piece in sent:
+                here.sendall(piece)
+                time.sleep(pause)
+            while piece := here.recv(65536):
+                found += piece
+        except (ConnectionError, TimeoutError):
+            pass
+    return found
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+SMUGGLED = {
+    "length and chunks": f"Content-Length: 4\r\n{CHUNKED}",
+    "chunks and length": f"{CHUNKED}\r\nContent-Length: 4",
+    "two lengths": "Content-Length: 13\r\nContent-Length: 4",
+    "the same length twice": "Content-Length: 13\r\nContent-Length: 13",
+    "a list of lengths": "Content-Length: 13, 13",
+    "a signed length": "Content-Length: +13",
+    "a negative length": "Content-Length: -13",
+    "a length with a mark in it": "Content-Length: 1_3",
+    "no length": "Content-Length: ",
+    "chunks that are none": "Transfer-Encoding: xchunked",
+    "packed chunks": "Transfer-Encoding: gzip, chunked",
+    "chunks twice": f"{CHUNKED}\r\nTransfer-Encoding: identity",
+    "a space before the colon": "Content-Length : 13",
+    "a tab before the colon": f"{CHUNKED.replace(':', chr(9) + ':')}",
+    "a line that goes on": "X-One: two\r\n Content-Length: 13",
+    "a lone return": "X-One: two\rContent-Length: 13",
+    "no name": ": 13",
+}
+
+
+@pytest.mark.parametrize("how", SMUGGLED)
+def test_no_request_is_smuggled_in_another(how: str, server: Server) -> None:
+    """Where two programs could read two lengths it is 400, the connection ends, and what follows is never asked."""
+    api = server.client()
+    before = api.get("/lists").headers["X-Total-Count"]
+    head = f"Host: x\r\nAuthorization: Bearer {api.key}\r\nContent-Type: {JSON}\r\n"
+    inner = f'POST /v1/my/lists HTTP/1.1\r\n{head}Content-Length: 19\r\n\r\n{{"name":"smuggled"}}'
+    outer = f'POST /v1/my/lists HTTP/1.1\r\n{head}{SMUGGLED[how]}\r\n\r\n{{"name":"out"}}\r\n'
+    answers = raw(server, (outer + inner).encode())
+
+    assert answers.startswith(b"HTTP/1.1 400") and answers.count(b"HTTP/1.1") == 1
+    assert api.get("/lists").headers["X-Total-Count"] == before
+
+
+def test_many_slow_connections_hold_nobody_up(server: Server) -> None:
+    """With 200 sockets that send a letter now and then, in the head or in the body, others are answered at once."""
+    api = server.client()
+    head = f"POST /v1/my/lists HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\nContent-Type: {JSON}\r\n"
+    upload = f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\n"
+    upload += "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 5000\r\n\r\n--b\r\n"
+    begun = (head, head + "Content-Length: 5000\r\n\r\n{", head + f"{CHUNKED}\r\n\r\n5\r\n{{", upload)
+    slow = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(200)]
+    try:
+        for number, one in enumerate(slow):
+            one.sendall(begun[number % 4].encode())
+        times = []
+        for number in range(60):
+            slow[number * 3].sendall(b" ")
+            at = time.monotonic()
+            assert api.request("GET", "/healthz", None, {}).status == 200
+            api.get("/lists", limit=1).expect(200)
+            times.append(time.monotonic() - at)
+        assert sorted(times)[-3] < 0.5, sorted(times)[-5:]
+    finally:
+        for one in slow:
+            one.close()
+    assert api.post("/lists", {"name": "after the slow ones"}).status == 201
+
+
+def test_an_import_of_no_stated_length_is_cut_at_the_limit(fresh_server: FreshServer) -> None:
+    """Chunk after chunk is counted; what is over gets 413, is read no further, and leaves no file behind."""
+    server = fresh_server(env={"CAMPANERO_LIMITS__IMPORT_BYTES": "1000000"})
+    key = server.client().key
+    head = (f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+            f"Content-Type: multipart/form-data; boundary=b\r\n{CHUNKED}\r\n\r\n").encode()  # fmt: skip
+    begin = b'--b\r\nContent-Disposition: form-data; name="file"; filename="p.csv"\r\n\r\nemail\n'
+    line = b"somebody@example.org\n" * 3000
+    pieces = [head, b"%x\r\n%s\r\n" % (len(begin), begin)] + [b"%x\r\n%s\r\n" % (len(line), line)] * 40
+    answer = raw(server, *pieces)
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert [one.name for one in (server.data / "imports").iterdir()] == []
+    assert server.client().get("/imports").json == []
+    head = head.replace(b"Host: x", b"Host: x\r\nConnection: close")
+    assert raw(server, head, *pieces[1:10], b"9\r\n\r\n--b--\r\n\r\n0\r\n\r\n").startswith(b"HTTP/1.1 201")
+
+
+@pytest.mark.parametrize("length", [MOST_IMPORT + BESIDE + 1, 2**31, 2**63, 10**30])
+def test_an_import_whose_length_says_too_much_is_refused_at_once(length: int, server: Server) -> None:
+    """The limit is 200 MiB and some room for the form; over it 413 comes before the file does, and with no key 401."""
+    key = server.client().key
+    for auth, status in ((f"Authorization: Bearer {key}\r\n", b"413"), ("", b"401")):
+        head = (f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\n{auth}Content-Type: multipart/form-data; boundary=b\r\n"
+                f"Content-Length: {length}\r\n\r\n--b\r\n")  # fmt: skip
+        begun = time.monotonic()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as here:
+            here.sendall(head.encode())
+            assert here.recv(4096).startswith(b"HTTP/1.1 " + status)
+        assert time.monotonic() - begun < 1

@@ -1,0 +1,134 @@
+"""Pages of two accounts: whose thing it is not, for them there is no page of it and no act on it (T09).
+
+Driven by the route table of the web interface: a page with an id of a kind unknown here fails the tests.
+"""
+
+import re
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.kit.client import Client, Response
+from tests.kit.server import PASSWORD, Server
+from tests.kit.tenants import NEVER, Tenant, two_tenants
+from ui.pages import BLUEPRINTS
+
+KINDS = {
+    "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
+    "captured_id": "captured",
+}  # fmt: skip
+_ID = re.compile(r"<(\w+):int>")
+# A form for every page that takes one; a page takes of it what it knows
+FORM = {
+    "name": "taken", "first_name": "taken", "email": "taken@example.org", "subject": "taken", "body": "taken",
+    "channel": "1", "subscribed": "no", "when": "now", "text": "taken",
+}  # fmt: skip
+
+
+def routes() -> list[tuple[str, str]]:
+    """Return every (method, path) of the web interface."""
+    return sorted(
+        (method, (blueprint.url_prefix or "") + route.uri)
+        for blueprint in BLUEPRINTS
+        for route in blueprint._future_routes
+        for method in route.methods
+    )
+
+
+class Visitor:
+    """Somebody signed in, without a browser."""
+
+    def __init__(self, server: Server, email: str) -> None:
+        self.api = Client(server.url, validate=False)
+        answer = self.send("POST", "/login", {"email": email, "password": PASSWORD})
+        assert answer.status == 303, answer.text
+        self.cookie = str(answer.headers["set-cookie"]).partition(";")[0]
+
+    def send(self, method: str, path: str, form: dict[str, object] | None = None) -> Response:
+        """Ask for a page, or post a form, as a page of the same site does."""
+        headers = {"Cookie": getattr(self, "cookie", ""), "Sec-Fetch-Site": "same-origin"}
+        body = None
+        if method == "POST":
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            body = urlencode(form or {}, doseq=True).encode()
+        return self.api.request(method, path, body, headers)
+
+
+@pytest.fixture(scope="module")
+def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
+    """A with one of everything and its owner, B with nothing and its owner."""
+    ours, theirs = two_tenants(server)
+    server.cli("user", "add", "--email", "b@example.com", "--account", str(theirs.account), stdin=f"{PASSWORD}\n")
+    owner = Visitor(server, "owner@example.com")
+    found = re.search(r'href="/inbox/(\d+)"', owner.send("GET", "/inbox").text)
+    assert found is not None
+    ours.things["captured"] = int(found[1])
+    return ours, owner, Visitor(server, "b@example.com"), theirs
+
+
+def with_id(path: str, things: dict[str, int] | None) -> str:
+    """Return a path with the id of a thing, or with one that never was."""
+    return _ID.sub(lambda found: str(things[KINDS[found[1]]] if things else NEVER), path)
+
+
+def plain(answer: Response, path: str) -> str:
+    """Return a page without the address it was asked by."""
+    return answer.text.replace(path, "<path>")
+
+
+def test_a_page_of_another_account_never_was(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
+    """Every page and act with an id answers B as for an id that never was; A's things stay as they are."""
+    ours, owner, stranger, _ = both
+    before = ours.everything()
+    walked = 0
+    for method, path in routes():
+        if not _ID.search(path):
+            continue
+        here, never = with_id(path, ours.things), with_id(path, None)
+        for form in ({}, FORM):
+            got, none = stranger.send(method, here, form), stranger.send(method, never, form)
+            # A form without a word in it may be refused for that first
+            assert got.status == none.status and got.status in ((404,) if form else (404, 422)), (method, path)
+            assert plain(got, here) == plain(none, never), (method, path)
+            assert "alpha" not in got.text
+            walked += 1
+        if method == "GET":
+            assert owner.send(method, here).status in (200, 303), path
+    assert walked >= 60
+    assert ours.everything() == before
+
+
+def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
+    """Whatever B looks at or searches, no word of A is in it."""
+    _, owner, stranger, _ = both
+    seen = ""
+    for method, path in routes():
+        if method != "GET" or "<" in path:
+            continue
+        for query in ("", "?search=alpha", "?q=alpha"):
+            page = stranger.send("GET", path + query)
+            shown = page.text.replace('value="alpha"', "").replace("“alpha”", "").replace("search=alpha", "")
+            assert not re.search(r"alpha (list|template|campaign|segment|letter)|alpha@", shown), path + query
+        seen += owner.send("GET", path).text
+    assert all(word in seen for word in ("alpha list", "alpha template", "alpha campaign", "alpha@example.org"))
+
+
+def test_a_form_that_names_a_thing_of_another_account_takes_nothing(
+    both: tuple[Tenant, Visitor, Visitor, Tenant],
+) -> None:
+    """People of A do not come into a list of B, and a list or template of A into no campaign of B."""
+    ours, _, stranger, theirs = both
+    group = theirs.api.post("/lists", {"name": "mine"}).expect(201)["id"]
+    campaign = theirs.api.post("/campaigns", {"name": "mine"}).expect(201)["id"]
+    before = ours.everything()
+    for act in ("people", "people/remove"):
+        stranger.send("POST", f"/lists/{group}/{act}", {"contact_ids": ours.things["contacts"]})
+        assert theirs.api.get(f"/lists/{group}").json["contacts_count"] == 0
+    answer = stranger.send("POST", f"/campaigns/{campaign}/to", {"list": ours.things["lists"]})
+    assert answer.status == 422
+    assert theirs.api.get(f"/campaigns/{campaign}").json["trigger"]["contact_list_id"] is None
+    person = {"email": "new@example.org", "list_ids": ours.things["lists"], "opt_in": "yes"}
+    assert stranger.send("POST", "/contacts", person).status == 422
+    assert all(not one["list_ids"] for one in theirs.api.all("/contacts"))
+    stranger.send("POST", "/inbox/clear", {})
+    assert ours.everything() == before

@@ -1,0 +1,77 @@
+"""An account with one of everything in it, and a second account beside it that should notice nothing of that."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.kit.client import Client, Response
+from tests.kit.server import Server
+from tests.kit.uploads import done, upload
+from tests.kit.walk import Walk
+
+NEVER = 987_654_321
+# What tells the moment of the asking itself
+_MOVING = re.compile(rb'"(exported_at|since)":"[^"]*",')
+
+
+@dataclass
+class Tenant:
+    """One account: its client, and the ids of its things by the noun of their path."""
+
+    api: Client
+    things: dict[str, int] = field(default_factory=dict)
+    account: int = 1
+
+    def furnish(self, word: str) -> "Tenant":
+        """Make one of everything; `word` stands in every name and address."""
+        api, have = self.api, self.things
+        have["lists"] = api.post("/lists", {"name": f"{word} list"}).expect(201)["id"]
+        person = {"email": f"{word}@example.org", "first_name": word, "list_ids": [have["lists"]]}
+        made = api.post("/contacts", person).expect(201)
+        have["contacts"], have["channels"] = made["id"], made["channels"][0]["id"]
+        filters = [{"name": "contact_first_name", "predicate": "eq", "value": word}]
+        have["segments"] = api.post("/segments", {"name": f"{word} segment", "filters": filters}).expect(201)["id"]
+        have["mirror"] = api.post("/lists", {"name": f"{word} mirror", "segment_id": have["segments"]}).json["id"]
+        have["templates"] = api.post("/templates", {"name": f"{word} template", "subject": word}).expect(201)["id"]
+        have["campaigns"] = api.post("/campaigns", {"name": f"{word} campaign"}).expect(201)["id"]
+        letter = {"to": f"{word}@example.org", "subject": f"{word} letter", "body": "<p>x</p>"}
+        have["messages"] = api.post("/messages", letter).expect(201)["id"]
+        api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")
+        event = {"event": f"{word}_event", "contact_id": have["contacts"]}
+        have["events"] = api.post("/events", event).expect(201)["id"]
+        have["suppressions"] = api.post("/suppressions", {"address": f"{word}.out@example.org"}).expect(201)["id"]
+        have["imports"] = done(api, upload(api, f"email\n{word}.imported@example.org\n"))["id"]
+        api.wait(f"/lists/{have['mirror']}", lambda row: not row["stale"])
+        return self
+
+    def everything(self) -> dict[str, bytes]:
+        """Return every answer that a GET of the document gives about this account's things, as bytes."""
+        found = {}
+        for one in Walk(self.api).operations():
+            if one.method != "GET" or one.path.endswith("/explain"):
+                continue
+            path = one.at(self.things[one.noun]) if one.has_id else one.path
+            query = {"q": "a"} if one.path.endswith("/search") else {}
+            answer = self.api.get(path, **query)
+            assert answer.status == 200, (path, answer.text)
+            found[path] = _MOVING.sub(b"", answer.body)
+        return found
+
+
+def two_tenants(server: Server) -> tuple[Tenant, Tenant]:
+    """Return the first account with one of everything, and a second one that is empty."""
+    number = int(server.cli("account", "add", "Elsewhere").stdout)
+    other = server.client(server.new_key("theirs", "--account", str(number)))
+    return Tenant(server.client()).furnish("alpha"), Tenant(other, account=number)
+
+
+def alike(answer: Response, number: int) -> tuple[int, Any]:
+    """Return status and body of an answer without its request's id, and with `number` where it names NEVER."""
+    text = answer.text.replace(str(NEVER), str(number))
+    if answer.headers.get("Content-Type") != "application/json":
+        return answer.status, text
+    body = json.loads(text)
+    if isinstance(body, dict):
+        body.pop("request_id", None)
+    return answer.status, body

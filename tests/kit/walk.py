@@ -1,0 +1,122 @@
+"""Walks the published document: every operation, what it reads, and where ids of other things are in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.kit.client import Client
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the document."""
+
+    method: str
+    path: str
+    description: dict[str, Any]
+
+    @property
+    def has_id(self) -> bool:
+        """Whether its path names one thing."""
+        return "{id}" in self.path
+
+    @property
+    def noun(self) -> str:
+        """The kind of thing its path names, as `contacts`."""
+        return self.path.removeprefix("/v1/my/").partition("/")[0]
+
+    @property
+    def queries(self) -> list[str]:
+        """The names of its query parameters."""
+        return [one["name"] for one in self.description.get("parameters", []) if one["in"] == "query"]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The media types of its body."""
+        return list(self.description.get("requestBody", {}).get("content", {}))
+
+    def at(self, number: object) -> str:
+        """Return its path with an id in it."""
+        return self.path.replace("{id}", str(number))
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path.removeprefix('/v1/my')}"
+
+
+class Walk:
+    """The document of a running server."""
+
+    def __init__(self, api: Client) -> None:
+        self.document = api.contract().document
+
+    def operations(self) -> list[Operation]:
+        """Return every operation that wants a credential."""
+        return [
+            Operation(method.upper(), path, description)
+            for path, methods in self.document["paths"].items()
+            for method, description in methods.items()
+            if path.startswith("/v1/my/")
+        ]
+
+    def reads(self, operation: Operation) -> dict[str, Any] | None:
+        """Return the schema of an operation's JSON body."""
+        content = operation.description.get("requestBody", {}).get("content", {})
+        return self.solved(content[JSON]["schema"]) if JSON in content else None
+
+    def returns(self, operation: Operation) -> dict[str, Any]:
+        """Return the schema of what an operation answers where it does what it was asked."""
+        good = next(value for status, value in operation.description["responses"].items() if status.startswith("2"))
+        schema = good["content"].get(JSON, {}).get("schema", {})
+        return self.solved(schema.get("items", schema))
+
+    def solved(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Follow references, and choose what is not null."""
+        while True:
+            if "$ref" in schema:
+                schema = self.document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+            elif "anyOf" in schema:
+                schema = next((one for one in schema["anyOf"] if one.get("type") != "null"), schema["anyOf"][0])
+            else:
+                return schema
+
+    def properties(self, schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the properties of an object, each solved."""
+        return {name: self.solved(one) for name, one in self.solved(schema).get("properties", {}).items()}
+
+    def leaves(self, schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every value of a body as (`a.b[].c`, schema)."""
+        for name, inner in self.properties(schema).items():
+            where = f"{path}.{name}" if path else name
+            if "properties" in inner:
+                yield from self.leaves(inner, where)
+            elif inner.get("type") == "array" and "properties" in (item := self.solved(inner["items"])):
+                yield from self.leaves(item, f"{where}[]")
+            else:
+                yield where, inner
+
+    def names_ids(self, where: str, schema: dict[str, Any]) -> bool:
+        """Say whether a value of a body names things by id: by its name, or because it is a list of numbers."""
+        items = schema.get("items", {})
+        kinds = items.get("type", [])
+        numbers = "integer" in ([kinds] if isinstance(kinds, str) else kinds)
+        last = where.rpartition(".")[2]
+        return last == "id" or last.endswith(("_id", "_ids")) or numbers
+
+
+def put(where: str, value: Any, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a body with a value at a place such as `a.b[].c`."""
+    body = {} if body is None else body
+    here: Any = body
+    *way, last = where.split(".")
+    for name in way:
+        if name.endswith("[]"):
+            entries = here.setdefault(name[:-2], [])
+            entries[:] = entries or [{}]
+            here = entries[0]
+        else:
+            here = here.setdefault(name, {})
+    here[last] = value
+    return body
