@@ -60,10 +60,9 @@ async def count(request: Call) -> Answer:
         account_id = request.account_id
         nodes = store.check(account_id, None, request.body.filters)
         here = people.scope(account_id)
-        found = people.count(account_id, nodes, here)
-        sample = contacts.by_ids(people.some(account_id, nodes, here) if found else [])
+        found, some = people.look(account_id, nodes, here)
         return segment_shapes.counted(
-            found, [shaping.contact(row) for row in sample], people.shares(account_id, nodes, here),
+            found, [shaping.contact(row) for row in contacts.by_ids(some)], people.shares(account_id, nodes, here),
             explain.sentence(account_id, nodes, here),
         )  # fmt: skip
 

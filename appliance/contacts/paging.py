@@ -5,11 +5,11 @@ group that is a good part of all is met soon on that way; a small one is cheaper
 nothing was written.
 """
 
-import threading
 from collections.abc import Callable
 
 from appliance.contacts import search
-from appliance.db.open import connection, rows, scalar
+from appliance.db.open import rows, scalar
+from appliance.segments import people
 
 # More hits than this are nobody's search: they come newest first instead of best first
 MOST_RANKED = 2000
@@ -18,30 +18,9 @@ _CHUNK = 2000
 _SORT_COST = 2
 
 
-class _Kept(threading.local):
-    """Totals by account as this thread's connection last counted them, and the state of the database then."""
-
-    state: tuple[int, int] | None = None
-    totals: dict[int, int]
-
-
-_kept = _Kept()
-
-
-def total(account_id: int) -> int:
-    """Count an account's contacts; again only if anything was written since, by this connection or any other."""
-    here = connection()
-    state = (int(scalar("PRAGMA data_version")), int(here.total_changes()))
-    if _kept.state != state:
-        _kept.state, _kept.totals = state, {}
-    if account_id not in _kept.totals:
-        _kept.totals[account_id] = int(scalar("SELECT count(*) FROM contact WHERE account_id = ?", (account_id,)))
-    return _kept.totals[account_id]
-
-
 def everybody(account_id: int, offset: int, limit: int) -> tuple[list[int], int]:
     """Answer a page of ids of all contacts, newest first, and how many there are."""
-    count = total(account_id)
+    count = people.total(account_id)
     return _cut(count, offset, limit, lambda order, skip, take: _ids(
         f"SELECT id FROM contact WHERE account_id = ? ORDER BY created_at {order}, id {order} LIMIT ? OFFSET ?",
         account_id, take, skip,
@@ -52,7 +31,7 @@ def members(account_id: int, list_id: int, count: int, offset: int, limit: int) 
     """Answer a page of ids of a list that has `count` members, newest first."""
     if count <= 0:
         return []
-    passed = (min(offset, max(count - offset, 0)) + limit) * total(account_id) / count
+    passed = (min(offset, max(count - offset, 0)) + limit) * people.total(account_id) / count
     if passed < count * _SORT_COST:
         sql = (
             "SELECT c.id FROM contact c INDEXED BY contact_account_id_created_at_id WHERE c.account_id = ?2 "

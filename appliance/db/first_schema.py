@@ -215,7 +215,8 @@ CREATE TABLE event (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id IN
     INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact
     (id) ON DELETE SET NULL);
 CREATE INDEX event_account_id_created_at_id ON event (account_id, created_at, id);
-CREATE INDEX event_account_id_event_created_at ON event (account_id, event, created_at);
+CREATE INDEX event_of_name ON event (account_id, event, created_at, contact_id, test, generated, json_extract(data,
+    '$.verdict'));
 CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_key) WHERE idempotency_key NOT NULL;
 CREATE INDEX event_of_contact ON event (contact_id, event, created_at, test, generated, json_extract(data,
     '$.verdict'));

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.filters import values
-from appliance.filters.fold import fold
+from appliance.filters.fold import fold, like
 from appliance.filters.scope import Binder, Operand
 
 _NUMBER = "IN ('integer', 'real')"
@@ -45,16 +45,17 @@ def _listed(expression: str, wanted: list[Any], binder: Binder) -> str:
     return f"{expression} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
 
 
-def _part(shape: str) -> Callable[[Operand, str, Binder], str]:
+def _part(plain: str, shape: str) -> Callable[[Operand, str, Binder], str]:
     def sql(operand: Operand, value: str, binder: Binder) -> str:
-        lowered = f"lower({operand.value})" if value.isascii() else f"folded({operand.value})"
-        wanted = binder.add(fold(value))
-        return _text(operand, shape.format(x=lowered, v=wanted, n=len(value), plain=operand.value))
+        if value.isascii():
+            return _text(operand, like(operand.value, plain, value, binder))
+        other = f"folded({operand.value})"
+        return _text(operand, shape.format(x=other, v=binder.add(fold(value)), n=len(value), plain=operand.value))
 
     return sql
 
 
-_contains_text = _part("instr({x}, {v}) > 0")
+_contains_text = _part("%{}%", "instr({x}, {v}) > 0")
 
 
 def contains(operand: Operand, value: str, binder: Binder) -> str:
@@ -83,8 +84,9 @@ def _between(operand: Operand, value: list[Any], binder: Binder) -> str:
 
 
 def _filled(operand: Operand, value: bool, binder: Binder) -> str:
-    empty = f"({operand.value} IN ('[]', '{{}}') AND {operand.type} <> 'text')"
-    return f"({operand.value} IS NOT NULL AND {operand.value} <> '' AND NOT {empty})"
+    # The value is taken out once, and its type only where a text could be taken for an empty list or object
+    text = f"THEN {operand.type} = 'text'"
+    return f"CASE coalesce({operand.value}, '') WHEN '' THEN 0 WHEN '[]' {text} WHEN '{{}}' {text} ELSE 1 END"
 
 
 def _true(operand: Operand, value: bool, binder: Binder) -> str:
@@ -95,9 +97,9 @@ def _true(operand: Operand, value: bool, binder: Binder) -> str:
 TESTS: tuple[tuple[Any, ...], ...] = (
     ("eq", "not_eq", "value", values.json_value, equals, "is {}", "is not {}"),
     ("cont", "not_cont", "text", values.part, contains, "contains {}", "does not contain {}"),
-    ("start", "not_start", "text", values.part, _part("substr({x}, 1, {n}) = {v}"), "starts with {}",
+    ("start", "not_start", "text", values.part, _part("{}%", "substr({x}, 1, {n}) = {v}"), "starts with {}",
      "does not start with {}"),
-    ("end", "not_end", "text", values.part, _part("length({plain}) >= {n} AND substr({x}, -{n}) = {v}"),
+    ("end", "not_end", "text", values.part, _part("%{}", "length({plain}) >= {n} AND substr({x}, -{n}) = {v}"),
      "ends with {}", "does not end with {}"),
     ("in", "not_in", "values", values.many(values.json_value), _one_of, "is one of {}", "is none of {}"),
     ("gt", None, "value", values.bound, _compared(">"), "is over {}"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance.filters import json_values, values
-from appliance.filters.fold import fold
+from appliance.filters.fold import fold, like
 from appliance.filters.scope import Binder, Operand
 from appliance.filters.values import Span
 
@@ -36,24 +36,26 @@ def same(operand: Operand, value: str, binder: Binder) -> str:
 
 def contains(operand: Operand, value: str, binder: Binder) -> str:
     """Look for a part anywhere in a text."""
-    return f"instr({_lowered(operand, value)}, {binder.add(fold(value))}) > 0"
+    if value.isascii():
+        return like(operand.value, "%{}%", value, binder)
+    return f"instr(folded({operand.value}), {binder.add(fold(value))}) > 0"
 
 
 def starts(operand: Operand, value: str, binder: Binder) -> str:
     """Look for a part at the beginning of a text."""
-    return f"substr({_lowered(operand, value)}, 1, {len(value)}) = {binder.add(fold(value))}"
+    if value.isascii():
+        return like(operand.value, "{}%", value, binder)
+    return f"substr(folded({operand.value}), 1, {len(value)}) = {binder.add(fold(value))}"
 
 
 def ends(operand: Operand, value: str, binder: Binder) -> str:
     """Look for a part at the end of a text."""
+    if value.isascii():
+        return like(operand.value, "%{}", value, binder)
     return (
         f"(length({operand.value}) >= {len(value)} AND "
-        f"substr({_lowered(operand, value)}, -{len(value)}) = {binder.add(fold(value))})"
+        f"substr(folded({operand.value}), -{len(value)}) = {binder.add(fold(value))})"
     )
-
-
-def _lowered(operand: Operand, value: str) -> str:
-    return f"lower({operand.value})" if value.isascii() else f"folded({operand.value})"
 
 
 def among(operand: Operand, wanted: list[str], binder: Binder) -> str:

@@ -1,68 +1,114 @@
-"""Narrows a question to few people by an index, where one condition of it is rare.
+"""Chooses the way of a question about many people: where to begin, and in which order to ask.
 
-What it answers is implied by the filters and only tells SQLite where to begin; the filters themselves are all asked
-still. Without a rare condition reading the whole table in order is quicker than any index.
+Where one condition is rare, its people are taken from an index and the others asked of them alone. Otherwise the whole
+table is read in order, which is quicker than any index, and what lets few through for little is asked first; how many
+each condition lets through is told from a few people. The way never changes who is meant.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from appliance.db.open import scalar
-from appliance.filters.history import History
+from appliance.filters import compile
 from appliance.filters.predicates import among, same
-from appliance.filters.read import Leaf, Lived, Node
+from appliance.filters.read import Group, Leaf, Lived, Node
 from appliance.filters.scope import Binder, Compiled, Operand, Scope
-from appliance.segments import indexes
+from appliance.segments import indexes, sample
 
-# Looking people up one by one costs several times what passing them by costs
-_RARE = 20
-
-
-class _Way(NamedTuple):
-    """A query of contact ids with an index behind it: FROM and WHERE, and the column of the ids."""
-
-    sql: str
-    binder: Binder
-    column: str
+# Looking people up one by one costs several times what passing them by costs: up to such a part of all it pays
+_RARE = 3
+# A set of people beside which all are read costs its making too
+_RARE_SET = 5
+# A set of people is made of so many events at most, whatever the part
+_ASKED = 400
+_FEW = 20_000
 
 
-def narrow(nodes: Sequence[Node], scope: Scope, prefix: str) -> Compiled | None:
-    """Answer the rarest condition that an index can begin with, or None if none is rare."""
-    most = int(scalar("SELECT coalesce(max(id), 0) FROM contact") or 0) // _RARE
-    best: tuple[int, _Way] | None = None
-    for index, way in enumerate(_ways(nodes, scope, prefix)):
-        limit = most if best is None else best[0]
-        if limit == 0 or index >= 10:
+class _Start(NamedTuple):
+    """A query of contact ids with an index behind it: what it counts, what it answers, and the filter it is all of."""
+
+    counted: str
+    chosen: str
+    values: dict[str, object]
+    whole: Node | None
+
+
+class Way(NamedTuple):
+    """Where to begin (or None: with everybody), and the other conditions."""
+
+    start: Compiled | None
+    others: Compiled
+
+
+def way(nodes: Sequence[Node], scope: Scope, prefix: str) -> Way:
+    """Choose how filters are asked of many people."""
+    largest = int(scalar("SELECT coalesce(max(id), 0) FROM contact") or 0)
+    best: _Start | None = None
+    fewest = largest // _RARE + 1
+    for index, start in enumerate(_starts(nodes, scope, f"{prefix}n")):
+        if index >= 10:
             break
-        found = int(scalar(f"SELECT count(*) FROM (SELECT 1 {way.sql} LIMIT {limit + 1})", way.binder.values))
-        if found <= limit:
-            best = (found, way)
-    return Compiled(f"c.id IN (SELECT {best[1].column} {best[1].sql})", best[1].binder.values) if best else None
+        found = _number(start, fewest)
+        if found < fewest:
+            best, fewest = start, found
+    others = [node for node in nodes if best is None or node is not best.whole]
+    passing = sample.passing(others, scope, _ASKED) if largest > _FEW and len(others) > 1 else {}
+    chosen = compile.Way(
+        lambda node: compile.cost(node) / (1.02 - passing.get(id(node), 0.5)),
+        tuple(leaf for leaf in sets(others) if _is_few(leaf, scope, largest // _RARE_SET)),
+    )
+    begin = Compiled(f"c.id IN ({best.chosen})", best.values) if best else None
+    return Way(begin, compile.condition(others, scope, prefix, chosen))
 
 
-def _ways(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_Way]:
+def _number(start: _Start, limit: int) -> int:
+    """Count up to a limit the rows that a start would look up."""
+    return int(scalar(f"SELECT count(*) FROM (SELECT 1 {start.counted} LIMIT {limit})", start.values))
+
+
+def sets(nodes: Sequence[Node]) -> Iterator[Lived]:
+    """Answer the event leaves, in groups too, whose people can be found from the events instead of one by one."""
+    for node in nodes:
+        if isinstance(node, Group):
+            yield from sets(node.parts)
+        elif isinstance(node, Lived) and _is_set(node):
+            yield node
+
+
+def _is_set(leaf: Lived) -> bool:
+    return leaf.history.at_least > 0 and not isinstance(leaf.history.since, str)
+
+
+def _is_few(leaf: Lived, scope: Scope, limit: int) -> bool:
+    binder = Binder("n", scope)
+    return _number(_Start(_happened(leaf, binder), "", binder.values, None), limit + 1) <= limit
+
+
+def _starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_Start]:
     for index, node in enumerate(nodes):
+        if isinstance(node, Group) or node.negative:
+            continue
         binder = Binder(f"{prefix}{index}_", scope)
-        sql = None
-        if isinstance(node, Lived) and not node.negative:
-            sql = _happened(node.history, binder)
-        elif isinstance(node, Leaf) and not node.negative and node.test.key in ("eq", "in"):
-            make = _BY_FIELD.get(node.field.name, _data if node.field.name.startswith("contact_data.") else None)
-            make = _data if node.field.name.startswith("data.") else make
+        if isinstance(node, Lived):
+            if _is_set(node):
+                counted = _happened(node, binder)
+                people = compile.people_of(node, scope, f"{prefix}{index}e")
+                yield _Start(counted, people.sql, binder.values | people.parameters, node)
+        elif node.test.key in ("eq", "in"):
+            make = _data if node.field.name.startswith(("contact_data.", "data.")) else _BY_FIELD.get(node.field.name)
             sql = make(node, binder) if make else None
-        if sql is not None:
-            yield _Way(sql, binder, "id" if sql.startswith("FROM contact ") else "contact_id")
+            if sql is not None:
+                column = "id" if sql.startswith("FROM contact ") else "contact_id"
+                # Who is in a list is all that the filter asks; the others ask more
+                yield _Start(sql, f"SELECT {column} {sql}", binder.values, node if make is _list else None)
 
 
-def _happened(asked: History, binder: Binder) -> str | None:
-    if asked.at_least < 1:
-        return None
+def _happened(leaf: Lived, binder: Binder) -> str:
+    asked = leaf.history
     sql = f"FROM event WHERE account_id = {binder.add(binder.scope.account_id)} AND event = {binder.add(asked.event)}"
-    if asked.within_days is not None:
-        sql += f" AND created_at >= {binder.add(binder.scope.now - asked.within_days * 86_400_000)}"
-    elif isinstance(asked.since, int):
-        sql += f" AND created_at >= {binder.add(asked.since)}"
-    return sql
+    since = [binder.scope.now - asked.within_days * 86_400_000] if asked.within_days is not None else []
+    since += [asked.since] if isinstance(asked.since, int) else []
+    return sql + (f" AND created_at >= {binder.add(max(since))}" if since else "")
 
 
 def _numbers(node: Leaf) -> str:

@@ -1,10 +1,12 @@
 """Who is in a segment, as SQL over the contact alias `c`: to count, to list, to send to, to ask about one person."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from appliance import clock
@@ -13,7 +15,7 @@ from appliance.errors import Invalid
 from appliance.filters import compile, read
 from appliance.filters.read import Node
 from appliance.filters.scope import Compiled, Scope
-from appliance.segments import drive
+from appliance.segments import drive, sample
 from appliance.tables import Account, Segment
 
 _LONGEST_SECONDS = 20
@@ -27,6 +29,16 @@ _TABLES = {
     "flow": "SELECT 1 FROM flow WHERE account_id = ? AND hidden = 0 AND id = ?",
     "campaign": "SELECT 1 FROM campaign WHERE account_id = ? AND id = ?",
 }
+
+
+class _Kept(threading.local):
+    """Totals by account as this thread's connection last counted them, and the state of the database then."""
+
+    state: tuple[int, int] | None = None
+    totals: dict[int, int]
+
+
+_kept = _Kept()
 
 
 class Share(Struct):
@@ -73,13 +85,15 @@ def of_segment(account_id: int, segment_id: int, prefix: str) -> Compiled:
 
 def select(account_id: int, filters: Sequence[Node], here: Scope, prefix: str = "f") -> Compiled:
     """Answer FROM and WHERE of all people whom filters let through, in the form that is quickest for many."""
-    exact = compile.condition(filters, here, prefix)
-    parameters = {**exact.parameters, f"{prefix}_account": account_id}
-    narrowed = drive.narrow(filters, here, f"{prefix}n")
-    if narrowed is not None:
-        parameters.update(narrowed.parameters)
-    mine = source(f":{prefix}_account", narrowed is not None)
-    return Compiled(f"FROM {' AND '.join([mine, *([narrowed.sql] if narrowed else []), exact.sql])}", parameters)
+    return _chosen(account_id, filters, here, prefix)[1]
+
+
+def _chosen(account_id: int, filters: Sequence[Node], here: Scope, prefix: str) -> tuple[bool, Compiled]:
+    """Answer whether an index is where the question begins, and FROM and WHERE."""
+    start, others = drive.way(filters, here, prefix)
+    parameters = {**others.parameters, f"{prefix}_account": account_id, **(start.parameters if start else {})}
+    clauses = [source(f":{prefix}_account", start is not None), *([start.sql] if start else []), others.sql]
+    return start is not None, Compiled(f"FROM {' AND '.join(clauses)}", parameters)
 
 
 def source(placeholder: str, narrowed: bool = False) -> str:
@@ -106,10 +120,21 @@ def limited() -> Iterator[None]:
         here.set_progress_handler(None)
 
 
+def total(account_id: int) -> int:
+    """Count an account's contacts; again only if anything was written since, by this connection or any other."""
+    here = connection()
+    state = (int(scalar("PRAGMA data_version")), int(here.total_changes()))
+    if _kept.state != state:
+        _kept.state, _kept.totals = state, {}
+    if account_id not in _kept.totals:
+        _kept.totals[account_id] = int(scalar("SELECT count(*) FROM contact WHERE account_id = ?", (account_id,)))
+    return _kept.totals[account_id]
+
+
 def count(account_id: int, filters: Sequence[Node], here: Scope) -> int:
     """Count the people whom filters let through."""
     if not filters:
-        return int(scalar("SELECT count(*) FROM contact WHERE account_id = ?", (account_id,)))
+        return total(account_id)
     chosen = select(account_id, filters, here)
     with limited():
         return int(scalar(f"SELECT count(*) {chosen.sql}", chosen.parameters))
@@ -122,34 +147,34 @@ def some(account_id: int, filters: Sequence[Node], here: Scope, limit: int = 5) 
         return [row[0] for row in rows(f"SELECT c.id {chosen.sql} LIMIT {int(limit)}", chosen.parameters)]
 
 
-def shares(account_id: int, filters: Sequence[Node], here: Scope) -> list[Share]:
+def look(account_id: int, filters: Sequence[Node], here: Scope, limit: int = 5) -> tuple[int, list[int]]:
+    """Count the people whom filters let through, and answer some of them, by contact id."""
+    if not filters:
+        return total(account_id), some(account_id, filters, here, limit)
+    begun, chosen = _chosen(account_id, filters, here, "f")
+    with limited():
+        if begun:
+            # Where to begin is worked out once for both
+            found = rows(
+                f"WITH hit AS MATERIALIZED (SELECT c.id AS id {chosen.sql}) SELECT (SELECT count(*) FROM hit), "
+                f"(SELECT json_group_array(id) FROM (SELECT id FROM hit LIMIT {int(limit)}))",
+                chosen.parameters,
+            )[0]
+            return int(found[0]), msgspec.json.decode(found[1], type=list[int])
+        first = [row[0] for row in rows(f"SELECT c.id {chosen.sql} LIMIT {int(limit)}", chosen.parameters)]
+        if len(first) < limit:
+            return len(first), first
+        return int(scalar(f"SELECT count(*) {chosen.sql}", chosen.parameters)), first
+
+
+def shares(account_id: int, filters: Sequence[Node], here: Scope, exact_below: int = EXACT_BELOW) -> list[Share]:
     """Answer how many people each filter alone lets through: counted, or told from a sample where there are many."""
     if not filters:
         return []
-    everybody = int(scalar("SELECT count(*) FROM contact WHERE account_id = ?", (account_id,)))
-    sampled = everybody > EXACT_BELOW
-    parameters: dict[str, Any] = {"account": account_id}
-    sums = []
-    for index, node in enumerate(filters):
-        part = compile.single(node, here, f"s{index}_")
-        sums.append(f"count(*) FILTER (WHERE {part.sql})")
-        parameters.update(part.parameters)
-    chosen = source(":account", sampled)
-    if sampled:
-        chosen += f" AND c.id IN ({_spread(account_id)})"
+    everybody = total(account_id)
     with limited():
-        found = rows(f"SELECT count(*), {', '.join(sums)} FROM {chosen}", parameters)[0]
-    looked_at = int(found[0])
-    if not sampled or looked_at == 0:
-        return [Share(int(number), sampled) for number in found[1:]]
-    return [Share(round(number * everybody / looked_at), True) for number in found[1:]]
-
-
-def _spread(account_id: int) -> str:
-    """Answer a query of ids spread evenly over all there are."""
-    first, last = rows("SELECT min(id), max(id) FROM contact")[0]
-    step = max(1, (last - first + 1) // _SAMPLED)
-    return (
-        f"WITH RECURSIVE spread(id) AS (SELECT {first} UNION ALL SELECT id + {step} FROM spread "
-        f"WHERE id + {step} <= {last}) SELECT id FROM spread"
-    )
+        if everybody > exact_below:
+            passing = sample.passing(filters, here, _SAMPLED)
+            if passing:
+                return [Share(round(passing[id(node)] * everybody), True) for node in filters]
+        return [Share(number, False) for number in sample.counted(filters, here)[1]]

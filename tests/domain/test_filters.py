@@ -1,5 +1,6 @@
 """Filters: the compiled SQL against a slow evaluator written apart from it, on random filters and people."""
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import rows, run
-from appliance.segments import explain, people, store
+from appliance.filters import compile
+from appliance.segments import drive, explain, people, store
 from appliance.segments.requests import SegmentCreate
 from tests.domain.filters_people import ZONE, fill
 from tests.domain.filters_random import filters
@@ -39,12 +41,35 @@ def test_the_sql_says_what_the_rules_say(crowd: tuple[Home, list[dict[str, Any]]
     chosen = people.select(home.account_id, nodes, here)
     assert [row[0] for row in rows(f"SELECT c.id {chosen.sql} ORDER BY c.id", chosen.parameters)] == expected
     assert people.count(home.account_id, nodes, here) == len(expected)
+    counted, some = people.look(home.account_id, nodes, here)
+    assert counted == len(expected) and set(some) <= set(expected) and len(some) == min(5, counted)
     shares = people.shares(home.account_id, nodes, here)
     assert [share.count for share in shares] == [sum(holds(one, part, here.now) for one in everybody) for part in asked]
     assert [one for one in (1, 17, 42) if explain.holds(nodes, here, one)] == [
         one for one in (1, 17, 42) if one in expected
     ]
     assert explain.sentence(home.account_id, nodes, here)
+
+
+@given(asked=st.lists(filters, max_size=4), turn=st.randoms(use_true_random=False))
+def test_the_way_changes_nobody(
+    crowd: tuple[Home, list[dict[str, Any]]], asked: list[Any], turn: random.Random
+) -> None:
+    """In whatever order conditions are asked, and with every set of events made first, the same people are meant."""
+    home, everybody = crowd
+    here = people.scope(home.account_id, writing=True)
+    nodes = people.nodes(home.account_id, asked, writing=True)
+    way = compile.Way(lambda node: turn.random(), tuple(drive.sets(nodes)))
+    sql, parameters = compile.condition(nodes, here, way=way)
+    found = rows(f"SELECT c.id FROM contact c WHERE {sql} ORDER BY c.id", parameters)
+    assert [row[0] for row in found] == [
+        one["id"] for one in everybody if all(holds(one, part, here.now) for part in asked)
+    ]
+    for leaf in drive.sets(nodes):
+        of = compile.people_of(leaf, here, "s")
+        assert {row[0] for row in rows(of.sql, of.parameters)} == {
+            one["id"] for one in everybody if holds(one, {**leaf.raw, "predicate": "performed"}, here.now)
+        }
 
 
 @given(asked=st.lists(filters, min_size=1, max_size=3), number=st.integers(1, 60))
