@@ -6,8 +6,9 @@ from appliance.contacts import store, suppress, write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.suppress import Case
 from appliance.db.open import run
-from appliance.db.work import writing
-from appliance.tables import Channel, Contact
+from appliance.db.work import after_commit, writing
+from appliance.tables import Channel, Contact, Erasure
+from appliance.work import bell
 
 # The messages of a person: theirs, and those to their addresses that are nobody's any more
 _MESSAGES = (
@@ -32,10 +33,21 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
         "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL OR resource_uid NOT GLOB 'message:*')",
         with_ids,
     )
+    # While it is still known whose it is, that about addresses they had before too
+    run("UPDATE consent SET ip = NULL, user_agent = NULL WHERE contact_id = :contact", with_ids)
     write.delete(account_id, contact_id)
     for channel in contact.channels:
         _address(channel, evidence)
+    _traces(contact)
     return contact
+
+
+def _traces(contact: Contact) -> None:
+    """Leave word for those who keep more of people than the database: files of imports."""
+    named = [(channel.kind, channel.key, channel.value) for channel in contact.channels]
+    if named:
+        Erasure.create(account=contact.account_id, contact_id=contact.id, addresses=named, created_at=clock.now_ms())
+        after_commit(lambda: bell.ring("erasures"))
 
 
 def _messages(with_ids: dict[str, int]) -> None:
@@ -76,6 +88,7 @@ def _address(channel: Channel, evidence: Evidence) -> None:
         where,
     )
     run(
-        "UPDATE consent SET ip = NULL, user_agent = NULL WHERE account_id = ? AND address_hash = ?",
+        "UPDATE consent SET ip = NULL, user_agent = NULL "
+        "WHERE account_id = ? AND address_hash = ? AND contact_id IS NULL",
         (channel.account_id, hashed),
     )

@@ -37,12 +37,13 @@ def page(account_id: int, contact_id: int, number: int = 1, limit: int = 50) -> 
 
 
 def consents(account_id: int, contact_id: int, number: int = 1, limit: int = 50) -> Page:
-    """List the evidence about a contact and about the addresses they have, newest first; raises NotFound."""
+    """List the evidence about a contact, newest first, with that from before about their addresses; raises NotFound."""
     contact = store.get(account_id, contact_id)
     known = hashes(contact)
     mine = Consent.contact == contact_id
     if known:
-        mine |= (Consent.account == account_id) & Consent.address_hash.in_(list(known))
+        nobodys = (Consent.account == account_id) & Consent.contact.is_null()
+        mine |= nobodys & Consent.address_hash.in_(list(known))
     found = Consent.select().where(mine)
     total = found.count()
     offset = (number - 1) * limit

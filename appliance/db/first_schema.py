@@ -67,7 +67,7 @@ CREATE TABLE consent (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
     NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact (id) ON
     DELETE SET NULL);
 CREATE INDEX consent_contact_id ON consent (contact_id);
-CREATE INDEX consent_account_id_address_hash_created_at ON consent (account_id, address_hash, created_at);
+CREATE INDEX consent_of_nobody ON consent (account_id, address_hash) WHERE contact_id IS NULL;
 CREATE TABLE suppression (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, kind TEXT NOT
     NULL, address_hash BLOB NOT NULL, address TEXT, reason TEXT NOT NULL, source TEXT, diagnostic TEXT, note TEXT,
     created_at INTEGER NOT NULL, expires_at INTEGER, FOREIGN KEY (account_id) REFERENCES account (id));
@@ -232,6 +232,9 @@ CREATE TABLE webhook_delivery (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, we
     REFERENCES webhook (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX webhook_delivery_webhook_id_event_id ON webhook_delivery (webhook_id, event_id);
 CREATE INDEX webhook_delivery_status_next_attempt_at ON webhook_delivery (status, next_attempt_at);
+CREATE TABLE erasure (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER
+    NOT NULL, addresses TEXT NOT NULL, created_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account
+    (id));
 CREATE TABLE import (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, resource TEXT NOT
     NULL, status TEXT NOT NULL, phase TEXT, dry_run INTEGER NOT NULL, filename TEXT NOT NULL, bytes INTEGER NOT
     NULL, format TEXT NOT NULL, product TEXT, columns TEXT NOT NULL, options TEXT NOT NULL, actor TEXT NOT NULL,
@@ -247,4 +250,5 @@ CREATE TABLE import_chunk (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, import
 CREATE UNIQUE INDEX import_chunk_import_job_id_number ON import_chunk (import_job_id, number);
 CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', contentless_delete=1, prefix='2 3',
     tokenize='unicode61 remove_diacritics 2');
+INSERT INTO contact_search (contact_search, rank) VALUES ('deletemerge', 0);
 """

@@ -49,7 +49,9 @@ def open_database(path: Path | str) -> None:
     check_version()
     if str(path) != ":memory:" and not Path(path).exists():
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    database.init(str(path), pragmas=PRAGMAS)
+    # URIs, so that a file can be attached for reading alone
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    database.init(str(path), pragmas=PRAGMAS, flags=flags)
 
 
 def close_database() -> None:

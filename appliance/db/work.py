@@ -48,10 +48,10 @@ class _State(threading.local):
 
 
 class _Job:
-    __slots__ = ("after", "function", "future", "value")
+    __slots__ = ("after", "alone", "function", "future", "value")
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[[], Any], alone: bool = False) -> None:
+        self.function, self.alone = function, alone
         self.future: Future[Any] = Future()
         self.after: list[Callable[[], None]] = []
         self.value: Any = None
@@ -74,9 +74,9 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(self, function: Callable[[], T]) -> "Future[T]":
-        """Queue a verb; the future holds its value once it is on disk."""
-        job = _Job(function)
+    def submit(self, function: Callable[[], T], alone: bool = False) -> "Future[T]":
+        """Queue a verb; the future holds its value once it is on disk. One that is `alone` gets no transaction."""
+        job = _Job(function, alone)
         self._queue.put(job)
         return job.future
 
@@ -87,27 +87,37 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while True:
-                job = self._queue.get()
-                if job is None:
-                    return
+            job = self._queue.get()
+            while job is not None:
+                following = None
                 try:
-                    self._batch(job)
+                    following = self._alone(job) if job.alone else self._batch(job)
                 except Exception:
                     # Whatever it was, the next who waits must find somebody here
                     log.exception("a batch of writes broke")
+                job = following or self._queue.get()
         finally:
             close_database()
 
-    def _batch(self, job: _Job | None) -> None:
+    @staticmethod
+    def _alone(job: _Job) -> None:
+        if not job.future.set_running_or_notify_cancel():
+            return
+        try:
+            job.future.set_result(job.function())
+        except BaseException as error:
+            job.future.set_exception(storage_error(error) or error)
+
+    def _batch(self, job: _Job | None) -> _Job | None:
+        """Run what is queued in one transaction; answers the job behind it that must be alone, if one is."""
         done: list[_Job] = []
-        stop = False
+        stop, following = False, None
         try:
             here = connection()
             here.execute("BEGIN IMMEDIATE")
         except (apsw.Error, peewee.PeeweeException) as error:
             self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
-            return
+            return None
         until = time.monotonic() + _MOST_SECONDS
         while job is not None:
             self._verb(here, job, done)
@@ -115,9 +125,13 @@ class Writer:
                 break
             job = self._queue.get()
             stop = job is None
+            if job is not None and job.alone:
+                following = job
+                break
         self._commit(here, done)
         if stop:
             self._queue.put(None)
+        return following
 
     def _refuse_all(self, job: _Job | None, error: StorageError) -> None:
         """Fail a verb and all that wait behind it: each would only wait as long again for the same answer."""
@@ -264,6 +278,13 @@ def after_commit(function: Callable[[], None]) -> None:
     writing()
     assert _state.after is not None
     _state.after.append(function)
+
+
+def between(function: Callable[..., T], *arguments: Any) -> T:
+    """Run on the writing connection what SQLite takes outside of a transaction only (ATTACH), and wait for it."""
+    if _writer is None:
+        return function(*arguments)
+    return _writer.submit(lambda: function(*arguments), alone=True).result()
 
 
 async def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:

@@ -1,9 +1,12 @@
 """What was there before a chunk, as little of it as taking the chunk back needs."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from appliance.importing.plain import Made
 from appliance.importing.rules import Standing
 
 _FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
@@ -23,21 +26,40 @@ class Notes(msgspec.Struct, array_like=True):
     """All that a chunk changed."""
 
     at: int
-    created: list[int] = []
+    # Contacts as runs of ids, (first, count): most chunks make one run
+    created: list[tuple[int, int]] = []
     changes: list[Change] = []
     channels: list[tuple[int, list[Any], int | None, int]] = []
     added: list[tuple[str, str]] = []
     opt_outs: list[tuple[str, bytes, str, int]] = []
     suppressions: list[tuple[str, bytes, str]] = []
-    joined: dict[int, list[int]] = {}
+    joined: dict[int, list[tuple[int, int]]] = {}
+
+
+def runs(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Answer some ids as runs of neighbours: (first, count)."""
+    found: list[tuple[int, int]] = []
+    for one in sorted(ids):
+        if found and one == sum(found[-1]):
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((one, 1))
+    return found
+
+
+def ids(found: Iterable[tuple[int, int]]) -> list[int]:
+    """Answer the ids of runs."""
+    return [one for first, count in found for one in range(first, first + count)]
 
 
 class Before:
     """Takes notes while a chunk is worked."""
 
-    def __init__(self, now: int) -> None:
+    def __init__(self, now: int, made: Made | None = None) -> None:
         self.notes = Notes(now)
-        self.created = self.notes.created.append
+        self._created = list(range(made.first, made.first + made.number)) if made is not None else []
+        self._joined: dict[int, list[int]] = defaultdict(list)
+        self.created = self._created.append
 
     def line(self, contact_id: int, old: Any, new: Any, updated_at: int) -> None:
         """Note a contact that was there."""
@@ -67,10 +89,12 @@ class Before:
         """Note a new suppression."""
         self.notes.suppressions.append((kind, hashed, reason))
 
-    def joined(self, list_id: int, contact_ids: list[int]) -> None:
+    def joined(self, list_id: int, contact_ids: Iterable[int]) -> None:
         """Note who joined a list."""
-        self.notes.joined[list_id] = contact_ids
+        self._joined[list_id] += contact_ids
 
     def packed(self) -> bytes:
         """Answer the notes for storage."""
+        self.notes.created = runs(self._created)
+        self.notes.joined = {list_id: runs(members) for list_id, members in self._joined.items()}
         return _encode(self.notes)

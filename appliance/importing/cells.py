@@ -8,8 +8,11 @@ import msgspec
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
+# A cell that neither begins nor ends with one of these is clean
+EDGES = frozenset(SPACES + "'")
 # What our export puts before a cell that a spreadsheet would take for a formula
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
+_TYPED = frozenset("-0123456789tf")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _SEPARATORS = re.compile(r"[,;|]")
 NO = frozenset(("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non"))
@@ -46,6 +49,8 @@ def word_of(cell: Any) -> str:
 
 def typed(cell: str) -> Any:
     """Read a cell without a type: what is written exactly as a number or a truth value is one."""
+    if cell[0] not in _TYPED:
+        return cell
     if cell in ("true", "false"):
         return cell == "true"
     if _NUMBER.match(cell) and cell != "-0":
@@ -57,7 +62,7 @@ def _line(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> 
     text = str(cell)
     if len(text) > 255:
         raise Bad(f"{target} is too long (maximum is 255 characters)")
-    if _CONTROL.search(text):
+    if not text.isprintable() and _CONTROL.search(text):
         raise Bad(f"{target} is invalid")
     row[target] = text
 
@@ -91,14 +96,15 @@ def _tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str)
 
 
 def _tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    parts = cell if isinstance(cell, list) else _split_tags(str(cell))
+    parts = cell if isinstance(cell, list) else split(str(cell))
     found = list(dict.fromkeys(text for part in parts if (text := str(part).strip(SPACES))))
     if len(found) > 100 or any(len(text) > 64 for text in found):
         raise Bad("tags are too many or too long (maximum is 100 of 64 characters)")
     data["tags"] = found
 
 
-def _split_tags(text: str) -> list[Any]:
+def split(text: str) -> list[Any]:
+    """Take apart a cell of several words: a JSON list, or words between commas, semicolons or bars."""
     if text.startswith("["):
         try:
             found = msgspec.json.decode(text)
@@ -133,7 +139,9 @@ def _reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -
         raise Bad("reason is not included in the list")
 
 
-READ: dict[str, Callable[[dict[str, Any], dict[str, Any], Any, str], None]] = {
+# Reads a cell into the row or its custom data, for a target; raises Bad
+Read = Callable[[dict[str, Any], dict[str, Any], Any, str], None]
+READ: dict[str, Read] = {
     "email": _address, "phone": _address, "name": _name, "first_name": _line, "last_name": _line, "source": _line,
     "country_code": _country_code, "tracking": _tracking, "tags": _tags, "data": _json_data, "verified": _verified,
     "reason": _reason, "note": _line,

@@ -1,15 +1,19 @@
 """One transaction of an import: some people of the staging file made contacts, with everything that belongs to them."""
 
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import msgspec
 
 from appliance import clock
 from appliance.contacts import search
-from appliance.importing import rules
+from appliance.importing import plain, rules
 from appliance.importing.before import Before
+from appliance.importing.given import Given
 from appliance.importing.known import Have, Known, Line
+from appliance.importing.named import Named
 from appliance.importing.people import Person
+from appliance.importing.plain import Made
 from appliance.importing.writing import Rows, uuid7
 
 CREATED, UPDATED, SKIPPED, FAILED = "created", "updated", "skipped", "failed"
@@ -47,95 +51,61 @@ class Outcome(NamedTuple):
     kept: list[str] = []
 
 
-class Group(NamedTuple):
-    """A person with one address, and the later lines of the file that name it again."""
-
-    person: Person
-    again: tuple[Person, ...]
-
-
 class Chunk:
-    """The work on some groups, done when it is made: on the writer thread, or `dry` on any, which writes nothing."""
+    """The work on some people, done when it is made: on the writer thread, or `dry` on any, which writes nothing.
 
-    def __init__(self, plan: Plan, groups: list[Group], dry: bool = False) -> None:
-        self.plan, self.now = plan, clock.now_ms()
-        self.known = Known(plan.account_id, [person for group in groups for person in (group.person, *group.again)])
+    `made` are those of them whom `plain.make` made before, who only join the lists here.
+    """
+
+    def __init__(self, plan: Plan, people: list[Person], made: Made | None = None, dry: bool = False) -> None:
+        self.plan, self.now = plan, clock.now_ms() if made is None else made.at
+        self.known = Known(plan.account_id, people)
         self.rows = Rows(plan.account_id, plan.actor, plan.words, self.now)
-        self.before = Before(self.now)
+        self.before = Before(self.now, made)
         self.outcomes: list[Outcome] = []
-        self._joining: list[tuple[Outcome, int]] = []
+        self._joining: dict[int, list[int]] = defaultdict(list)
         self._changed: set[int] = set()
         self._note = _encode({"import_id": plan.import_id}).decode()
-        self._added = self._add(None)
-        for group in groups:
-            self._group(group)
+        named = Named(plan.account_id, people, dry)
+        for person in people:
+            self._row(person, named)
         if not dry:
             self._contacts()
             self.rows.flush()
-            self._lists()
+            self._lists(made)
 
-    def _group(self, group: Group) -> None:
-        if not group.again and self._plain(group.person):
-            return
-        self._person(group.person)
-        for person in group.again:
-            found = self._person(person)
-            if found.reason is None or found.reason == _EXISTS:
-                reason = f"the same address as line {group.person.line}"
-                self.outcomes[-1] = found._replace(reason=reason)
-
-    def _plain(self, person: Person) -> bool:
-        """Write somebody new of whom nothing special is known, which is most of most files, without any detour."""
-        special = person.phone or person.state or person.kind != "email" or self.known.marked
-        if special or ("email", person.key) in self.known.channels:
-            return False
-        contact_id, now, plan = self.known.next_id(), self.now, self.plan
-        self.before.created(contact_id)
-        self.rows.contact(
-            (contact_id, plan.account_id, uuid7(now, contact_id), person.first_name, person.last_name, person.source,
-             person.country_code, person.data or "{}", person.tracking or "full", now, now)
-        )  # fmt: skip
-        wanted = plan.opt_in
-        self.rows.channel(
-            (plan.account_id, contact_id, "email", person.value, person.key, wanted, now if person.verified else None,
-             now if wanted else None, None, None, None, now, now)
-        )  # fmt: skip
-        if wanted:
-            hashed = self.known.hash_of(("email", person.key))
-            self.rows.consent(contact_id, "email", hashed, "opt_in", "operator", self._note)
-        self.rows.event(contact_id, "contact_add", self._added if person.source is None else self._add(person.source))
-        names = f"{person.first_name or ''} {person.last_name or ''}".strip()
-        self.rows.words_of((contact_id, names, person.value, ""))
-        self._say(Outcome(person.line, CREATED, contact_id))
-        return True
+    def _row(self, person: Person, named: Named) -> None:
+        found = self._person(person)
+        if person.first is not None and (found.reason is None or found.reason == _EXISTS):
+            found = found._replace(reason=f"the same address as line {person.first}")
+        self.outcomes.append(found)
+        if found.contact_id is not None and found.result != SKIPPED:
+            for list_id in dict.fromkeys((*self.plan.list_ids, *named.ids(person))):
+                self._joining[list_id].append(len(self.outcomes) - 1)
 
     def _add(self, source: str | None) -> str:
         return _encode({"source": source or "import", **self.plan.mark}).decode()
 
-    def _say(self, outcome: Outcome) -> Outcome:
-        self.outcomes.append(outcome)
-        if outcome.contact_id is not None and outcome.result != SKIPPED:
-            self._joining.append((outcome, len(self.outcomes) - 1))
-        return outcome
-
     def _person(self, person: Person) -> Outcome:
-        have = self.known.channels.get((person.kind, person.key))
-        phone = self.known.channels.get(("phone", person.phone)) if person.phone else None
-        contact_id = have.contact_id if have else None
-        if phone is not None and phone.contact_id != contact_id:
-            # A phone alone tells a person only where no other address contradicts it
-            if contact_id is not None or self.known.has_email(phone.contact_id):
-                return self._say(Outcome(person.line, FAILED, None, "phone has already been taken"))
-            contact_id = phone.contact_id
+        given = person.given()
+        contact_id = None
+        for address in given:
+            have = self.known.channels.get((address.kind, address.key))
+            if have is None or have.contact_id == contact_id:
+                continue
+            # A further address tells a person only where it is a phone and no other address contradicts it
+            own = address is given[0] or (address.kind == "phone" and not self.known.has_email(have.contact_id))
+            if contact_id is not None or not own:
+                return Outcome(person.line, FAILED, None, f"{address.kind} has already been taken")
+            contact_id = have.contact_id
         if contact_id is None:
-            return self._new(person)
+            return self._new(person, given)
         if self.plan.skip:
-            return self._say(Outcome(person.line, SKIPPED, contact_id, _EXISTS))
+            return Outcome(person.line, SKIPPED, contact_id, _EXISTS)
         self._merge(contact_id, person)
-        kept = self._addresses(contact_id, person)
-        return self._say(Outcome(person.line, UPDATED, contact_id, None, kept))
+        return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, given))
 
-    def _new(self, person: Person) -> Outcome:
+    def _new(self, person: Person, given: list[Given]) -> Outcome:
         contact_id = self.known.next_id()
         self.before.created(contact_id)
         self.known.contacts[contact_id] = Line(
@@ -143,8 +113,7 @@ class Chunk:
             person.tracking or "full", person.data or "{}", True,
         )  # fmt: skip
         self._changed.add(contact_id)
-        kept = self._addresses(contact_id, person)
-        return self._say(Outcome(person.line, CREATED, contact_id, None, kept))
+        return Outcome(person.line, CREATED, contact_id, None, self._addresses(contact_id, given))
 
     def _merge(self, contact_id: int, person: Person) -> None:
         """Lay what a row says over what is there; an empty cell says nothing."""
@@ -160,32 +129,28 @@ class Chunk:
             self.known.contacts[contact_id] = new
             self._changed.add(contact_id)
 
-    def _addresses(self, contact_id: int, person: Person) -> list[str]:
-        kept = []
-        if self._address(contact_id, (person.kind, person.key), person.value, person.state, person.verified):
-            kept.append(person.value)
-        if person.phone and self._address(contact_id, ("phone", person.phone), person.phone, person.phone_state, 0):
-            kept.append(person.phone)
-        return kept
+    def _addresses(self, contact_id: int, given: list[Given]) -> list[str]:
+        return [one.value for one in given if self._address(contact_id, one)]
 
-    def _address(self, contact_id: int, key: tuple[str, str], value: str, state: str | None, verified: int) -> bool:
+    def _address(self, contact_id: int, given: Given) -> bool:
         """Bring one address to where the file and the rules put it; answers whether an opt-out was kept."""
+        key = (given.kind, given.key)
         have = self.known.channels.get(key)
         hashed = self.known.hash_of(key)
         if have is None:
-            have = self.known.fresh(contact_id, key, value)
+            have = self.known.fresh(contact_id, key, given.value)
             self.known.add(key, have)
-        if state in rules.SUPPRESSING and state not in self.known.reasons(key[0], hashed):
-            self._suppress(contact_id, key, hashed, value, state)
+        if given.suppression is not None and given.suppression not in self.known.reasons(key[0], hashed):
+            self._suppress(contact_id, key, hashed, given.value, given.suppression)
         standing = have.standing._replace(suppression=rules.gravest(self.known.reasons(key[0], hashed)))
-        done = rules.outcome(self.now, standing, state, self.plan.opt_in)
+        done = rules.outcome(self.now, standing, given.state, self.plan.opt_in, (given.opt_in_at, given.opt_out_at))
         if done.act is not None:
             self.rows.consent(contact_id, key[0], hashed, done.act, done.by, self._note)
         if done.act == "opt_in" and (key[0], hashed) in self.known.opt_outs:
             by, when = self.known.opt_outs.pop((key[0], hashed))
             self.rows.forget((self.plan.account_id, key[0], hashed))
             self.before.forgot(key[0], hashed, by, when)
-        verified_at = have.verified_at or (self.now if verified else None)
+        verified_at = have.verified_at or (self.now if given.verified else None)
         have.change(done.standing, verified_at)
         return done.kept
 
@@ -217,8 +182,13 @@ class Chunk:
                 self.rows.event(contact_id, "contact_update", note)
             addresses = self.known.addresses_of(contact_id)
             self._channels(addresses)
-            words = [(kind, have.value) for (kind, _), have in addresses]
-            self.rows.words_of(search.entry(contact_id, (line.first_name, line.last_name), words))
+            if (
+                line.new
+                or line[:2] != self.known.original[contact_id][:2]
+                or any(one.id is None for _, one in addresses)
+            ):
+                words = [(kind, have.value) for (kind, _), have in addresses]
+                self.rows.words_of(search.entry(contact_id, line[:2], words))
 
     def _channels(self, addresses: list[tuple[tuple[str, str], Have]]) -> None:
         now = self.now
@@ -238,19 +208,24 @@ class Chunk:
                      have.verified_at, now, have.id)
                 )  # fmt: skip
 
-    def _lists(self) -> None:
-        for list_id in self.plan.list_ids:
-            name, members, refused = self.known.of_list(list_id, [one.contact_id for one, _ in self._joining])
+    def _lists(self, made: Made | None) -> None:
+        everybody = self.plan.list_ids if made is not None and made.number else ()
+        for list_id in dict.fromkeys((*everybody, *self._joining)):
+            places = self._joining.get(list_id, [])
+            name, members, refused = self.known.of_list(list_id, [self.outcomes[one].contact_id for one in places])
             if name is None:
                 continue
+            if made is not None and list_id in everybody:
+                plain.join(self.plan, list_id, name, made)
+                self.before.joined(list_id, range(made.first, made.first + made.number))
             joining: dict[int, None] = {}
-            for outcome, place in self._joining:
-                assert outcome.contact_id is not None
-                if outcome.contact_id in refused:
-                    said = self.outcomes[place]
+            for place in places:
+                said = self.outcomes[place]
+                assert said.contact_id is not None
+                if said.contact_id in refused:
                     self.outcomes[place] = said._replace(kept=[*said.kept, f"list:{list_id}"])
-                elif outcome.contact_id not in members:
-                    joining[outcome.contact_id] = None
+                elif said.contact_id not in members:
+                    joining[said.contact_id] = None
             if joining:
                 self.rows.join(list_id, name, list(joining), self.plan.mark)
-                self.before.joined(list_id, list(joining))
+                self.before.joined(list_id, joining)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 TARGETS = (
     "email", "phone", "name", "first_name", "last_name", "source", "country_code", "tracking", "tags", "data",
     "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "unsubscribed", "bounced", "reason",
-    "note", "",
+    "note", "opt_in_at", "opt_out_at", "channels", "lists", "",
 )  # fmt: skip
 _NAMES = {
     "email": "email e_mail mail email_address e_mail_address emailaddress address_email correo correo_electronico "
@@ -54,14 +54,18 @@ def _product(name: str, needs: str, left_out: str = "", **targets: str) -> Produ
     return Product(name, frozenset(needs.split()), mapped)
 
 
+# What stands only in files of another installation of ours
+_BACK = ("opt_in_at", "opt_out_at", "channels", "lists")
 PRODUCTS = (
+    _product("campanero", "id uuid subscribed_email subscribed_phone channels lists data", **{x: x for x in _BACK}),
     _product("listmonk", "uuid email name attributes status", "uuid created_at updated_at"),
     _product(
         "mailchimp", "email_address leid euid",
-        "member_rating optin_time optin_ip confirm_time confirm_ip latitude longitude gmtoff dstoff last_changed leid "
+        "member_rating optin_ip confirm_time confirm_ip latitude longitude gmtoff dstoff last_changed leid "
         "euid unsub_campaign_title unsub_campaign_id unsub_reason unsub_reason_other clean_campaign_title "
         "clean_campaign_id",
         cc="country_code", phone_number="phone", unsub_time="unsubscribed", clean_time="bounced",
+        optin_time="opt_in_at",
     ),
     _product("keila", "email first_name last_name data status"),
     _product("keila", "email first_name last_name data"),

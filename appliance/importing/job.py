@@ -11,25 +11,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import msgspec
 
-from appliance import clock
+from appliance import clock, config
 from appliance.db import work
 from appliance.db.open import one, rows
 from appliance.errors import Unavailable
-from appliance.importing import stage, steps, store, undo
-from appliance.importing.chunk import Group, Outcome, Plan
+from appliance.importing import stage, staging, steps, store, undo
+from appliance.importing.chunk import Plan
 from appliance.importing.stage import Task
 from appliance.importing.staging import Staged
 from appliance.tables import Import
 
 log = logging.getLogger("campanero.imports")
 
-_MOST, _LEAST = 500, 25
+_MOST, _LEAST = 1000, 25
 _CHUNK_SECONDS = 0.02
 # Rows of a kind that cost more than usual begin small and grow
 _FIRST = 100
@@ -93,7 +91,10 @@ class Importer:
         while work.write(steps.fresh, job.id):
             pass
         goes = {column["name"]: column["target"] for column in job.columns} if job.format == "csv" else {}
-        task = Task(str(home / "upload"), str(home / "staging.db"), job.resource, {**goes, **store.options(job).map})
+        task = Task(
+            str(home / "upload"), str(home / "staging.db"), job.resource, {**goes, **store.options(job).map},
+            str(config.current().data_dir),
+        )  # fmt: skip
         small = job.bytes <= _SMALL
         done = stage.run(task, lambda count: None) if small else self._child(job.id, task)
         return work.write(steps.staged, job.id, done["total"], done["failed"])
@@ -122,41 +123,27 @@ class Importer:
         asked = steps.plan(job)
         staged = Staged(home / "staging.db")
         try:
-            after = tuple(job.cursor) if job.cursor else ("", "")
-            return self._parts(asked, job, steps.groups(staged.people(after)))
+            if not job.dry_run:
+                work.between(staging.attach, home / "staging.db")
+            return self._parts(asked, job, staged)
         finally:
             staged.close()
+            if not job.dry_run and not work.is_stopped():
+                work.between(staging.detach)
 
-    def _parts(self, asked: Plan, job: Import, groups: Iterator[Group]) -> bool:
-        """Take groups in parts that fit a short transaction, as the last one's time teaches, and write each.
-
-        The next part is fetched while one is written; never are two in hand, so the cursor is always right.
-        """
-        size, part, weight = _FIRST, [], 0
-        writing: tuple[Future[float], int] | None = None
-        for group in groups:
-            part.append(group)
-            weight += 1 + len(group.again)
-            if weight >= size:
-                if writing is not None:
-                    size = _size(writing[0].result(), writing[1])
-                if self.stopping.is_set():
-                    return False
-                writing = self._part(asked, job, part), weight
-                part, weight = [], 0
-        if writing is not None:
-            writing[0].result()
-        if part and not self.stopping.is_set():
-            self._part(asked, job, part).result()
-            part = []
-        return not part
-
-    def _part(self, asked: Plan, job: Import, part: list[Group]) -> "Future[float]":
-        if not job.dry_run:
-            return work.submit(_timed, asked, job.resource, part)
-        outcomes = steps.check(asked, job.resource, part)
-        time.sleep(0.0005)  # looking lines up is all processor time; requests go first
-        return work.submit(_kept, asked.import_id, part, outcomes)
+    def _parts(self, asked: Plan, job: Import, staged: Staged) -> bool:
+        """Take people in parts that fit a short transaction, as the last one's time teaches, and write each."""
+        after, count, size = (job.cursor or [0])[0], staged.count(), _FIRST
+        while after < count and not self.stopping.is_set():
+            last = min(after + size, count)
+            if job.dry_run:
+                outcomes = steps.check(asked, job.resource, staged.people(after, last))
+                time.sleep(0.0005)  # looking lines up is all processor time; requests go first
+                work.write(steps.checked, asked.import_id, after, last, outcomes)
+            else:
+                size = _size(work.write(_timed, asked, job.resource, after, last), last - after)
+            after = last
+        return bool(after == count)
 
 
 def _size(taken: float, weight: int) -> int:
@@ -164,18 +151,13 @@ def _size(taken: float, weight: int) -> int:
     return max(_LEAST, min(_MOST, int(weight * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
 
 
-def _kept(import_id: int, part: list[Group], outcomes: list[Outcome]) -> float:
-    steps.checked(import_id, part, outcomes)
-    return 0.0
-
-
 class _Halted(Exception):
     """The service is ending; the next one goes on."""
 
 
-def _timed(asked: Plan, resource: str, part: list[Group]) -> float:
+def _timed(asked: Plan, resource: str, after: int, last: int) -> float:
     begun = time.perf_counter()
-    steps.apply(asked, resource, part)
+    steps.apply(asked, resource, after, last)
     return time.perf_counter() - begun
 
 

@@ -71,8 +71,12 @@ class Known:
         self._of_contact: dict[int, list[tuple[tuple[str, str], Have]]] = defaultdict(list)
         self._hashes: dict[tuple[str, str], bytes] = {}
         self._next: int | None = None
-        keys = {(person.kind, person.key) for person in people}
-        keys |= {("phone", person.phone) for person in people if person.phone}
+        keys = set()
+        for person in people:
+            keys.add((person.kind, person.key))
+            self._hashes[(person.kind, person.key)] = person.hash
+            if person.more is not None:
+                keys |= {(one.kind, one.key) for one in person.given()}
         self._load_channels(keys)
         self._load_states(keys)
 
@@ -112,11 +116,6 @@ class Known:
                 "AND kind IN ('email', 'phone') AND address_hash IN ({})", mine, [self.hash_of(key) for key in keys],
             ):  # fmt: skip
                 self.opt_outs[(kind, hashed)] = (by, when)
-
-    @property
-    def marked(self) -> bool:
-        """Say whether any of these addresses carries a suppression or a remembered opt-out."""
-        return bool(self._reasons or self.opt_outs)
 
     def hash_of(self, key: tuple[str, str]) -> bytes:
         """Answer the hash of an address, made once."""

@@ -4,9 +4,12 @@ import csv
 import io
 from array import array
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from appliance import clock
 from appliance.db.open import rows
 from appliance.errors import NotFound
 from appliance.importing import store
@@ -18,17 +21,18 @@ _CHUNKS = 50
 _HEADER = ("line", "result", "reason", "address", "contact_id", "kept_opt_out")
 _RESULTS = ("", "created", "updated", "skipped", "failed")
 _NUMBER = {name: index for index, name in enumerate(_RESULTS)}
+_decode = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 _STARTERS = tuple("=+-@\t\r＝＋－＠")
 
 
 class _Outcomes:
     """The outcomes of an import by line, packed: a million of them take some ten megabytes."""
 
-    def __init__(self, import_id: int) -> None:
+    def __init__(self, import_id: int, path: Path) -> None:
         self.results = bytearray()
         self.contacts = array("q")
         self.words: dict[int, tuple[str | None, str]] = {}
-        self._import_id, self._last = import_id, 0
+        self._import_id, self._path, self._last = import_id, path, 0
 
     def more(self) -> bool:
         """Take some chunks in; answers whether there may be more."""
@@ -36,18 +40,35 @@ class _Outcomes:
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
             (self._import_id, self._last, _CHUNKS),
         )
-        for number, packed in found:
-            self._last = number
-            for line, result, contact_id, reason, kept in msgspec.msgpack.decode(packed):
-                if line >= len(self.results):
-                    more = line + 1024 - len(self.results)
-                    self.results.extend(bytes(more))
-                    self.contacts.extend([0] * more)
-                self.results[line] = _NUMBER[result]
-                self.contacts[line] = contact_id or 0
-                if reason or kept:
-                    self.words[line] = (reason, " ".join(kept))
+        staged = Staged(self._path)
+        try:
+            for number, packed in found:
+                self._last = number
+                self._chunk(staged, *_decode(packed))
+        finally:
+            staged.close()
         return len(found) == _CHUNKS
+
+    def _chunk(self, staged: Staged, part: list[int], outcomes: list[Any]) -> None:
+        after, last, next_id, made = part
+        told = {line for line, *_ in outcomes}
+        for line, result, contact_id, reason, kept in outcomes:
+            self._say(line, result, contact_id)
+            if reason or kept:
+                self.words[line] = (reason, " ".join(kept))
+        # Whoever has no outcome of their own was made without any detour, in this order
+        for line in staged.lines_of(after, last) if made else ():
+            if line not in told:
+                self._say(line, "created", next_id)
+                next_id += 1
+
+    def _say(self, line: int, result: str, contact_id: int | None) -> None:
+        if line >= len(self.results):
+            more = line + 1024 - len(self.results)
+            self.results.extend(bytes(more))
+            self.contacts.extend([0] * more)
+        self.results[line] = _NUMBER[result]
+        self.contacts[line] = contact_id or 0
 
 
 def pieces(account_id: int, import_id: int) -> Iterator[bytes]:
@@ -55,8 +76,8 @@ def pieces(account_id: int, import_id: int) -> Iterator[bytes]:
     job = store.get(account_id, import_id)
     path = store.directory(import_id) / "staging.db"
     if job.phase == "staging" or not path.exists():
-        raise NotFound
-    outcomes = _Outcomes(import_id)
+        raise NotFound(_why_not(job))
+    outcomes = _Outcomes(import_id, path)
     while outcomes.more():
         yield b""
     yield _csv([_HEADER])
@@ -71,6 +92,15 @@ def pieces(account_id: int, import_id: int) -> Iterator[bytes]:
             return
         after = found[-1][0]
         yield _csv([_row(job, outcomes, *one) for one in found])
+
+
+def _why_not(job: Import) -> str:
+    """Say why there are no lines to show."""
+    if job.phase == "staging":
+        return "the file is being read; its lines come when that is done"
+    if job.created_at < clock.now_ms() - store.KEPT_MS:
+        return "the lines of an import are kept for 7 days"
+    return "the lines of this import are not kept any more: it never was read, or somebody in it was erased"
 
 
 def _row(job: Import, outcomes: _Outcomes, line: int, reason: str | None, text: str) -> tuple[object, ...]:

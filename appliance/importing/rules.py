@@ -36,12 +36,18 @@ def gravest(reasons: "set[str] | frozenset[str]") -> str | None:
     return next((reason for reason in GRAVITY if reason in reasons), None)
 
 
-def outcome(now: int, standing: Standing, state: str | None, wanted: bool) -> Outcome:
-    """Answer what a row does to an address; `state` is what the file says of it, `wanted` the import's `opt_in`."""
+def outcome(
+    now: int, standing: Standing, state: str | None, wanted: bool, times: tuple[int | None, int | None] = (None, None)
+) -> Outcome:
+    """Answer what a row does to an address; `state` is what the file says of it, `wanted` the import's `opt_in`.
+
+    `times` are when they came and left by the file's own telling, which a change takes over.
+    """
+    came, left = (one or now for one in times)
     if state in ("out", "complaint"):
-        return _out(now, standing, "recipient")
+        return _out(left, standing, "recipient")
     if state == "off":
-        return _out(now, standing, "operator") if standing.subscribed else Outcome(standing)
+        return _out(left, standing, "operator") if standing.subscribed else Outcome(standing)
     if state in SUPPRESSING or not wanted:
         return Outcome(standing)
     if standing.suppression in _KEEPS_OUT or standing.opted_out_by == "recipient":
@@ -49,11 +55,11 @@ def outcome(now: int, standing: Standing, state: str | None, wanted: bool) -> Ou
     kept = standing.suppression is not None
     if standing.subscribed:
         return Outcome(standing, kept=kept)
-    return Outcome(Standing(True, None, None, now, standing.suppression), "opt_in", kept=kept)
+    return Outcome(Standing(True, None, None, came, standing.suppression), "opt_in", kept=kept)
 
 
-def _out(now: int, standing: Standing, by: str) -> Outcome:
+def _out(when: int, standing: Standing, by: str) -> Outcome:
     if not standing.subscribed and standing.opted_out_by == "recipient":
         return Outcome(standing)
-    after = Standing(False, by, now, standing.opt_in_at, standing.suppression)
+    after = Standing(False, by, when, standing.opt_in_at, standing.suppression)
     return Outcome(after, "opt_out", by)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from appliance import tokens
 from appliance.importing import cells, columns, lines, people, records
 from appliance.importing.records import Record
 from appliance.importing.staging import Sink
@@ -27,6 +28,7 @@ class Task(Struct):
     target: str
     resource: str
     map: dict[str, str | None]
+    data_dir: str = ""
 
 
 class Look(NamedTuple):
@@ -117,8 +119,8 @@ def run(task: Task, report: Callable[[int], None]) -> dict[str, Any]:
     seen = look(path)
     goes = targets(seen.names, task.resource, task.map)
     reader = people.Reader(seen.names, goes)
+    read = reader.suppressed if task.resource == "suppressions" else reader.person
     sink = Sink(Path(task.target))
-    mapped = [(index, name, goal) for index, (name, goal) in enumerate(zip(seen.names, goes, strict=True)) if goal]
     told = time.monotonic()
     cut = False
     for row in _rows(path, seen):
@@ -130,10 +132,7 @@ def run(task: Task, report: Callable[[int], None]) -> dict[str, Any]:
             sink.fault(row.line, row.fault, str(row.cells))
         else:
             try:
-                if task.resource == "suppressions":
-                    sink.person(people.suppressed(reader, row.line, row.cells, mapped))
-                else:
-                    sink.person(reader.person(row.line, row.cells))
+                sink.person(read(row.line, row.cells))
             except cells.Bad as fault:
                 sink.fault(row.line, str(fault), _start(row.cells))
         if time.monotonic() - told > 0.3:
@@ -175,7 +174,9 @@ def main() -> int:
         print(msgspec.json.encode({"rows": count}).decode(), flush=True)
 
     try:
-        found = run(msgspec.json.decode(sys.stdin.buffer.readline(), type=Task), report)
+        task = msgspec.json.decode(sys.stdin.buffer.readline(), type=Task)
+        tokens.load_key(Path(task.data_dir))
+        found = run(task, report)
     except Unreadable as fault:
         found = {"unreadable": str(fault)}
     print(msgspec.json.encode({"done": found}).decode(), flush=True)

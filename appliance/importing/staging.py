@@ -1,30 +1,48 @@
 """The staging file of an import: its rows checked and in order, beside the database and never in it.
 
-It is written without a journal by one child process and read by the service afterwards; a half-written one is thrown
-away and made again. Rows come back sorted by address, which is what makes small transactions as fast as huge ones.
+It is written without a journal by one child process and only read afterwards; a half-written one is thrown away and
+made again. Its people stand sorted by address at positions 1, 2, 3 ..., which is what makes small transactions as fast
+as huge ones, and lets an import be cut anywhere.
 """
 
-from collections.abc import Iterator
+import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 
+from appliance.db.open import connection, scalar
 from appliance.importing.people import Person
 
-_SCHEMA = """
-CREATE TABLE person (line INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, phone TEXT,
+_FIELDS = ", ".join(Person._fields)
+_TYPES = """line INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, hash BLOB NOT NULL,
     first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, phone_country TEXT, tracking TEXT, data TEXT,
-    state TEXT, phone_state TEXT, verified INTEGER NOT NULL);
+    suppression TEXT, consent TEXT, verified INTEGER NOT NULL, opt_in_at INTEGER, opt_out_at INTEGER, more TEXT,
+    lists TEXT, first INTEGER"""
+_SCHEMA = f"""
+CREATE TABLE raw.person ({_TYPES});
 CREATE TABLE fault (line INTEGER PRIMARY KEY, reason TEXT NOT NULL, text TEXT);
 """
-_PERSON = f"INSERT INTO person VALUES ({','.join('?' * len(Person._fields))})"
+_PERSON = f"INSERT INTO raw.person VALUES ({','.join('?' * len(Person._fields))})"
+# Somebody is plain if the row says nothing but fields, and no other row names the address
+_SORT = f"""
+CREATE TABLE main.person (pos INTEGER PRIMARY KEY, {_TYPES}, plain INTEGER NOT NULL);
+INSERT INTO main.person SELECT NULL, *, kind = 'email' AND more IS NULL AND lists IS NULL AND suppression IS NULL
+    AND coalesce(consent, 'in') = 'in' FROM raw.person ORDER BY kind = 'phone', key, line;
+CREATE TEMP TABLE twice AS SELECT pos, line, key FROM main.person a
+    WHERE EXISTS (SELECT 1 FROM main.person b WHERE b.pos = a.pos + 1 AND b.key = a.key)
+    OR EXISTS (SELECT 1 FROM main.person b WHERE b.pos = a.pos - 1 AND b.key = a.key);
+UPDATE main.person SET plain = 0, first = nullif(t.first, person.line)
+    FROM (SELECT pos, min(line) OVER (PARTITION BY key) AS first FROM temp.twice) t WHERE t.pos = person.pos;
+CREATE INDEX main.person_line ON person (line);
+"""
 _FETCHED = 1000
 
 
 def _open(path: Path, flags: int) -> apsw.Connection:
     here = apsw.Connection(str(path), flags=flags)
-    for pragma in ("journal_mode = off", "synchronous = off", "temp_store = 1", "cache_size = -8000"):
+    for pragma in ("journal_mode = off", "synchronous = off", "temp_store = 1", "cache_size = -16000"):
         here.execute(f"PRAGMA {pragma}").fetchall()
     return here
 
@@ -33,8 +51,12 @@ class Sink:
     """Takes what the reading of a file finds; nothing counts before `close`."""
 
     def __init__(self, path: Path) -> None:
+        self._path, self._raw = path, path.with_suffix(".raw")
         path.unlink(missing_ok=True)
+        self._raw.unlink(missing_ok=True)
         self._here = _open(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        self._here.execute("ATTACH ? AS raw", (str(self._raw),))
+        self._here.execute("PRAGMA raw.journal_mode = off; PRAGMA raw.synchronous = off").fetchall()
         self._here.execute(_SCHEMA)
         self._here.execute("BEGIN")
         self._people: list[Person] = []
@@ -64,10 +86,17 @@ class Sink:
         self._people, self._faults = [], []
 
     def close(self) -> None:
-        """Finish the file."""
+        """Put the people in order and finish the file; it is on disk before the database speaks of it."""
         self.flush()
         self._here.execute("COMMIT")
+        self._here.execute(f"BEGIN; {_SORT} COMMIT")
         self._here.close()
+        self._raw.unlink()
+        handle = os.open(self._path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 class Staged:
@@ -76,11 +105,20 @@ class Staged:
     def __init__(self, path: Path) -> None:
         self._here = _open(path, apsw.SQLITE_OPEN_READONLY)
 
-    def people(self, after: tuple[str, str] = ("", "")) -> Iterator[Person]:
-        """Yield people sorted by kind, address and line, those after an address only."""
-        found = self._here.execute("SELECT * FROM person WHERE (kind, key) > (?, ?) ORDER BY kind, key, line", after)
-        for row in found:
-            yield Person._make(row)
+    def people(self, after: int, last: int) -> list[Person]:
+        """Answer the people behind a position, up to and with another."""
+        sql = f"SELECT {_FIELDS} FROM person WHERE pos > ? AND pos <= ? ORDER BY pos"
+        return [Person._make(row) for row in self._here.execute(sql, (after, last))]
+
+    def lines_of(self, after: int, last: int) -> list[int]:
+        """Answer the lines of the people behind a position, up to and with another."""
+        found = self._here.execute("SELECT line FROM person WHERE pos > ? AND pos <= ? ORDER BY pos", (after, last))
+        return [row[0] for row in found]
+
+    def count(self) -> int:
+        """Answer how many people there are, which is the last position."""
+        found: list[tuple[Any, ...]] = self._here.execute("SELECT coalesce(max(pos), 0) FROM person").fetchall()
+        return int(found[0][0])
 
     def lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
         """Answer (line, reason or None, address or beginning of the row) of the next lines."""
@@ -94,3 +132,26 @@ class Staged:
     def close(self) -> None:
         """Close the file."""
         self._here.close(True)
+
+
+def attach(path: Path) -> None:
+    """Put a finished staging file beside the database of this connection as `staged`; outside of a transaction."""
+    detach()
+    # Nobody writes to it any more, and a file that cannot be written to takes no part in transactions
+    connection().execute("ATTACH ? AS staged", (f"file:{quote(str(path))}?immutable=1",)).fetchall()
+
+
+def detach() -> None:
+    """Take it away again."""
+    if scalar("SELECT 1 FROM pragma_database_list WHERE name = 'staged'"):
+        connection().execute("DETACH staged").fetchall()
+
+
+def attached_people(after: int, last: int) -> list[Person]:
+    """Answer the people of the attached file behind a position up to another, without those in `temp.import_plain`."""
+    found = connection().execute(
+        f"SELECT {_FIELDS} FROM staged.person WHERE pos > ? AND pos <= ? "
+        "AND pos NOT IN (SELECT pos FROM temp.import_plain) ORDER BY pos",
+        (after, last),
+    )
+    return [Person._make(row) for row in found.fetchall()]

@@ -1,21 +1,29 @@
 """The writing verbs of an import's job; each is one transaction that takes the job one step on, or does not happen."""
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from appliance import clock
 from appliance.db.open import one, run
 from appliance.db.work import writing
-from appliance.importing import store
-from appliance.importing.chunk import Chunk, Group, Outcome, Plan
+from appliance.importing import plain, staging, store
+from appliance.importing.chunk import Chunk, Outcome, Plan
 from appliance.importing.people import Person
 from appliance.importing.suppressing import SuppressionChunk
 from appliance.tables import Import
 
 _pack = msgspec.msgpack.Encoder().encode
 _KINDS: dict[str, Any] = {"contacts": Chunk, "suppressions": SuppressionChunk}
+
+
+class Part(NamedTuple):
+    """Which positions of the staging file a transaction is about, and which contacts the plain among them became."""
+
+    after: int
+    last: int
+    first_id: int
+    made: int
 
 
 class Stopped(Exception):
@@ -29,21 +37,6 @@ def plan(job: Import) -> Plan:
         job.id, job.account_id, job.actor, asked.consent_source, tuple(dict.fromkeys(asked.list_ids)), asked.opt_in,
         asked.on_conflict == "skip", asked.trigger_flows,
     )  # fmt: skip
-
-
-def groups(people: Iterator[Person]) -> Iterator[Group]:
-    """Put lines with one address together, first line first."""
-    first: Person | None = None
-    again: list[Person] = []
-    for person in people:
-        if first is not None and (person.kind, person.key) == (first.kind, first.key):
-            again.append(person)
-            continue
-        if first is not None:
-            yield Group(first, tuple(again))
-        first, again = person, []
-    if first is not None:
-        yield Group(first, tuple(again))
 
 
 def start(import_id: int, phase: str) -> Import:
@@ -90,25 +83,30 @@ def staged(import_id: int, total: int, failed: int) -> Import:
     return Import.get_by_id(import_id)
 
 
-def apply(asked: Plan, resource: str, part: list[Group]) -> None:
-    """Write some people with all that belongs to them, their outcomes, and how far the import is; raises Stopped."""
+def apply(asked: Plan, resource: str, after: int, last: int) -> None:
+    """Write the people behind a position of the attached file up to another, with all that belongs to them, their
+    outcomes, and how far the import is; raises Stopped.
+    """
     writing()
     _go_on(asked.import_id)
-    done = _KINDS[resource](asked, part)
-    _keep(asked.import_id, part, done.outcomes, done.before.packed())
+    now = clock.now_ms()
+    made = plain.make(asked, after, last, now) if resource == "contacts" else plain.nobody(now)
+    special = staging.attached_people(after, last) if made.number < last - after else []
+    done = _KINDS[resource](asked, special, made)
+    _keep(asked.import_id, Part(after, last, made.first, made.number), done.outcomes, done.before.packed())
 
 
-def check(asked: Plan, resource: str, part: list[Group]) -> list[Outcome]:
+def check(asked: Plan, resource: str, people: list[Person]) -> list[Outcome]:
     """Answer what applying some people would do now; reads only."""
-    done: list[Outcome] = _KINDS[resource](asked, part, True).outcomes
+    done: list[Outcome] = _KINDS[resource](asked, people, dry=True).outcomes
     return [one._replace(contact_id=None) if one.result == "created" else one for one in done]
 
 
-def checked(import_id: int, part: list[Group], outcomes: list[Outcome]) -> None:
+def checked(import_id: int, after: int, last: int, outcomes: list[Outcome]) -> None:
     """Keep what applying some people would do; raises Stopped."""
     writing()
     _go_on(import_id)
-    _keep(import_id, part, outcomes, None)
+    _keep(import_id, Part(after, last, 0, 0), outcomes, None)
 
 
 def _go_on(import_id: int) -> None:
@@ -117,21 +115,19 @@ def _go_on(import_id: int) -> None:
         raise Stopped
 
 
-def _keep(import_id: int, part: list[Group], outcomes: list[Outcome], before: bytes | None) -> None:
-    counts = {"created": 0, "updated": 0, "skipped": 0, "failed": 0}
+def _keep(import_id: int, part: Part, outcomes: list[Outcome], before: bytes | None) -> None:
+    counts = {"created": part.made, "updated": 0, "skipped": 0, "failed": 0}
     for outcome in outcomes:
         counts[outcome.result] += 1
     now = clock.now_ms()
     run(
-        "INSERT INTO import_chunk (import_job_id, number, outcomes, before, created_at) SELECT ?1, "
-        "coalesce(max(number), 0) + 1, ?2, ?3, ?4 FROM import_chunk WHERE import_job_id = ?1",
-        (import_id, _pack([tuple(one) for one in outcomes]), before, now),
+        "INSERT INTO import_chunk (import_job_id, number, outcomes, before, created_at) VALUES (?, ?, ?, ?, ?)",
+        (import_id, part.last, _pack([tuple(part), [tuple(one) for one in outcomes]]), before, now),
     )
-    last = part[-1].person
     run(
         "UPDATE import SET created = created + ?, updated = updated + ?, skipped = skipped + ?, failed = failed + ?, "
         "processed = processed + ?, cursor = ?, updated_at = ? WHERE id = ?",
-        (*counts.values(), len(outcomes), msgspec.json.encode([last.kind, last.key]).decode(), now, import_id),
+        (*counts.values(), part.last - part.after, msgspec.json.encode([part.last]).decode(), now, import_id),
     )
 
 

@@ -5,9 +5,10 @@ import msgspec
 from appliance import clock
 from appliance.importing import rules
 from appliance.importing.before import Before
-from appliance.importing.chunk import CREATED, SKIPPED, Group, Outcome, Plan
+from appliance.importing.chunk import CREATED, SKIPPED, Outcome, Plan
 from appliance.importing.known import Known
 from appliance.importing.people import Person
+from appliance.importing.plain import Made
 from appliance.importing.writing import Rows
 
 _encode = msgspec.json.Encoder().encode
@@ -17,19 +18,18 @@ _BY = {"manual": "operator", "complaint": "recipient"}
 class SuppressionChunk:
     """The work on some addresses, done when it is made (see `chunk.Chunk`)."""
 
-    def __init__(self, plan: Plan, groups: list[Group], dry: bool = False) -> None:
-        self.plan, self.now = plan, clock.now_ms()
-        everybody = [person for group in groups for person in (group.person, *group.again)]
-        self.known = Known(plan.account_id, everybody)
+    def __init__(self, plan: Plan, people: list[Person], made: Made | None = None, dry: bool = False) -> None:
+        self.plan, self.now = plan, clock.now_ms() if made is None else made.at
+        self.known = Known(plan.account_id, people)
         self.rows = Rows(plan.account_id, plan.actor, plan.words, self.now)
-        self.before = Before(self.now)
-        self.outcomes = [self._person(person) for person in everybody]
+        self.before = Before(self.now, made)
+        self.outcomes = [self._person(person) for person in people]
         if not dry:
             self._channels()
             self.rows.flush()
 
     def _person(self, person: Person) -> Outcome:
-        key, reason = (person.kind, person.key), person.state or "manual"
+        key, reason = (person.kind, person.key), person.suppression or "manual"
         hashed = self.known.hash_of(key)
         have = self.known.channels.get(key)
         contact_id = have.contact_id if have else None

@@ -18,7 +18,7 @@ from appliance.db.open import run as execute
 from appliance.db.work import writing
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.importing.before import Change, Notes
+from appliance.importing.before import Change, Notes, ids, runs
 from appliance.tables import Import
 
 _decode = msgspec.msgpack.Decoder(Notes).decode
@@ -45,9 +45,9 @@ def step(import_id: int) -> bool:
     if found is None:
         execute("UPDATE import SET phase = 'undone', undone_at = ?, updated_at = ? WHERE id = ?", (now, now, import_id))
         return False
-    notes = _decode(found[1])
-    done = _Undo(job.account_id, import_id, notes).step()
-    left = msgspec.msgpack.encode(notes) if notes.created or notes.changes or any(notes.joined.values()) else None
+    undo = _Undo(job.account_id, import_id, _decode(found[1]))
+    done = undo.step()
+    left = undo.left()
     execute("UPDATE import_chunk SET before = ? WHERE id = ?", (left, found[0]))
     execute("UPDATE import SET restored = restored + ?, updated_at = ? WHERE id = ?", (done, now, import_id))
     return True
@@ -56,12 +56,22 @@ def step(import_id: int) -> bool:
 class _Undo:
     def __init__(self, account_id: int, import_id: int, notes: Notes) -> None:
         self.account_id, self.import_id, self.notes = account_id, import_id, notes
+        self._created = ids(notes.created)
+        self._joined = {list_id: ids(members) for list_id, members in notes.joined.items()}
+
+    def left(self) -> bytes | None:
+        """Answer the notes of what is still to be taken back; None if nothing is."""
+        if not (self._created or self.notes.changes or any(self._joined.values())):
+            return None
+        self.notes.created = runs(self._created)
+        self.notes.joined = {list_id: runs(members) for list_id, members in self._joined.items()}
+        return msgspec.msgpack.encode(self.notes)
 
     def step(self) -> int:
         """Take back a part; what is done is struck from the notes."""
         self._addresses()
-        part = self.notes.created[-_PART:]
-        del self.notes.created[-_PART:]
+        part = self._created[-_PART:]
+        del self._created[-_PART:]
         if part:
             return self._remove(part)
         changes = self.notes.changes[-_PART:]
@@ -70,8 +80,8 @@ class _Undo:
         for change in changes:
             self._restore(change)
         if not self.notes.changes:
-            self._leave([one for ids in self.notes.joined.values() for one in ids])
-            self.notes.joined = {}
+            self._leave([one for members in self._joined.values() for one in members])
+            self._joined = {}
         return len(changes)
 
     def _addresses(self) -> None:
@@ -99,7 +109,7 @@ class _Undo:
 
     def _remove(self, contact_ids: list[int]) -> int:
         marks, at = ",".join("?" * len(contact_ids)), self.notes.at
-        lists_of = list(self.notes.joined)
+        lists_of = list(self._joined)
         own = ",".join(map(str, lists_of)) or "0"
         gone = [row[0] for row in rows(
             f"SELECT c.id FROM contact c WHERE c.account_id = ? AND c.id IN ({marks}) AND c.updated_at = ? "
@@ -110,11 +120,11 @@ class _Undo:
             (self.account_id, *contact_ids, at),
         )]  # fmt: skip
         for list_id in lists_of:
-            staying = set(self.notes.joined[list_id]) - set(contact_ids)
-            lists_members = [one for one in gone if one in set(self.notes.joined[list_id])]
-            if lists_members:
-                lists.leave(self.account_id, list_id, lists_members)
-            self.notes.joined[list_id] = sorted(staying)
+            members = set(self._joined[list_id])
+            leaving = [one for one in gone if one in members]
+            if leaving:
+                lists.leave(self.account_id, list_id, leaving)
+            self._joined[list_id] = sorted(members.difference(contact_ids))
         here = connection()
         here.executemany("DELETE FROM contact_search WHERE rowid = ?", [(one,) for one in gone])
         log.record_many(
@@ -126,11 +136,11 @@ class _Undo:
 
     def _leave(self, contact_ids: list[int]) -> None:
         wanted = set(contact_ids)
-        for list_id, members in self.notes.joined.items():
+        for list_id, members in self._joined.items():
             part = [one for one in members if one in wanted]
             if part:
                 lists.leave(self.account_id, list_id, part)
-                self.notes.joined[list_id] = [one for one in members if one not in wanted]
+                self._joined[list_id] = [one for one in members if one not in wanted]
 
     def _restore(self, change: Change) -> None:
         contact = rows(

@@ -14,7 +14,7 @@ from appliance.tables.contact import (
 )
 from appliance.tables.content import Brand, Media, SendingDomain, Template, TemplateRevision
 from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
-from appliance.tables.importing import Import, ImportChunk
+from appliance.tables.importing import Erasure, Import, ImportChunk
 from appliance.tables.message import Captured, Event, Link, Message, MessageContent
 from appliance.tables.webhook import Webhook, WebhookDelivery
 
@@ -25,7 +25,7 @@ ALL = (
     Flow, Trigger, Step, Run, Campaign,
     Message, MessageContent, Link, Captured, Event,
     Webhook, WebhookDelivery,
-    Import, ImportChunk,
+    Erasure, Import, ImportChunk,
 )  # fmt: skip
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Consent",
     "Contact",
     "ContactList",
+    "Erasure",
     "Event",
     "Flow",
     "Idempotency",

@@ -81,8 +81,10 @@ class Consent(Table):
     data = Json(default=dict)
     created_at = Time()
 
-    class Meta:
-        indexes = ((("account", "address_hash", "created_at"), False),)
+
+# Evidence is found by its contact, and by its address once it has none: hashes come in no order, and an index of all
+# of them would be most of what an import writes
+Consent.add_index(SQL("CREATE INDEX consent_of_nobody ON consent (account_id, address_hash) WHERE contact_id IS NULL"))
 
 
 class Suppression(Table):
@@ -180,3 +182,6 @@ SEARCH = SQL(
     "CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', contentless_delete=1, "
     "prefix='2 3', tokenize='unicode61 remove_diacritics 2')"
 )
+# What was changed leaves the index when its parts are merged anyway. Else FTS5 merges a whole part as soon as a
+# tenth of it was changed: with 100,000 contacts that took 0.45 s, inside somebody's commit.
+SEARCH_RULE = SQL("INSERT INTO contact_search (contact_search, rank) VALUES ('deletemerge', 0)")

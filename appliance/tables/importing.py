@@ -41,6 +41,15 @@ class Import(Table):
         indexes = ((("account", "created_at", "id"), False), (("status",), False))
 
 
+class Erasure(Table):
+    """Somebody who was erased and may still be in what imports keep; the row goes when nothing of it is left."""
+
+    account = ForeignKeyField(Account, index=False)
+    contact_id = IntegerField()
+    addresses = Json()  # each as kind, key, value
+    created_at = Time()
+
+
 class ImportChunk(Table):
     """One transaction of an import: the outcome of each line, and what was there before."""
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance import addresses
+from appliance import addresses, tokens
 from appliance.importing import columns, lines, records, stage
 from appliance.importing.cells import Bad
 from appliance.importing.people import Reader
@@ -23,10 +23,16 @@ def read(tmp_path: Path, content: bytes, resource: str = "contacts") -> tuple[li
     path.write_bytes(content)
     stage.run(Task(str(path), str(side), resource, {}), lambda count: None)
     staged = Staged(side)
-    people = sorted(staged.people(), key=lambda one: one.line)
+    people = sorted(staged.people(0, staged.count()), key=lambda one: one.line)
     faults = {row[0]: row[1] for row in staged.lines(0, 10_000) if row[1] is not None}
     staged.close()
     return [(one.value, one.first_name or "") for one in people], faults
+
+
+@pytest.fixture(autouse=True, scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Load a key: addresses are remembered by keyed hashes."""
+    tokens.load_key(tmp_path_factory.mktemp("key"))
 
 
 TEXT = "email;first_name\nann@example.org;Ännchen\nbo@example.org;Łukasz\n"
