@@ -164,7 +164,9 @@ class Reader:
         return Person(
             line, first.kind, first.key, first.value, self._hash(first.kind, first.key), row.get("first_name"),
             row.get("last_name"), row.get("source"), row.get("country_code"),
-            self._country(phone.key) if phone is not None else None, row.get("tracking"), text, *own, more,
+            # Our own export says what country there is, or that there is none
+            self._country(phone.key) if phone is not None and "channels" not in row else None, row.get("tracking"),
+            text, *own, more,
             row.get("lists"),
         )  # fmt: skip
 
