@@ -4,6 +4,7 @@ from appliance import clock, tokens
 from appliance.addresses import Address
 from appliance.contacts import store, suppress, write
 from appliance.contacts.consent import Evidence
+from appliance.contacts.overwrite import overwriting
 from appliance.contacts.suppress import Case
 from appliance.db.open import run
 from appliance.db.work import after_commit, writing
@@ -27,6 +28,7 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
     """Erase a contact and answer it as it was; its addresses are not written to again. Raises NotFound."""
     writing()
     contact = store.get(account_id, contact_id)
+    overwriting()
     with_ids = {"account": account_id, "contact": contact_id, "now": clock.now_ms()}
     _messages(with_ids)
     run(

@@ -16,6 +16,8 @@ PRAGMAS = {
     # What was acknowledged survives a power cut; commits are shared by all that wait, so this costs little.
     "synchronous": 2,
     "foreign_keys": 1,
+    # What is deleted is overwritten where that costs no further page; an erasure asks for all of it
+    "secure_delete": "fast",
     "cache_size": -32_000,
     "temp_store": 2,
     "mmap_size": 268_435_456,

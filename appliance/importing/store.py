@@ -19,6 +19,8 @@ from appliance.tables import Import
 from appliance.work import bell
 
 UNDO_MS = 24 * 3600 * 1000
+# Files and results
+KEPT_MS = 7 * 24 * 3600 * 1000
 OPEN = ("pending", "processing")
 
 
@@ -138,16 +140,17 @@ def undo(account_id: int, import_id: int) -> Import:
     found = get(account_id, import_id)
     late = found.undo_until is None or found.undo_until < clock.now_ms()
     if found.status not in ("complete", "cancelled") or found.dry_run or found.phase is not None or late:
-        raise _transition(found, "undone")
+        ended = late and found.undo_until is not None and found.phase is None
+        raise _transition(found, "undone", " after 24 hours" if ended else "")
     found.phase, found.updated_at = "undoing", clock.now_ms()
     found.save()
     after_commit(lambda: bell.ring("imports"))
     return found
 
 
-def _transition(found: Import, to: str) -> Invalid:
+def _transition(found: Import, to: str, when: str = "") -> Invalid:
     allowed = ["cancelled"] if found.status in OPEN else []
-    words = f"an import that is {found.phase or found.status} cannot be {to}"
+    words = f"an import that is {found.phase or found.status} cannot be {to}{when}"
     return Invalid({"base": [words]}, reason="invalid_transition", to=to, allowed=allowed, **{"from": found.status})
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from huey import Huey
 from huey.storage import MemoryStorage
 
+from appliance import clock
 from appliance.campaigns import send, states
 from appliance.contacts import mirrors, suppress
 from appliance.db import work
 from appliance.db.open import checkpoint, rows
 from appliance.errors import Unavailable
+from appliance.importing import forget
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
 from appliance.messages import outbox
@@ -20,6 +22,7 @@ from appliance.work import bell
 from appliance.work.sender import Sender
 
 log = logging.getLogger("campanero.jobs")
+_HOUR_MS = 3600 * 1000
 
 
 class WakeStorage(MemoryStorage):  # type: ignore[misc]  # its library has no types
@@ -62,11 +65,12 @@ class Jobs:
         self.sender = Sender(process)
         self.importer = Importer()
         self._draining = threading.Lock()
+        self._tidied = 0
         self._queued: set[str] = set()
         self._queued_lock = threading.Lock()
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
-            "segments": tend_segments,
+            "segments": tend_segments, "erasures": forget.tend,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -125,6 +129,15 @@ class Jobs:
             log.exception("campaign %s could not be started", campaign_id)
             work.write(states.stop_failed, account_id, campaign_id)
 
+    def _hour_is_over(self) -> bool:
+        """Say once an hour, and at the start, that it is time to look for what is kept too long."""
+        now = clock.now_ms()
+        if abs(now - self._tidied) < _HOUR_MS:
+            return False
+        self._tidied = now
+        bell.ring("erasures")
+        return True
+
     def pulse(self) -> None:
         """Ring for whatever is due; called once a second, so that a lost ring costs no more than that."""
         checkpoint()
@@ -134,8 +147,10 @@ class Jobs:
             bell.ring("outbox")
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             bell.ring("campaigns")
-        if imports.is_due():
+        if imports.is_due() or self._hour_is_over():
             bell.ring("imports")
+        if forget.is_due():
+            bell.ring("erasures")
         if mirrors.is_due():
             bell.ring("segments")
 

@@ -1,0 +1,193 @@
+"""Whoever is erased is gone from the disk, and what an import keeps of people goes when its time is over (T21)."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+from tests.kit.server import Server
+from tests.kit.uploads import done, results, upload
+
+SECRET, PHONE = "Gesine.Vergessen@example.org", "+442079460777"
+FILE = f"""email,first_name,phone,city
+{SECRET},Gesinchen,,Bath
+other@example.org,Otto,,York
+"""
+
+
+def traces(data: Path, *words: str) -> list[str]:
+    """Return the files in which a word stands, in any case and encoding."""
+    found = []
+    for path in data.rglob("*"):
+        if path.is_file():
+            text = path.read_bytes().lower()
+            for word in words:
+                if any(word.lower().encode(name) in text for name in ("utf-8", "utf-16-le")):
+                    found.append(f"{path.relative_to(data)}: {word}")
+    return found
+
+
+def forgotten(server: Server, timeout: float = 10) -> None:
+    """Wait until no erasure is left to do."""
+    import apsw
+
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        here = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        here.execute("PRAGMA busy_timeout = 5000").fetchall()
+        left = here.execute("SELECT count(*) FROM erasure").fetchall()[0][0]
+        here.close()
+        if not left:
+            return
+        time.sleep(0.1)
+    raise AssertionError("an erasure was not done")
+
+
+def erase(api: Client, address: str) -> int:
+    """Erase the person with an address."""
+    number = next(one["id"] for one in api.all("/contacts") if address in [c["value"] for c in one["channels"]])
+    api.delete(f"/contacts/{number}", erase="true").expect(200)
+    return int(number)
+
+
+WAYS: dict[str, Callable[[Client], None]] = {
+    "a good row": lambda api: None,
+    "in another case, encoding and twice": lambda api: done_with(
+        api, ("\ufeff" + FILE.replace(SECRET, SECRET.upper()) + FILE.split("\n")[1]).encode("utf-16-le")
+    ),
+    "a bad row": lambda api: done_with(api, f"email,phone\n{SECRET},12\nfine@example.org,\n"),
+    "a row that changes them": lambda api: done_with(api, f"email,first_name\n{SECRET},Gesinchens Neuer\n"),
+    "only checked": lambda api: done_with(api, FILE, dry_run=True),
+    "a suppression": lambda api: done_with(api, f"address,note\n{SECRET},Gesinchen bat darum\n", "suppressions"),
+    "a long row": lambda api: done_with(api, f"email,x\n{SECRET},{'y' * 70_000}\nfine@example.org,\n"),
+}  # fmt: skip
+
+
+def done_with(api: Client, file: str | bytes, resource: str = "contacts", dry_run: bool = False) -> None:
+    """Import a file to its end."""
+    job = done(api, upload(api, file, resource=resource, dry_run=dry_run))
+    assert job["status"] == "complete"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_erased_person_is_in_no_file(way: str, fresh_server: FreshServer) -> None:
+    """Neither the upload nor staged rows, results, notes, samples nor the database's own pages name them any more."""
+    server = fresh_server()
+    api = server.client()
+    done_with(api, FILE)
+    kept = done(api, upload(api, "email\nstays@example.org\n"))["id"]
+    WAYS[way](api)
+    erase(api, SECRET)
+    forgotten(server)
+
+    for job in api.all("/imports"):
+        shown = str(job["columns"])
+        assert SECRET.lower() not in shown.lower() and "Gesinchen" not in shown
+    assert [row["result"] for row in results(api, kept)] == ["created"]
+    gone = api.get("/imports/1/results.csv")
+    assert gone.status == 404 and "erased" in gone.json["message"]
+    assert api.get("/contacts", search="other").json[0]["first_name"] == "Otto"
+    server.stop()
+    assert traces(server.data, SECRET, "Gesinchen") == []
+
+
+def test_a_phone_is_forgotten_however_it_was_written(fresh_server: FreshServer) -> None:
+    """A number with spaces in a file is the number."""
+    server = fresh_server()
+    api = server.client()
+    done_with(api, f"email,phone,first_name\n{SECRET},+44 (20) 7946-0777,Gesinchen\n")
+    done_with(api, "phone,first_name\n+44 20 7946 0777,Gesinchen\nx,\n")
+    erase(api, SECRET)
+    forgotten(server)
+    server.stop()
+    assert traces(server.data, SECRET, "Gesinchen", PHONE, "7946 0777", "7946-0777") == []
+
+
+def test_an_import_in_progress_does_not_bring_an_erased_person_back(fresh_server: FreshServer) -> None:
+    """Who is erased while a file with them is read is gone when that file is done, also over a kill."""
+    server = fresh_server()
+    api = server.client()
+    api.post("/contacts", {"email": SECRET, "first_name": "Gesinchen"}).expect(201)
+    lines = [f"p{number}@example.org,P{number}" for number in range(20_000)]
+    lines.insert(10_000, f"{SECRET},Gesinchen")
+    job = upload(api, "email,first_name\n" + "\n".join(lines) + "\n").expect(201)["id"]
+    erase(api, SECRET)
+    server.kill()
+    server.start()
+    end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
+    assert (end["status"], end["processed"]) == ("complete", 20_001)
+    forgotten(server)
+    assert api.get("/contacts", search="gesine").json == []
+    assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == 20_000
+    server.stop()
+    assert traces(server.data, SECRET, "Gesinchen") == []
+
+
+def test_an_import_is_undone_within_a_day_only(fresh_server: FreshServer, clock: TestClock) -> None:
+    """After 24 hours it stays, and the refusal says so; a minute before it could still be undone."""
+    server = fresh_server(clock=clock)
+    api = server.client()
+    late, early = (done(api, upload(api, f"email\n{name}@example.org\n")) for name in ("late", "early"))
+    assert late["undo_until"] > late["completed_at"]
+    clock.advance(hours=23, minutes=59)
+    api.post(f"/imports/{early['id']}/undo").expect(200)
+    api.wait(f"/imports/{early['id']}", lambda one: one["phase"] == "undone")
+    clock.advance(minutes=2)
+    fault = api.post(f"/imports/{late['id']}/undo").expect(422)
+    assert fault["reason"] == "invalid_transition" and "24 hours" in fault["message"], fault
+    assert [one["channels"][0]["value"] for one in api.all("/contacts")] == ["late@example.org"]
+    twice = api.post(f"/imports/{early['id']}/undo").expect(422)
+    assert "undone" in twice["message"] and "24 hours" not in twice["message"]
+
+
+def rows_of(server: Server, sql: str) -> list[tuple[Any, ...]]:
+    """Read the database of a server that is stopped."""
+    import apsw
+
+    here = apsw.Connection(str(server.data / "campanero.db"))
+    found = here.execute(sql).fetchall()
+    here.close()
+    return found
+
+
+def test_what_an_import_keeps_goes_in_time(fresh_server: FreshServer, clock: TestClock) -> None:
+    """A week later file, staged rows and results are gone, though nothing else is imported."""
+    server = fresh_server(clock=clock)
+    api = server.client()
+    job = done(api, upload(api, FILE))["id"]
+    home = server.data / "imports" / str(job)
+    assert (home / "upload").exists() and len(results(api, job)) == 2
+    clock.advance(hours=25)
+    time.sleep(2.5)
+    assert api.get(f"/imports/{job}/results.csv").status == 200
+    days = 1
+    while home.exists() and days < 20:
+        # Directories carry the machine's own time, which no test moves
+        os.utime(home, (time.time() - 7200, time.time() - 7200))
+        clock.advance(days=1)
+        days += 1
+        time.sleep(1.2)
+    assert 7 <= days <= 9
+    gone = api.get(f"/imports/{job}/results.csv")
+    assert gone.status == 404 and re.search("7 days", gone.json["message"])
+    time.sleep(2)
+    server.stop()
+    assert rows_of(server, "SELECT count(*) FROM import_chunk") == [(0,)]
+
+
+def test_notes_for_undoing_go_after_a_day(fresh_server: FreshServer, clock: TestClock) -> None:
+    """What was there before an import is kept for as long as it can be undone."""
+    server = fresh_server(clock=clock)
+    api = server.client()
+    done_with(api, FILE)
+    clock.advance(hours=25)
+    time.sleep(2.5)
+    server.stop()
+    assert rows_of(server, "SELECT count(*), count(before) FROM import_chunk") == [(1, 0)]
