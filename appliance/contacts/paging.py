@@ -6,6 +6,7 @@ nothing was written.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from appliance.contacts import search
 from appliance.db.open import rows, scalar
@@ -14,6 +15,8 @@ from appliance.segments import people
 # More hits than this are nobody's search: they come newest first instead of best first
 MOST_RANKED = 2000
 _CHUNK = 2000
+# Fewer are found again and sorted rather than met on the way
+_FEW = 2000
 # What a row costs to sort against a row passed on the way, about
 _SORT_COST = 2
 
@@ -45,6 +48,31 @@ def members(account_id: int, list_id: int, count: int, offset: int, limit: int) 
     return _cut(count, offset, limit, lambda order, skip, take: _ids(
         f"{sql} ORDER BY c.created_at {order}, c.id {order} LIMIT ?3 OFFSET ?4", list_id, account_id, take, skip
     ))  # fmt: skip
+
+
+def filtered(
+    where: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None
+) -> tuple[list[int], int]:
+    """Answer a page of ids of the contacts `c` that a condition lets through, newest first, and how many there are.
+
+    Conditions on times alone have an index each. Any other is counted by reading everybody once, as long as nothing is
+    written only once, and its page is met on the way from the newest, or from the oldest where that is nearer. A
+    `count` that is given may be a little old.
+    """
+    table = "contact c" if by_time else "contact c NOT INDEXED"
+    exact = count is None
+    if count is None:
+        count = people.kept(f"SELECT count(*) FROM {table} WHERE {where}", parameters)
+    order = "contact c" if by_time or count < _FEW else "contact c INDEXED BY contact_account_id_created_at_id"
+
+    def ask(way: str, skip: int, take: int) -> list[int]:
+        found = rows(
+            f"SELECT c.id FROM {order} WHERE {where} ORDER BY c.created_at {way}, c.id {way} LIMIT :limit OFFSET :skip",
+            {**parameters, "limit": take, "skip": skip},
+        )
+        return [row[0] for row in found]
+
+    return (_cut(count, offset, limit, ask) if exact else ask("DESC", offset, limit)), count
 
 
 def _ids(sql: str, *parameters: int) -> list[int]:

@@ -8,13 +8,15 @@ from msgspec import UNSET
 from appliance.contacts import consent, paging, search
 from appliance.contacts.records import CHANNELS, CONTACTS
 from appliance.contacts.requests import ContactQuery
-from appliance.db.open import rows, scalar
+from appliance.db.open import rows
 from appliance.errors import Invalid, NotFound
 from appliance.events.log import moments
 from appliance.fields import given
+from appliance.filters import compile
 from appliance.filters.scope import Compiled
 from appliance.pages import Page
-from appliance.segments import people
+from appliance.segments import drive, people
+from appliance.segments import store as segments
 from appliance.tables import Account, Channel, Contact, ContactList, Segment
 
 # OFFSET has to walk what it skips, and SQLite's integers end here
@@ -45,7 +47,15 @@ def page(account_id: int, query: ContactQuery) -> Page:
     if asked == {"search"}:
         return _searched(account_id, query.text() or "", number, offset, limit)
     condition, parameters = where(account_id, query)
-    return _page(condition, parameters, "ORDER BY c.created_at DESC, c.id DESC", number, limit)
+    # Of a segment alone it is known how many it has, as its own page says
+    count = _in_segment(account_id, query.segment_id) if asked == {"segment_id"} else None
+    ids, total = paging.filtered(condition, parameters, offset, limit, by_time=_by_time(asked), count=count)
+    return Page(by_ids(ids), total, number, limit)
+
+
+def _by_time(asked: set[str]) -> bool:
+    """Say whether filters are moments alone, for which there are indexes."""
+    return all(name.endswith(("_after", "_before")) for name in asked)
 
 
 def _searched(account_id: int, text: str, number: int, offset: int, limit: int) -> Page:
@@ -87,18 +97,20 @@ def where(account_id: int, query: ContactQuery) -> tuple[str, dict[str, Any]]:
         clauses.append("c.id IN (SELECT contact_id FROM membership WHERE contact_list_id = :list)")
         parameters["list"] = _own_list(account_id, query.list_id).id
     if query.segment_id is not UNSET:
-        asked = _own_segment(account_id, query.segment_id)
-        clauses.append(f"({asked.sql})")
-        parameters.update(asked.parameters)
+        for part in _own_segment(account_id, query.segment_id):
+            clauses.append(f"({part.sql})")
+            parameters.update(part.parameters)
     if query.source is not UNSET:
         clauses.append("c.source = :source COLLATE NOCASE")
         parameters["source"] = query.source
     if query.tag is not UNSET:
+        # Most people's data does not hold the word at all, and looking for it is quicker than reading JSON
         clauses.append(
-            "EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = :tag COLLATE NOCASE "
-            "AND json_type(c.data, '$.tags') = 'array')"
+            "c.data LIKE :tagged AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = :tag "
+            "COLLATE NOCASE AND json_type(c.data, '$.tags') = 'array')"
         )
         parameters["tag"] = query.tag
+        parameters["tagged"] = f'%"{query.tag}"%' if compile.PLAIN_TAG.match(str(query.tag)) else "%"
     for name, kind in _BOOLEANS.items():
         value = getattr(query, name)
         if value is not UNSET:
@@ -127,11 +139,17 @@ def _times(account_id: int, query: ContactQuery, clauses: list[str], parameters:
                 parameters[f"{column}_{edge}"] = value
 
 
-def _own_segment(account_id: int, segment_id: Any) -> Compiled:
+def _own_segment(account_id: int, segment_id: Any) -> list[Compiled]:
     found = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
     if found is None:
         raise Invalid({"segment_id": ["must exist"]})
-    return people.condition(account_id, found.filters, "s")
+    here = people.scope(account_id)
+    start, others = drive.way(people.nodes(account_id, found.filters), here, "s")
+    return [Compiled(f"c.id IN ({start.sql})", start.parameters), others] if start else [others]
+
+
+def _in_segment(account_id: int, segment_id: Any) -> int | None:
+    return segments.counts(account_id, [segments.get(account_id, segment_id)])[segment_id]
 
 
 def _own_list(account_id: int, list_id: Any) -> ContactList:
@@ -139,16 +157,6 @@ def _own_list(account_id: int, list_id: Any) -> ContactList:
     if found is None:
         raise Invalid({"list_id": ["must exist"]})
     return found
-
-
-def _page(where: str, parameters: dict[str, Any], order: str, number: int, limit: int) -> Page:
-    total = int(scalar(f"SELECT count(*) FROM contact c WHERE {where}", parameters))
-    offset = (number - 1) * limit
-    if offset >= min(total, _FARTHEST):
-        return Page([], total, number, limit)
-    ids = rows(f"SELECT c.id FROM contact c WHERE {where} {order} LIMIT :limit OFFSET :offset",
-               {**parameters, "limit": limit, "offset": offset})  # fmt: skip
-    return Page(by_ids([row[0] for row in ids]), total, number, limit)
 
 
 def by_ids(ids: list[int]) -> list[Contact]:

@@ -11,7 +11,8 @@ from appliance.filters.scope import Binder, Compiled, Scope
 
 # Segments may name segments; together they stay one statement that SQLite can hold
 MOST_TOGETHER = 500
-_PLAIN_TAG = re.compile(r"^[A-Za-z0-9 _.\-]+$")
+# A tag that stands in JSON as it is
+PLAIN_TAG = re.compile(r"^[A-Za-z0-9 _.\-]+$")
 
 
 class Way(NamedTuple):
@@ -102,7 +103,7 @@ class _Compiler:
             wanted = node.value if isinstance(node.value, list) else [node.value]
             return " OR ".join(self._segment(number) for number in wanted)
         sql = node.field.wrap(node.test.sql(node.field.operand, node.value, self.binder))
-        if node.field.type == "tags" and isinstance(node.value, str) and _PLAIN_TAG.match(node.value):
+        if node.field.type == "tags" and isinstance(node.value, str) and PLAIN_TAG.match(node.value):
             # Most people's data does not hold the word at all, and looking for it is quicker than reading JSON
             word = self.binder.add('%"' + node.value + '"%')
             sql = f"c.data LIKE {word} AND {sql}"
@@ -136,7 +137,7 @@ class _Compiler:
         """Answer a query of the ids of all people who did at least once what is meant, as often as is meant."""
         account = self.binder.add(self.binder.scope.account_id)
         sql = (
-            "SELECT e.contact_id FROM event e INDEXED BY event_of_name "
+            "SELECT e.contact_id AS id FROM event e INDEXED BY event_of_name "
             f"WHERE e.account_id = {account} AND {self._meant(asked)} AND e.contact_id NOT NULL"
         )
         if asked.at_least == 1 and asked.at_most is None:

@@ -34,7 +34,7 @@ class _Start(NamedTuple):
 
 
 class Way(NamedTuple):
-    """Where to begin (or None: with everybody), and the other conditions."""
+    """The query of ids to begin with (or None: with everybody), and the other conditions."""
 
     start: Compiled | None
     others: Compiled
@@ -57,7 +57,7 @@ def way(nodes: Sequence[Node], scope: Scope, prefix: str) -> Way:
         lambda node: compile.cost(node) / (1.02 - passing.get(id(node), 0.5)),
         tuple(leaf for leaf in sets(others) if _is_few(leaf, scope, largest // _RARE_SET)),
     )
-    begin = Compiled(f"c.id IN ({best.chosen})", best.values) if best else None
+    begin = Compiled(best.chosen, best.values) if best else None
     return Way(begin, compile.condition(others, scope, prefix, chosen))
 
 
@@ -100,7 +100,7 @@ def _starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_Start
             if sql is not None:
                 column = "id" if sql.startswith("FROM contact ") else "contact_id"
                 # Who is in a list is all that the filter asks; the others ask more
-                yield _Start(sql, f"SELECT {column} {sql}", binder.values, node if make is _list else None)
+                yield _Start(sql, f"SELECT {column} AS id {sql}", binder.values, node if make is _list else None)
 
 
 def _happened(leaf: Lived, binder: Binder) -> str:

@@ -29,12 +29,12 @@ def counted(nodes: Sequence[Node], scope: Scope, whom: str = "1") -> tuple[int, 
 
 
 def _spread(size: int) -> str:
-    """Answer a query of ids spread evenly over all there are."""
+    """Answer a query of ids spread evenly over all there are, out of step with whatever repeats among them."""
     first, last = rows("SELECT (SELECT min(id) FROM contact), (SELECT max(id) FROM contact)")[0]
     if first is None:
         return "SELECT 0"
     step = max(1, (last - first + 1) // size)
     return (
-        f"WITH RECURSIVE spread(id) AS (SELECT {first} UNION ALL SELECT id + {step} FROM spread "
-        f"WHERE id + {step} <= {last}) SELECT id FROM spread"
+        f"WITH RECURSIVE spread(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM spread WHERE {first} + (n + 1) * {step} "
+        f"<= {last}) SELECT {first} + n * {step} + n * 48271 % {step} FROM spread"
     )

@@ -105,9 +105,30 @@ def test_a_mirror_follows_in_chunks(town: Home) -> None:
 def test_shares_of_many_are_estimates(town: Home) -> None:
     """Above the limit a share is told from a sample, and says so."""
     here = people.scope(town.account_id)
-    nodes = people.nodes(town.account_id, [{"name": "first_name", "predicate": "eq", "value": "ANN"}])
+    filters = [
+        {"name": "first_name", "predicate": "eq", "value": "ANN"},
+        {"name": "data.half", "predicate": "eq", "value": 1},
+        {"name": "first_name", "predicate": "eq", "value": "Bob"},
+    ]
+    nodes = people.nodes(town.account_id, filters)
     exact = people.shares(town.account_id, nodes, here)
-    assert [(share.count, share.estimated) for share in exact] == [(MANY, False)]
+    assert [(share.count, share.estimated) for share in exact] == [(MANY, False), (MANY // 2, False), (0, False)]
+    told = people.shares(town.account_id, nodes, here, exact_below=MANY - 1, sampled=600)
+    assert [share.estimated for share in told] == [True] * 3
+    # Six hundred of six thousand, half of whom alternate
+    assert (told[0].count, told[2].count) == (MANY, 0) and abs(told[1].count - MANY // 2) < MANY // 10
+    assert [share.estimated for share in people.shares(town.account_id, nodes, here, exact_below=MANY)] == [False] * 3
+
+
+def test_many_are_counted_by_two(town: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a second thread counts one half, the number and the people are the same as where one counts all."""
+    monkeypatch.setattr(people, "ALONE_BELOW", MANY)
+    here = people.scope(town.account_id)
+    half = {"name": "data.half", "predicate": "eq", "value": 1}
+    rare = {"name": "event", "predicate": "performed", "value": {"event": "order_paid"}}
+    for filters, number in (([half], MANY // 2), ([rare], 3), ([half, rare], 1), ([], MANY)):
+        counted, some = people.look(town.account_id, people.nodes(town.account_id, filters), here)
+        assert counted == number and len(some) == min(5, number)
 
 
 @pytest.mark.parametrize(
