@@ -1,0 +1,181 @@
+"""Files made to hurt an import: endless lines, endless columns, quotes that never close, NULs, other encodings (T21).
+
+The upload of 2 GB that is refused before it comes is in test_threats_bodies.py; `--full` runs the table's own sizes.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.uploads import done, results, upload
+
+MOST_MEMORY = 300 * 1024 * 1024
+
+
+def told(api: Client, file: str | bytes, name: str = "people.csv") -> list[tuple[str, str]]:
+    """Import a file and return (address or line, result) of each line; the import itself always completes."""
+    job = done(api, upload(api, file, name), 120)
+    assert job["status"] == "complete", job
+    return [(row["address"][:40] if row["result"] == "created" else row["line"], row["result"])
+            for row in results(api, job["id"])]  # fmt: skip
+
+
+def test_a_line_without_end_fails_alone(api: Client, full: bool) -> None:
+    """Sixty megabytes in one line cost that line; those before and after come in."""
+    size = 60_000_000 if full else 6_000_000
+    for quote in ("", '"'):
+        name = f"long{len(quote)}"
+        long = f"{name}.b@example.org,{quote}{'y' * size}{quote}"
+        assert told(api, f"email,x\n{name}.a@example.org,1\n{long}\n{name}.c@example.org,3\n") == [
+            (f"{name}.a@example.org", "created"), ("3", "failed"), (f"{name}.c@example.org", "created"),
+        ]  # fmt: skip
+
+
+def test_a_head_without_end_is_refused(api: Client) -> None:
+    """If the first line has no end there is no table in the file, and that is said at once."""
+    for file in ("x" * 6_000_000, "email," * 100_000, '"' + "email," * 20_000):
+        begun = time.monotonic()
+        fault = upload(api, file).expect(422)
+        assert list(fault["validation_errors"]) == ["file"] and time.monotonic() - begun < 3
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_too_many_columns(separator: str, api: Client) -> None:
+    """A hundred thousand columns are refused at the head, and fail their row below it."""
+    name = f"wide{ord(separator)}"
+    head = separator.join(["email", *(f"c{number}" for number in range(100_000))])
+    assert set(upload(api, f"{head}\n{name}@example.org\n").expect(422)["validation_errors"]) == {"file"}
+    row = f"{name}.b@example.org" + separator * 60_000
+    file = f"email{separator}n\n{name}.a@example.org{separator}1\n{row}\n{name}.c@example.org{separator}2\n"
+    assert told(api, file) == [
+        (f"{name}.a@example.org", "created"), ("3", "failed"), (f"{name}.c@example.org", "created"),
+    ]  # fmt: skip
+
+
+def test_a_quote_that_never_closes(api: Client) -> None:
+    """It costs the rows it may belong to and none before it; each of them is told."""
+    rows = "".join(f"quote{number}@example.org,n{number}\n" for number in range(3000))
+    found = told(api, f'email,x\n{rows}quote.bad@example.org,"never closed\nafter@example.org,1\n')
+    assert found[:3000] == [(f"quote{number}@example.org", "created") for number in range(3000)]
+    assert found[3000][0] == "3002" and {result for _, result in found[3000:]} <= {"failed", "created"}
+    assert found[3000][1] == "failed"
+
+
+def test_nuls_fail_their_row(api: Client) -> None:
+    """A NUL is in no address and no value."""
+    file = b"email,x\nnul\x00.a@example.org,1\nnul.b@example.org,a\x00b\nnul.c@example.org,3\n"
+    assert told(api, file) == [("2", "failed"), ("3", "failed"), ("nul.c@example.org", "created")]
+    assert b"\x00" not in api.get("/exports/contacts.csv").body
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "cp1252"])
+def test_other_encodings_are_read(encoding: str, api: Client) -> None:
+    """With a mark or without one."""
+    address = f"{encoding}@example.org"
+    assert told(api, f"email,first_name\n{address},Zoë Öst\n".encode(encoding)) == [(address, "created")]
+    (found,) = [one for one in api.all("/contacts", search=address) if one["channels"][0]["value"] == address]
+    assert found["first_name"] == "Zoë Öst"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"email": ' + "[" * 60_000, '{"email": "x@example.org", "n": 1' + "0" * 6000 + "}", '{"email": NaN}',
+     '{"email": "x@example.org", "a": ' + '{"a":' * 5000 + "1" + "}" * 5001, '["x@example.org"]',
+     '{"email": "x\\ud800@example.org"}', '{"email": "x@example.org", "t": "\\u0000"}',
+     '{"email": "x@example.org", "n": 1e400}', "{" + ",".join(f'"c{n}": 1' for n in range(5000)) + "}"],
+    ids=["deep", "huge number", "NaN", "deep data", "list", "surrogate", "NUL", "infinite", "wide"],
+)  # fmt: skip
+def test_json_lines_made_to_hurt(line: str, api: Client) -> None:
+    """Each fails alone, with its reason."""
+    file = f'{{"email": "j.before@example.org"}}\n{line}\n{{"email": "j.after@example.org"}}\n'
+    job = done(api, upload(api, file, "people.jsonl"))
+    lines = results(api, job["id"])
+    assert job["status"] == "complete" and [row["line"] for row in lines] == ["1", "2", "3"]
+    assert [row["result"] == "failed" for row in lines] == [False, True, False], lines
+    assert lines[1]["reason"]
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and what it started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        found = [int(one) for task in Path(f"/proc/{pid}/task").iterdir()
+                 for one in (task / "children").read_text().split()]  # fmt: skip
+    except OSError:
+        return [pid] if children.exists() else []
+    return [pid, *(one for child in found for one in family(child))]
+
+
+def memory(pid: int) -> int:
+    """Return the bytes that a process and what it started hold of their own."""
+    total = 0
+    for one in family(pid):
+        try:
+            lines = Path(f"/proc/{one}/status").read_text().splitlines()
+        except OSError:
+            continue
+        fields = dict(line.split(":", 1) for line in lines)
+        total += int(fields.get("RssAnon", "0 kB").split()[0]) * 1024
+    return total
+
+
+@contextmanager
+def watched(server: Server) -> Iterator[list[int]]:
+    """Look at the memory of a server again and again; the list holds what was seen."""
+    seen, over = [0], threading.Event()
+    assert server.process is not None
+    pid = server.process.pid
+
+    def look() -> None:
+        while not over.wait(0.05):
+            seen.append(memory(pid))
+
+    watching = threading.Thread(target=look)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watching.join()
+
+
+def everybody(api: Client) -> list[tuple[Any, ...]]:
+    """Return what is known of everybody, sorted."""
+    import json
+
+    rows = [json.loads(line) for line in api.get("/exports/contacts.jsonl").text.splitlines()]
+    return sorted((row["email"].lower(), row["first_name"], row["subscribed_email"], str(row["data"])) for row in rows)
+
+
+def test_many_rows_end_the_same_whatever_happens_in_the_middle(fresh_server: FreshServer, full: bool) -> None:
+    """Half a million rows, some again in other letters, under 300 MB; killed half way they end as when left alone."""
+    number = 500_000 if full else 12_000
+    file = "email,first_name,n\n" + "".join(
+        f"m{one}@example.org,N{one},{one}\n" if one % 7 else f"\u00a0M{one // 2}@EXAMPLE.org\u00a0,N{one},{one}\n"
+        for one in range(number)
+    )
+    quiet, rough = fresh_server(), fresh_server()
+    with watched(quiet) as seen:
+        clean = done(quiet.client(), upload(quiet.client(), file), 600)
+    assert clean["total"] == number and clean["failed"] == 0
+    assert max(seen) < MOST_MEMORY, max(seen)
+    api = rough.client()
+    job = upload(api, file).expect(201)["id"]
+    half = clean["total"] // 2
+    while (now := api.get(f"/imports/{job}").json)["processed"] < half and now["status"] != "complete":
+        time.sleep(0.005)
+    rough.kill()
+    rough.start()
+    end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 600)
+    assert {name: end[name] for name in ("total", "created", "updated", "failed")} == {
+        name: clean[name] for name in ("total", "created", "updated", "failed")
+    }
+    assert everybody(api) == everybody(quiet.client())
