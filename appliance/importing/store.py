@@ -55,20 +55,24 @@ def create(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
     writing()
     _check_lists(account_id, upload.options)
     now = clock.now_ms()
-    goes = stage.targets(seen.names, upload.resource, upload.options.map)
     made = Import.create(
         account=account_id, resource=upload.resource, status="pending", dry_run=upload.dry_run,
         filename=upload.filename, bytes=upload.bytes, format=seen.format, product=seen.product,
-        columns=[
-            {"name": name, "target": target, "samples": [_sample(row, index) for row in seen.samples]}
-            for index, (name, target) in enumerate(zip(seen.names, goes, strict=True))
-        ],
+        columns=_columns(upload, seen),
         options=msgspec.to_builtins(upload.options), actor=actor, created_at=now, updated_at=now,
     )  # fmt: skip
     directory(made.id).mkdir(mode=0o700, exist_ok=True)
     Path(upload.path).replace(directory(made.id) / "upload")
     after_commit(lambda: bell.ring("imports"))
     return get(account_id, made.id)
+
+
+def _columns(upload: Upload, seen: Look) -> list[dict[str, Any]]:
+    goes = stage.targets(seen.names, upload.resource, upload.options.map)
+    return [
+        {"name": name, "target": target, "samples": [_sample(row, index) for row in seen.samples]}
+        for index, (name, target) in enumerate(zip(seen.names, goes, strict=True))
+    ]
 
 
 def _sample(row: list[str], index: int) -> str:
@@ -85,20 +89,38 @@ def _check_lists(account_id: int, options: ImportOptions) -> None:
     faults.check()
 
 
-def apply(account_id: int, import_id: int, options: ImportOptions) -> Import:
-    """Apply a file that was only checked so far; raises NotFound, or Invalid if that cannot be any more."""
+def look_again(account_id: int, import_id: int, options: ImportOptions) -> tuple[Upload, Look]:
+    """Look at a file that was only checked so far, with what is asked of it now; raises NotFound or Invalid."""
+    found = _only_checked(account_id, import_id)
+    resource: Any = found.resource  # a column of text, of which the model knows no more
+    upload = Upload(str(directory(import_id) / "upload"), found.filename, found.bytes, resource, options)
+    return upload, look(upload)
+
+
+def apply(account_id: int, import_id: int, upload: Upload, seen: Look, actor: str) -> Import:
+    """Apply a file that was looked at again, from its beginning: the outcomes of the check are forgotten.
+
+    It counts as handed in now, for its results as for the day in which it can be undone.
+    """
     writing()
-    found = get(account_id, import_id)
-    if not (found.dry_run and found.status == "complete") or not (directory(import_id) / "upload").exists():
-        raise Invalid({"base": ["only a file that was checked can be applied"]})
-    _check_lists(account_id, options)
-    found.options, found.dry_run, found.status = msgspec.to_builtins(options), False, "pending"
-    for column in found.columns:
-        column["target"] = options.map.get(column["name"], column["target"]) or ""
+    found = _only_checked(account_id, import_id)
+    _check_lists(account_id, upload.options)
+    found.options, found.columns, found.actor = msgspec.to_builtins(upload.options), _columns(upload, seen), actor
+    found.dry_run, found.status, found.phase, found.cursor = False, "pending", None, []
+    found.error = found.cancel_asked_at = found.completed_at = found.undo_until = None
+    found.total = found.processed = found.created = found.updated = found.skipped = found.failed = 0
     found.created_at = found.updated_at = clock.now_ms()
-    found.completed_at = None
     found.save()
     after_commit(lambda: bell.ring("imports"))
+    return found
+
+
+def _only_checked(account_id: int, import_id: int) -> Import:
+    found = get(account_id, import_id)
+    if not found.dry_run or found.status != "complete":
+        raise _transition(found, "applied")
+    if not (directory(import_id) / "upload").exists():
+        raise Invalid({"base": ["the file is not kept any more; hand it in again"]})
     return found
 
 

@@ -1,0 +1,108 @@
+"""A file that was only checked is applied without being handed in again, as if it had been from the first."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.db import work
+from appliance.db.open import rows
+from appliance.errors import Invalid, NotFound
+from appliance.importing import results, store
+from appliance.importing.job import Importer
+from appliance.importing.requests import ImportOptions, Upload
+from appliance.tables import Contact, Import
+from tests.domain.home import Home
+
+FILE = "email,first_name,town\none@example.org,One,Bath\ntwo@example.org,Two,York\nbad,x,\n"
+
+
+def checked(home: Home, text: str = FILE, **options: Any) -> Import:
+    """Hand in a file to be checked, and wait until it is."""
+    path = home.directory / "incoming"
+    path.write_text(text)
+    upload = Upload(str(path), "people.csv", len(text), "contacts", ImportOptions(**options), True)
+    made = work.write(store.create, home.account_id, upload, store.look(upload), "user:1")
+    return worked(made.id)
+
+
+def worked(import_id: int) -> Import:
+    """Let the job do all that waits."""
+    if work.is_stopped():
+        work.start()
+    Importer().tend()
+    return Import.get_by_id(import_id)
+
+
+def applied(home: Home, import_id: int, **options: Any) -> Import:
+    """Apply a file that was checked, and wait until it is."""
+    upload, seen = store.look_again(home.account_id, import_id, ImportOptions(**options))
+    work.write(store.apply, home.account_id, import_id, upload, seen, "user:2")
+    return worked(import_id)
+
+
+def told(home: Home, import_id: int) -> list[str]:
+    """Return the results of an import, line by line."""
+    return b"".join(results.pieces(home.account_id, import_id)).decode().splitlines()[1:]
+
+
+def test_what_was_checked_is_applied(home: Home) -> None:
+    """The numbers are those of the check, the outcomes those of the writing, and nothing of the check is left."""
+    job = checked(home)
+    assert (job.created, job.failed, Contact.select().count()) == (2, 1, 0)
+    done = applied(home, job.id, map={"town": "source"}, consent_source="the fair")
+    assert (done.status, done.dry_run, done.total, done.created, done.failed) == ("complete", False, 3, 2, 1)
+    people = {one.first_name: one for one in Contact.select()}
+    assert {name: one.source for name, one in people.items()} == {"One": "Bath", "Two": "York"}
+    assert [column["target"] for column in done.columns] == ["email", "first_name", "source"]
+    lines = told(home, job.id)
+    assert [line.split(",")[1] for line in lines] == ["created", "created", "failed"]
+    assert {int(line.split(",")[4]) for line in lines[:2]} == {one.id for one in people.values()}
+    assert rows("SELECT count(*) FROM import_chunk") == [(1,)]
+    assert rows("SELECT DISTINCT actor, text FROM consent") == [("user:2", "the fair")]
+
+
+def test_its_day_begins_with_the_applying(home: Home) -> None:
+    """Checked two days ago, applied now: it can be undone for a day from now, and then leaves nobody."""
+    job = checked(home)
+    assert job.undo_until is None
+    home.advance(2 * 86_400)
+    done = applied(home, job.id)
+    assert done.undo_until == done.completed_at + store.UNDO_MS
+    home.advance(86_000)
+    work.write(store.undo, home.account_id, job.id)
+    assert worked(job.id).phase == "undone" and Contact.select().count() == 0
+
+
+def test_people_who_came_meanwhile_count(home: Home) -> None:
+    """The check is no promise: whoever was added since is updated."""
+    job = checked(home)
+    home.contact("one@example.org", first_name="Before")
+    done = applied(home, job.id)
+    assert (done.created, done.updated) == (1, 1)
+    assert {one.first_name for one in Contact.select()} == {"One", "Two"}
+
+
+def test_what_cannot_be_applied(home: Home) -> None:
+    """Twice, of another account, with columns that are not there, without lists, or without its file."""
+    job = checked(home)
+    with pytest.raises(NotFound):
+        store.look_again(home.account_id + 1, job.id, ImportOptions())
+    with pytest.raises(Invalid) as fault:
+        store.look_again(home.account_id, job.id, ImportOptions(map={"nope": "source"}))
+    assert fault.value.fields == {"options.map.nope": ["must exist"]}
+    with pytest.raises(Invalid) as fault:
+        store.look_again(home.account_id, job.id, ImportOptions(map={"email": ""}))
+    assert fault.value.fields == {"file": ["has no column of addresses"]}
+    with pytest.raises(Invalid) as fault:
+        applied(home, job.id, list_ids=[99])
+    assert set(fault.value.fields) == {"options.list_ids"}
+    assert applied(home, job.id).created == 2
+    with pytest.raises(Invalid) as fault:
+        applied(home, job.id)
+    assert fault.value.reason == "invalid_transition"
+    other = checked(home)
+    Path(store.directory(other.id) / "upload").unlink()
+    with pytest.raises(Invalid, match="hand it in again"):
+        applied(home, other.id)
+    assert Contact.select().count() == 2
