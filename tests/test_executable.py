@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.server import ROOT, Server
+from tests.kit.uploads import done, results, upload
 
 BUILDS = ROOT / "build" / "tested"
 
@@ -71,4 +72,18 @@ def test_from_set_up_to_a_delivered_campaign(frozen: Server) -> None:
         page = api.request("GET", "/login", headers={"Accept": "text/html"})
         assert page.status == 200
         assert "<form" in page.text
+        frozen.stop()
+
+
+def test_a_large_import_is_read_by_a_second_process_of_the_file(executable: Path) -> None:
+    """A file over 128 KiB is read by a child of the executable itself, and everybody in it comes in."""
+    lines = "".join(f"person{number}@example.com,Person {number},{'x' * 20}\n" for number in range(4000))
+    file = f"email,first_name,note\n{lines}"
+    assert len(file) > 131_072
+    with Server(executable=executable).set_up() as frozen:
+        api = frozen.client()
+        job = done(api, upload(api, file))
+        assert (job["status"], job["created"], job["failed"], job["error"]) == ("complete", 4000, 0, None)
+        assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == 4000
+        assert [row["result"] for row in results(api, job["id"])] == ["created"] * 4000
         frozen.stop()
