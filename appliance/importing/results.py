@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ _HEADER = ("line", "result", "reason", "address", "contact_id", "kept_opt_out")
 _RESULTS = ("", "created", "updated", "skipped", "failed")
 _NUMBER = {name: index for index, name in enumerate(_RESULTS)}
 _decode = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
+_PHONE = re.compile(r"\+[0-9]{6,15}")
 _STARTERS = tuple("=+-@\t\r＝＋－＠")
 
 
@@ -116,7 +118,7 @@ def _row(job: Import, outcomes: _Outcomes, line: int, reason: str | None, text: 
 def _safe(text: str) -> str:
     """Keep a spreadsheet from taking what somebody wrote for a formula; numbers of phones are none."""
     text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    return f"'{text}" if text.startswith(_STARTERS) and not text[1:].isdecimal() else text
+    return f"'{text}" if text.startswith(_STARTERS) and not _PHONE.fullmatch(text) else text
 
 
 def _csv(table: list[tuple[object, ...]]) -> bytes:

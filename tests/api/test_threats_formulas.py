@@ -1,0 +1,71 @@
+"""What a spreadsheet would run comes in by a file, goes out quoted, and comes in again as it was (T05)."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.uploads import done, results, upload
+
+PAYLOADS = ('=HYPERLINK("http://x","y")', "@SUM(1)", "-2+3", "\t=1", "\r=1", "＝1", "+1+1", "'=1", "＋1", "－1", "＠x")
+STARTERS = tuple("=+-@\t\r＝＋－＠")
+
+
+def file_of(payloads: tuple[str, ...]) -> str:
+    """Make a file with each payload as a name, as a value of data and as the name of a column, every cell quoted."""
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
+    writer.writerow(["email", "phone", "first_name", "note", "=1+1", "tags"])
+    for number, payload in enumerate(payloads):
+        plain = payload.strip()
+        writer.writerow([f"f{number}@example.org", f"+1415555{number:04}", plain, payload, "x", plain])
+    return text.getvalue()
+
+
+def told(api: Client) -> list[Any]:
+    """Return everybody as JSON lines say, without what a further import makes anew."""
+    rows = [json.loads(line) for line in api.get("/exports/contacts.jsonl").text.splitlines()]
+    return sorted(
+        json.dumps({name: row[name] for name in ("email", "phone", "first_name", "data")}, sort_keys=True)
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_formulas_go_round_and_never_start_a_cell(kind: str) -> None:
+    """Import, export, import elsewhere, export: the same people, and in no file a cell that begins a formula."""
+    with Server().set_up() as server:
+        here = server.client()
+        number = server.cli("account", "add", "Elsewhere").stdout.strip()
+        there = server.client(server.new_key("there", "--account", number))
+        job = done(here, upload(here, file_of(PAYLOADS)))
+        assert (job["created"], job["failed"]) == (len(PAYLOADS), 0), results(here, job["id"])
+        names = {one["first_name"] for one in here.all("/contacts")}
+        assert {one.strip() for one in PAYLOADS} >= names and len(names) >= 9
+        again = done(there, upload(there, here.get(f"/exports/contacts.{kind}").body, f"contacts.{kind}"))
+        assert (again["created"], again["failed"]) == (len(PAYLOADS), 0), results(there, again["id"])
+        assert told(there) == told(here)
+        for api in (here, there):
+            bodies = [api.get(f"/exports/{name}.csv").text for name in ("contacts", "events")]
+            bodies += [api.get(f"/imports/{one['id']}/results.csv").text for one in api.all("/imports")]
+            for body in bodies:
+                for row in csv.DictReader(io.StringIO(body, newline="")):
+                    found = [cell for name, cell in row.items() if name != "phone" and cell.startswith(STARTERS)]
+                    assert found == [], row
+                assert not [cell for cell in next(csv.reader(io.StringIO(body))) if cell.startswith(STARTERS)]
+            phones = {row["phone"] for row in csv.DictReader(io.StringIO(bodies[0], newline=""))}
+            assert phones == {f"+1415555{one:04}" for one in range(len(PAYLOADS))}
+
+
+def test_bad_rows_are_told_without_a_formula(api: Client) -> None:
+    """The results show what stood in a bad row; a payload there is quoted too."""
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["email"], *([one] for one in PAYLOADS)])
+    job = done(api, upload(api, text.getvalue()))
+    assert job["failed"] == len(PAYLOADS)
+    cells = [cell for row in results(api, job["id"]) for cell in row.values()]
+    assert [cell for cell in cells if cell.startswith(STARTERS)] == []
