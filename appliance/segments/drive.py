@@ -20,7 +20,7 @@ _RARE = 3
 # A set of people beside which all are read costs its making too
 _RARE_SET = 5
 # A set of people is made of so many events at most, whatever the part
-_ASKED = 400
+_ASKED = 200
 _FEW = 20_000
 
 
@@ -98,9 +98,8 @@ def _starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_Start
             make = _data if node.field.name.startswith(("contact_data.", "data.")) else _BY_FIELD.get(node.field.name)
             sql = make(node, binder) if make else None
             if sql is not None:
-                column = "id" if sql.startswith("FROM contact ") else "contact_id"
                 # Who is in a list is all that the filter asks; the others ask more
-                yield _Start(sql, f"SELECT {column} AS id {sql}", binder.values, node if make is _list else None)
+                yield _Start(sql, f"SELECT contact_id {sql}", binder.values, node if make is _list else None)
 
 
 def _happened(leaf: Lived, binder: Binder) -> str:
@@ -137,14 +136,14 @@ def _address(kind: str) -> Callable[[Leaf, Binder], str | None]:
 
 
 def _data(node: Leaf, binder: Binder) -> str | None:
-    expression = node.field.operand.value.replace("c.data", "data", 1)
     wanted = node.value if isinstance(node.value, list) else [node.value]
     texts = [one for one in wanted if isinstance(one, str) and one.isascii()]
-    if len(texts) != len(wanted) or not indexes.has(expression):
+    index = indexes.of(node.field.label) if len(texts) == len(wanted) else None
+    if index is None:
         return None
-    operand = Operand(expression)
+    operand = Operand("k.value")
     condition = among(operand, texts, binder) if len(texts) > 1 else same(operand, texts[0], binder)
-    return f"FROM contact WHERE account_id = {binder.add(binder.scope.account_id)} AND {condition}"
+    return f"FROM {index} k WHERE {condition}"
 
 
 _BY_FIELD: dict[str, Callable[[Leaf, Binder], str | None]] = {

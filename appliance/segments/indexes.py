@@ -1,15 +1,20 @@
 """Indexes on the paths of custom data that segments ask for, made when they are first needed and dropped after.
 
-A bounded number: each one costs every write of a contact a little.
+An index is a table of its own, because SQLite makes a real one in one go and nobody could write meanwhile: triggers
+keep it right from the first moment, and who was there before is added in small transactions, in the order of the index,
+so that each touches few pages. A bounded number: each one costs every write of a contact a little.
 """
 
 import hashlib
+import json
+import threading
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from appliance.db import work
-from appliance.db.open import connection, rows, scalar
+from appliance.db.open import connection, rows, run, scalar
 from appliance.db.work import writing
 from appliance.filters import fields
 from appliance.filters.scope import Place
@@ -17,66 +22,142 @@ from appliance.filters.scope import Place
 MOST = 8
 # A smaller table is read faster than an index on it pays for itself
 _WORTH_IT = 5_000
+_CHUNK = 1_000
 _PREFIX = "contact_data_"
 _TESTS = ("eq", "in")
+# Stands in an index until everybody is in it; no text equals it
+_UNFINISHED = "x'00'"
+_one_at_a_time = threading.Lock()
 
 
 def tend() -> None:
-    """Make the indexes that segments now need and drop the others, one at a time on the writer."""
-    wanted = _wanted()
-    present = _present()
+    """Make the indexes that segments now need and drop the others, in steps that hold the writer for little each.
+
+    A second caller leaves at once.
+    """
+    if not _one_at_a_time.acquire(blocking=False):
+        return
+    try:
+        _tend(_wanted(), _present())
+    finally:
+        _one_at_a_time.release()
+
+
+def _tend(wanted: dict[str, str], present: set[str]) -> None:
     for name in present - set(wanted):
+        _empty(name)
         work.write(_drop, name)
     if int(scalar("SELECT coalesce(max(id), 0) FROM contact")) < _WORTH_IT:
         return
-    for name in set(wanted) - present:
-        # Once through on this thread, so that the writer finds the pages in memory and is held for less
-        rows(f"SELECT count({wanted[name]}) FROM contact")
-        work.write(_make, name, wanted[name])
+    for name, path in wanted.items():
+        if name not in present:
+            work.write(_make, name, path)
+        if _is_unfinished(name):
+            _fill(name, path)
 
 
-def has(expression: str) -> bool:
-    """Say whether an expression over `data` has an index."""
-    return bool(scalar("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?", (_name(expression),)))
+def of(dotted: str) -> str | None:
+    """Answer the table that has `value` and `contact_id` of a path of custom data where it is a text, if there is."""
+    path = fields.json_path(dotted)
+    name = _name(path) if path else ""
+    here = scalar("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
+    return name if here and not _is_unfinished(name) else None
 
 
-def _name(expression: str) -> str:
-    return _PREFIX + hashlib.sha256(expression.encode()).hexdigest()[:16]
+def _name(path: str) -> str:
+    return _PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]
 
 
 def _present() -> set[str]:
-    found = rows("SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'contact'")
-    return {row[0] for row in found if row[0].startswith(_PREFIX)}
+    found = rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?",
+                 (len(_PREFIX), _PREFIX))  # fmt: skip
+    return {row[0] for row in found}
+
+
+def _is_unfinished(name: str) -> bool:
+    return bool(scalar(f"SELECT 1 FROM {name} WHERE value = {_UNFINISHED}"))
 
 
 def _wanted() -> dict[str, str]:
-    """Answer name and expression of the paths that most segments compare whole."""
-    import msgspec
-
+    """Answer name and path of what most segments compare whole."""
     counted: Counter[str] = Counter()
     for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
-        counted.update(set(_expressions(msgspec.json.decode(text))))
-    return {_name(expression): expression for expression, _ in counted.most_common(MOST)}
+        counted.update(set(_paths(json.loads(text))))
+    return {_name(path): path for path, _ in counted.most_common(MOST)}
 
 
-def _expressions(filters: Any) -> Iterator[str]:
+def _paths(filters: Any) -> Iterator[str]:
     for one in filters if isinstance(filters, list) else []:
         if one.get("name") == "group":
-            yield from _expressions(one.get("value"))
+            yield from _paths(one.get("value"))
         elif one.get("predicate") in _TESTS:
             field = fields.find(one["name"], Place.SEGMENT)
-            if field is not None and field.type == "json":
-                yield field.operand.value.replace("c.data", "data", 1)
+            path = fields.json_path(field.label) if field is not None and field.type == "json" else None
+            if path is not None:
+                yield path
 
 
-def _make(name: str, expression: str) -> None:
+def _make(name: str, path: str) -> None:
     writing()
+
+    def value(row: str) -> str:
+        return f"json_extract({row}.data, {path})"
+
+    def is_text(row: str) -> str:
+        return f"json_type({row}.data, {path}) = 'text'"
+
+    remove = f"DELETE FROM {name} WHERE value = {value('old')} AND contact_id = old.id;"
+    add = f"INSERT OR IGNORE INTO {name} SELECT {value('new')}, new.id WHERE {is_text('new')};"
     connection().execute(
-        f"CREATE INDEX IF NOT EXISTS {name} ON contact (account_id, {expression} COLLATE NOCASE) "
-        f"WHERE {expression} IS NOT NULL"
+        f"CREATE TABLE {name} (value COLLATE NOCASE, contact_id INTEGER, "
+        "PRIMARY KEY (value, contact_id)) WITHOUT ROWID;"
+        f"INSERT INTO {name} VALUES ({_UNFINISHED}, 0);"
+        f"CREATE TRIGGER {name}_added AFTER INSERT ON contact WHEN {is_text('new')} BEGIN {add} END;"
+        f"CREATE TRIGGER {name}_changed AFTER UPDATE OF data ON contact WHEN {value('old')} IS NOT {value('new')} OR "
+        f"{is_text('old')} IS NOT {is_text('new')} BEGIN {remove} {add} END;"
+        f"CREATE TRIGGER {name}_gone AFTER DELETE ON contact WHEN {is_text('old')} BEGIN {remove} END"
+    )
+
+
+def _fill(name: str, path: str) -> None:
+    """Add everybody who was there before the triggers were, then say that the index can be used."""
+    found = connection().execute(
+        f"SELECT id FROM contact WHERE json_type(data, {path}) = 'text' "
+        f"ORDER BY json_extract(data, {path}) COLLATE NOCASE, id"
+    )
+    ids = array("q", (row[0] for row in found))
+    for start in range(0, len(ids), _CHUNK):
+        work.write(_add, name, path, ids[start : start + _CHUNK].tolist())
+    work.write(run, f"DELETE FROM {name} WHERE value = {_UNFINISHED}")
+
+
+def _add(name: str, path: str, ids: list[int]) -> None:
+    writing()
+    # As they are now: what changed meanwhile is in already
+    run(
+        f"INSERT OR IGNORE INTO {name} SELECT json_extract(c.data, {path}), c.id FROM json_each(?) i "
+        f"CROSS JOIN contact c ON c.id = i.value WHERE json_type(c.data, {path}) = 'text'",
+        (json.dumps(ids),),
+    )
+
+
+def _empty(name: str) -> None:
+    """Take an index apart from its end, so that dropping it is quick; it counts as unfinished from the start."""
+    work.write(run, f"INSERT OR IGNORE INTO {name} VALUES ({_UNFINISHED}, 0)")
+    while work.write(_remove, name):
+        pass
+
+
+def _remove(name: str) -> int:
+    writing()
+    return run(
+        f"DELETE FROM {name} WHERE (value, contact_id) IN (SELECT value, contact_id FROM {name} "
+        f"WHERE value <> {_UNFINISHED} LIMIT {_CHUNK * 5})"
     )
 
 
 def _drop(name: str) -> None:
     writing()
-    connection().execute(f"DROP INDEX IF EXISTS {name}")
+    for trigger in ("added", "changed", "gone"):
+        connection().execute(f"DROP TRIGGER IF EXISTS {name}_{trigger}")
+    connection().execute(f"DROP TABLE IF EXISTS {name}")
