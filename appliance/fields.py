@@ -18,6 +18,7 @@ from appliance.errors import Faults
 
 S = TypeVar("S", bound=Struct)
 
+DEEPEST = 64
 DATA_BYTES = 32 * 1024
 
 
@@ -250,6 +251,20 @@ _CHECKS = {
     "country": _country,
     "http_url": _http_url,
 }
+
+
+def is_too_deep(value: Any) -> bool:
+    """Say whether lists and objects stand in each other deeper than any of ours do (decisions, section 4)."""
+    deepest, level = 0, [value]
+    while level and deepest <= DEEPEST:
+        deepest += 1
+        level = [
+            inner
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return deepest > DEEPEST
 
 
 def given(struct: Struct) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from appliance.db.work import call
 from appliance.errors import Invalid
 
 _decoder = msgspec.json.Decoder()
-_DEEPEST = 64
 _MOST_DIGITS = 300
 
 
@@ -69,7 +68,7 @@ def _json(request: Request, content: bytes) -> dict[str, Any]:
         raw = _lenient(content)
     if not isinstance(raw, dict):
         raise Fault(400, "invalid_json", "the body has to be a JSON object")
-    if _depth(raw) > _DEEPEST:
+    if fields.is_too_deep(raw):
         raise Fault(400, "invalid_json", "the body is nested too deeply")
     return raw
 
@@ -90,19 +89,6 @@ def _lenient(content: bytes) -> Any:
         return stdlib_json.loads(content.decode("utf-8"), parse_constant=refuse, parse_int=whole)
     except (ValueError, RecursionError):
         raise Fault(400, "invalid_json", "the body is not JSON") from None
-
-
-def _depth(value: Any) -> int:
-    deepest, level = 0, [value]
-    while level and deepest <= _DEEPEST:
-        deepest += 1
-        level = [
-            inner
-            for item in level
-            if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-    return deepest
 
 
 def query(request: Request, kind: type[Struct] | None) -> Any:

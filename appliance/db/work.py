@@ -20,20 +20,10 @@ import apsw
 import peewee
 
 from appliance.db.open import close_database, connection
-from appliance.errors import Unavailable
+from appliance.db.storage import StorageError, storage_error
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.writer")
-
-# The storage is full, read-only, locked or gone: nobody's request is at fault
-_STORAGE = (
-    apsw.FullError,
-    apsw.ReadOnlyError,
-    apsw.BusyError,
-    apsw.LockedError,
-    apsw.IOError,
-    apsw.CantOpenError,
-)
 
 # A batch stops growing after this many verbs or seconds, so that nobody waits long for a neighbour.
 _MOST_VERBS = 200
@@ -60,10 +50,6 @@ class _Job:
 _state = _State()
 _writer: "Writer | None" = None
 _readers: ThreadPoolExecutor | None = None
-
-
-class StorageError(Unavailable):
-    """The database cannot be written; nothing was done."""
 
 
 class Writer:
@@ -195,16 +181,6 @@ class Writer:
                     function()
                 except Exception:
                     log.exception("what follows a commit failed; the pulse will find the rows")
-
-
-def storage_error(error: BaseException) -> StorageError | None:
-    """Answer the refusal for an error that says the storage is full, read-only or locked; None for any other."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, _STORAGE):
-            return StorageError(f"the database cannot be written: {cause}")
-        cause = cause.__cause__ or cause.__context__
-    return None
 
 
 def start(readers: int = 2) -> None:

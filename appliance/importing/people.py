@@ -7,7 +7,7 @@ import msgspec
 
 from appliance import addresses, tokens
 from appliance.addresses import Address
-from appliance.fields import DATA_BYTES
+from appliance.fields import DATA_BYTES, DEEPEST, is_too_deep
 from appliance.importing import cells, columns, given
 from appliance.importing.cells import EDGES, NO, SPACES, STATES, YES, Bad, clean, typed, word_of
 from appliance.importing.given import GRAVITY, Given
@@ -155,6 +155,8 @@ class Reader:
             raise Bad(f"data is too long (maximum is {DATA_BYTES} bytes)")
         if text is not None and "\\u0000" in text:
             raise Bad("data holds a NUL character")
+        if text is not None and text.count("{") + text.count("[") > DEEPEST and is_too_deep(data):
+            raise Bad("data is nested too deeply")
         suppression = next((one for one in GRAVITY if one in states), None) if states else None
         consent = next((one for one in ("out", "off", "in") if one in states), None) if states else None
         own = (suppression, consent, row.get("verified", 0), row.get("opt_in_at"), row.get("opt_out_at"))

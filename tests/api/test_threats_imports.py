@@ -88,7 +88,7 @@ def test_other_encodings_are_read(encoding: str, api: Client) -> None:
 @pytest.mark.parametrize(
     "line",
     ['{"email": ' + "[" * 60_000, '{"email": "x@example.org", "n": 1' + "0" * 6000 + "}", '{"email": NaN}',
-     '{"email": "x@example.org", "a": ' + '{"a":' * 5000 + "1" + "}" * 5001, '["x@example.org"]',
+     '{"email": "x@example.org", "a": ' + '{"a":' * 100 + "1" + "}" * 101, '["x@example.org"]',
      '{"email": "x\\ud800@example.org"}', '{"email": "x@example.org", "t": "\\u0000"}',
      '{"email": "x@example.org", "n": 1e400}', "{" + ",".join(f'"c{n}": 1' for n in range(5000)) + "}"],
     ids=["deep", "huge number", "NaN", "deep data", "list", "surrogate", "NUL", "infinite", "wide"],
