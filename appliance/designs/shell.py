@@ -1,0 +1,107 @@
+"""The whole mail around the sections: MJML to HTML, and what mail programs need that MJML does not know.
+
+Outlook draws with Word and ignores most of CSS (`mrml` writes tables for it), Gmail keeps one style block, Apple Mail
+and Outlook.com have dark modes of their own.
+"""
+
+import re
+from html import escape
+
+import mrml
+
+from appliance.designs.theme import Palette, Theme
+
+_BREAK = 480
+# Right to left by script (ISO 639-1 codes of languages written so)
+_RIGHT_TO_LEFT = ("ar", "fa", "he", "ur", "yi", "ps", "sd", "ug", "dv")
+_PARSER = mrml.ParserOptions()
+# Its default links to fonts of a third party
+_OPTIONS = mrml.RenderOptions(fonts={})
+_INNER = re.compile(
+    r'(<table border="0" cellpadding="0" cellspacing="0" role="presentation" width="100%"[^>]*>.*</table>)</div>'
+    r"<!--\[if mso \| IE\]></td>",
+    re.DOTALL,
+)
+
+
+def html(mjml: str, theme: Theme, locale: str) -> str:
+    """Answer the whole mail of sections in MJML."""
+    language = re.sub(r"[^A-Za-z0-9\-]", "", locale)[:35] or "en"
+    direction = "rtl" if language[:2].lower() in _RIGHT_TO_LEFT else "ltr"
+    made = _convert(mjml, theme, f' lang="{language}" dir="{direction}"')
+    head = (
+        '<head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        '<meta name="supported-color-schemes" content="light dark"><meta name="x-apple-disable-message-reformatting">'
+        '<meta name="format-detection" content="telephone=no,date=no,address=no,email=no,url=no">'
+    )
+    made = made.replace("<head>", head, 1).replace("<body ", '<body class="c-page" ', 1)
+    return made.replace("</head>", f"<style>{_css(theme)}</style></head>", 1)
+
+
+def _convert(mjml: str, theme: Theme, attributes: str = "") -> str:
+    light, fonts = theme.light, escape(theme.font_body)
+    source = (
+        f"<mjml{attributes}><mj-head><mj-attributes>"
+        f'<mj-all font-family="{fonts}" />'
+        f'<mj-text padding="0" font-size="16px" line-height="1.6" color="{light.text}" />'
+        '<mj-section padding="0" /><mj-column padding="0" /><mj-image padding="0" />'
+        f'<mj-button padding="0" font-size="16px" font-weight="600" line-height="1.2" background-color="{light.brand}" '
+        f'color="{light.on_brand}" inner-padding="14px 28px" />'
+        f'</mj-attributes><mj-breakpoint width="{_BREAK}px" /></mj-head>'
+        f'<mj-body width="{theme.width}px" background-color="{light.page}" css-class="c-page">{mjml}</mj-body></mjml>'
+    )
+    made: str = mrml.to_html(source, _PARSER, _OPTIONS).content
+    return made
+
+
+def column(mjml: str, theme: Theme) -> str:
+    """Answer the content of one column as HTML, for where MJML takes no columns: within a column."""
+    made = _convert(f"<mj-section><mj-column>{mjml}</mj-column></mj-section>", theme)
+    found = _INNER.search(made)
+    return found[1] if found else ""
+
+
+def _css(theme: Theme) -> str:
+    phone = (
+        ".h-phone{display:none!important;max-height:0!important;overflow:hidden!important}"
+        ".h-desktop{display:block!important}"
+        ".c-stack{display:block!important;width:100%!important;padding-left:0!important;padding-right:0!important}"
+        ".c-fluid{width:100%!important;height:auto!important}"
+        ".c-narrow td{padding-left:20px!important;padding-right:20px!important}"
+    )
+    dark = _dark(theme.dark, "")
+    # Outlook.com and its apps recolour on their own and mark what they changed
+    outlook = _dark(theme.dark, "[data-ogsc] ")
+    return (
+        ":root{color-scheme:light dark;supported-color-schemes:light dark}"
+        f".c-text a,.c-muted a{{color:{theme.light.brand}}}.c-muted a{{color:inherit}}"
+        ".h-desktop{display:none;mso-hide:all}.d-dark{display:none;mso-hide:all}"
+        "u+#body a{color:inherit}"
+        f"@media only screen and (max-width:{_BREAK - 1}px){{{phone}}}"
+        f"@media (prefers-color-scheme:dark){{{dark}"
+        ".d-light{display:none!important}.d-dark{display:block!important}}"
+        f"{outlook}"
+    )
+
+
+def _dark(palette: Palette, before: str) -> str:
+    def rule(selectors: str, declarations: str) -> str:
+        listed = ",".join(before + one for one in selectors.split(","))
+        return f"{listed}{{{declarations}}}"
+
+    return "".join(
+        (
+            rule(".c-page,.c-page>table", f"background:{palette.page}!important"),
+            rule(".c-card,.c-card>table,.c-card td.c-card", f"background:{palette.card}!important"),
+            rule(".c-text,.c-text div,.c-text p,.c-text h1,.c-text h2,.c-text h3,.c-text li",
+                 f"color:{palette.text}!important"),
+            rule(".c-text a", f"color:{palette.brand}!important"),
+            rule(".c-muted,.c-muted div,.c-muted p,.c-muted a", f"color:{palette.muted}!important"),
+            rule(".c-line,.c-line p", f"border-color:{palette.line}!important"),
+            rule(".c-button td,.c-button a", f"background:{palette.brand}!important;"
+                                             f"color:{palette.on_brand}!important"),
+            rule(".c-outline td,.c-outline a", f"border-color:{palette.brand}!important;"
+                                               f"color:{palette.brand}!important"),
+            rule(".c-soft", f"background:{palette.line}!important"),
+        )
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+"""Merge tags and clean HTML on their way through MJML: words that nothing touches stand for them.
+
+MJML is XML and mails are HTML, and neither knows Liquid: a quote inside a tag would be escaped, a `<` would end it. So
+every tag is a plain word while a document is made, and itself again at the end.
+"""
+
+import hashlib
+import re
+from typing import Any
+
+TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+
+
+class Tokens:
+    """The words that stand for something in one document."""
+
+    def __init__(self, seed: bytes) -> None:
+        # Nobody who wrote the document knew this word, and the same document has the same
+        self._word = "q" + hashlib.blake2b(seed, digest_size=8).hexdigest()
+        self._kept: list[str] = []
+        self._find = re.compile(f"{self._word}x(\\d+)z")
+
+    def keep(self, text: str) -> str:
+        """Answer a word that stands for a text until `restore`."""
+        self._kept.append(text)
+        return f"{self._word}x{len(self._kept) - 1}z"
+
+    def protect(self, value: Any) -> Any:
+        """Put words for the merge tags of every string in a document."""
+        if isinstance(value, str):
+            return TAG.sub(lambda found: self.keep(found[0]), value) if "{" in value else value
+        if isinstance(value, dict):
+            return {key: self.protect(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.protect(one) for one in value]
+        return value
+
+    def starts(self, text: str) -> bool:
+        """Say whether a text begins with such a word."""
+        return self._find.match(text) is not None
+
+    def has(self, text: str) -> bool:
+        """Say whether such a word is in a text."""
+        return self._find.search(text) is not None
+
+    def restore(self, text: str) -> str:
+        """Put back what the words stand for, words inside of them too."""
+        while self._find.search(text):
+            text = self._find.sub(lambda found: self._kept[int(found[1])], text)
+        return text
