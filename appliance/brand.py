@@ -1,11 +1,13 @@
 """The account's brand: how it looks, sounds and signs."""
 
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance import clock
+from appliance import clock, media
 from appliance.db.work import writing
+from appliance.designs.theme import Look
 from appliance.errors import Faults, NotFound
 from appliance.fields import Colour, Data, HttpUrl, Line, Long, Short, given
 from appliance.tables import Brand, Media
@@ -84,6 +86,31 @@ def _check(account_id: int, request: BrandWrite, faults: Faults) -> None:
             is_url = False
         if not is_url and Media.get_or_none(Media.account == account_id, Media.signed_id == request.logo) is None:
             faults.add("logo", "is invalid")
+
+
+def look(brand: Brand) -> Look:
+    """Answer what of a brand shows in a mail; an account that has not named its company signs with its own name."""
+    return Look(
+        company_name=brand.company_name or brand.account.name,
+        physical_address=brand.physical_address,
+        brand_color=brand.brand_color,
+        text_color=brand.text_color,
+        bg_color=brand.bg_color,
+        font_heading=brand.font_heading,
+        font_body=brand.font_body,
+        logo_url=media.shown(brand.logo),
+        links=tuple((_link_name(link), link["url"]) for link in brand.links or [] if link.get("url")),
+        theme=brand.default_theme or {},
+        header=brand.default_header or {},
+        footer=brand.default_footer or {},
+    )
+
+
+def _link_name(link: dict[str, str]) -> str:
+    """Answer what a link is called: its title, its icon, or where it leads."""
+    named = (link.get("title") or "").strip() or (link.get("icon") or "").strip()
+    place = urlsplit(link["url"])
+    return named or (place.hostname or place.path).removeprefix("www.")
 
 
 def is_complete(brand: Brand) -> bool:

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from appliance import config, tables
+from appliance import media, tables
 from appliance.api import shapes
 from appliance.clock import iso
 from appliance.contacts.store import is_sendable
@@ -111,11 +111,8 @@ def event(row: tables.Event) -> shapes.Event:
 
 def brand(row: tables.Brand) -> shapes.Brand:
     """Shape the brand; nothing is ever fetched, so where it came from stays null."""
-    logo = row.logo
-    if logo and not logo.lower().startswith(("http://", "https://")):
-        logo = f"{config.base_url(config.current())}/m/{logo}"
     return _same(
-        shapes.Brand, row, source_url=None, last_scraped_at=None, logo=logo,
+        shapes.Brand, row, source_url=None, last_scraped_at=None, logo=media.shown(row.logo),
         links=[shapes.BrandLink(**{"url": "", "icon": "", "title": "", **one}) for one in row.links or []],
         complete=bool(row.brand_color and row.company_name),
     )  # fmt: skip
