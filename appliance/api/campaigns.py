@@ -26,7 +26,7 @@ async def index(request: Call) -> Answer:
 @ROUTES.add("POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=shapes.Campaign, status=201)
 async def create(request: Call) -> Answer:
     """Create a campaign as a draft."""
-    await call(templates.warm, request.body.template_attributes)
+    await call(templates.warm, request.account_id, request.body.template_attributes)
     return Answer(shaping.campaign(await commit(store.create, request.account_id, request.body)))
 
 
@@ -41,7 +41,7 @@ async def update(request: Call) -> Answer:
     """Update a campaign; `status` moves it."""
     if isinstance(request.body.status, str):
         require_send(request)
-    await call(templates.warm, request.body.template_attributes)
+    await call(templates.warm, request.account_id, request.body.template_attributes)
     done = await commit(
         send.change, request.account_id, request.id, request.body, request.actor, request.credential.test
     )

@@ -20,7 +20,7 @@ async def index(request: Call) -> Answer:
 @ROUTES.add("POST", "/templates", scope="templates:write", reads=TemplateWrite, returns=shapes.Template, status=201)
 async def create(request: Call) -> Answer:
     """Create a template."""
-    await call(store.warm, request.body)
+    await call(store.warm, request.account_id, request.body)
     return Answer(shaping.template(await commit(store.create, request.account_id, request.body)))
 
 
@@ -33,7 +33,7 @@ async def show(request: Call) -> Answer:
 @ROUTES.add("PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=shapes.Template)
 async def update(request: Call) -> Answer:
     """Update a template."""
-    await call(store.warm, request.body)
+    await call(store.warm, request.account_id, request.body)
     return Answer(shaping.template(await commit(store.update, request.account_id, request.id, request.body)))
 
 

@@ -146,7 +146,7 @@ def changes(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
         before = templates.document(campaign.template)
         for name in ("subject", "body", "preheader", "from_name", "from_email", "reply_to", "design"):
             value = getattr(request.template_attributes, name)
-            if value is not UNSET and value != before[name]:
+            if value is not UNSET and templates.kept(name, value) != before[name]:
                 return True
     return False
 
@@ -157,7 +157,7 @@ def check(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest
     if isinstance(request.trigger_attributes, TriggerWrite):
         _check_trigger(account_id, request.trigger_attributes, faults)
     if request.template_attributes is not UNSET:
-        templates.check(request.template_attributes, "template_attributes.", faults)
+        templates.check(account_id, request.template_attributes, "template_attributes.", faults)
     faults.check()
 
 

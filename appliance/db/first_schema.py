@@ -105,9 +105,9 @@ CREATE TABLE template (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id
 CREATE INDEX template_flow_id ON template (flow_id);
 CREATE INDEX template_account_id_created_at_id ON template (account_id, created_at, id);
 CREATE TABLE template_revision (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, template_id INTEGER NOT NULL, number
-    INTEGER NOT NULL, document TEXT NOT NULL, label TEXT, user_id INTEGER, created_at INTEGER NOT NULL, FOREIGN KEY
-    (template_id) REFERENCES template (id) ON DELETE CASCADE, FOREIGN KEY (user_id) REFERENCES user (id) ON DELETE
-    SET NULL);
+    INTEGER NOT NULL, follows INTEGER, restores INTEGER, named INTEGER NOT NULL, label TEXT, user_id INTEGER,
+    created_at INTEGER NOT NULL, document TEXT NOT NULL, FOREIGN KEY (template_id) REFERENCES template (id) ON DELETE
+    CASCADE, FOREIGN KEY (user_id) REFERENCES user (id) ON DELETE SET NULL);
 CREATE UNIQUE INDEX template_revision_template_id_number ON template_revision (template_id, number);
 CREATE TABLE brand (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, brand_color TEXT,
     text_color TEXT, bg_color TEXT, font_heading TEXT, font_body TEXT, style_notes TEXT, tone TEXT,
@@ -191,8 +191,8 @@ CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('
 CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending';
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;
 CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, subject
-    TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, preheader TEXT, from_name TEXT, FOREIGN
-    KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
+    TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, preheader TEXT, from_name TEXT, design
+    TEXT, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
 CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
     template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, FOREIGN KEY (account_id) REFERENCES account

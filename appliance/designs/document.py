@@ -82,7 +82,7 @@ def check(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
     if len(raw) > MOST_SECTIONS:
         add("sections", f"is too long (maximum is {MOST_SECTIONS} entries)")
         return
-    if not isinstance(document.get("theme") or {}, dict):
+    if not isinstance(document.get("theme"), dict | None):
         add("theme", "is invalid")
     _check(raw, "sections", 0, add)
 
@@ -94,7 +94,7 @@ def _check(raw: list[Any], path: str, level: int, add: Callable[[str, str], None
             add(here, "is invalid")
             continue
         for name in ("props", "styles"):
-            if not isinstance(one.get(name) or {}, dict):
+            if not isinstance(one.get(name), dict | None):
                 add(f"{here}.{name}", "is invalid")
         found = section(one, here)
         if found.kind is None:

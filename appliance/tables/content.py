@@ -38,10 +38,14 @@ class TemplateRevision(Table):
 
     template = ForeignKeyField(Template, on_delete="CASCADE", index=False)
     number = IntegerField()
-    document = Json()
+    follows = IntegerField(null=True)  # the revision it was made from; null in the first, and in undo and redo
+    restores = IntegerField(null=True)  # the revision that it brought back
+    named = BooleanField(default=False)  # by a person or a send: kept for good
     label = TextField(null=True)
     user = ForeignKeyField(User, null=True, on_delete="SET NULL", index=False)
     created_at = Time()
+    # Behind what lists read, which then need not read past it
+    document = Json()
 
     class Meta:
         indexes = ((("template", "number"), True),)

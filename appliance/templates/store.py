@@ -1,48 +1,27 @@
 """Templates: what one message says, with a revision for every change."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, json
 
 from appliance import clock
 from appliance.db.work import writing
 from appliance.designs import merge
 from appliance.errors import Conflict, Faults, Invalid, NotFound
-from appliance.fields import EmailText, Line, PageQuery, Short, Subject, Text, When, given
+from appliance.fields import given
 from appliance.pages import Page, paginate
-from appliance.tables import Campaign, Template, TemplateRevision
+from appliance.tables import Campaign, Template, User
+from appliance.templates import revisions
+from appliance.templates.checks import MERGED, check, kept, warm
+from appliance.templates.requests import Content, TemplateQuery, TemplateWrite
+from appliance.templates.revisions import Origin, document, pin
 
-DESIGN_BYTES = 1_048_576
-Design = Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES})]
+__all__ = [
+    "Content", "TemplateQuery", "TemplateWrite", "check", "create", "delete", "document", "duplicate", "fill", "get",
+    "is_editable", "kept", "page", "pin", "update", "variables", "warm", "write",
+]  # fmt: skip
 
-# Which merge context each text stands in
-_MERGED: dict[str, merge.Context] = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
-
-
-class Content(Struct):
-    """Subject, body and sender of one message."""
-
-    subject: Subject | None | UnsetType = UNSET
-    body: Text | None | UnsetType = UNSET
-    preheader: Line | None | UnsetType = UNSET
-    from_name: Line | None | UnsetType = UNSET
-    from_email: EmailText | None | UnsetType = UNSET
-    reply_to: EmailText | None | UnsetType = UNSET
-    design: Design | None | UnsetType = UNSET
-
-
-class TemplateWrite(Content):
-    """A template as created or changed; `updated_at` of what was read guards against overwriting."""
-
-    name: Line | None | UnsetType = UNSET
-    updated_at: When | UnsetType = UNSET
-
-
-class TemplateQuery(PageQuery):
-    """Filters of the template list."""
-
-    standalone: bool | UnsetType = UNSET
-    search: Short | UnsetType = UNSET
+UNTITLED = "Untitled template"
 
 
 def page(account_id: int, query: TemplateQuery) -> Page:
@@ -67,48 +46,132 @@ def get(account_id: int, template_id: int) -> Template:
     return found
 
 
-def create(account_id: int, request: TemplateWrite, flow_id: int | None = None) -> Template:
+def create(
+    account_id: int, request: TemplateWrite, flow_id: int | None = None, user_id: int | None = None,
+    label: str = "Created",
+) -> Template:  # fmt: skip
     """Make a template; raises Invalid with all faults."""
     writing()
     faults = Faults()
-    check(request, "", faults)
+    check(account_id, request, "", faults)
     faults.check()
     now = clock.now_ms()
     template = Template(account=account_id, flow=flow_id, created_at=now, updated_at=now)
     if flow_id is None:
-        template.name = "Untitled template"
-    _fill(template, request)
+        template.name = UNTITLED
+    for name, value in _values(template, request).items():
+        setattr(template, name, value)
+    template.variables = variables(template)
     template.save(force_insert=True)
-    _remember(template, "Created", None)
+    revisions.remember(template, label, user_id, Origin(1, None, None))
     return template
 
 
-def update(account_id: int, template_id: int, request: TemplateWrite, user_id: int | None = None) -> Template:
-    """Change a template; raises NotFound, Conflict if it moved on, or Invalid with all faults."""
+def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> Template:
+    """Make a stand-alone template that says the same, a campaign's or a flow's too; raises NotFound."""
+    writing()
+    have = get(account_id, template_id)
+    now = clock.now_ms()
+    made = Template(account=account_id, created_at=now, updated_at=now, variables=have.variables)
+    for name, value in document(have).items():
+        setattr(made, name, value)
+    made.name = f"{(have.name or have.subject or UNTITLED)[:240]} (copy)"
+    made.save(force_insert=True)
+    revisions.remember(made, f"Copied from {have.name or have.subject or UNTITLED}", user_id, Origin(1, None, None))
+    return made
+
+
+def update(
+    account_id: int, template_id: int, request: TemplateWrite, user_id: int | None = None, revision: int | None = None
+) -> Template:
+    """Change a template; raises NotFound, Conflict if it moved on since it was read, or Invalid with all faults.
+
+    What was read is told by its `updated_at`, or by the number of its revision.
+    """
     writing()
     template = get(account_id, template_id)
-    if request.updated_at is not UNSET and request.updated_at < template.updated_at:
-        raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(template.updated_at))
+    require(template, request.updated_at if isinstance(request.updated_at, int) else None, revision)
     faults = Faults()
-    check(request, "", faults)
+    check(account_id, request, "", faults)
     faults.check()
+    write(template, _values(template, request), user_id)
+    return template
+
+
+def require(template: Template, moment: int | None = None, revision: int | None = None) -> None:
+    """Raise Conflict, with what changed and who changed it, if a template is not what somebody had before them."""
+    if (moment is None or moment >= template.updated_at) and revision in (None, template.revision):
+        return
+    raise Conflict("it was changed by somebody else since it was read", **moved_on(template, moment, revision))
+
+
+def moved_on(template: Template, moment: int | None = None, revision: int | None = None) -> dict[str, Any]:
+    """Answer what changed in a template since a moment or a revision; `changed` is null once that is not kept."""
+    base = None
+    if revision is not None and revision in revisions.origins(template.id):
+        base = revisions.get(template.account_id, template.id, revision)
+    elif moment is not None:
+        base = revisions.read_at(template, moment)
+    last = revisions.get(template.account_id, template.id, template.revision)
+    who = User.get_or_none(User.id == last.user_id) if last.user_id is not None else None
+    return {
+        "updated_at": clock.iso(template.updated_at), "revision": template.revision,
+        "changed": revisions.differing(base.document, document(template)) if base is not None else None,
+        "changed_by": (who.name or who.email) if who is not None else None,
+    }  # fmt: skip
+
+
+def write(
+    template: Template, values: dict[str, Any], user_id: int | None = None, label: str | None = None,
+    restores: int | None = None, moved: bool = False,
+) -> bool:  # fmt: skip
+    """Write fields as they are kept into a template, with a revision if any changed; answers whether any did.
+
+    A campaign's template raises Invalid (`campaign_locked`) past the lock, and asks for its approval again.
+    """
+    writing()
     campaign = _open_campaign(template)
     before = template.revision
-    fill(template, request, user_id)
+    changed = _put(template, values, user_id, label, restores, moved)
     if campaign is not None and template.revision != before:
         _ask_again(campaign)
-    return template
+    return changed
 
 
 def fill(template: Template, request: Content, user_id: int | None = None) -> Template:
-    """Write checked content into a template, with a revision if anything changed."""
+    """Write checked content into a template whose campaign is already known to be open."""
     writing()
-    if _fill(template, request):
-        template.revision += 1
-        template.updated_at = max(clock.now_ms(), template.updated_at + 1)
-        template.save()
-        _remember(template, "Edited", user_id)
+    _put(template, _values(template, request), user_id)
     return template
+
+
+def _put(
+    template: Template, values: dict[str, Any], user_id: int | None, label: str | None = None,
+    restores: int | None = None, moved: bool = False,
+) -> bool:  # fmt: skip
+    # As bytes, for the order of keys and `1.0` for `1` are changes too
+    changed = [name for name, value in values.items() if json.encode(value) != json.encode(getattr(template, name))]
+    for name in changed:
+        setattr(template, name, values[name])
+    if not changed and not moved:
+        return False
+    template.variables = variables(template)
+    follows = None
+    if not moved:
+        follows = revisions.origins(template.id)[template.revision].position
+    template.revision += 1
+    template.updated_at = max(clock.now_ms(), template.updated_at + 1)
+    template.save()
+    origin = Origin(template.revision, follows, restores)
+    revisions.remember(template, label or revisions.changed_words(changed), user_id, origin)
+    return bool(changed)
+
+
+def _values(template: Template, request: Content) -> dict[str, Any]:
+    values = {name: kept(name, value) for name, value in given(request).items() if name != "updated_at"}
+    if "name" in values and values["name"] is None and template.flow_id is None:
+        values["name"] = UNTITLED
+    return values
 
 
 def delete(account_id: int, template_id: int) -> Template:
@@ -135,7 +198,9 @@ def _open_campaign(template: Template) -> Campaign | None:
     """Answer the campaign that a template belongs to; raises Invalid if it is past its lock."""
     if template.flow_id is None:
         return None
-    campaign: Campaign | None = Campaign.get_or_none(Campaign.template == template.id, Campaign.deleted_at.is_null())
+    campaign: Campaign | None = Campaign.get_or_none(
+        Campaign.flow == template.flow_id, Campaign.template == template.id, Campaign.deleted_at.is_null()
+    )
     if campaign is not None and not is_editable(campaign):
         raise Invalid({"base": ["is locked"]}, reason="campaign_locked", status=campaign.status)
     return campaign
@@ -149,80 +214,11 @@ def _ask_again(campaign: Campaign) -> None:
     Campaign.update(**values).where(Campaign.id == campaign.id).execute()
 
 
-def warm(request: Any) -> None:
-    """Compile the texts of a request before the writer has to; what is wrong with them is said there."""
-    for name, context in _MERGED.items():
-        text = getattr(request, name, None)
-        if isinstance(text, str):
-            merge.fault(text, context)
-
-
-def check(request: Content, prefix: str, faults: Faults) -> None:
-    """Note merge tags that cannot be parsed, and designs that are no documents."""
-    for name, context in _MERGED.items():
-        text = getattr(request, name)
-        if isinstance(text, str):
-            found = merge.fault(text, context)
-            if found:
-                faults.add(prefix + name, found)
-    if isinstance(request.design, dict):
-        sections = request.design.get("sections", [])
-        if not isinstance(sections, list) or not all(isinstance(section, dict) for section in sections):
-            faults.add(prefix + "design.sections", "is invalid")
-        elif len(sections) > 200:
-            faults.add(prefix + "design.sections", "is too long (maximum is 200 entries)")
-        if not isinstance(request.design.get("theme", {}), dict):
-            faults.add(prefix + "design.theme", "is invalid")
-
-
 def variables(template: Template) -> dict[str, Any]:
     """Answer the merge variables of a template, each with default, sample and whether it is required."""
     names: set[str] = set()
-    for name, context in _MERGED.items():
+    for name, context in MERGED.items():
         text = getattr(template, name)
         if text and "{" in text:
             names |= set(merge.compile_template(text, context).variables)
     return {name: {"default": None, "sample": None, "required": False} for name in sorted(names)}
-
-
-def _fill(template: Template, request: Content) -> bool:
-    changed = False
-    for name, value in given(request).items():
-        if name == "updated_at":
-            continue
-        if name == "design":
-            value = {"sections": [], "theme": {}} | (value or {})
-        elif isinstance(value, str) and name != "body":
-            value = value.strip() or None
-        if name == "name" and value is None and template.flow_id is None:
-            value = "Untitled template"
-        if getattr(template, name) != value:
-            setattr(template, name, value)
-            changed = True
-    if changed:
-        template.variables = variables(template)
-    return changed
-
-
-def document(template: Template) -> dict[str, Any]:
-    """Answer what a revision keeps of a template."""
-    return {
-        name: getattr(template, name)
-        for name in ("name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design")
-    }
-
-
-def _remember(template: Template, label: str, user_id: int | None) -> TemplateRevision:
-    return TemplateRevision.create(
-        template=template, number=template.revision, document=document(template), label=label, user=user_id,
-        created_at=clock.now_ms(),
-    )  # fmt: skip
-
-
-def pin(template: Template, label: str) -> TemplateRevision:
-    """Answer the revision that is the template as it stands now, named."""
-    writing()
-    found = TemplateRevision.get(TemplateRevision.template == template.id, TemplateRevision.number == template.revision)
-    found.label = label
-    found.save()
-    return found

@@ -15,6 +15,7 @@ def test_a_template_round_trips(api: Client) -> None:
             "design": design}  # fmt: skip
     made = api.post("/templates", body).expect(201)
 
+    design["sections"] = [{**section, "id": made["design"]["sections"][0]["id"]}]
     assert {name: made[name] for name in body} == body
     assert set(made["variables"]) == {"contact.first_name", "data.code"}
     assert made["variables"]["data.code"] == {"default": None, "sample": None, "required": False}
@@ -43,7 +44,7 @@ def test_a_design_has_to_be_a_document(api: Client) -> None:
     """Sections are a list of objects; a broken tag is told with its line."""
     fault = api.post("/templates", {"design": {"sections": ["x"], "theme": []}, "body": "a\n{{ b"}).expect(422)
 
-    assert set(fault["validation_errors"]) == {"design.sections", "design.theme", "body"}
+    assert set(fault["validation_errors"]) == {"design.sections[0]", "design.theme", "body"}
     assert "line 2" in fault["validation_errors"]["body"][0]
 
 

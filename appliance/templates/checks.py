@@ -1,0 +1,147 @@
+"""What no template may hold, told all at once; and the form in which its fields are kept."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from appliance.designs import document, merge
+from appliance.errors import Faults, Invalid
+from appliance.filters import read
+from appliance.segments import people
+from appliance.tables.content import EMPTY_DESIGN
+from appliance.templates.requests import Content
+
+# Which merge context each text stands in
+MERGED: dict[str, merge.Context] = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
+_Found = tuple[tuple[str, str], ...]
+
+
+def check(account_id: int, request: Content, prefix: str, faults: Faults) -> None:
+    """Note merge tags that cannot be parsed, and everything that no design may hold."""
+    for name, context in MERGED.items():
+        text = getattr(request, name)
+        if isinstance(text, str):
+            found = merge.fault(text, context)
+            if found:
+                faults.add(prefix + name, found)
+    if isinstance(request.design, dict):
+        check_design(account_id, request.design, f"{prefix}design.", faults)
+
+
+def check_design(account_id: int, design: dict[str, Any], prefix: str, faults: Faults) -> None:
+    """Note everything that no design may hold, at paths such as `design.sections[2].props.href`."""
+    found = _design_faults(_Text(design))
+    for path, words in found:
+        faults.add(prefix + path, words)
+    if "sections" in (path for path, _ in found):
+        return
+    scope = None
+    for path, raw in _conditions(design):
+        scope = scope or people.scope(account_id, writing=True)
+        try:
+            read.filters(raw, scope, prefix + path)
+        except Invalid as refused:
+            faults.merge(refused.fields)
+
+
+def warm(account_id: int, request: Any) -> None:
+    """Look at the texts of a request before the writer has to; what is wrong with them is said there."""
+    if isinstance(request, Content):
+        check(account_id, request, "", Faults())
+
+
+class _Text:
+    """A design with the text that it is known by; looked at once, however often it is asked about."""
+
+    __slots__ = ("design", "digest")
+
+    def __init__(self, design: dict[str, Any]) -> None:
+        self.design = design
+        self.digest = hashlib.blake2b(json.dumps(design, sort_keys=True).encode(), digest_size=16).digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Text) and self.digest == other.digest
+
+
+@lru_cache(maxsize=64)
+def _design_faults(text: _Text) -> _Found:
+    found: list[tuple[str, str]] = []
+    document.check(text.design, lambda path, words: found.append((path, words)))
+    # What is kept is the answer alone
+    text.design = {}
+    return tuple(found)
+
+
+def _conditions(design: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for found in document.walk(design):
+        if found.kind is not None and found.props.get("show_if") is not None:
+            yield f"{found.path}.props.show_if", found.props["show_if"]
+
+
+def kept(name: str, value: Any) -> Any:
+    """Answer a field as it is stored: lines without spaces around them, sections with `id` and `type`."""
+    if name == "design":
+        return named(value) if value is not None else dict(EMPTY_DESIGN)
+    return value.strip() or None if isinstance(value, str) and name != "body" else value
+
+
+def named(design: dict[str, Any]) -> dict[str, Any]:
+    """Answer a design in which every section has an `id`, and a `type` where one can be told; nothing else changes.
+
+    An id follows from what the section holds, so that the same design written again has the same ones.
+    """
+    taken = {str(one["id"]) for one in _sections(design) if one.get("id") is not None}
+    return design | {"sections": _named(design["sections"], "sections", 0, taken)} if "sections" in design else design
+
+
+def _sections(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every section as it came, those in columns too."""
+    for one in document.sections(value):
+        if isinstance(one, dict):
+            yield one
+            columns = one["props"].get("columns") if isinstance(one.get("props"), dict) else None
+            for column in columns if isinstance(columns, list) else []:
+                yield from _sections(column)
+
+
+def _named(raw: Any, path: str, level: int, taken: set[str]) -> Any:
+    if not isinstance(raw, list):
+        return raw
+    return [_name(one, f"{path}[{index}]", level, taken) if isinstance(one, dict) else one
+            for index, one in enumerate(raw)]  # fmt: skip
+
+
+def _name(raw: dict[str, Any], path: str, level: int, taken: set[str]) -> dict[str, Any]:
+    found = document.section(raw, path)
+    added: dict[str, Any] = {}
+    if raw.get("id") is None:
+        added["id"] = _id(raw, taken)
+    if raw.get("type") is None and found.type:
+        added["type"] = found.type
+    columns = raw["props"].get("columns") if isinstance(raw.get("props"), dict) else None
+    is_columns = found.kind is not None and found.kind.name == "columns" and level < document.MOST_LEVELS
+    if is_columns and isinstance(columns, list):
+        inner = [
+            column | {"sections": _named(column["sections"], f"{path}.props.columns[{number}].sections", level + 1,
+                                         taken)}
+            if isinstance(column, dict) and "sections" in column else column
+            for number, column in enumerate(columns)
+        ]  # fmt: skip
+        added["props"] = raw["props"] | {"columns": inner}
+    return raw | added
+
+
+def _id(raw: dict[str, Any], taken: set[str]) -> str:
+    text = json.dumps({key: value for key, value in raw.items() if key not in ("id", "type")}, sort_keys=True)
+    number = 0
+    while True:
+        found = "s" + hashlib.blake2b(f"{number}{text}".encode(), digest_size=4).hexdigest()
+        if found not in taken:
+            taken.add(found)
+            return found
+        number += 1

@@ -1,0 +1,36 @@
+"""What may be asked of templates; API bodies, queries, forms and the published document all read these."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.fields import EmailText, Line, PageQuery, Short, Subject, Text, When
+
+DESIGN_BYTES = 1_048_576
+Design = Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES})]
+
+
+class Content(Struct):
+    """Subject, body and sender of one message."""
+
+    subject: Subject | None | UnsetType = UNSET
+    body: Text | None | UnsetType = UNSET
+    preheader: Line | None | UnsetType = UNSET
+    from_name: Line | None | UnsetType = UNSET
+    from_email: EmailText | None | UnsetType = UNSET
+    reply_to: EmailText | None | UnsetType = UNSET
+    design: Design | None | UnsetType = UNSET
+
+
+class TemplateWrite(Content):
+    """A template as created or changed; `updated_at` of what was read guards against overwriting."""
+
+    name: Line | None | UnsetType = UNSET
+    updated_at: When | UnsetType = UNSET
+
+
+class TemplateQuery(PageQuery):
+    """Filters of the template list."""
+
+    standalone: bool | UnsetType = UNSET
+    search: Short | UnsetType = UNSET

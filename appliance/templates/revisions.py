@@ -1,0 +1,155 @@
+"""Revisions of templates: one for every save, listed, named, thinned out with time."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from appliance.db.open import connection, rows, scalar
+from appliance.db.work import writing
+from appliance.errors import NotFound
+from appliance.fields import PageQuery
+from appliance.pages import Page, paginate
+from appliance.tables import Template, TemplateRevision, User
+
+FIELDS = ("name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design")
+_WORDS = {"body": "content", "from_name": "sender name", "from_email": "sender", "reply_to": "reply address",
+          "preheader": "preview line"}  # fmt: skip
+# All of the last ones are kept; of those before, what somebody named or sent and the last of each day
+LAST = 100
+_THIN_EVERY = 10
+_DAY_MS = 86_400_000
+
+
+class Origin(Struct):
+    """How one revision came about.
+
+    An edit `follows` the one it was made from. A restored one also names what it `restores`. A step of undo or redo
+    only `restores`: it makes nothing new, and the next edit follows what it restored.
+    """
+
+    number: int
+    follows: int | None
+    restores: int | None
+
+    @property
+    def position(self) -> int:
+        """The edit that a template with this revision stands at."""
+        return self.restores if self.restores is not None and self.follows is None else self.number
+
+
+def document(template: Template) -> dict[str, Any]:
+    """Answer what a revision keeps of a template."""
+    return {name: getattr(template, name) for name in FIELDS}
+
+
+def remember(template: Template, label: str, user_id: int | None, origin: Origin) -> TemplateRevision:
+    """Keep a template as it stands now."""
+    writing()
+    made = TemplateRevision.create(
+        template=template, number=origin.number, follows=origin.follows, restores=origin.restores,
+        document=document(template), label=label[:255], user=user_id, created_at=template.updated_at,
+    )  # fmt: skip
+    if origin.number % _THIN_EVERY == 0:
+        thin(template.id)
+    return made
+
+
+def changed_words(names: list[str]) -> str:
+    """Name an edit by the fields it changed."""
+    return "Changed " + ", ".join(_WORDS.get(name, name) for name in names)
+
+
+def origins(template_id: int) -> dict[int, Origin]:
+    """Answer how each revision of a template came about, by number, oldest first."""
+    found = rows(
+        "SELECT number, follows, restores FROM template_revision WHERE template_id = ? ORDER BY number", (template_id,)
+    )
+    return {row[0]: Origin(*row) for row in found}
+
+
+def page(account_id: int, template_id: int, query: PageQuery) -> Page:
+    """List the revisions of a template, newest first, with who made them and without what they hold; or NotFound."""
+    _known(account_id, template_id)
+    kept = TemplateRevision
+    found = (
+        kept.select(kept.id, kept.number, kept.follows, kept.restores, kept.named, kept.label, kept.created_at, User)
+        .join_from(kept, User, "LEFT OUTER")
+        .where(kept.template == template_id)
+        .order_by(kept.number.desc())
+    )
+    return paginate(found, query.page, query.size())
+
+
+def get(account_id: int, template_id: int, number: int) -> TemplateRevision:
+    """Answer one revision of a template; raises NotFound."""
+    _known(account_id, template_id)
+    found = TemplateRevision.get_or_none(TemplateRevision.template == template_id, TemplateRevision.number == number)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def name(account_id: int, template_id: int, number: int, label: str | None) -> TemplateRevision:
+    """Name a revision, which keeps it for good; without a label it is one of many again. Raises NotFound."""
+    writing()
+    found = get(account_id, template_id, number)
+    label = (label or "").strip()[:255]
+    found.label, found.named = label or "Edited", bool(label)
+    found.save(only=[TemplateRevision.label, TemplateRevision.named])
+    return found
+
+
+def pin(template: Template, label: str) -> TemplateRevision:
+    """Answer the revision that is the template as it stands now, named."""
+    writing()
+    found = TemplateRevision.get(TemplateRevision.template == template.id, TemplateRevision.number == template.revision)
+    found.label, found.named = label, True
+    found.save(only=[TemplateRevision.label, TemplateRevision.named])
+    return found
+
+
+def read_at(template: Template, moment: int) -> TemplateRevision | None:
+    """Answer the revision that somebody had before them who read a template as of its `updated_at`, if it is kept."""
+    found: TemplateRevision | None = (
+        TemplateRevision.select()
+        .where(TemplateRevision.template == template.id, TemplateRevision.created_at <= moment)
+        .order_by(TemplateRevision.number.desc())
+        .first()
+    )
+    return found
+
+
+def thin(template_id: int) -> int:
+    """Take out old revisions that nobody named, sent or restores, but for the first and the last of each day.
+
+    What followed one that goes follows what that one followed, so that undo walks over the gap. Answers how many went.
+    """
+    writing()
+    here = connection()
+    newest = scalar("SELECT max(number) FROM template_revision WHERE template_id = ?", (template_id,)) or 0
+    gone = rows(
+        "SELECT number, follows FROM template_revision r WHERE template_id = :id AND number <= :old AND number > 1 "
+        "AND named = 0 AND NOT EXISTS (SELECT 1 FROM campaign WHERE content_id = r.id "
+        "AND flow_id = (SELECT flow_id FROM template WHERE id = :id)) "
+        "AND number NOT IN (SELECT restores FROM template_revision WHERE template_id = :id AND restores NOT NULL) "
+        "AND number < (SELECT max(number) FROM template_revision WHERE template_id = :id "
+        "AND created_at / :day = r.created_at / :day)",
+        {"id": template_id, "old": newest - LAST, "day": _DAY_MS},
+    )
+    for number, follows in sorted(gone, reverse=True):
+        here.execute(
+            "UPDATE template_revision SET follows = ? WHERE template_id = ? AND follows = ?",
+            (follows, template_id, number),
+        )
+        here.execute("DELETE FROM template_revision WHERE template_id = ? AND number = ?", (template_id, number))
+    return len(gone)
+
+
+def _known(account_id: int, template_id: int) -> None:
+    if not Template.select().where(Template.account == account_id, Template.id == template_id).exists():
+        raise NotFound
+
+
+def differing(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Name the fields in which two documents differ."""
+    return [one for one in FIELDS if before.get(one) != now.get(one)]
