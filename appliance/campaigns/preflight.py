@@ -1,7 +1,7 @@
 """What stands between a draft and its send: blockers refuse, warnings advise; one list for page and API."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from msgspec import Struct
 from appliance import brand as brands
 from appliance import config
 from appliance.campaigns import audience, store
+from appliance.designs import document as designs
 from appliance.designs import merge
 from appliance.designs.merge import MergeError
 from appliance.messages import compose, senders
@@ -71,10 +72,20 @@ def warm(account_id: int, campaign_id: int, content: Any) -> None:
 
     campaign = store.get(account_id, campaign_id)
     said = document(campaign.template)
-    said |= {name: value for name in said if isinstance(value := getattr(content, name, None), str)}
+    said |= {name: value for name in said if isinstance(value := getattr(content, name, None), str | dict)}
     with contextlib.suppress(MergeError):
-        if said["body"]:
-            compose.compile_source(source_of(said, Account.get_by_id(account_id).locale))
+        if is_written(said):
+            compose.compile_source(_source(said, Account.get_by_id(account_id)))
+
+
+def is_written(document: Mapping[str, Any]) -> bool:
+    """Say whether there is anything to read: sections, or a body."""
+    return bool((document["body"] or "").strip() or designs.sections(document["design"]))
+
+
+def _source(document: Mapping[str, Any], account: Account) -> Source:
+    look = brands.look(brands.get(account.id))
+    return compose.source_of(document, look, account.locale, marketing=True)
 
 
 def transport(campaign: Campaign) -> str:
@@ -85,14 +96,6 @@ def transport(campaign: Campaign) -> str:
     return here.sms.transport if campaign.channel == "sms" else here.email.transport
 
 
-def source_of(document: dict[str, Any], locale: str) -> Source:
-    """Answer what a campaign's message is made from."""
-    return Source(
-        subject=document["subject"] or "", body=document["body"] or "", preheader=document["preheader"],
-        from_name=document["from_name"], marketing=True, locale=locale,
-    )  # fmt: skip
-
-
 def open_case(campaign: Campaign, confirmed: bool) -> Case:
     """Gather what the checks look at."""
     from appliance.templates.store import document
@@ -100,9 +103,10 @@ def open_case(campaign: Campaign, confirmed: bool) -> Case:
     account = Account.get_by_id(campaign.account_id)
     content = error = None
     template = campaign.template
-    if campaign.channel == "email" and template.subject and template.body:
+    said = document(template)
+    if campaign.channel == "email" and template.subject and is_written(said):
         try:
-            content = compose.compile_source(source_of(document(template), account.locale))
+            content = compose.compile_source(_source(said, account))
         except MergeError as fault:
             error = fault.words()
     return Case(campaign, account, brands.get(account.id), confirmed, content, error, transport(campaign) != "capture")
@@ -127,7 +131,7 @@ def _content(case: Case) -> Iterator[Finding]:
     template = case.campaign.template
     if case.email and not (template.subject or "").strip():
         yield Finding("content_required", "write a subject", "template_attributes.subject")
-    if not (template.body or "").strip() and not (case.email and template.design.get("sections")):
+    if not (template.body or "").strip() and not (case.email and designs.sections(template.design)):
         yield Finding("content_required", "write the message", "template_attributes.body")
 
 
@@ -150,12 +154,11 @@ def _approval(case: Case) -> Iterator[Finding]:
 def _renders(case: Case) -> Iterator[Finding]:
     if case.content_error:
         yield Finding("preflight_failed", f"does not render: {case.content_error}", "template_attributes.body")
-    sections = case.campaign.template.design.get("sections") or []
-    if case.email and sections and not (case.campaign.template.body or "").strip():
-        kinds = sorted({str(section.get("type") or "without type") for section in sections})
-        yield Finding(
-            "preflight_failed", f"unknown section kind: {', '.join(kinds)}", "template_attributes.design.sections"
-        )
+    unknown = designs.unknown(case.campaign.template.design) if case.email else []
+    if unknown:
+        kinds = sorted({one.type or "without type" for one in unknown})
+        path = f"template_attributes.design.{unknown[0].path}"
+        yield Finding("preflight_failed", f"unknown section kind: {', '.join(kinds)}", path)
 
 
 # In the order of decisions, section 3: the first one's code is the reason of a refusal

@@ -30,8 +30,11 @@ def render(account_id: int, campaign_id: int, contact_id: int | None = None) -> 
         filled_in["contact"] |= {"first_name": "Anna", "last_name": "Example"}
     answer: dict[str, Any] = {"subject": "", "html": "", "text": "", "error": None, "contact": contact}
     try:
-        content = compose.compile_source(preflight.source_of(document(campaign.template), account.locale))
-        filled = compose.fill(content, filled_in)
+        content = compose.compile_source(
+            compose.source_of(document(campaign.template), brands.look(brand), account.locale, marketing=True)
+        )
+        shown = values.shown(account_id, contact.id if contact else None, content.conditions)
+        filled = compose.fill(content, filled_in | shown)
     except MergeError as error:
         return answer | {"error": error.words()}
     return answer | {

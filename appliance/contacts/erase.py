@@ -57,8 +57,8 @@ def _messages(with_ids: dict[str, int]) -> None:
     facts = ", ".join(f"'{name}', data ->> '$.{name}'" for name in _FACTS)
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL)
     run(
-        "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, from_name = NULL, headers = '{}', "
-        f"data = '{{}}' WHERE message_id IN ({_MESSAGES})",
+        "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, from_name = NULL, design = NULL, "
+        f"headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES})",
         with_ids,
     )
     run(f"DELETE FROM captured WHERE account_id = :account AND message_id IN ({_MESSAGES})", with_ids)

@@ -3,6 +3,8 @@
 import re
 from html import unescape
 
+from appliance.designs.tags import Tokens
+
 _BLOCKS = {
     "p", "div", "section", "article", "header", "footer", "table", "tr", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6",
     "blockquote", "pre", "hr", "figure",
@@ -111,6 +113,12 @@ def from_html(html: str) -> str:
     text = re.sub(r"[ \t]+", " ", text)
     text = re.sub(r" ?\n ?", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def from_template(html: str) -> str:
+    """Write HTML as text with its merge tags intact, whatever they hold."""
+    tokens = Tokens(html.encode("utf-8", "replace"))
+    return str(tokens.restore(from_html(tokens.protect(html))))
 
 
 def is_html(body: str) -> bool:

@@ -1,25 +1,25 @@
 """Makes one message: content and values in, a mail out; the same for preview and send."""
 
+import json
 import re
-import secrets
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from appliance import addresses
 from appliance.delivery.mime import Mail
-from appliance.designs import merge, plaintext
+from appliance.designs import document as designs
+from appliance.designs import links as numbered
+from appliance.designs import merge, plaintext, render
+from appliance.designs.links import Link
 from appliance.designs.merge import Compiled
-from appliance.messages import links
+from appliance.designs.render import Advice
+from appliance.designs.theme import Look
+from appliance.messages import links, signing
 
-_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
-_START_OF_BODY = re.compile(r"<body[^<>]*>", re.IGNORECASE)
 _END_OF_HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
+_START_OF_BODY = re.compile(r"<body[^<>]*>", re.IGNORECASE)
 _START_OF_HTML = re.compile(r"<html[^<>]*>", re.IGNORECASE)
-
-_ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
-_STYLE = "margin:32px 0 0;font:13px/1.5 sans-serif;color:#666666"
 
 
 class Source(NamedTuple):
@@ -32,19 +32,28 @@ class Source(NamedTuple):
     from_name: str | None = None
     marketing: bool = False
     locale: str = "en"
+    design: str | None = None  # a document with sections, as canonical JSON: then the body is the text part
+    look: str = ""  # what of the brand shows, as JSON
 
 
 class Content(NamedTuple):
-    """A compiled message; filled once for each recipient, from any thread."""
+    """A compiled message; filled once for each recipient, from any thread.
+
+    `conditions` are filters by the name under which `show` says whether they hold (`values.shown`).
+    """
 
     subject: Compiled
     html: Compiled
     text: Compiled
     from_name: Compiled
+    advice: tuple[Advice, ...] = ()
+    conditions: Mapping[str, list[Any]] = {}
+    links: tuple[Link, ...] = ()
 
     def variables(self) -> list[str]:
-        """Answer every merge variable in it."""
-        return sorted({name for part in self for name in part.variables})
+        """Answer every merge variable in it, those that a person or a caller fills."""
+        parts = (self.subject, self.html, self.text, self.from_name)
+        return sorted({name for part in parts for name in part.variables if name.partition(".")[0] != "show"})
 
 
 class Sender(NamedTuple):
@@ -64,70 +73,54 @@ class Filled(NamedTuple):
     from_name: str | None
 
 
-@lru_cache(maxsize=32)
+def source_of(
+    document: Mapping[str, Any], look: Look, locale: str = "en", marketing: bool = False, text: str | None = None
+) -> Source:
+    """Answer what a template's fields are as a message: the one place that turns them into one."""
+    design = document.get("design")
+    return Source(
+        subject=document["subject"] or "", body=document["body"] or "", text=text,
+        preheader=document["preheader"], from_name=document["from_name"], marketing=marketing, locale=locale,
+        design=designs.canonical(design) if designs.sections(design) else None,
+        look=json.dumps(look, ensure_ascii=False),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
 def compile_source(source: Source) -> Content:
     """Compile a message once; raises MergeError. The last ones are kept, so asking twice is free."""
-    merge.scan(source.body)
-    html = source.body if plaintext.is_html(source.body) else plaintext.to_html(source.body)
-    if source.text:
-        text = source.text
-    elif plaintext.is_html(source.body):
-        text = _keeping_tags(html)
+    advice: tuple[Advice, ...] = ()
+    conditions: Mapping[str, list[Any]] = {}
+    if source.design is None:
+        html, text = _written(source)
     else:
-        text = source.body
+        rendered = render.render(json.loads(source.design), Look(*json.loads(source.look)), source.locale)
+        html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
+        text = source.text or _beside(source.body) or rendered.text
     if source.marketing:
-        html, text = _signed(html, text)
+        html, text = signing.signed(html, text)
     html = _document(html, source)
     return Content(
         merge.compile_template(source.subject, "header"),
         merge.compile_template(html, "html"),
         merge.compile_template(text, "text"),
         merge.compile_template(source.from_name, "header"),
-    )
+        advice, conditions, numbered.of(html),
+    )  # fmt: skip
 
 
-def _keeping_tags(html: str) -> str:
-    """Write HTML as text with its merge tags intact, whatever they hold."""
-    merge.scan(html)
-    tags = _TAG.findall(html)
-    # A mark that cannot stand in the document already
-    name = secrets.token_hex(8)
-    numbered = iter(range(len(tags)))
-    text = plaintext.from_html(_TAG.sub(lambda _: f"\ue000{name}.{next(numbered)}\ue001", html))
-    return re.sub(f"\ue000{name}\\.(\\d+)\ue001", lambda found: tags[int(found[1])], text)
+def _written(source: Source) -> tuple[str, str]:
+    """Answer HTML and text of a body without sections: pasted HTML, or paragraphs."""
+    merge.scan(source.body)
+    if not plaintext.is_html(source.body):
+        return plaintext.to_html(source.body), source.text or source.body
+    return source.body, source.text or plaintext.from_template(source.body)
 
 
-def _says(source: str, name: str, context: merge.Context) -> bool:
-    """Say whether a template shows a value where a reader sees it: comments do not count."""
-    return name in merge.compile_template(_without_comments(source), context).variables
-
-
-def _without_comments(html: str) -> str:
-    parts, position = [], 0
-    while (begin := html.find("<!--", position)) >= 0:
-        parts.append(html[position:begin])
-        end = html.find("-->", begin + 4)
-        if end < 0:
-            return "".join(parts)
-        position = end + 3
-    return "".join([*parts, html[position:]])
-
-
-def _signed(html: str, text: str) -> tuple[str, str]:
-    """Append postal address and unsubscribe link where the author left them out (decisions, section 7)."""
-    lines = [] if _says(html, "brand.physical_address", "html") else [_ADDRESS]
-    if not _says(html, "unsubscribe_url", "html"):
-        lines.append('<a href="{{ unsubscribe_url }}">Unsubscribe</a>')
-    if lines:
-        block = f'<p style="{_STYLE}">{"<br>".join(lines)}</p>'
-        place = _END_OF_BODY.search(html)
-        html = html + "\n" + block if place is None else html[: place.start()] + block + html[place.start() :]
-    lines = [] if _says(text, "brand.physical_address", "text") else [_ADDRESS]
-    if not _says(text, "unsubscribe_url", "text"):
-        lines.append("Unsubscribe: {{ unsubscribe_url }}")
-    if lines:
-        text = text.rstrip() + "\n\n-- \n" + "\n".join(lines) + "\n"
-    return html, text
+def _beside(body: str) -> str:
+    """Answer the text part that stands beside sections."""
+    merge.scan(body)
+    return plaintext.from_template(body) if plaintext.is_html(body) else body
 
 
 def _document(html: str, source: Source) -> str:

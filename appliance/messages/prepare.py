@@ -10,6 +10,7 @@ from appliance.delivery.send import Envelope
 from appliance.messages import compose, links, values
 from appliance.messages.compose import Content, Filled, Sender
 from appliance.messages.ledger import Claim
+from appliance.messages.showing import Showing
 from appliance.messages.single import said_source
 from appliance.tables import Account, Campaign, Contact, Message, MessageContent, TemplateRevision
 
@@ -35,6 +36,7 @@ class _Kept(NamedTuple):
     list_name: str
     list_id: str
     needs_phone: bool
+    showing: Showing | None = None
 
 
 class Workshop:
@@ -51,10 +53,9 @@ class Workshop:
                 claim.id, claim.campaign_id, kept.list_name, kept.list_id, _domain(kept.sender.email),
                 claim.account_id,
             )  # fmt: skip
-            filled = self._fill(kept, claim.id, claim.contact_id, claim.recipient)
         else:
             kept, headers = self._single(claim)
-            filled = self._fill(kept, claim.id, claim.contact_id, claim.recipient)
+        filled = self._fill(kept, claim, kept.showing)
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
         dated = (claim.dated_at or clock.now_ms()) / 1000
         mail = compose.mail(filled, kept.sender, claim.id, recipient, dated, headers)
@@ -67,18 +68,23 @@ class Workshop:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
         kept = self._campaign(claim.campaign_id) if claim.campaign_id else self._single(claim)[0]
-        return self._fill(kept, claim.id, claim.contact_id, claim.recipient)
+        return self._fill(kept, claim)
 
     def _mail_from(self, claim: Claim, sender: str) -> str:
         # A return path of our own needs somebody who listens there; only the capture server always does
         return links.return_path(claim.id, _domain(sender)) if claim.provider == "capture" else sender
 
-    def _fill(self, kept: _Kept, message_id: int, contact_id: int | None, recipient: str) -> Filled:
-        contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
+    def _fill(self, kept: _Kept, claim: Claim, showing: Showing | None = None) -> Filled:
+        contact = Contact.get_or_none(Contact.id == claim.contact_id) if claim.contact_id is not None else None
         if contact is not None and kept.needs_phone:
             contacts.load([contact])
+        if showing is not None:
+            shown = showing.to(claim.contact_id)
+        else:
+            shown = values.shown(claim.account_id, claim.contact_id, kept.content.conditions)
         return compose.fill(
-            kept.content, {**kept.shared, **values.of_contact(contact, recipient), **values.of_message(message_id)}
+            kept.content,
+            {**kept.shared, **values.of_contact(contact, claim.recipient), **values.of_message(claim.id), **shown},
         )
 
     def _campaign(self, campaign_id: int) -> _Kept:
@@ -94,10 +100,11 @@ class Workshop:
         said = MessageContent.get(MessageContent.message == claim.id)
         account = Account.get_by_id(claim.account_id)
         marketing = not claim.transactional
-        content = compose.compile_source(said_source(said, marketing))
+        brand = brands.get(account.id)
+        content = compose.compile_source(said_source(said, account, brands.look(brand), marketing))
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
-        shared = values.of_account(account, brands.get(account.id)) | {"data": said.data}
+        shared = values.of_account(account, brand) | {"data": said.data}
         kept = _Kept(content, sender, shared, account.name, f"account-{account.id}", True)
         headers = tuple(said.headers.items())
         if marketing:
@@ -110,19 +117,16 @@ def _compile_campaign(campaign_id: int) -> _Kept:
     campaign = Campaign.get_by_id(campaign_id)
     account = Account.get_by_id(campaign.account_id)
     document = TemplateRevision.get_by_id(campaign.content_id).document
-    content = compose.compile_source(
-        compose.Source(
-            subject=document["subject"] or "", body=document["body"] or "", preheader=document["preheader"],
-            from_name=document["from_name"], marketing=True, locale=account.locale,
-        )
-    )  # fmt: skip
+    brand = brands.get(account.id)
+    content = compose.compile_source(compose.source_of(document, brands.look(brand), account.locale, marketing=True))
     contact_list = campaign.trigger.contact_list
     sender = Sender(campaign.sender["email"], campaign.sender["name"], campaign.sender["reply_to"])
-    shared = values.of_account(account, brands.get(account.id)) | {"campaign": {"name": campaign.name}}
+    shared = values.of_account(account, brand) | {"campaign": {"name": campaign.name}}
     return _Kept(
         content, sender, shared, contact_list.name if contact_list else account.name,
         f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
         "contact.phone" in content.variables() or "contact" in content.variables(),
+        Showing(account.id, campaign_id, content.conditions),
     )  # fmt: skip
 
 

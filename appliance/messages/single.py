@@ -7,10 +7,13 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import addresses, clock, config, tokens
+from appliance import brand as brands
 from appliance.contacts import consent, store
 from appliance.db.open import one
 from appliance.db.work import after_commit, writing
+from appliance.designs import document as designs
 from appliance.designs.merge import MergeError
+from appliance.designs.theme import Look
 from appliance.errors import Faults, Invalid
 from appliance.events import log
 from appliance.events.log import Happened
@@ -53,8 +56,9 @@ def warm(account_id: int, request: MessageWrite) -> None:
     template = None
     if isinstance(request.template_id, int):
         template = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
+    account = Account.get_by_id(account_id)
     with contextlib.suppress(MergeError):
-        compose.compile_source(_source(_said(request, template), not request.transactional))
+        compose.compile_source(_source(_said(request, template), account, not request.transactional))
 
 
 def put(account_id: int, request: MessageWrite, key: str | None = None, test: bool = False) -> Message:
@@ -128,7 +132,8 @@ def _check(account: Account, request: MessageWrite, template: Template | None, t
         raise Invalid({"channel": ["is not included in the list"]})
     if not (_text(request.subject) or (template and template.subject)):
         faults.add("subject", "can't be blank")
-    if not (_text(request.body) or (template and template.body)):
+    said = _said(request, template)
+    if not (said["body"] or said["design"]):
         faults.add("body", "can't be blank")
     for name, value in (_value(request.headers) or {}).items():
         if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
@@ -138,9 +143,8 @@ def _check(account: Account, request: MessageWrite, template: Template | None, t
     except ValueError:
         faults.add("to", "is invalid")
         address = addresses.Address("email", "", "")
-    said = _said(request, template)
     try:
-        compose.compile_source(_source(said, not request.transactional))
+        compose.compile_source(_source(said, account, not request.transactional))
     except MergeError as error:
         faults.add("body", error.words())
     if not account.transactional_allowed and request.transactional:
@@ -162,25 +166,28 @@ def _refuse_unready(account: Account, request: MessageWrite, template: Template 
         )  # fmt: skip
 
 
-def _said(request: MessageWrite, template: Template | None) -> dict[str, str | None]:
-    """Answer what a message says, its own words before its template's; the template may change later."""
-    said: dict[str, str | None] = {"text": _text(request.text)}
+def _said(request: MessageWrite, template: Template | None) -> dict[str, Any]:
+    """Answer what a message says, its own words before its template's; the template may change later.
+
+    Who brings a body of their own does not want the template's sections around it.
+    """
+    said: dict[str, Any] = {"text": _text(request.text)}
     for name in ("subject", "body", "preheader", "from_name"):
         said[name] = _text(getattr(request, name, None)) or (getattr(template, name) if template else None)
-    return said
+    sections = designs.sections(template.design) if template and not _text(request.body) else []
+    return said | {"design": template.design if template and sections else None}
 
 
-def _source(said: dict[str, str | None], marketing: bool) -> Source:
-    return Source(
-        subject=said["subject"] or "", body=said["body"] or "", text=said["text"], preheader=said["preheader"],
-        from_name=said["from_name"], marketing=marketing,
-    )  # fmt: skip
+def _source(said: dict[str, Any], account: Account, marketing: bool) -> Source:
+    look = brands.look(brands.get(account.id))
+    return compose.source_of(said, look, account.locale, marketing, said["text"])
 
 
-def said_source(kept: MessageContent, marketing: bool) -> Source:
+def said_source(kept: MessageContent, account: Account, look: Look, marketing: bool) -> Source:
     """Answer what a stored single message is made from."""
-    names = ("subject", "body", "text", "preheader", "from_name")
-    return _source({name: getattr(kept, name) for name in names}, marketing)
+    names = ("subject", "body", "text", "preheader", "from_name", "design")
+    said = {name: getattr(kept, name) for name in names}
+    return compose.source_of(said, look, account.locale, marketing, said["text"])
 
 
 def _refusal(account_id: int, address: addresses.Address, channel: Channel | None, transactional: bool) -> str | None:

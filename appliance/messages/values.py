@@ -1,8 +1,12 @@
 """What a merge tag may say: plain data about a person, the brand, the account and the message's own links."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from appliance.db.open import rows
+from appliance.errors import Invalid
 from appliance.messages import links
+from appliance.segments import people
 from appliance.tables import Account, Brand, Channel, Contact
 
 
@@ -40,3 +44,31 @@ def of_message(message_id: int) -> dict[str, Any]:
     stop = links.unsubscribe(message_id)
     # Preferences are part of the same page, so that a reader always finds both
     return {"unsubscribe_url": stop, "preferences_url": stop, "view_url": links.view(message_id)}
+
+
+def shown(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Answer the `show` root for one person: which conditions hold. Where there is nobody, everything shows."""
+    if contact_id is None:
+        return {"show": dict.fromkeys(conditions, True)}
+    return {"show": shown_to(account_id, [contact_id], conditions)[contact_id]} if conditions else {"show": {}}
+
+
+def shown_to(
+    account_id: int, contact_ids: Iterable[int], conditions: Mapping[str, list[Any]]
+) -> dict[int, dict[str, bool]]:
+    """Answer for many people which conditions hold, by the SQL of a segment: one statement for each condition.
+
+    Filters that cannot be read hold for nobody: what is meant for some is not shown to all.
+    """
+    ids = [int(one) for one in contact_ids]
+    found: dict[int, dict[str, bool]] = {one: dict.fromkeys(conditions, False) for one in ids}
+    listed = ",".join(map(str, ids))
+    for name, filters in conditions.items():
+        try:
+            asked = people.condition(account_id, filters)
+        except Invalid:
+            continue
+        sql = f"SELECT c.id FROM contact c WHERE c.id IN ({listed}) AND c.account_id = :one_account AND ({asked.sql})"
+        for row in rows(sql, {**asked.parameters, "one_account": account_id}):
+            found[row[0]][name] = True
+    return found

@@ -84,6 +84,7 @@ class MessageContent(Table):
     data = Json(default=dict)
     preheader = TextField(null=True)
     from_name = TextField(null=True)
+    design = Json(null=True)
 
 
 class Link(Table):

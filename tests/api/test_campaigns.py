@@ -134,7 +134,7 @@ def test_sections_without_a_renderer_block(api: Client) -> None:
     fault = api.post(f"/campaigns/{made['id']}/send").expect(422)
 
     assert fault["reason"] == "preflight_failed"
-    assert "hologram" in fault["validation_errors"]["template_attributes.design.sections"][0]
+    assert "hologram" in fault["validation_errors"]["template_attributes.design.sections[0]"][0]
 
 
 def test_preflight_lists_what_the_send_would_refuse(api: Client) -> None:

@@ -1,0 +1,59 @@
+"""Where things stand in HTML with merge tags: elements and attributes by their place, in one pass over the text."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from appliance.designs.tags import TAG
+
+# What stands for a character of a merge tag: no letter, no quote, no space
+MARK = "\ue000"
+_ELEMENT = re.compile(r"<([a-zA-Z][a-zA-Z0-9:-]*)")
+_ATTRIBUTE = re.compile(r"[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?|=)")
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+
+
+class Attribute(NamedTuple):
+    """An attribute with a value, and from where to where the value stands."""
+
+    name: str
+    start: int
+    end: int
+
+
+class Element(NamedTuple):
+    """The beginning of an element, and from where to where it stands."""
+
+    name: str
+    start: int
+    end: int
+    attributes: tuple[Attribute, ...]
+
+    def value(self, name: str) -> Attribute | None:
+        """Answer an attribute by its name."""
+        return next((one for one in self.attributes if one.name == name), None)
+
+
+def masked(html: str) -> str:
+    """Answer HTML with its merge tags blotted out, every place in it the same."""
+    return TAG.sub(lambda found: MARK * len(found[0]), html)
+
+
+def without_comments(html: str) -> str:
+    """Answer HTML with its comments blotted out, every place in it the same."""
+    return _COMMENT.sub(lambda found: " " * len(found[0]), html)
+
+
+def elements(html: str) -> Iterator[Element]:
+    """Yield the beginnings of all elements of masked HTML, those in comments too: Outlook reads them."""
+    position = 0
+    while (found := _ELEMENT.search(html, position)) is not None:
+        attributes, position = [], found.end()
+        while (one := _ATTRIBUTE.match(html, position)) is not None:
+            position = one.end()
+            if one[1]:
+                break
+            value = next((number for number in (3, 4, 5) if one[number] is not None), None)
+            if value is not None:
+                attributes.append(Attribute(one[2].lower(), one.start(value), one.end(value)))
+        yield Element(found[1].lower(), found.start(), position, tuple(attributes))

@@ -1,0 +1,73 @@
+"""What the law wants in marketing mail: who wrote, from where, and how to hear no more (decisions, section 7)."""
+
+import re
+
+from appliance.designs import merge, places
+from appliance.designs.tags import TAG
+
+_END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
+_ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
+_STYLE = "margin:32px 0 0;font:13px/1.5 sans-serif;color:#666666"
+# An address that is asked for before it is shown is still shown to everybody
+_ASKED = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
+_WORD = re.compile(r"\{%-?\s*(\w+)")
+_BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
+
+
+def signed(html: str, text: str) -> tuple[str, str]:
+    """Append postal address and unsubscribe link where the author left them out."""
+    lines = _missing(html, "html", '<a href="{{ unsubscribe_url }}">Unsubscribe</a>')
+    if lines:
+        block = f'<p style="{_STYLE}">{"<br>".join(lines)}</p>'
+        ends = list(_END_OF_BODY.finditer(html))
+        html = f"{html[: ends[-1].start()]}{block}{html[ends[-1].start() :]}" if ends else f"{html}\n{block}"
+    lines = _missing(text, "text", "Unsubscribe: {{ unsubscribe_url }}")
+    if lines:
+        text = text.rstrip() + "\n\n-- \n" + "\n".join(lines) + "\n"
+    return html, text
+
+
+def _missing(source: str, context: merge.Context, unsubscribe: str) -> list[str]:
+    """Answer the lines that a template lacks; what only some people see is lacking to the others."""
+    lines = (("brand.physical_address", _ADDRESS), ("unsubscribe_url", unsubscribe))
+    return [line for name, line in lines if not _says(source, name, context)]
+
+
+def _says(source: str, name: str, context: merge.Context) -> bool:
+    """Say whether every reader sees a value: comments do not count, nor what stands within conditions and loops."""
+    if name not in source:
+        return False
+    everybodys = _for_everybody(source, name == "brand.physical_address")
+    return name in merge.Compiled(places.without_comments(everybodys), context).variables
+
+
+def _for_everybody(source: str, may_be_asked: bool) -> str:
+    """Answer a template without what stands within conditions and loops, and without their tags."""
+    kept: list[str] = []
+    inside: list[str] = []
+    position = 0
+    for found in TAG.finditer(source):
+        word = _WORD.match(found[0])
+        if word is None:
+            continue
+        if all(one == "asked" for one in inside):
+            kept.append(source[position : found.start()])
+        position = found.end()
+        _step(inside, word[1], found[0], may_be_asked)
+    if not inside:
+        kept.append(source[position:])
+    return "".join(kept)
+
+
+def _step(inside: list[str], word: str, tag: str, may_be_asked: bool) -> None:
+    """Follow one tag into a block or out of it."""
+    here = inside[-1] if inside else ""
+    if here in ("comment", "raw"):
+        if word == f"end{here}":
+            inside.pop()
+    elif word in _BLOCKS:
+        inside.append("asked" if may_be_asked and _ASKED.fullmatch(tag) else word)
+    elif word.startswith("end") and inside:
+        inside.pop()
+    elif here == "asked":
+        inside[-1] = "if"  # what stands behind `else` is for the others
