@@ -5,36 +5,30 @@ context says where the result stands, and values are encoded for it: `html`, `te
 """
 
 import re
-import time
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
-from liquid import BoundTemplate, Environment, Mode, RenderContext
-from liquid.exceptions import FilterArgumentError, LiquidError, LoopIterationLimitError, ResourceLimitError
+from liquid.builtin.output import OutputNode
+from liquid.builtin.expressions import Path, StringLiteral
+from liquid.exceptions import LiquidError
+
+from appliance.designs.language import FILTERS, language
+from appliance.designs.language import MOST_OUTPUT as MOST_OUTPUT
 
 Context = Literal["html", "text", "header"]
 
-TAGS = ("if", "unless", "case", "when", "for", "comment", "raw", "output", "content", "illegal", "break", "continue")
-FILTERS = (
-    "default", "upcase", "downcase", "capitalize", "strip", "truncate", "replace", "date", "money", "round", "size",
-    "first", "last", "join", "url_encode", "escape",
-)  # fmt: skip
 ROOTS = (
     "contact", "event", "data", "brand", "account", "campaign", "unsubscribe_url", "preferences_url", "view_url",
     "first_name", "last_name", "email",
 )  # fmt: skip
 
-MOST_SECONDS = 0.05
-MOST_ROUNDS = 100
-MOST_OUTPUT = 1_048_576
 MOST_TAGS = 2_000
 # Roots that speak of the recipient: they may say anything but where a link leads
 _OF_RECIPIENT = ("contact", "first_name", "last_name", "email")
 
 _ADDRESS = re.compile(r"(?:href|src|action)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"']+)", re.IGNORECASE)
 _FIRST_NAME_OF_TAG = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)")
-_DATE_WIDTH = re.compile(r"%[-_^#]*\d")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -51,72 +45,6 @@ class MergeError(Exception):
         """Say it as a fault of a field."""
         where = f" (line {self.line}, column {self.column})" if self.line else ""
         return f"{self.message}{where}"
-
-
-class _Render(RenderContext):
-    """One filling: 100 rounds a loop and 50 ms of processor time (decisions, section 11, Limits)."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._until = time.thread_time() + MOST_SECONDS
-
-    def raise_for_loop_limit(self, length: int = 1) -> None:
-        """Refuse a loop that is too long by itself; nested ones are bounded by time."""
-        if length > MOST_ROUNDS:
-            raise LoopIterationLimitError(f"a loop of more than {MOST_ROUNDS} rounds", token=None)
-        self._check_time()
-
-    def get(self, *arguments: Any, **named: Any) -> Any:
-        """Look a value up, as long as there is time."""
-        self._check_time()
-        return super().get(*arguments, **named)
-
-    def _check_time(self) -> None:
-        if time.thread_time() > self._until:
-            raise ResourceLimitError("takes too long", token=None)
-
-
-class _Template(BoundTemplate):
-    context_class = _Render
-
-
-class _Language(Environment):
-    """Liquid with our limits: rounds, depth, output and time."""
-
-    block_nesting_limit = 8
-    context_depth_limit = 16
-    output_stream_limit = MOST_OUTPUT
-    template_class = _Template
-
-
-def _replace(value: Any, old: Any = "", new: Any = "") -> str:
-    text, before, after = str(value), str(old), str(new)
-    if len(text) + (text.count(before) if before else len(text) + 1) * len(after) > MOST_OUTPUT:
-        raise FilterArgumentError("replace: the result would be too long", token=None)
-    return text.replace(before, after)
-
-
-def _join(value: Any, separator: Any = " ") -> str:
-    between = str(separator)
-    if not isinstance(value, list | tuple | range) and not hasattr(value, "__iter__"):
-        return str(value)
-    parts: list[str] = []
-    size = 0
-    for item in [value] if isinstance(value, str) else value:
-        part = str(item)
-        size += len(part) + len(between)
-        if size > MOST_OUTPUT:
-            raise FilterArgumentError("join: the result would be too long", token=None)
-        parts.append(part)
-    return between.join(parts)
-
-
-def _money(value: Any, currency: Any = "") -> str:
-    try:
-        amount = f"{float(value):,.2f}"
-    except (TypeError, ValueError):
-        raise FilterArgumentError("money: not a number", token=None) from None
-    return f"{amount} {currency}".strip()
 
 
 def scan(source: str) -> int:
@@ -152,7 +80,7 @@ class Compiled:
         if context == "html":
             _check_links(source)
         try:
-            self._template = _language(context).from_string(source)
+            self._template = language(context == "html").from_string(source)
             analysis = self._template.analyze()
         except LiquidError as error:
             raise _error(error) from None
@@ -161,6 +89,7 @@ class Compiled:
         self.variables = sorted(
             {".".join(str(part) for part in one.segments) for found in analysis.globals.values() for one in found}
         )
+        self.defaults = _defaults(self._template.nodes, self.variables)
         for found in (*analysis.globals.values(), *analysis.variables.values(), *analysis.locals.values()):
             for one in found:
                 if any(str(part).startswith("_") for part in one.segments):
@@ -182,27 +111,28 @@ class Compiled:
         return _CONTROL.sub(" ", text).strip() if self.context == "header" else text
 
 
-@cache
-def _language(context: Context) -> Environment:
-    language = _Language(autoescape=context == "html", tolerance=Mode.STRICT)
-    for name in list(language.tags):
-        if name not in TAGS:
-            del language.tags[name]
-    for name in list(language.filters):
-        if name not in FILTERS:
-            del language.filters[name]
-    date = language.filters["date"]
+def _defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
+    """Answer each use of a variable with what is said for those who have none; None where nothing is."""
+    found: list[tuple[str, str | None]] = []
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        pending += node.children(None)
+        if isinstance(node, OutputNode):
+            expression: Any = node.expression
+            name = str(expression.left) if isinstance(expression.left, Path) else ""
+            if name in names:
+                found.append((name, _default_of(expression)))
+    shown = {name for name, _ in found}
+    # What is only asked for, or gone through, needs no value
+    return (*found, *((name, "") for name in names if name not in shown))
 
-    def safe_date(value: Any, form: Any = "", **named: Any) -> Any:
-        if len(str(form)) > 100 or _DATE_WIDTH.search(str(form)):
-            raise FilterArgumentError("date: cannot use this format", token=None)
-        return date(value, form, **named)
 
-    for mark in ("with_environment", "with_context"):
-        if getattr(date, mark, False):
-            setattr(safe_date, mark, True)
-    language.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date}
-    return language
+def _default_of(expression: Any) -> str | None:
+    for one in expression.filters or ():
+        if one.name == "default" and one.args and isinstance(one.args[0].value, StringLiteral):
+            return str(one.args[0].value.value)
+    return None
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,111 @@
+"""Liquid, cut down to what a letter needs: which tags and filters there are, and the limits of a filling."""
+
+import re
+import time
+from functools import cache
+from typing import Any
+
+from liquid import BoundTemplate, Environment, Mode, RenderContext
+from liquid.exceptions import FilterArgumentError, LoopIterationLimitError, ResourceLimitError
+
+TAGS = ("if", "unless", "case", "when", "for", "comment", "raw", "output", "content", "illegal", "break", "continue")
+FILTERS = (
+    "default", "upcase", "downcase", "capitalize", "strip", "truncate", "replace", "date", "money", "round", "size",
+    "first", "last", "join", "url_encode", "escape",
+)  # fmt: skip
+
+MOST_SECONDS = 0.05
+MOST_ROUNDS = 100
+MOST_OUTPUT = 1_048_576
+
+_DATE_WIDTH = re.compile(r"%[-_^#]*\d")
+
+
+class _Render(RenderContext):
+    """One filling: 100 rounds a loop and 50 ms of processor time (decisions, section 11, Limits)."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._until = time.thread_time() + MOST_SECONDS
+
+    def raise_for_loop_limit(self, length: int = 1) -> None:
+        """Refuse a loop that is too long by itself; nested ones are bounded by time."""
+        if length > MOST_ROUNDS:
+            raise LoopIterationLimitError(f"a loop of more than {MOST_ROUNDS} rounds", token=None)
+        self._check_time()
+
+    def get(self, *arguments: Any, **named: Any) -> Any:
+        """Look a value up, as long as there is time."""
+        self._check_time()
+        return super().get(*arguments, **named)
+
+    def _check_time(self) -> None:
+        if time.thread_time() > self._until:
+            raise ResourceLimitError("takes too long", token=None)
+
+
+class _Template(BoundTemplate):
+    context_class = _Render
+
+
+class _Language(Environment):
+    """Liquid with our limits: rounds, depth, output and time."""
+
+    block_nesting_limit = 8
+    context_depth_limit = 16
+    output_stream_limit = MOST_OUTPUT
+    template_class = _Template
+
+
+def _replace(value: Any, old: Any = "", new: Any = "") -> str:
+    text, before, after = str(value), str(old), str(new)
+    if len(text) + (text.count(before) if before else len(text) + 1) * len(after) > MOST_OUTPUT:
+        raise FilterArgumentError("replace: the result would be too long", token=None)
+    return text.replace(before, after)
+
+
+def _join(value: Any, separator: Any = " ") -> str:
+    between = str(separator)
+    if not isinstance(value, list | tuple | range) and not hasattr(value, "__iter__"):
+        return str(value)
+    parts: list[str] = []
+    size = 0
+    for item in [value] if isinstance(value, str) else value:
+        part = str(item)
+        size += len(part) + len(between)
+        if size > MOST_OUTPUT:
+            raise FilterArgumentError("join: the result would be too long", token=None)
+        parts.append(part)
+    return between.join(parts)
+
+
+def _money(value: Any, currency: Any = "") -> str:
+    try:
+        amount = f"{float(value):,.2f}"
+    except (TypeError, ValueError):
+        raise FilterArgumentError("money: not a number", token=None) from None
+    return f"{amount} {currency}".strip()
+
+
+@cache
+def language(autoescape: bool) -> Environment:
+    """Answer the language for HTML, where values are escaped, or for all else."""
+    made = _Language(autoescape=autoescape, tolerance=Mode.STRICT)
+    for name in list(made.tags):
+        if name not in TAGS:
+            del made.tags[name]
+    for name in list(made.filters):
+        if name not in FILTERS:
+            del made.filters[name]
+    date = made.filters["date"]
+
+    def safe_date(value: Any, form: Any = "", **named: Any) -> Any:
+        if len(str(form)) > 100 or _DATE_WIDTH.search(str(form)):
+            raise FilterArgumentError("date: cannot use this format", token=None)
+        return date(value, form, **named)
+
+    for mark in ("with_environment", "with_context"):
+        if getattr(date, mark, False):
+            setattr(safe_date, mark, True)
+    made.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date}
+    return made
