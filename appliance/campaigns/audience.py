@@ -8,6 +8,8 @@ from appliance.db.work import writing
 from appliance.segments import people
 from appliance.tables import Campaign, ContactList, Segment
 
+# As a limit
+ALL = -1
 # Of a person's addresses the first that may be written to, else the first: its state says why not
 _CHANNEL = (
     "LEFT JOIN channel h ON h.id = (SELECT x.id FROM channel x WHERE x.contact_id = c.id AND x.kind = :kind "
@@ -155,7 +157,7 @@ def arithmetic(campaign: Campaign) -> Arithmetic:
 
 
 def sample(campaign: Campaign, limit: int = 5) -> list[int]:
-    """Answer some of the people who would get it, by contact id."""
+    """Answer some of the people who would get it, or `ALL` of them, by contact id."""
     people = of(campaign)
     found = rows(
         f"SELECT c.id FROM contact c {_CHANNEL} WHERE c.id IN ({people.sql}) AND ({_reason(people)}) IS NULL "

@@ -2,29 +2,18 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
 from appliance import brand as brands
-from appliance import config
-from appliance.campaigns import audience, store
+from appliance.campaigns import advice, audience, rehearsal, store
+from appliance.campaigns.findings import Case, Finding, transport
 from appliance.designs import document as designs
-from appliance.designs import merge
 from appliance.designs.merge import MergeError
 from appliance.messages import compose, senders
-from appliance.messages.compose import Content, Source
-from appliance.tables import Account, Brand, Campaign
-
-_GMAIL_CLIPS = 102 * 1024
-
-
-class Finding(Struct):
-    """One thing that is not in order: a reason of decisions, section 3, its words, and the field to go to."""
-
-    code: str
-    message: str
-    field: str
+from appliance.messages.compose import Source
+from appliance.tables import Account, Campaign
 
 
 class Preflight(Struct):
@@ -34,23 +23,6 @@ class Preflight(Struct):
     blockers: list[Finding]
     warnings: list[Finding]
     facts: dict[str, Any]
-
-
-class Case(NamedTuple):
-    """A campaign with all that its checks look at."""
-
-    campaign: Campaign
-    account: Account
-    brand: Brand
-    confirmed: bool
-    content: Content | None
-    content_error: str | None
-    real: bool  # a transport that leaves this machine
-
-    @property
-    def email(self) -> bool:
-        """Whether it is an e-mail."""
-        return bool(self.campaign.channel == "email")
 
 
 def check(account_id: int, campaign_id: int) -> Preflight:
@@ -63,7 +35,12 @@ def check(account_id: int, campaign_id: int) -> Preflight:
         "audience": sums.members, "sendable": sums.sendable, "skipped": sums.reasons,
         "transport": transport(campaign), "html_bytes": len(case.content.html.source.encode()) if case.content else 0,
     }  # fmt: skip
-    return Preflight(not found, found, warnings(case, facts), facts)
+    outcome = None
+    if case.content is not None and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
+        rehearsed = rehearsal.of(campaign)
+        outcome = rehearsed.outcome
+        facts["rehearsal"] = rehearsal.facts(rehearsed)
+    return Preflight(not found, found, advice.warnings(case, facts, outcome), facts)
 
 
 def warm(account_id: int, campaign_id: int, content: Any) -> None:
@@ -86,14 +63,6 @@ def is_written(document: Mapping[str, Any]) -> bool:
 def _source(document: Mapping[str, Any], account: Account) -> Source:
     look = brands.look(brands.get(account.id))
     return compose.source_of(document, look, account.locale, marketing=True)
-
-
-def transport(campaign: Campaign) -> str:
-    """Answer what will carry a campaign: a test key's go to capture whatever is set."""
-    here = config.current()
-    if campaign.test:
-        return "capture"
-    return here.sms.transport if campaign.channel == "sms" else here.email.transport
 
 
 def open_case(campaign: Campaign, confirmed: bool) -> Case:
@@ -170,29 +139,6 @@ _BLOCKERS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 def blockers(case: Case) -> list[Finding]:
     """Answer everything that refuses a send."""
     return [finding for look in _BLOCKERS for finding in look(case)]
-
-
-def warnings(case: Case, facts: dict[str, Any]) -> list[Finding]:
-    """Answer everything worth a second look."""
-    found = []
-    template = case.campaign.template
-    if not case.real and not (case.brand.physical_address or "").strip():
-        found.append(Finding("postal_address", "no postal address in the brand: mail that leaves needs one", "base"))
-    if case.real and config.base_url(config.current()).startswith("http://"):
-        words = "links use http: mailbox providers want https for one-click unsubscribing (RFC 8058)"
-        found.append(Finding("base_url_http", words, "base"))
-    if case.email and not template.preheader:
-        words = "without a preheader inboxes show the first words of the message"
-        found.append(Finding("preheader_missing", words, "template_attributes.preheader"))
-    if case.content is not None:
-        for name in merge.unknown(case.content.variables()):
-            found.append(Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty",
-                                 "template_attributes.body"))  # fmt: skip
-        if facts["html_bytes"] > _GMAIL_CLIPS:
-            found.append(Finding("too_long", "over 102 KB: Gmail cuts it off", "template_attributes.body"))
-    if audience.is_set(case.campaign) and facts["sendable"] == 0:
-        found.append(Finding("nobody", "nobody in this audience may be written to", "trigger_attributes"))
-    return found
 
 
 def sender_of(campaign: Campaign, account: Account) -> dict[str, str | None]:

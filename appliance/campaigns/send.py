@@ -3,7 +3,7 @@
 from msgspec import UNSET
 
 from appliance import clock, config
-from appliance.campaigns import audience, preflight, states, store
+from appliance.campaigns import audience, findings, preflight, states, store
 from appliance.campaigns.requests import CampaignPatch, SendRequest
 from appliance.config import seconds
 from appliance.db.open import connection, rows
@@ -77,7 +77,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
         campaign.approval_state = "approved"
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
     store.touch(campaign)
-    campaign.audience_count = audience.freeze(campaign, preflight.transport(campaign), campaign.hold_until)
+    campaign.audience_count = audience.freeze(campaign, findings.transport(campaign), campaign.hold_until)
     campaign.save()
     Flow.update(status="active", updated_at=now).where(Flow.id == campaign.flow_id).execute()
     Trigger.update(

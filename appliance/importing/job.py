@@ -5,17 +5,13 @@ reading is done anew, the writing never twice.
 """
 
 import logging
-import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
-import msgspec
-
 from appliance import clock, config
+from appliance.children import child
 from appliance.db import work
 from appliance.db.open import checkpoint, one, rows
 from appliance.errors import Unavailable
@@ -102,23 +98,16 @@ class Importer:
         return work.write(steps.staged, job.id, done["total"], done["failed"])
 
     def _child(self, import_id: int, task: Task) -> dict[str, int]:
-        with _start() as child:
-            assert child.stdin is not None and child.stdout is not None
-            try:
-                child.stdin.write(msgspec.json.encode(task) + b"\n")
-                child.stdin.close()
-                for line in child.stdout:
-                    said = msgspec.json.decode(line)
-                    if "done" in said:
-                        if "unreadable" in said["done"]:
-                            raise stage.Unreadable(said["done"]["unreadable"])
-                        return dict(said["done"])
-                    if self.stopping.is_set():
-                        raise _Halted
-                    work.write(steps.read, import_id, said["rows"])
-            finally:
-                child.kill()
-        raise RuntimeError(f"the process that reads the file ended with {child.returncode}")
+        with child("read-import", task) as lines:
+            for said in lines:
+                if "done" in said:
+                    if "unreadable" in said["done"]:
+                        raise stage.Unreadable(said["done"]["unreadable"])
+                    return dict(said["done"])
+                if self.stopping.is_set():
+                    break
+                work.write(steps.read, import_id, said["rows"])
+        raise _Halted
 
     def _apply(self, job: Import, home: Path) -> bool:
         """Write everybody behind the cursor; answers False if the service is ending first."""
@@ -164,15 +153,6 @@ def _timed(asked: Plan, resource: str, after: int, last: int) -> float:
     begun = time.perf_counter()
     steps.apply(asked, resource, after, last)
     return time.perf_counter() - begun
-
-
-def _start() -> "subprocess.Popen[bytes]":
-    """Run this very program once more, found where this one was found, for the reading of one file."""
-    frozen = getattr(sys, "frozen", False)
-    words = [sys.executable, "read-import"] if frozen else [sys.executable, "-P", "-m", "appliance", "read-import"]
-    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = os.environ if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)  # noqa: S603 - no word of it comes from outside
 
 
 def sweep() -> None:

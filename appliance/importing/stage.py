@@ -1,7 +1,6 @@
 """Reads a file of people into its staging file, in a child process because it is all processor time."""
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from appliance import tokens
+from appliance.children import Teller
 from appliance.importing import cells, columns, lines, people, records
 from appliance.importing.records import Record
 from appliance.importing.staging import Sink
@@ -164,20 +164,14 @@ def _rows(path: Path, seen: Look) -> Iterator[Record]:
 
 
 def main() -> int:
-    """Do one task for the service: a task as JSON on stdin, progress and outcome as JSON lines on stdout."""
+    """Do one task for the service (see `children`)."""
     os.nice(5)
-    parent = os.getppid()
-
-    def report(count: int) -> None:
-        if os.getppid() != parent:
-            raise SystemExit(1)  # the service is gone; the next one begins anew
-        print(msgspec.json.encode({"rows": count}).decode(), flush=True)
-
+    teller = Teller()
+    task = teller.task(Task)
+    tokens.load_key(Path(task.data_dir))
     try:
-        task = msgspec.json.decode(sys.stdin.buffer.readline(), type=Task)
-        tokens.load_key(Path(task.data_dir))
-        found = run(task, report)
+        found = run(task, lambda count: teller.say({"rows": count}))
     except Unreadable as fault:
         found = {"unreadable": str(fault)}
-    print(msgspec.json.encode({"done": found}).decode(), flush=True)
+    teller.say({"done": found})
     return 0

@@ -8,7 +8,7 @@ from huey import Huey
 from huey.storage import MemoryStorage
 
 from appliance import clock
-from appliance.campaigns import send, states
+from appliance.campaigns import rehearsal, send, states
 from appliance.contacts import mirrors, suppress
 from appliance.db import work
 from appliance.db.open import checkpoint, rows
@@ -65,12 +65,13 @@ class Jobs:
         self.sender = Sender(process)
         self.importer = Importer()
         self._draining = threading.Lock()
+        self._rehearsing = threading.Lock()
         self._tidied = 0
         self._queued: set[str] = set()
         self._queued_lock = threading.Lock()
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
-            "segments": tend_segments, "erasures": forget.tend,
+            "segments": tend_segments, "erasures": forget.tend, "rehearsals": self.rehearse,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -106,6 +107,15 @@ class Jobs:
         finally:
             self._draining.release()
         self.tend_campaigns()
+
+    def rehearse(self) -> None:
+        """Render drafts for everybody; one at a time, and a ring meanwhile is answered by the one at work."""
+        if not self._rehearsing.acquire(blocking=False):
+            return
+        try:
+            rehearsal.tend(self.importer.stopping)
+        finally:
+            self._rehearsing.release()
 
     def tend_campaigns(self) -> None:
         """Start what is due, show what is released, pause what is refused, complete what is done."""

@@ -1,0 +1,42 @@
+"""What a look at a campaign finds, and everything it looks at."""
+
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from appliance import config
+from appliance.messages.compose import Content
+from appliance.tables import Account, Brand, Campaign
+
+
+class Finding(Struct):
+    """One thing that is not in order: a reason of decisions, section 3, its words, and the field to go to."""
+
+    code: str
+    message: str
+    field: str
+
+
+class Case(NamedTuple):
+    """A campaign with all that its checks look at."""
+
+    campaign: Campaign
+    account: Account
+    brand: Brand
+    confirmed: bool
+    content: Content | None
+    content_error: str | None
+    real: bool  # a transport that leaves this machine
+
+    @property
+    def email(self) -> bool:
+        """Whether it is an e-mail."""
+        return bool(self.campaign.channel == "email")
+
+
+def transport(campaign: Campaign) -> str:
+    """Answer what will carry a campaign: a test key's go to capture whatever is set."""
+    here = config.current()
+    if campaign.test:
+        return "capture"
+    return here.sms.transport if campaign.channel == "sms" else here.email.transport

@@ -1,0 +1,99 @@
+"""The rehearsal of a draft: its message rendered for every recipient, before anybody gets it; advice, with progress.
+
+Whoever asks for a preflight asks for it; it runs in a child process, one at a time, and is kept in memory as long as
+draft, audience and brand stay what they were. A process that ends forgets it: the next preflight asks again.
+"""
+
+import hashlib
+import logging
+import threading
+from collections import OrderedDict
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from appliance import brand as brands
+from appliance import clock, config
+from appliance.campaigns.rehearse import Outcome, Task
+from appliance.children import child
+from appliance.tables import Account, Campaign
+from appliance.work import bell
+
+log = logging.getLogger("campanero.rehearsal")
+# How long what was found is believed: people come and go
+FRESH_MS = 10 * 60 * 1000
+_KEPT = 200
+
+
+class Rehearsal(Struct):
+    """A rehearsal: how far it is, and what was found so far."""
+
+    key: str
+    status: Literal["waiting", "running", "complete", "failed"] = "waiting"
+    outcome: Outcome = msgspec.field(default_factory=Outcome)
+    completed_at: int | None = None
+
+
+_lock = threading.Lock()
+_known: "OrderedDict[int, Rehearsal]" = OrderedDict()
+
+
+def of(campaign: Campaign) -> Rehearsal:
+    """Answer the rehearsal of a campaign as it stands now; one that is not there, or out of date, is asked for."""
+    key = _key(campaign)
+    with _lock:
+        found = _known.get(campaign.id)
+        old = found is not None and found.completed_at is not None and found.completed_at < clock.now_ms() - FRESH_MS
+        if found is None or found.key != key or old:
+            found = _known[campaign.id] = Rehearsal(key)
+            while len(_known) > _KEPT:
+                _known.popitem(last=False)
+        _known.move_to_end(campaign.id)
+    if found.status == "waiting":
+        bell.ring("rehearsals")
+    return found
+
+
+def _key(campaign: Campaign) -> str:
+    """Tell one state of everything that a message is made from apart from another."""
+    brand, account = brands.get(campaign.account_id), Account.get_by_id(campaign.account_id)
+    trigger = campaign.trigger
+    parts: list[Any] = [
+        campaign.name, campaign.template_id, campaign.template.revision, campaign.template.updated_at, brand.updated_at,
+        account.updated_at, trigger.contact_list_id, trigger.segment_id, trigger.data, campaign.channel,
+    ]  # fmt: skip
+    return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
+
+
+def tend(stopping: threading.Event) -> None:
+    """Run what waits, newest wish first; one that is no longer asked for as it was gives way at once."""
+    while not stopping.is_set() and (found := _next()) is not None:
+        campaign_id, rehearsal = found
+        try:
+            _run(campaign_id, rehearsal, stopping)
+        except Exception:
+            log.exception("the rehearsal of campaign %s failed", campaign_id)
+            rehearsal.status, rehearsal.completed_at = "failed", clock.now_ms()
+
+
+def _next() -> tuple[int, Rehearsal] | None:
+    with _lock:
+        return next(((one, found) for one, found in reversed(_known.items()) if found.status == "waiting"), None)
+
+
+def _run(campaign_id: int, rehearsal: Rehearsal, stopping: threading.Event) -> None:
+    here = config.current()
+    rehearsal.status = "running"
+    with child("rehearse", Task(campaign_id, str(here.data_dir), config.base_url(here))) as lines:
+        for said in lines:
+            rehearsal.outcome = msgspec.convert(said.get("found") or said["done"], Outcome)
+            if "done" in said:
+                rehearsal.status, rehearsal.completed_at = "complete", clock.now_ms()
+            elif stopping.is_set() or _known.get(campaign_id) is not rehearsal:
+                return
+
+
+def facts(rehearsal: Rehearsal) -> dict[str, Any]:
+    """Answer a rehearsal as preflight shows it."""
+    return {"status": rehearsal.status, **msgspec.to_builtins(rehearsal.outcome)}

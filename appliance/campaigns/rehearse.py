@@ -1,0 +1,143 @@
+"""Renders a campaign for each of its recipients and tells what would not do; in a child process, for it takes a while.
+
+It reads the same functions that send, so that what renders here renders there.
+"""
+
+import os
+import time
+from array import array
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from appliance import brand as brands
+from appliance import config, tokens
+from appliance.campaigns import audience
+from appliance.children import Teller
+from appliance.contacts import store as contacts
+from appliance.db.open import open_database, run
+from appliance.designs import variables
+from appliance.designs.merge import MergeError
+from appliance.messages import compose, values
+from appliance.tables import Account, Campaign
+from appliance.templates.store import document
+
+_CHUNK = 500
+_NAMED = 50
+_TOLD_SECONDS = 0.3
+
+
+class Task(Struct):
+    """What is asked for."""
+
+    campaign_id: int
+    data_dir: str
+    base_url: str
+
+
+class Failure(Struct):
+    """Somebody for whom the message cannot be made, and why."""
+
+    contact_id: int
+    error: str
+
+
+class Lack(Struct):
+    """A merge tag without a default, how many people lack its value, and the first of them."""
+
+    name: str
+    count: int = 0
+    contact_ids: list[int] = field(default_factory=list)
+
+
+class Outcome(Struct):
+    """What a rehearsal found; `html_bytes` is the largest message."""
+
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    lacking: list[Lack] = field(default_factory=list)
+    html_bytes: int = 0
+
+
+class Rehearsing:
+    """One pass over the people of a campaign."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self.campaign = campaign
+        account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
+        said = document(campaign.template)
+        self.content = compose.compile_source(
+            compose.source_of(said, brands.look(brand), account.locale, marketing=True)
+        )
+        self.shared = {
+            **values.of_account(account, brand), **values.of_message(0), "campaign": {"name": campaign.name},
+        }  # fmt: skip
+        asked = variables.of(said)
+        self.lacks = [Lack(name) for name, one in asked.items() if one["required"] and _is_personal(name)]
+        self.outcome = Outcome(lacking=self.lacks)
+
+    def run(self) -> Iterator[Outcome]:
+        """Render for everybody; yields what was found so far now and then, and at the end."""
+        ids = array("q", audience.sample(self.campaign, audience.ALL))
+        self.outcome.total = len(ids)
+        told = time.monotonic()
+        for start in range(0, len(ids), _CHUNK):
+            self._chunk(ids[start : start + _CHUNK].tolist())
+            if time.monotonic() - told > _TOLD_SECONDS:
+                told = time.monotonic()
+                yield self.outcome
+        yield self.outcome
+
+    def _chunk(self, ids: list[int]) -> None:
+        people = contacts.by_ids(ids)
+        shown = values.shown_to(self.campaign.account_id, ids, self.content.conditions)
+        for contact in people:
+            self.outcome.done += 1
+            filled_in = {**self.shared, **values.of_contact(contact, None), "show": shown.get(contact.id, {})}
+            try:
+                filled = compose.fill(self.content, filled_in)
+            except MergeError as error:
+                self._failed(contact.id, error.words())
+                continue
+            self.outcome.html_bytes = max(self.outcome.html_bytes, len(filled.html.encode()))
+            for lack in self.lacks:
+                if _value(filled_in, lack.name) in (None, ""):
+                    lack.count += 1
+                    if len(lack.contact_ids) < _NAMED:
+                        lack.contact_ids.append(contact.id)
+
+    def _failed(self, contact_id: int, words: str) -> None:
+        self.outcome.failed += 1
+        if len(self.outcome.failures) < _NAMED:
+            self.outcome.failures.append(Failure(contact_id, words))
+
+
+def _is_personal(name: str) -> bool:
+    return name.partition(".")[0] in ("contact", "first_name", "last_name", "email")
+
+
+def _value(filled_in: Mapping[str, Any], name: str) -> Any:
+    found: Any = filled_in
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def main() -> int:
+    """Do one task for the service (see `children`)."""
+    os.nice(10)
+    teller = Teller()
+    task = teller.task(Task)
+    config.use(config.load({"data_dir": task.data_dir, "base_url": task.base_url}, {}).config)
+    tokens.load_key(Path(task.data_dir))
+    open_database(Path(task.data_dir, "campanero.db"))
+    run("PRAGMA query_only = 1")
+    found = Outcome()
+    for found in Rehearsing(Campaign.get_by_id(task.campaign_id)).run():
+        teller.say({"found": found})
+    teller.say({"done": found})
+    return 0

@@ -1,0 +1,66 @@
+"""Child processes of this same program, for work that is all processor time: they read, and never write the database.
+
+A child gets its task as one line of JSON on stdin and answers in lines of JSON on stdout (`architecture`: one writer).
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+def _start(word: str) -> "subprocess.Popen[bytes]":
+    """Run this very program once more, found where this one was found."""
+    frozen = getattr(sys, "frozen", False)
+    words = [sys.executable, word] if frozen else [sys.executable, "-P", "-m", "appliance", word]
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)  # noqa: S603 - no word of it comes from outside
+
+
+@contextmanager
+def child(word: str, task: Any) -> Iterator[Iterator[dict[str, Any]]]:
+    """Start a child on a task and yield what it says, line by line; it does not outlive the block.
+
+    Raises RuntimeError where it ends without having said `done`.
+    """
+    with _start(word) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(msgspec.json.encode(task) + b"\n")
+            process.stdin.close()
+            yield _said(process)
+        finally:
+            process.kill()
+
+
+def _said(process: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        said = msgspec.json.decode(line)
+        yield said
+        if "done" in said:
+            return
+    raise RuntimeError(f"a child process ended with {process.wait()}")
+
+
+class Teller:
+    """The other side: what a child says to the process that started it."""
+
+    def __init__(self) -> None:
+        self._parent = os.getppid()
+
+    def task(self, kind: type[Any]) -> Any:
+        """Read the task."""
+        return msgspec.json.decode(sys.stdin.buffer.readline(), type=kind)
+
+    def say(self, words: dict[str, Any]) -> None:
+        """Say something; ends this process if nobody listens any more."""
+        if os.getppid() != self._parent:
+            raise SystemExit(1)
+        print(msgspec.json.encode(words).decode(), flush=True)
