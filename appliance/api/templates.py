@@ -4,8 +4,11 @@ from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
+from appliance.messages import looking, trial
+from appliance.messages.looking import Preview, PreviewRequest
+from appliance.messages.trial import TestRequest, TestsSent
 from appliance.templates import store
-from appliance.templates.store import TemplateQuery, TemplateWrite
+from appliance.templates.requests import TemplateQuery, TemplateWrite
 
 ROUTES = Routes()
 
@@ -41,3 +44,19 @@ async def update(request: Call) -> Answer:
 async def delete(request: Call) -> Answer:
     """Delete a stand-alone template."""
     return Answer(shaping.template(await commit(store.delete, request.account_id, request.id)))
+
+
+@ROUTES.add("POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview)
+async def preview(request: Call) -> Answer:
+    """Render an email design to HTML, for a contact or with invented values."""
+    return Answer(await call(looking.preview, request.account_id, request.body))
+
+
+@ROUTES.add(
+    "POST", "/templates/{id}/send_test", scope="templates:write", reads=TestRequest, body_required=False,
+    returns=TestsSent,
+)  # fmt: skip
+async def send_test(request: Call) -> Answer:
+    """Send a test email of a template."""
+    await call(trial.warm, request.account_id, request.id)
+    return Answer(await commit(trial.send, request.account_id, request.id, request.body, request.credential.test))

@@ -192,7 +192,7 @@ CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending';
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;
 CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, subject
     TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, preheader TEXT, from_name TEXT, design
-    TEXT, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
+    TEXT, shown_as INTEGER, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
 CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
     template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, FOREIGN KEY (account_id) REFERENCES account

@@ -116,10 +116,11 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
         "error_code = ?, updated_at = ? WHERE id = ?",
         (code, now, row.id),
     )
-    connection().execute(
-        "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
-        (row.account_id, row.kind, row.recipient_key),
-    )
+    if not row.test:
+        connection().execute(
+            "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
+            (row.account_id, row.kind, row.recipient_key),
+        )
     hard = code == "refused" and error.enhanced in HARD_BOUNCES
     event = f"{row.channel}_bounced" if hard and row.channel == "email" else f"{row.channel}_failed"
     ledger.record(row, event, {"reason": code, "smtp": error.smtp, "text": error.text})

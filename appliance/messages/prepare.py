@@ -37,6 +37,7 @@ class _Kept(NamedTuple):
     list_id: str
     needs_phone: bool
     showing: Showing | None = None
+    shown_as: int | None = None  # of a test: the contact whose values it shows
 
 
 class Workshop:
@@ -75,16 +76,18 @@ class Workshop:
         return links.return_path(claim.id, _domain(sender)) if claim.provider == "capture" else sender
 
     def _fill(self, kept: _Kept, claim: Claim, showing: Showing | None = None) -> Filled:
-        contact = Contact.get_or_none(Contact.id == claim.contact_id) if claim.contact_id is not None else None
+        person = kept.shown_as if kept.shown_as is not None else claim.contact_id
+        contact = Contact.get_or_none(Contact.id == person) if person is not None else None
         if contact is not None and kept.needs_phone:
             contacts.load([contact])
         if showing is not None:
             shown = showing.to(claim.contact_id)
         else:
-            shown = values.shown(claim.account_id, claim.contact_id, kept.content.conditions)
+            shown = values.shown(claim.account_id, person, kept.content.conditions)
         return compose.fill(
             kept.content,
-            {**kept.shared, **values.of_contact(contact, claim.recipient), **values.of_message(claim.id), **shown},
+            {**kept.shared, **values.of_contact(contact, None if kept.shown_as and contact else claim.recipient),
+             **values.of_message(claim.id), **shown},
         )
 
     def _campaign(self, campaign_id: int) -> _Kept:
@@ -101,11 +104,13 @@ class Workshop:
         account = Account.get_by_id(claim.account_id)
         marketing = not claim.transactional
         brand = brands.get(account.id)
-        content = compose.compile_source(said_source(said, account, brands.look(brand), marketing))
+        # A test shows all that the mail will have; only what mail programs act on is left out of its headers
+        whole = marketing or message.source_type == "test"
+        content = compose.compile_source(said_source(said, account, brands.look(brand), whole))
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         shared = values.of_account(account, brand) | {"data": said.data}
-        kept = _Kept(content, sender, shared, account.name, f"account-{account.id}", True)
+        kept = _Kept(content, sender, shared, account.name, f"account-{account.id}", True, None, said.shown_as)
         headers = tuple(said.headers.items())
         if marketing:
             domain = _domain(sender.email)

@@ -85,6 +85,7 @@ class MessageContent(Table):
     preheader = TextField(null=True)
     from_name = TextField(null=True)
     design = Json(null=True)
+    shown_as = IntegerField(null=True)  # of a test: the contact whose values it shows
 
 
 class Link(Table):

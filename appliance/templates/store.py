@@ -6,13 +6,13 @@ from msgspec import UNSET, json
 
 from appliance import clock
 from appliance.db.work import writing
-from appliance.designs import merge
+from appliance.designs import variables as designs
 from appliance.errors import Conflict, Faults, Invalid, NotFound
 from appliance.fields import given
 from appliance.pages import Page, paginate
 from appliance.tables import Campaign, Template, User
 from appliance.templates import revisions
-from appliance.templates.checks import MERGED, check, kept, warm
+from appliance.templates.checks import check, kept, warm
 from appliance.templates.requests import Content, TemplateQuery, TemplateWrite
 from appliance.templates.revisions import Origin, document, pin
 
@@ -216,9 +216,4 @@ def _ask_again(campaign: Campaign) -> None:
 
 def variables(template: Template) -> dict[str, Any]:
     """Answer the merge variables of a template, each with default, sample and whether it is required."""
-    names: set[str] = set()
-    for name, context in MERGED.items():
-        text = getattr(template, name)
-        if text and "{" in text:
-            names |= set(merge.compile_template(text, context).variables)
-    return {name: {"default": None, "sample": None, "required": False} for name in sorted(names)}
+    return designs.of(document(template))

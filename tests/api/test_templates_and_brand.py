@@ -18,7 +18,7 @@ def test_a_template_round_trips(api: Client) -> None:
     design["sections"] = [{**section, "id": made["design"]["sections"][0]["id"]}]
     assert {name: made[name] for name in body} == body
     assert set(made["variables"]) == {"contact.first_name", "data.code"}
-    assert made["variables"]["data.code"] == {"default": None, "sample": None, "required": False}
+    assert made["variables"]["data.code"] == {"default": None, "sample": "WELCOME10", "required": True}
     assert (made["flow_id"], made["action_id"]) == (None, None)
     assert api.get(f"/templates/{made['id']}").expect(200) == made
 

@@ -1,0 +1,142 @@
+"""A design as somebody would get it, before it is sent: the same rendering that sends it, with invented values."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance import brand as brands
+from appliance.contacts import store as contacts
+from appliance.designs import document as designs
+from appliance.designs import merge, variables
+from appliance.designs.merge import MergeError
+from appliance.errors import Faults, Invalid, NotFound
+from appliance.fields import Data, Id, Line, Subject, Text
+from appliance.messages import compose, values
+from appliance.messages.compose import Content, Filled
+from appliance.tables import Account, Contact, Template
+from appliance.templates import checks
+from appliance.templates.requests import DESIGN_BYTES
+from appliance.templates.revisions import document as fields_of
+
+GMAIL_CLIPS = 102 * 1024
+_FIELDS = ("subject", "preheader", "from_name", "body")
+
+
+class PreviewRequest(Struct):
+    """A design and the words around it; whose values to show, and what `data` holds."""
+
+    document: Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES})]
+    subject: Subject | None | UnsetType = UNSET
+    preheader: Line | None | UnsetType = UNSET
+    from_name: Line | None | UnsetType = UNSET
+    body: Text | None | UnsetType = UNSET
+    contact_id: Id | None | UnsetType = UNSET
+    data: Data | None | UnsetType = UNSET
+
+
+class PreviewWarning(Struct):
+    """Something worth a second look: a code, its words, and the field that it is about."""
+
+    code: str
+    message: str
+    field: str
+
+
+class Preview(Struct):
+    """A mail as one person would get it; `bytes` is the size of its HTML."""
+
+    html: str
+    text: str
+    warnings: list[PreviewWarning]
+    bytes: int
+
+
+def preview(account_id: int, request: PreviewRequest) -> Preview:
+    """Render a design; raises Invalid for a contact that is not there, and for what cannot be rendered.
+
+    What a document may not hold, and can still be shown without, is a warning.
+    """
+    faults = Faults()
+    contact = _contact(account_id, request.contact_id, faults)
+    said: dict[str, Any] = {name: getattr(request, name) or None for name in _FIELDS}
+    for name, context in variables.FIELDS.items():
+        if found := merge.fault(said[name], context):
+            faults.add(name, found)
+    noted = Faults()
+    checks.check_design(account_id, request.document, "document.", noted)
+    soft = {path: words for path, words in noted.fields.items() if _can_be_shown(path, words)}
+    faults.merge({path: words for path, words in noted.fields.items() if path not in soft})
+    faults.check()
+    said["design"] = request.document
+    content, filled = _rendered(account_id, said, contact, request.data if isinstance(request.data, dict) else {})
+    warnings = [PreviewWarning("section", words[0], path) for path, words in soft.items()]
+    return Preview(filled.html, filled.text, warnings + _warnings(content, filled), len(filled.html.encode()))
+
+
+def of_template(template: Template, contact: Contact | None = None) -> Filled:
+    """Render a template with the values of a contact, or with invented ones; raises Invalid if it cannot be."""
+    return of_fields(template.account_id, fields_of(template), contact)
+
+
+def of_fields(account_id: int, said: dict[str, Any], contact: Contact | None = None) -> Filled:
+    """Render the fields of a template, of now or of a revision; raises Invalid if it cannot be."""
+    return _rendered(account_id, said, contact, {})[1]
+
+
+def _rendered(
+    account_id: int, said: dict[str, Any], contact: Contact | None, data: dict[str, Any]
+) -> tuple[Content, Filled]:
+    account = Account.get_by_id(account_id)
+    brand = brands.get(account_id)
+    source = compose.source_of(said, brands.look(brand), account.locale)
+    if not said["body"]:
+        # Without sections too it is a mail in the brand's colours, with nothing in it yet
+        source = source._replace(design=designs.canonical(said["design"] or {}))
+    filled_in = {
+        **_samples(said, contact, data), **values.of_account(account, brand),
+        "campaign": {"name": said.get("name") or ""}, "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#",
+    }  # fmt: skip
+    try:
+        content = compose.compile_source(source)
+        shown = values.shown(account_id, contact.id if contact is not None else None, content.conditions)
+        return content, compose.fill(content, filled_in | shown)
+    except MergeError as error:
+        raise Invalid({"document": [error.words()]}) from None
+
+
+def _contact(account_id: int, contact_id: Any, faults: Faults) -> Contact | None:
+    if not isinstance(contact_id, int):
+        return None
+    try:
+        return contacts.get(account_id, contact_id)
+    except NotFound:
+        faults.add("contact_id", "must exist")
+        return None
+
+
+def _can_be_shown(path: str, words: list[str]) -> bool:
+    """Say whether a design can be rendered around a fault: an address or a filter that is left out."""
+    return "show_if" in path or (words == ["is invalid"] and (".props." in path or ".styles." in path))
+
+
+def _samples(said: dict[str, Any], contact: Contact | None, data: dict[str, Any]) -> dict[str, Any]:
+    """Answer the values of a contact, or invented ones for every variable; what `data` brings is as it was brought."""
+    found: dict[str, Any] = {"contact": {"data": {}}, "data": {}, "event": {}}
+    for name, told in variables.of(said).items():
+        here, *way = name.split(".")
+        inner: Any = found.setdefault(here, {} if way else told["sample"])
+        for one in way[:-1]:
+            inner = inner.setdefault(one, {}) if isinstance(inner, dict) else None
+        if way and isinstance(inner, dict):
+            inner.setdefault(way[-1], told["sample"])
+    found |= {"data": {**found["data"], **data}} if isinstance(found["data"], dict) else {"data": data}
+    return found | values.of_contact(contact, None) if contact is not None else found
+
+
+def _warnings(content: Content, filled: Filled) -> list[PreviewWarning]:
+    found = [PreviewWarning(one.code, one.message, f"document.{one.path}") for one in content.advice]
+    for name in merge.unknown(content.variables()):
+        found.append(PreviewWarning("unknown_merge_tag", f"{name} is known to nobody and stays empty", "document"))
+    if len(filled.html.encode()) > GMAIL_CLIPS:
+        found.append(PreviewWarning("too_long", "over 102 KB: Gmail cuts it off", "document"))
+    return found
