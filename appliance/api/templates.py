@@ -36,7 +36,7 @@ async def show(request: Call) -> Answer:
 @ROUTES.add("PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=shapes.Template)
 async def update(request: Call) -> Answer:
     """Update a template."""
-    await call(store.warm, request.account_id, request.body)
+    await call(store.warm, request.account_id, request.body, request.id)
     return Answer(shaping.template(await commit(store.update, request.account_id, request.id, request.body)))
 
 

@@ -64,12 +64,11 @@ def preview(account_id: int, request: PreviewRequest) -> Preview:
             faults.add(name, found)
     noted = Faults()
     checks.check_design(account_id, request.document, "document.", noted)
-    soft = {path: words for path, words in noted.fields.items() if _can_be_shown(path, words)}
-    faults.merge({path: words for path, words in noted.fields.items() if path not in soft})
+    faults.merge({path: words for path, words in noted.fields.items() if not _can_be_shown(path, words)})
     faults.check()
     said["design"] = request.document
     content, filled = _rendered(account_id, said, contact, request.data if isinstance(request.data, dict) else {})
-    warnings = [PreviewWarning("section", words[0], path) for path, words in soft.items()]
+    warnings = [PreviewWarning("section", words[0], path) for path, words in noted.fields.items() if "show_if" in path]
     return Preview(filled.html, filled.text, warnings + _warnings(content, filled), len(filled.html.encode()))
 
 
@@ -115,7 +114,7 @@ def _contact(account_id: int, contact_id: Any, faults: Faults) -> Contact | None
 
 
 def _can_be_shown(path: str, words: list[str]) -> bool:
-    """Say whether a design can be rendered around a fault: an address or a filter that is left out."""
+    """Say whether a design can be rendered around a fault: a value that is left out, which its rendering tells."""
     return "show_if" in path or (words == ["is invalid"] and (".props." in path or ".styles." in path))
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from appliance.designs import document, merge
+from appliance.designs import variables as designs
 from appliance.errors import Faults, Invalid
 from appliance.filters import read
 from appliance.segments import people
@@ -46,14 +47,8 @@ def check_design(account_id: int, design: dict[str, Any], prefix: str, faults: F
             faults.merge(refused.fields)
 
 
-def warm(account_id: int, request: Any) -> None:
-    """Look at the texts of a request before the writer has to; what is wrong with them is said there."""
-    if isinstance(request, Content):
-        check(account_id, request, "", Faults())
-
-
 class _Text:
-    """A design with the text that it is known by; looked at once, however often it is asked about."""
+    """A design, or all of a template, by what it is known by: looked at once, however often it is asked about."""
 
     __slots__ = ("design", "digest")
 
@@ -75,6 +70,18 @@ def _design_faults(text: _Text) -> _Found:
     # What is kept is the answer alone
     text.design = {}
     return tuple(found)
+
+
+def variables(said: dict[str, Any]) -> dict[str, Any]:
+    """Answer the merge variables of a template's fields, each with default, sample and whether it is required."""
+    return dict(_variables(_Text(said)))
+
+
+@lru_cache(maxsize=64)
+def _variables(text: _Text) -> dict[str, Any]:
+    found = designs.of(text.design)
+    text.design = {}
+    return found
 
 
 def _conditions(design: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -6,13 +6,12 @@ from msgspec import UNSET, json
 
 from appliance import clock
 from appliance.db.work import writing
-from appliance.designs import variables as designs
 from appliance.errors import Conflict, Faults, Invalid, NotFound
 from appliance.fields import given
 from appliance.pages import Page, paginate
 from appliance.tables import Campaign, Template, User
-from appliance.templates import revisions
-from appliance.templates.checks import check, kept, warm
+from appliance.templates import checks, revisions
+from appliance.templates.checks import check, kept
 from appliance.templates.requests import Content, TemplateQuery, TemplateWrite
 from appliance.templates.revisions import Origin, document, pin
 
@@ -216,4 +215,14 @@ def _ask_again(campaign: Campaign) -> None:
 
 def variables(template: Template) -> dict[str, Any]:
     """Answer the merge variables of a template, each with default, sample and whether it is required."""
-    return designs.of(document(template))
+    return checks.variables(document(template))
+
+
+def warm(account_id: int, request: Any, template_id: int | None = None) -> None:
+    """Look at the texts of a request before the writer has to; what is wrong with them is said there."""
+    if not isinstance(request, Content):
+        return
+    check(account_id, request, "", Faults())
+    have = None if template_id is None else Template.get_or_none(Template.id == template_id)
+    template = have or Template(name=UNTITLED if isinstance(request, TemplateWrite) else None)
+    checks.variables(document(template) | _values(template, request))
