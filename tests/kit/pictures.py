@@ -1,0 +1,97 @@
+"""Pictures made for tests: good ones, and files that only pretend."""
+
+import struct
+import zlib
+from io import BytesIO
+from random import Random
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+SCRIPT = b"<script>alert(document.domain)</script>"
+
+
+def saved(picture: Image.Image, kind: str, **options: Any) -> bytes:
+    """Return a picture as a file."""
+    into = BytesIO()
+    picture.save(into, kind, **options)
+    return into.getvalue()
+
+
+def opened(content: bytes) -> Image.Image:
+    """Return what is in a file, decoded."""
+    picture = Image.open(BytesIO(content))
+    picture.load()
+    return picture
+
+
+def photo(width: int = 640, height: int = 400, seed: int = 1) -> Image.Image:
+    """Return a picture of soft noise with one red corner, top left, so that a turn shows."""
+    noise = Random(seed).randbytes(64 * 40 * 3)
+    picture = Image.frombytes("RGB", (64, 40), noise).resize((width, height), Image.Resampling.BICUBIC)
+    ImageDraw.Draw(picture).rectangle((0, 0, width // 8, height // 8), "#ff0000")
+    return picture
+
+
+def animation(frames: int = 6, width: int = 120, height: int = 80, **options: Any) -> bytes:
+    """Return a GIF in which a square wanders."""
+    pictures = []
+    for number in range(frames):
+        picture = Image.new("P", (width, height))
+        picture.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255] + [9] * 756)
+        ImageDraw.Draw(picture).rectangle((number * 9, 10, number * 9 + 20, 40), 1 + number % 3)
+        pictures.append(picture)
+    shown = {"duration": 70, "loop": 0, **options}
+    return saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:], **shown)
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    """Return a part of a PNG."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(width: int, height: int, data: bytes, *more: bytes, kind: int = 0) -> bytes:
+    """Return a PNG that says it is of this size and holds these bytes, whether that is so or not."""
+    head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
+    parts = [chunk(b"IHDR", head), *more, chunk(b"IDAT", data), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def webp_head(width: int, height: int) -> bytes:
+    """Return a WebP that says it is of this size, with next to nothing behind it."""
+    sizes = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    head = b"VP8X" + struct.pack("<I", 10) + b"\0\0\0\0" + sizes
+    body = head + b"VP8 " + struct.pack("<I", 10) + b"\0" * 10
+    return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
+
+
+def hostile() -> dict[str, bytes]:
+    """Return files that must not be taken, by what they are."""
+    gif, jpeg = animation(), saved(photo(), "JPEG")
+    bomb = zlib.compress(b"\0" * 60_000_000, 9)
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    wide = struct.pack("<HH", int.from_bytes(b"/*", "little"), 2)
+    return {
+        "svg": svg,
+        "svg behind a declaration": b'<?xml version="1.0"?>\n<!DOCTYPE svg>\n' + svg,
+        "html": b"<!doctype html><html><body>" + SCRIPT + b"</body></html>",
+        "html behind a picture's mark": b"\x89PNG\r\n\x1a\n" + SCRIPT,
+        "script that begins as a GIF": b"GIF89a/*\0\0\0*/=1;alert(1)//",
+        "GIF as wide as a comment": gif[:6] + wide + gif[10:],
+        "GIF with a script behind its end": gif + b"*/=1;alert(1);/*",
+        "GIF that ends in the middle": gif[: len(gif) // 2],
+        "GIF with a frame outside": gif.replace(b",\0\0\0\0", b",\xff\x7f\0\0", 1),
+        "JPEG that ends in the middle": jpeg[: len(jpeg) // 2],
+        "JPEG of its first bytes": jpeg[:20],
+        "PNG of 50,000 by 50,000": png(50_000, 50_000, zlib.compress(b"\0" * 50_001)),
+        "PNG of no size": png(0, 10, zlib.compress(b"\0")),
+        "PNG that is all zeros for ever": png(6_000, 6_000, bomb),
+        "PNG with a bomb for a text": png(1, 1, zlib.compress(b"\0\0"), chunk(b"zTXt", b"a\0\0" + bomb)),
+        "PNG that ends in the middle": saved(photo(), "PNG")[:-5_000],
+        "WebP of 16,000 by 16,000": webp_head(16_000, 16_000),
+        "WebP that ends in the middle": saved(photo(), "WEBP")[:1_000],
+        "WebP of its first bytes": b"RIFF\0\0\0\0WEBPVP8X",
+        "PDF": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
+        "BMP": saved(photo(), "BMP"),
+        "nothing": b"",
+    }
