@@ -4,15 +4,18 @@ import re
 from functools import lru_cache
 
 _HEX = re.compile(r"#[0-9a-fA-F]{6}\Z")
+_SHORT_HEX = re.compile(r"#[0-9a-fA-F]{3}\Z")
 _THEME = ("theme:brand", "theme:text", "theme:bg")
 
 
 @lru_cache(maxsize=512)
 def known(value: str) -> str | None:
-    """Answer a colour as `#rrggbb`, from that form or a CSS name; None for anything else."""
+    """Answer a colour as `#rrggbb`, from that form, three digits or a CSS name; None for anything else."""
     text = value.strip().lower()
     if _HEX.match(text):
         return text
+    if _SHORT_HEX.match(text):
+        return "#" + "".join(one * 2 for one in text[1:])
     from PIL import ImageColor
 
     if not text.isalpha():

@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
-from appliance.designs import props
+from appliance.designs import merge, props
 from appliance.designs.kind import COMMON, STYLES, Kind
 from appliance.designs.sections import BY_NAME, KINDS
 
 MOST_SECTIONS = 200
 MOST_COLUMN_SECTIONS = 50
 MOST_LEVELS = 2
-_ADDRESSES = {"html": "content", "url": "href", "label": "text"}
+# Those in columns counted too; a message has room for no more
+MOST_IN_ALL = 2_000
+# What other products, and older documents, call them
+_ALIASES = (("html", "content"), ("label", "text"))
 
 
 class Section(NamedTuple):
@@ -39,20 +43,30 @@ def section(raw: dict[str, Any], path: str) -> Section:
     named = raw.get("type") or own.get("type")
     kind = BY_NAME.get(str(named)) if named else _inferred(own)
     if kind is not None:
-        known = {name for one in kind.props for name in (one.name, *one.aliases)}
-        for alias, name in _ADDRESSES.items():
-            if alias in own and alias not in known:
-                own.setdefault("src" if name == "href" and "href" not in known else name, own[alias])
+        own = _renamed(own, kind)
     return Section(
         kind, str(named or (kind.name if kind else "")), own, dict(styles) if isinstance(styles, dict) else {}, path,
         str(raw.get("id") or ""),
     )  # fmt: skip
 
 
+def _renamed(own: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """Answer properties by the names that their kind knows them by."""
+    known = {name for one in kind.props for name in (one.name, *one.aliases)}
+    address = next((name for name in ("href", "src") if name in known), "href")
+    for alias, name in (*_ALIASES, ("url", address)):
+        if alias in own and alias not in known and name in known and own.get(name) is None:
+            own = own | {name: own[alias]}
+    return own
+
+
 def _inferred(own: dict[str, Any]) -> Kind | None:
-    if "html" in own and "content" not in own:
-        own = own | {"content": own["html"]}
-    return next((kind for kind in KINDS if kind.inferred(own)), None)
+    """Answer the kind that properties look like: the first that matches (decisions, section 11)."""
+    for alias, name in (*_ALIASES, ("url", "href" if "text" in own or "label" in own else "src")):
+        if alias in own and name not in own:
+            own = own | {name: own[alias]}
+    found = next((kind for kind in KINDS if kind.inferred(own)), None)
+    return found or next((kind for kind in KINDS if kind.inferred_late(own)), None)
 
 
 def walk(document: Any) -> Iterator[Section]:
@@ -78,13 +92,16 @@ def check(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
     raw = document.get("sections", [])
     if not isinstance(raw, list):
         add("sections", "is invalid")
-        return
-    if len(raw) > MOST_SECTIONS:
+    elif len(raw) > MOST_SECTIONS:
         add("sections", f"is too long (maximum is {MOST_SECTIONS} entries)")
-        return
-    if not isinstance(document.get("theme"), dict | None):
-        add("theme", "is invalid")
-    _check(raw, "sections", 0, add)
+    elif sum(1 for _ in islice(walk(document), MOST_IN_ALL + 1)) > MOST_IN_ALL:
+        add("sections", f"is too long (maximum is {MOST_IN_ALL} entries, those in columns too)")
+    elif sum(text.count("{{") + text.count("{%") for text in strings(document)) > merge.MOST_TAGS:
+        add("sections", f"more than {merge.MOST_TAGS} tags")
+    else:
+        if not isinstance(document.get("theme"), dict | None):
+            add("theme", "is invalid")
+        _check(raw, "sections", 0, add)
 
 
 def _check(raw: list[Any], path: str, level: int, add: Callable[[str, str], None]) -> None:
@@ -132,15 +149,16 @@ def unknown(document: Any) -> list[Section]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield every text in a document, for those who look for merge tags."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from strings(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from strings(one)
+    """Yield every text in a document, for those who look for merge tags; in the order of reading."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting.extend(reversed(list(one.values())))
+        elif isinstance(one, list):
+            waiting.extend(reversed(one))
 
 
 def canonical(document: Any) -> str:

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from appliance.designs import cleaning, colours, plaintext
+from markupsafe import Markup
+
+from appliance.designs import cleaning, colours, plaintext, shell
 from appliance.designs.props import Prop, choice, line
 from appliance.designs.theme import Look, Theme
 
@@ -42,6 +44,9 @@ class View:
     ) -> None:  # fmt: skip
         self.p, self.theme, self.look, self.keep, self.note, self.inner = p, theme, look, keep, note, inner
         self.width, self.nested = width, nested
+        self.rtl = False
+        # Its background and padding stand around it already
+        self.boxed = False
         self.padding: tuple[int, int, int, int] = (0, 0, 0, 0)
         self.background: str | None = None
         self.classes: list[str] = []
@@ -52,7 +57,7 @@ class View:
     @property
     def cell(self) -> str:
         """Answer the space around a cell: that of the section, which only stands around it within a column."""
-        if not self.nested:
+        if not self.nested or self.boxed:
             return "0"
         top, _, bottom, _ = self.padding
         return f"{min(top, 10)}px 0 {min(bottom, 10)}px"
@@ -70,16 +75,28 @@ class View:
     @property
     def soft(self) -> str:
         """Answer the colour of words that step back."""
-        return self.theme.light.muted if self.background is None else colours.mix(self.words, self.ground, 0.3)
+        if self.background is None:
+            return self.theme.light.muted
+        return colours.lifted(colours.mix(self.words, self.ground, 0.3), self.ground)
 
     @property
     def room(self) -> float:
         """Answer how wide the content of this section may be, in pixels."""
-        return self.width if self.nested else self.width - self.padding[1] - self.padding[3]
+        around = 0 if self.nested and not self.boxed else self.padding[1] + self.padding[3]
+        return max(self.width - around, 40)
 
     def align_or(self, other: str) -> str:
-        """Answer the alignment, or the one given."""
-        return str(self.p.align or other)
+        """Answer the alignment, or the one given, where left is the side that words begin on."""
+        return str(self.p.align or (self.start if other == "left" else other))
+
+    @property
+    def start(self) -> str:
+        """Answer the side that words begin on."""
+        return "right" if self.rtl else "left"
+
+    def table(self, mjml: str) -> str:
+        """Answer the content of a column as a table of HTML, to stand in a cell."""
+        return shell.table(mjml, self.theme, "rtl" if self.rtl else "ltr")
 
     def shade(self, value: str | None, fallback: str) -> str:
         """Resolve a colour of the document."""
@@ -99,17 +116,23 @@ class View:
             return other
         return " ".join(f"{min(96.0, float(word.removesuffix('px'))):g}px" for word in str(value).split())
 
-    def rich(self, html: str | None) -> str:
+    def rich(self, html: str | None) -> Markup:
         """Clean limited HTML, with the spaces and links that mail programs need told."""
         if not html:
-            return ""
+            return Markup("")
         made = cleaning.text(html if plaintext.is_html(html) else plaintext.to_html(html))
         made = _PARAGRAPH.sub(self._styled, made)
         # The last one ends where the section's own space begins
         last = made.rfind("margin:0 0 14px")
         if last >= 0 and not made[last:].partition(">")[2].partition("</")[2].partition(">")[2].strip():
             made = f"{made[:last]}margin:0{made[last + 15 :]}"
-        return made
+        return Markup(made)  # noqa: S704 - cleaned
+
+    def inline(self, html: str | None) -> str:
+        """Clean limited HTML for a place where words already stand: a single paragraph without its own space."""
+        made = self.rich(html)
+        inner = made.removeprefix('<p style="margin:0">').removesuffix("</p>")
+        return Markup(made if "<p" in inner else inner)  # noqa: S704 - cleaned
 
     def _styled(self, found: "re.Match[str]") -> str:
         tag, attributes = found[1], found[2]
@@ -119,6 +142,12 @@ class View:
             return f"<{tag}{own}>"
         target = ' target="_blank"' if tag == "a" else ""
         return f'<{tag}{attributes} style="{style}"{target}>'
+
+    @property
+    def accent(self) -> str:
+        """Answer the brand's colour, or another where the ground hides it."""
+        brand = self.theme.light.brand
+        return brand if colours.contrast(brand, self.ground) >= 1.6 else self.words
 
     @property
     def link(self) -> str:
@@ -156,6 +185,8 @@ class Kind(NamedTuple):
     # Looks at a section and advises: (code, words)
     advise: Callable[[View], Iterator[tuple[str, str]]] = lambda view: iter(())
     inferred: Callable[[dict[str, Any]], bool] = lambda props: False
+    # Recognised by less, after all that are recognised by more
+    inferred_late: Callable[[dict[str, Any]], bool] = lambda props: False
 
     def spec(self) -> dict[str, Any]:
         """Answer the declaration as `/templates/spec` shows it."""

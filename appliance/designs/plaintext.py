@@ -43,7 +43,7 @@ class _Writer:
         elif tag == "img":
             words = attribute(attributes, "alt")
             self.parts.append(f"[{words}]" if words else "")
-        elif tag == "td":
+        elif tag in ("td", "th"):
             self.parts.append(" ")
 
     def _item(self) -> None:

@@ -21,6 +21,7 @@ PropKind = Literal[
 _LONGEST = {"line": 1_000, "text": 10_000, "rich": 200_000, "html": 200_000, "url": 2_000, "image": 2_000}
 _NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(?:px|%)?\s*\Z")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
+# Where a link may lead; a picture only to the first two
 _SCHEMES = ("http", "https", "mailto", "tel", "sms")
 _BARE_HOST = re.compile(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?:[/?#:]|\Z)")
 
@@ -131,8 +132,8 @@ def faults(prop: Prop, value: Any, path: str, add: Callable[[str, str], None]) -
     if prop.kind == "items":
         _list_faults(prop, value, path, add)
     elif prop.kind == "group":
-        if isinstance(value, dict):
-            _each(prop.fields, value, path, add)
+        if isinstance(value, dict | str):
+            _each(prop.fields, _grouped(prop, value), path, add)
         else:
             add(path, "is invalid")
     elif isinstance(value, dict | list):
@@ -157,6 +158,11 @@ def _list_faults(prop: Prop, value: Any, path: str, add: Callable[[str, str], No
 def _each(fields: tuple[Prop, ...], values: dict[str, Any], path: str, add: Callable[[str, str], None]) -> None:
     for one in fields:
         faults(one, one.of(values), f"{path}.{one.name}", add)
+
+
+def _grouped(prop: Prop, value: Any) -> Any:
+    """Answer a group as such: one written as a text alone is its first field."""
+    return {prop.fields[0].name: value} if isinstance(value, str) else value
 
 
 def _text_faults(prop: Prop, value: str, path: str, add: Callable[[str, str], None]) -> None:
@@ -187,12 +193,13 @@ def read(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]) -> A
         return [read_all(prop.fields, one, note, is_tag) for one in value[: int(prop.most)] if isinstance(one, dict)] \
             if isinstance(value, list) else []  # fmt: skip
     if prop.kind == "group":
-        return read_all(prop.fields, value, note, is_tag) if isinstance(value, dict) else None
+        return read_all(prop.fields, _grouped(prop, value), note, is_tag) if isinstance(value, dict | str) else None
     if prop.kind in ("sections", "filters"):
         return value if isinstance(value, list) else prop.default
     found = _READERS[prop.kind](prop, value, is_tag)
     if found is None:
-        note(f"{prop.label}: {str(value)[:60]!r} cannot be used here")
+        shown = value if isinstance(value, str | int | float) else type(value).__name__
+        note(f"{prop.label}: {str(shown)[:60]!r} cannot be used here")
         return prop.default
     return found
 
@@ -207,22 +214,28 @@ def read_all(
 def _read_text(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    return str(value)
+    words = str(value)
+    return words if len(words) <= _LONGEST[prop.kind] else None
 
 
 def _read_address(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > _LONGEST[prop.kind]:
         return None
-    address = value.strip()
-    if is_tag(address) or address.startswith("#"):
-        return address
-    scheme = _SCHEME.match(address)
-    if _BARE_HOST.match(address):
-        return f"https://{address}"
-    if address.startswith("//"):
-        return f"https:{address}"
-    allowed = _SCHEMES if prop.kind == "url" else _SCHEMES[:2]
-    return address if scheme is not None and scheme[1].lower() in allowed else None
+    return address(value, _SCHEMES if prop.kind == "url" else _SCHEMES[:2], is_tag)
+
+
+def address(value: str, schemes: tuple[str, ...], is_tag: Callable[[str], bool]) -> str | None:
+    """Answer an address as it was meant, or None if it leads nowhere a mail may lead."""
+    # A line end within an address is one that an editor broke
+    found = "".join(value.split("\n")).strip()
+    if is_tag(found) or (found.startswith("#") and schemes == _SCHEMES):
+        return found
+    scheme = _SCHEME.match(found)
+    if _BARE_HOST.match(found):
+        return f"https://{found}"
+    if found.startswith("//"):
+        return f"https:{found}"
+    return found if scheme is not None and scheme[1].lower() in schemes else None
 
 
 def _read_colour(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:

@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from appliance.designs import document, props, shell
+from appliance.designs import document, merge, props, shell
 from appliance.designs.document import Section
 from appliance.designs.kind import COMMON, Inner, Kind, View
+from appliance.designs.sections import BY_NAME
 from appliance.designs.tags import Tokens
 from appliance.designs.theme import Look, Theme, resolve
 
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
 _HERE = Path(__file__).parent
+# Documents of up to so many characters are kept rendered
+_KEPT = 200_000
 
 
 class Advice(NamedTuple):
@@ -58,14 +61,32 @@ def _px(values: Any) -> str:
     return " ".join(f"{one:g}px" for one in (values if isinstance(values, list | tuple) else (values,)))
 
 
-def render(design: Mapping[str, Any], look: Look, locale: str = "en") -> Rendered:
-    """Render a document; the last ones are kept, so asking twice is free. Never raises for what a document holds."""
-    return _render(document.canonical(design), json.dumps(look, ensure_ascii=False), locale)
+def render(design: Any, look: Look, locale: str = "en") -> Rendered:
+    """Render a document; the last ones are kept, so asking twice is free. Never raises, whatever the document is."""
+    try:
+        text = document.canonical(design)
+    except (RecursionError, TypeError, ValueError):
+        # No request comes with such a one: nested beyond reason, or no JSON
+        advice = Advice("section", "the document cannot be read", "sections")
+        return _draw("{}", json.dumps(look), locale)._replace(advice=(advice,))
+    if not text.isascii():
+        # Halves of characters, which no mail can carry
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    make = _drawn if len(text) < _KEPT else _draw
+    return make(text, json.dumps(look, ensure_ascii=False), locale)
 
 
-@lru_cache(maxsize=64)
-def _render(text: str, look: str, locale: str) -> Rendered:
+def warm() -> None:
+    """Load the templates of every kind, so that the first message costs no more than the others."""
+    for name in ("_parts", "_section", *BY_NAME):
+        _environment().get_template(f"{name}.mjml")
+
+
+def _draw(text: str, look: str, locale: str) -> Rendered:
     return _Run(text, Look(*json.loads(look)), locale).result()
+
+
+_drawn = lru_cache(maxsize=64)(_draw)
 
 
 class _Run:
@@ -75,30 +96,48 @@ class _Run:
         raw = json.loads(text)
         raw = raw if isinstance(raw, dict) else {}
         self.tokens = Tokens(text.encode())
-        own = raw.get("theme")
-        self.theme = resolve(own if isinstance(own, dict) else {}, look)
-        self.look, self.locale = look, locale
         self.document = self.tokens.protect(raw)
         self.advice: list[Advice] = []
         self.conditions: dict[str, list[Any]] = {}
-        self.level = 0
+        self.look, self.locale = look, locale
+        self.theme = self._themed(raw, theme_of(raw, look))
+        self.level = self.shown = self.size = 0
+
+    def _themed(self, raw: dict[str, Any], theme: Theme) -> Theme:
+        """Answer a theme whose logo leads somewhere, its merge tags protected."""
+        found = theme.logo_url
+        logo = props.address(self.tokens.protect(found), ("http", "https"), self.tokens.starts) if found else None
+        return theme._replace(logo_url=logo)
 
     def result(self) -> Rendered:
         parts, texts = [], []
         for index, raw in enumerate(document.sections(self.document)):
-            if isinstance(raw, dict):
+            if isinstance(raw, dict) and self._has_room(f"sections[{index}]"):
                 mjml, text = self._section(document.section(raw, f"sections[{index}]"))
+                self.size += len(mjml)
                 parts.append(mjml)
                 texts.append(text)
         html = shell.html("\n".join(parts), self.theme, self.locale)
-        text = re.sub(r"\n{3,}", "\n\n", "\n\n".join(part.strip() for part in texts if part.strip())) + "\n"
+        text = re.sub(r"\n{3,}", "\n\n", "".join(texts)).strip() + "\n"
         return Rendered(self.tokens.restore(html), self.tokens.restore(text), tuple(self.advice), dict(self.conditions))
+
+    def _has_room(self, path: str) -> bool:
+        """Say whether a further section fits into a message; the first that does not is told."""
+        self.shown += 1
+        if self.shown <= document.MOST_IN_ALL and self.size <= merge.MOST_OUTPUT:
+            return True
+        if not any(one.code == "too_large" for one in self.advice):
+            self.advice.append(Advice("too_large", "no message has room for this section and those after it", path))
+        return False
+
+    def _unknown(self, found: Section, words: str) -> None:
+        kind = (found.type or "unknown")[:60]
+        self.advice.append(Advice("unknown_section", f"a section of the kind {kind!r} cannot {words}", found.path))
 
     def _section(self, found: Section) -> tuple[str, str]:
         """Answer a section as MJML that stands in the body, and as text."""
         if found.kind is None:
-            words = f"a section of the kind {found.type or 'unknown'!r} cannot be shown"
-            self.advice.append(Advice("unknown_section", words, found.path))
+            self._unknown(found, "be shown")
             return "", ""
         view = self._view(found, found.kind, self.theme.width)
         content = Markup(self._content(found.kind, view))  # noqa: S704 - made by our own templates, which escape
@@ -113,7 +152,8 @@ class _Run:
         return _environment().get_template(f"{name}.mjml")
 
     def _shown(self, found: Section, mjml: str, text: str) -> tuple[str, str]:
-        """Put the conditions of a section around it."""
+        """Put the conditions of a section around it, and space below its text that is not there without it."""
+        text = f"{text.strip()}\n\n" if text.strip() else ""
         filters = found.props.get("show_if")
         if not isinstance(filters, list) or not filters:
             return mjml, text
@@ -121,29 +161,39 @@ class _Run:
         name = "s" + hashlib.blake2b(document.canonical(plain).encode(), digest_size=6).hexdigest()
         self.conditions[name] = plain
         begin, end = self.tokens.keep(f"{{% if show.{name} %}}"), self.tokens.keep("{% endif %}")
-        return f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>", f"{begin}{text}{end}"
+        return f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>", f"{begin}{text}{end}" if text else ""
 
     def _view(self, found: Section, kind: Kind, width: float) -> View:
         def note(code: str, words: str) -> None:
             self.advice.append(Advice(code, words, found.path))
 
         layer = {"header": self.look.header, "footer": self.look.footer}.get(kind.name) or {}
-        values = {**self.tokens.protect(dict(layer)), **found.props}
+        values = found.props
+        if isinstance(layer, Mapping) and layer:
+            # What the section does not say, the brand does
+            said = {name: one for name, one in values.items() if one is not None}
+            values = {**self.tokens.protect(dict(layer)), **said}
         read = props.read_all((*kind.props, *COMMON), values, lambda words: note("section", words), self.tokens.starts)
         view = View(read, self.theme, self.look, self._keep, note, self._inner, width, self.level > 0)
-        view.path = found.path
+        view.path, view.rtl = found.path, shell.is_right_to_left(self.locale)
         view.padding = self._padding(found, kind)
-        ground = found.styles.get("background_color")
-        if isinstance(ground, str) and ground:
+        ground = found.styles.get("background_color") or getattr(read, "background_color", None)
+        if isinstance(ground, str) and ground and kind.name != "button":
             view.background = self.theme.colour(ground, "") or None
             if view.background is None:
                 note("section", f"Background: {ground[:60]!r} is no colour")
+        view.boxed = view.nested and (view.background is not None or bool(found.styles.get("padding")))
+        if view.boxed and not found.styles.get("padding"):
+            view.padding = (12, 16, 12, 16)
         view.classes = [f"h-{read.hide_on}"] if read.hide_on in ("phone", "desktop") else []
+        if not view.nested and min(view.padding[1], view.padding[3]) > 20:
+            view.classes.append("c-pad")
         for code, words in kind.advise(view):
             note(code, words)
         return view
 
     def _keep(self, html: str) -> Markup:
+        self.size += len(html)
         return Markup(self.tokens.keep(html))  # noqa: S704 - a word of ours, nothing else
 
     def _padding(self, found: Section, kind: Kind) -> tuple[int, int, int, int]:
@@ -164,17 +214,33 @@ class _Run:
         self.level += 1
         parts, texts = [], []
         for index, one in enumerate(raw):
-            found = document.section(one, f"{path}[{index}]") if isinstance(one, dict) else None
-            if found is None or found.kind is None or not found.kind.in_columns or self.level > document.MOST_LEVELS:
-                if found is not None:
-                    words = f"a section of the kind {found.type or 'unknown'!r} cannot stand in a column"
-                    self.advice.append(Advice("unknown_section", words, found.path))
+            here = f"{path}[{index}]"
+            if not isinstance(one, dict) or not self._has_room(here):
                 continue
-            view = self._view(found, found.kind, width)
-            parts.append(self._content(found.kind, view))
-            texts.append(found.kind.text(view))
+            found = document.section(one, here)
+            if found.kind is None or not found.kind.in_columns or self.level > document.MOST_LEVELS:
+                self._unknown(found, "stand in a column")
+                continue
+            mjml, text = self._nested(found, found.kind, width)
+            parts.append(mjml)
+            texts.append(text)
         self.level -= 1
-        return Inner("\n".join(parts), "\n\n".join(text for text in texts if text.strip()))
+        return Inner("\n".join(parts), "".join(texts).strip())
+
+    def _nested(self, found: Section, kind: Kind, width: float) -> tuple[str, str]:
+        """Answer a section within a column: rows, in a cell of their own if it has colour, space or conditions."""
+        view = self._view(found, kind, width)
+        mjml = self._content(kind, view)
+        if mjml.strip() and (view.boxed or view.classes):
+            colour = f"background-color:{view.background};" if view.background else ""
+            space = " ".join(f"{one}px" for one in view.padding) if view.boxed else "0"
+            begin = self._keep(
+                f'<tr class="{" ".join(view.classes)}"><td style="{colour}padding:{space}">'
+                '<table border="0" cellpadding="0" cellspacing="0" role="presentation" width="100%">'
+            )
+            end = self._keep("</table></td></tr>")
+            mjml = f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>"
+        return self._shown(found, mjml, kind.text(view))
 
 
 def theme_of(design: Mapping[str, Any], look: Look) -> Theme:

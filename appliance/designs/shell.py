@@ -17,64 +17,80 @@ _RIGHT_TO_LEFT = ("ar", "fa", "he", "ur", "yi", "ps", "sd", "ug", "dv")
 _PARSER = mrml.ParserOptions()
 # Its default links to fonts of a third party
 _OPTIONS = mrml.RenderOptions(fonts={})
-_INNER = re.compile(
-    r'(<table border="0" cellpadding="0" cellspacing="0" role="presentation" width="100%"[^>]*>.*</table>)</div>'
-    r"<!--\[if mso \| IE\]></td>",
-    re.DOTALL,
-)
+# What stands around the rows of a column, to find them again
+_BEGIN, _END = "qcolumnbegins", "qcolumnends"
+
+
+def is_right_to_left(locale: str) -> bool:
+    """Say whether a language is written from right to left."""
+    return locale[:2].lower() in _RIGHT_TO_LEFT and not locale[2:3].isalpha()
 
 
 def html(mjml: str, theme: Theme, locale: str) -> str:
-    """Answer the whole mail of sections in MJML."""
+    """Answer the whole mail of sections in MJML, with some of the page above and below."""
     language = re.sub(r"[^A-Za-z0-9\-]", "", locale)[:35] or "en"
-    direction = "rtl" if language[:2].lower() in _RIGHT_TO_LEFT else "ltr"
-    made = _convert(mjml, theme, f' lang="{language}" dir="{direction}"')
+    direction = "rtl" if is_right_to_left(locale) else "ltr"
+    space = (
+        '<mj-section css-class="c-page h-phone"><mj-column><mj-spacer height="24px" padding="0" /></mj-column>'
+        "</mj-section>"
+    )
+    made = _convert(f"{space}{mjml}{space}", theme, direction, f' lang="{language}" dir="{direction}"')
     head = (
         '<head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
         '<meta name="supported-color-schemes" content="light dark"><meta name="x-apple-disable-message-reformatting">'
         '<meta name="format-detection" content="telephone=no,date=no,address=no,email=no,url=no">'
     )
     made = made.replace("<head>", head, 1).replace("<body ", '<body class="c-page" ', 1)
-    return made.replace("</head>", f"<style>{_css(theme)}</style></head>", 1)
+    return made.replace("</head>", f"<style>{_css(theme, direction)}</style></head>", 1)
 
 
-def _convert(mjml: str, theme: Theme, attributes: str = "") -> str:
+def _convert(mjml: str, theme: Theme, direction: str, attributes: str = "") -> str:
     light, fonts = theme.light, escape(theme.font_body)
+    start = "right" if direction == "rtl" else "left"
     source = (
         f"<mjml{attributes}><mj-head><mj-attributes>"
         f'<mj-all font-family="{fonts}" />'
-        f'<mj-text padding="0" font-size="16px" line-height="1.6" color="{light.text}" />'
-        '<mj-section padding="0" /><mj-column padding="0" /><mj-image padding="0" />'
+        f'<mj-text padding="0" font-size="16px" line-height="1.6" align="{start}" color="{light.text}" />'
+        f'<mj-section padding="0" direction="{direction}" /><mj-column padding="0" direction="{direction}" />'
+        '<mj-image padding="0" />'
         f'<mj-button padding="0" font-size="16px" font-weight="600" line-height="1.2" background-color="{light.brand}" '
         f'color="{light.on_brand}" inner-padding="14px 28px" />'
         f'</mj-attributes><mj-breakpoint width="{_BREAK}px" /></mj-head>'
         f'<mj-body width="{theme.width}px" background-color="{light.page}" css-class="c-page">{mjml}</mj-body></mjml>'
     )
     made: str = mrml.to_html(source, _PARSER, _OPTIONS).content
-    return made
+    # What only Outlook reads ends and begins again between sections; once is enough
+    return made.replace("<![endif]--><!--[if mso | IE]>", "")
 
 
-def column(mjml: str, theme: Theme) -> str:
-    """Answer the content of one column as HTML, for where MJML takes no columns: within a column."""
-    made = _convert(f"<mj-section><mj-column>{mjml}</mj-column></mj-section>", theme)
-    found = _INNER.search(made)
-    return found[1] if found else ""
+def table(mjml: str, theme: Theme, direction: str = "ltr") -> str:
+    """Answer the content of one column as a table, for where MJML takes no columns: within a cell."""
+    if not mjml.strip():
+        return ""
+    column = f"<mj-column><mj-raw>{_BEGIN}</mj-raw>{mjml}<mj-raw>{_END}</mj-raw></mj-column>"
+    made = _convert(f"<mj-section>{column}</mj-section>", theme, direction)
+    rows = made.partition(_BEGIN)[2].partition(_END)[0]
+    return f'<table border="0" cellpadding="0" cellspacing="0" role="presentation" width="100%">{rows}</table>'
 
 
-def _css(theme: Theme) -> str:
+def _css(theme: Theme, direction: str) -> str:
+    light, start = theme.light, "right" if direction == "rtl" else "left"
     phone = (
         ".h-phone{display:none!important;max-height:0!important;overflow:hidden!important}"
-        ".h-desktop{display:block!important}"
+        ".h-desktop{display:block!important}tr.h-desktop{display:table-row!important}"
         ".c-stack{display:block!important;width:100%!important;padding-left:0!important;padding-right:0!important}"
-        ".c-fluid{width:100%!important;height:auto!important}"
-        ".c-narrow td{padding-left:20px!important;padding-right:20px!important}"
+        ".c-half{width:50%!important;max-width:50%!important}"
+        ".c-pad>table>tbody>tr>td{padding-left:20px!important;padding-right:20px!important}"
+        ".c-col>table>tbody>tr>td{padding-left:0!important;padding-right:0!important}"
+        ".c-top{padding-top:18px!important}"
+        f".c-below{{padding-top:10px!important}}.c-below div{{text-align:{start}!important}}"
     )
     dark = _dark(theme.dark, "")
     # Outlook.com and its apps recolour on their own and mark what they changed
     outlook = _dark(theme.dark, "[data-ogsc] ")
     return (
         ":root{color-scheme:light dark;supported-color-schemes:light dark}"
-        f".c-text a,.c-muted a{{color:{theme.light.brand}}}.c-muted a{{color:inherit}}"
+        f".c-text a{{color:{light.link}}}.c-muted a{{color:inherit}}"
         ".h-desktop{display:none;mso-hide:all}.d-dark{display:none;mso-hide:all}"
         "u+#body a{color:inherit}"
         f"@media only screen and (max-width:{_BREAK - 1}px){{{phone}}}"
@@ -93,15 +109,23 @@ def _dark(palette: Palette, before: str) -> str:
         (
             rule(".c-page,.c-page>table", f"background:{palette.page}!important"),
             rule(".c-card,.c-card>table,.c-card td.c-card", f"background:{palette.card}!important"),
-            rule(".c-text,.c-text div,.c-text p,.c-text h1,.c-text h2,.c-text h3,.c-text li",
+            rule(".c-text,.c-text div,.c-text p,.c-text h1,.c-text h2,.c-text h3,.c-text li,.c-text td",
                  f"color:{palette.text}!important"),
-            rule(".c-text a", f"color:{palette.brand}!important"),
-            rule(".c-muted,.c-muted div,.c-muted p,.c-muted a", f"color:{palette.muted}!important"),
-            rule(".c-line,.c-line p", f"border-color:{palette.line}!important"),
+            rule(".c-text a", f"color:{palette.link}!important"),
+            rule(".c-text a.c-plain", f"color:{palette.text}!important"),
+            rule(".c-muted,.c-muted div,.c-muted p,.c-muted a,.c-text .c-muted,.c-text .c-muted p",
+                 f"color:{palette.muted}!important"),
+            rule(".c-line,.c-line p,.c-text td.c-line", f"border-color:{palette.line}!important"),
+            rule(".c-text .c-brand", f"color:{palette.link}!important"),
+            rule(".c-text td.c-edge", f"border-color:{palette.brand}!important"),
             rule(".c-button td,.c-button a", f"background:{palette.brand}!important;"
                                              f"color:{palette.on_brand}!important"),
-            rule(".c-outline td,.c-outline a", f"border-color:{palette.brand}!important;"
-                                               f"color:{palette.brand}!important"),
-            rule(".c-soft", f"background:{palette.line}!important"),
+            rule(".c-outline td", f"background:transparent!important;border-color:{palette.link}!important"),
+            rule(".c-outline a", f"background:transparent!important;color:{palette.link}!important"),
+            rule(".c-text td.c-ink", f"background:{palette.text}!important"),
+            rule(".c-text td.c-ink span", f"color:{palette.card}!important"),
+            rule(".c-text td.c-ring", f"border-color:{palette.muted}!important"),
+            rule(".c-text td.c-ring span", f"color:{palette.text}!important"),
+            rule("td.c-bar", f"background:{palette.line}!important"),
         )
     )  # fmt: skip

@@ -8,6 +8,8 @@ import hashlib
 import re
 from typing import Any
 
+# What no text of a mail needs, and XML refuses
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 
 
@@ -26,8 +28,9 @@ class Tokens:
         return f"{self._word}x{len(self._kept) - 1}z"
 
     def protect(self, value: Any) -> Any:
-        """Put words for the merge tags of every string in a document."""
+        """Put words for the merge tags of every string in a document, and take control characters out."""
         if isinstance(value, str):
+            value = _CONTROL.sub("", value)
             return TAG.sub(lambda found: self.keep(found[0]), value) if "{" in value else value
         if isinstance(value, dict):
             return {key: self.protect(one) for key, one in value.items()}

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from appliance.designs import colours
 
 _FAMILY = re.compile(r"[A-Za-z0-9][A-Za-z0-9 \-]{0,60}\Z")
+_WIDTH = re.compile(r"\d{1,6}(?:\.\d*)?\Z", re.ASCII)
 _SERIF = ("georgia", "times", "times new roman", "palatino", "garamond", "cambria", "merriweather", "playfair display")
 _MONO = ("courier", "courier new", "menlo", "monaco", "consolas")
 # What every machine has; the first that a reader's machine knows is used
@@ -41,6 +42,7 @@ class Palette(NamedTuple):
     line: str
     brand: str
     on_brand: str
+    link: str  # the brand's colour as words can have it
 
 
 class Theme(NamedTuple):
@@ -73,12 +75,18 @@ def resolve(document: Mapping[str, Any], look: Look) -> Theme:
         return next((one for one in found if one is not None), fallback)
 
     light = _light(colour("brand_color", "#3355dd"), colour("text_color", "#22252b"), colour("bg_color", "#f4f4f1"))
-    width = next((int(one) for layer in layers if isinstance(one := layer.get("width"), int | float)), WIDTH)
+    width = next((found for layer in layers if (found := _pixels(layer.get("width"))) is not None), WIDTH)
     body = stack(first("font_body"))
     return Theme(
         light, _dark(light), body, stack(first("font_heading")) if first("font_heading") else body,
-        first("logo_url"), max(NARROWEST, min(WIDEST, width)),
+        first("logo_url"), width,
     )  # fmt: skip
+
+
+def _pixels(value: Any) -> int | None:
+    """Answer a width as near to the one that a document wants as may be, or None if it wants none."""
+    words = str(value).strip().lower().removesuffix("px") if not isinstance(value, bool) else ""
+    return max(NARROWEST, min(WIDEST, int(words.partition(".")[0]))) if _WIDTH.match(words) else None
 
 
 def _light(brand: str, text: str, page: str) -> Palette:
@@ -86,14 +94,15 @@ def _light(brand: str, text: str, page: str) -> Palette:
     text = text if colours.contrast(text, card) >= 4.5 else colours.readable_on(card)
     return Palette(
         page, card, text, colours.lifted(colours.mix(text, card, 0.35), card), colours.mix(text, card, 0.85), brand,
-        colours.readable_on(brand),
+        colours.readable_on(brand), colours.lifted(brand, card),
     )  # fmt: skip
 
 
 def _dark(light: Palette) -> Palette:
     page, card = "#15171a", "#1e2125"
     brand = colours.lifted(light.brand, card, 3.0)
-    return Palette(page, card, "#ecebe8", "#a9adb3", "#3a3e44", brand, colours.readable_on(brand))
+    return Palette(page, card, "#ecebe8", "#a9adb3", "#3a3e44", brand, colours.readable_on(brand),
+                   colours.lifted(brand, card))  # fmt: skip
 
 
 def stack(name: str | None) -> str:

@@ -1,9 +1,49 @@
 """Every kind of section, in the order in which one without a type is recognised (decisions, section 11)."""
 
 from appliance.designs.kind import Kind
-from appliance.designs.sections import button, columns, divider, footer, header, heading, image, spacer, text
+from appliance.designs.sections import (
+    button,
+    columns,
+    coupon,
+    divider,
+    footer,
+    gallery,
+    header,
+    heading,
+    hero,
+    html,
+    image,
+    list,
+    product,
+    product_grid,
+    quote,
+    social,
+    spacer,
+    split,
+    text,
+    video,
+)  # fmt: skip
 
 KINDS: tuple[Kind, ...] = (
-    columns.KIND, footer.KIND, header.KIND, image.KIND, button.KIND, heading.KIND, text.KIND, divider.KIND, spacer.KIND,
-)  # fmt: skip
+    columns.KIND,
+    footer.KIND,
+    header.KIND,
+    product_grid.KIND,
+    gallery.KIND,
+    list.KIND,
+    coupon.KIND,
+    product.KIND,
+    text.KIND,
+    split.KIND,
+    hero.KIND,
+    social.KIND,
+    image.KIND,
+    button.KIND,
+    heading.KIND,
+    quote.KIND,
+    divider.KIND,
+    spacer.KIND,
+    video.KIND,
+    html.KIND,
+)
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -37,5 +37,5 @@ KIND = Kind(
         line("note", "Note below"),
     ),
     text, in_columns=True, padding=(12, 32, 20, 32), advise=advise,
-    inferred=lambda props: "text" in props and ("href" in props or "url" in props),
+    inferred=lambda props: "text" in props and "href" in props,
 )  # fmt: skip

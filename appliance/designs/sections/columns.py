@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from appliance.designs import shell
 from appliance.designs.kind import Inner, Kind, View
 from appliance.designs.props import Prop, choice, flag, items, number
 
@@ -48,8 +47,7 @@ def table(view: View) -> str:
     for index, (share, inner) in enumerate(cells(view)):
         gap = f"padding:0 {view.p.gap / 2 if index < last else 0:g}px 0 {view.p.gap / 2 if index else 0:g}px"
         made.append(
-            f'<td{stack} width="{share:g}%" valign="top" style="vertical-align:top;{gap}">'
-            f"{shell.column(inner.mjml, view.theme)}</td>"
+            f'<td{stack} width="{share:g}%" valign="top" style="vertical-align:top;{gap}">{view.table(inner.mjml)}</td>'
         )
     return (
         '<table role="presentation" width="100%" cellpadding="0" cellspacing="0" border="0"><tr>'

@@ -19,5 +19,5 @@ KIND = Kind(
         choice("style", "Style", "solid", "dashed"),
     ),
     text, in_columns=True, padding=(16, 32, 16, 32),
-    inferred=lambda props: bool({"color", "thickness"} & props.keys()),
+    inferred_late=lambda props: bool({"color", "thickness"} & props.keys()),
 )  # fmt: skip

@@ -32,5 +32,5 @@ KIND = Kind(
         image("dark_src", "Picture for dark mode"),
     ),
     text, in_columns=True, padding=(12, 32, 12, 32), advise=advise,
-    inferred=lambda props: "src" in props or "image_url" in props,
+    inferred=lambda props: "src" in props, inferred_late=lambda props: "image_url" in props,
 )  # fmt: skip

@@ -11,5 +11,5 @@ def text(view: View) -> str:
 
 KIND = Kind(
     "spacer", "Space", "space", (number("height", "Height", 24, 1, 200),), text, in_columns=True,
-    padding=(0, 0, 0, 0), inferred=lambda props: "height" in props,
+    padding=(0, 0, 0, 0), inferred_late=lambda props: "height" in props,
 )  # fmt: skip

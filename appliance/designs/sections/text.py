@@ -18,5 +18,5 @@ KIND = Kind(
         number("line_height", "Line height", 1.6, 1, 3, unit=""),
     ),
     text, in_columns=True,
-    inferred=lambda props: "content" in props or "text" in props,
+    inferred=lambda props: "content" in props, inferred_late=lambda props: "text" in props,
 )  # fmt: skip

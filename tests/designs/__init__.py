@@ -1,0 +1,1 @@
+"""Designs: sections, their look, their text, and what no document can do to them."""
