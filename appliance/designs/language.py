@@ -2,11 +2,14 @@
 
 import re
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from liquid import BoundTemplate, Environment, Mode, RenderContext
 from liquid.exceptions import FilterArgumentError, LoopIterationLimitError, ResourceLimitError
+from liquid.stringify import to_liquid_string
 
 TAGS = ("if", "unless", "case", "when", "for", "comment", "raw", "output", "content", "illegal", "break", "continue")
 FILTERS = (
@@ -18,6 +21,12 @@ MOST_SECONDS = 0.05
 MOST_ROUNDS = 100
 MOST_OUTPUT = 1_048_576
 
+# What outputs get besides, by where they stand (`outputs`); nobody can write these names into a template
+AS_ADDRESS, AS_PICTURE, AS_PART, AS_QUERY, AS_STYLE = "as address", "as picture", "as part", "as query", "as style"
+
+_LEADS = re.compile(r"(?:https?://|mailto:|tel:|sms:)", re.IGNORECASE)
+_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\"'()<>\\`]")
+_NO_STYLE = re.compile(r"[^\w #.,%+-]")
 _DATE_WIDTH = re.compile(r"%[-_^#]*\d")
 
 
@@ -87,6 +96,34 @@ def _money(value: Any, currency: Any = "") -> str:
     return f"{amount} {currency}".strip()
 
 
+def _address(value: Any) -> str:
+    """Answer an address that leads somewhere, else one that leads nowhere."""
+    text = str(value).strip()
+    return _UNSAFE.sub(lambda found: quote(found[0]), text) if _LEADS.match(text) else "#"
+
+
+def _picture(value: Any) -> str:
+    text = str(value).strip()
+    return _UNSAFE.sub(lambda found: quote(found[0]), text) if _LEADS.match(text) else ""
+
+
+def _part(value: Any) -> str:
+    return quote(to_liquid_string(value, autoescape=False), safe="@+")
+
+
+def _query(value: Any) -> str:
+    return quote(to_liquid_string(value, autoescape=False), safe="")
+
+
+def _style(value: Any) -> str:
+    return _NO_STYLE.sub("", to_liquid_string(value, autoescape=False))
+
+
+ENCODINGS: dict[str, Callable[[Any], str]] = {
+    AS_ADDRESS: _address, AS_PICTURE: _picture, AS_PART: _part, AS_QUERY: _query, AS_STYLE: _style,
+}  # fmt: skip
+
+
 @cache
 def language(autoescape: bool) -> Environment:
     """Answer the language for HTML, where values are escaped, or for all else."""
@@ -107,5 +144,5 @@ def language(autoescape: bool) -> Environment:
     for mark in ("with_environment", "with_context"):
         if getattr(date, mark, False):
             setattr(safe_date, mark, True)
-    made.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date}
+    made.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date, **ENCODINGS}
     return made

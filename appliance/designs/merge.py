@@ -9,14 +9,18 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from liquid.builtin.output import OutputNode
 from liquid.builtin.expressions import Path, StringLiteral
+from liquid.builtin.output import OutputNode
 from liquid.exceptions import LiquidError
+from liquid.static_analysis import TemplateAnalysis
 
+from appliance.designs import outputs
 from appliance.designs.language import FILTERS, language
 from appliance.designs.language import MOST_OUTPUT as MOST_OUTPUT
+from appliance.designs.outputs import HostFault
+from appliance.designs.splice import NotPlain, Splice
 
-Context = Literal["html", "text", "header"]
+Context = Literal["html", "text", "header", "url"]
 
 ROOTS = (
     "contact", "event", "data", "brand", "account", "campaign", "unsubscribe_url", "preferences_url", "view_url",
@@ -24,11 +28,6 @@ ROOTS = (
 )  # fmt: skip
 
 MOST_TAGS = 2_000
-# Roots that speak of the recipient: they may say anything but where a link leads
-_OF_RECIPIENT = ("contact", "first_name", "last_name", "email")
-
-_ADDRESS = re.compile(r"(?:href|src|action)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"']+)", re.IGNORECASE)
-_FIRST_NAME_OF_TAG = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -77,10 +76,9 @@ class Compiled:
         self.context = context
         self.source = source
         scan(source)
-        if context == "html":
-            _check_links(source)
+        environment = language(context in ("html", "url"))
         try:
-            self._template = language(context == "html").from_string(source)
+            self._template = environment.from_string(source)
             analysis = self._template.analyze()
         except LiquidError as error:
             raise _error(error) from None
@@ -90,25 +88,42 @@ class Compiled:
             {".".join(str(part) for part in one.segments) for found in analysis.globals.values() for one in found}
         )
         self.defaults = _defaults(self._template.nodes, self.variables)
+        self._check(analysis)
+        if environment.autoescape:
+            try:
+                outputs.encode(source, self._template.nodes, whole=context == "url")
+            except HostFault as fault:
+                raise MergeError(f"{fault.root}: a contact's data may not say where a link leads",
+                                 *_place(source, fault.index)) from None  # fmt: skip
+        try:
+            self._splice: Splice | None = Splice(self._template.nodes, environment)
+        except NotPlain:
+            self._splice = None
+
+    def _check(self, analysis: TemplateAnalysis) -> None:
         for found in (*analysis.globals.values(), *analysis.variables.values(), *analysis.locals.values()):
             for one in found:
                 if any(str(part).startswith("_") for part in one.segments):
                     name = ".".join(map(str, one.segments))
-                    raise MergeError(f"{name}: names may not begin with _", *_place(source, one.span.index))
+                    raise MergeError(f"{name}: names may not begin with _", *_place(self.source, one.span.index))
         for name, places in analysis.filters.items():
             if name not in FILTERS:
-                raise MergeError(f"unknown filter '{name}'", *_place(source, places[0].index))
+                raise MergeError(f"unknown filter '{name}'", *_place(self.source, places[0].index))
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Fill the template; raises MergeError where a limit is passed or a filter cannot work on a value."""
+        text = self._splice.fill(values) if self._splice is not None else None
+        text = self.render_whole(values) if text is None else text
+        return _CONTROL.sub(" ", text).strip() if self.context == "header" else text
+
+    def render_whole(self, values: Mapping[str, Any]) -> str:
+        """Fill the template by the language itself, as `render` does where pieces do not do."""
         try:
-            text = self._template.render(**values)
+            return str(self._template.render(**values))
         except LiquidError as error:
             raise _error(error) from None
         except (TypeError, ValueError, ArithmeticError, RecursionError, OverflowError) as error:
             raise MergeError(f"cannot be filled: {error}") from None
-        text = str(text)
-        return _CONTROL.sub(" ", text).strip() if self.context == "header" else text
 
 
 def _defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
@@ -150,20 +165,6 @@ def fault(source: str | None, context: Context) -> str | None:
     except MergeError as error:
         return error.words()
     return None
-
-
-def _check_links(source: str) -> None:
-    """Raise MergeError where a recipient's data would say which host a link leads to."""
-    for found in _ADDRESS.finditer(source):
-        address = found[1].strip("\"'").strip()
-        if address.lower().startswith(("mailto:", "tel:")):
-            continue
-        host = re.split(r"[/?#]", re.sub(r"^(?:https?:)?//", "", address, flags=re.IGNORECASE), maxsplit=1)[0]
-        name = _FIRST_NAME_OF_TAG.search(host)
-        if name is not None and name[1] in _OF_RECIPIENT:
-            raise MergeError(
-                f"{name[1]}: a contact's data may not say where a link leads", *_place(source, found.start())
-            )
 
 
 def unknown(names: list[str]) -> list[str]:

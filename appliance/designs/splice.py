@@ -1,0 +1,155 @@
+"""Templates of plain outputs, filled without the language: fixed pieces, and what stands between them.
+
+Values are looked up here and go through the language's own filters and escaping, so the result is the same. Whatever is
+not plain (lists, errors, too much) is left to the language.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from liquid import Environment, Markup, Undefined
+from liquid.builtin.content import ContentNode
+from liquid.builtin.expressions import Path, StringLiteral
+from liquid.builtin.expressions.filtered import FilteredExpression
+from liquid.builtin.output import OutputNode
+from liquid.builtin.tags.comment_tag import CommentNode
+from liquid.builtin.tags.if_tag import IfNode
+from liquid.exceptions import LiquidError
+from liquid.stringify import to_liquid_string
+
+from appliance.designs.language import ENCODINGS, MOST_OUTPUT
+
+_FILTERS = ("default", "upcase", "downcase", "capitalize", "strip", "escape", "url_encode", *ENCODINGS)
+_PLAIN = (str, int, float, bool, type(None))
+_ASKED = (*_PLAIN, dict, list)
+# Names that mean something else where a value has none of that name
+_SPECIAL = ("size", "first", "last")
+_BUILT_IN = ("now", "today")
+
+Piece = str | Callable[[Mapping[str, Any]], str]
+
+
+class NotPlain(Exception):
+    """A template or a value that only the language can fill in."""
+
+
+class Splice:
+    """The pieces of a template; raises NotPlain for one that has more than plain outputs and plain questions."""
+
+    def __init__(self, nodes: list[Any], environment: Environment) -> None:
+        self._pieces = _pieces(nodes, environment)
+
+    def fill(self, values: Mapping[str, Any]) -> str | None:
+        """Answer the text, or None where only the language can."""
+        try:
+            text = _join(self._pieces, values)
+        except (NotPlain, LiquidError, TypeError, ValueError):
+            return None  # filling it again will say what is wrong
+        return text if len(text) * 4 <= MOST_OUTPUT or len(text.encode()) <= MOST_OUTPUT else None
+
+
+def _lines(text: str) -> str:
+    # As the language's own output ends lines
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _join(pieces: list[Piece], values: Mapping[str, Any]) -> str:
+    return "".join([one if type(one) is str else one(values) for one in pieces])  # type: ignore[operator]
+
+
+def _pieces(nodes: list[Any], environment: Environment) -> list[Piece]:
+    found: list[Piece] = []
+    for node in nodes:
+        if isinstance(node, ContentNode):
+            found.append(_lines(node.text))
+        elif isinstance(node, OutputNode):
+            found.append(_output(node.expression, environment))
+        elif isinstance(node, IfNode):
+            found.append(_question(node, environment))
+        elif not isinstance(node, CommentNode):
+            raise NotPlain
+    return found
+
+
+def _look(path: tuple[str, ...], nothing: Undefined, values: Mapping[str, Any]) -> Any:
+    """Look a value up as the language does, as long as there are only plain dictionaries on the way."""
+    found: Any = values
+    for name in path:
+        if type(found) is not dict:
+            if type(found) in _PLAIN:
+                return nothing
+            raise NotPlain
+        if name not in found:
+            return nothing
+        found = found[name]
+    return found
+
+
+def _looked_up(expression: Any, environment: Environment) -> Callable[[Mapping[str, Any]], Any]:
+    if not isinstance(expression, Path):
+        raise NotPlain
+    path = expression.path
+    if not all(type(one) is str for one in path) or path[0] in _BUILT_IN or any(one in _SPECIAL for one in path[1:]):
+        raise NotPlain
+    names = tuple(str(one) for one in path)
+    return partial(_look, names, environment.undefined(names[0]))
+
+
+def _output(expression: Any, environment: Environment) -> Piece:
+    if not isinstance(expression, FilteredExpression):
+        raise NotPlain
+    look = _looked_up(expression.left, environment)
+    steps = [_step(one, environment) for one in expression.filters or ()]
+    escaped = environment.autoescape
+
+    def shown(values: Mapping[str, Any]) -> str:
+        value = look(values)
+        if type(value) not in _PLAIN and not isinstance(value, Undefined):
+            raise NotPlain
+        for step in steps:
+            value = step(value)
+        return _lines(to_liquid_string(value, escaped))
+
+    return shown
+
+
+def _step(one: Any, environment: Environment) -> Callable[[Any], Any]:
+    """Answer a filter with its arguments, made as the language makes them."""
+    words: list[str] = []
+    for found in one.args:
+        literal = getattr(found, "value", None)
+        if hasattr(found, "name") or not isinstance(literal, StringLiteral):
+            raise NotPlain
+        words.append(Markup(literal.value) if environment.autoescape else literal.value)
+    if one.name not in _FILTERS:
+        raise NotPlain
+    function = environment.filters[one.name]
+    if getattr(function, "with_context", False):
+        raise NotPlain
+    if getattr(function, "with_environment", False):
+        function = partial(function, environment=environment)
+    return lambda value: function(value, *words)
+
+
+def _question(node: Any, environment: Environment) -> Piece:
+    """Answer a block that shows where a value is there; an `else` is allowed, more is not."""
+    if node.alternatives:
+        raise NotPlain
+    look = _looked_up(node.condition.expression, environment)
+    then = _block(node.consequence, environment)
+    other = _block(node.default, environment) if node.default is not None else []
+
+    def shown(values: Mapping[str, Any]) -> str:
+        value = look(values)
+        if type(value) not in _ASKED and not isinstance(value, Undefined):
+            raise NotPlain
+        absent = value is None or value is False or isinstance(value, Undefined)
+        return _join(other if absent else then, values)
+
+    return shown
+
+
+def _block(block: Any, environment: Environment) -> list[Piece]:
+    # Of a block without any words the language shows nothing, not even its spaces
+    return [] if block.blank and environment.suppress_blank_control_flow_blocks else _pieces(block.nodes, environment)

@@ -1,0 +1,85 @@
+"""Plain templates are filled from pieces: nobody can tell it from the language filling them in."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.designs import merge
+from appliance.designs.merge import Context, MergeError
+
+PATHS = (
+    "first_name",
+    "contact.data.city",
+    "contact",
+    "data.list",
+    "data.n",
+    "data.yes",
+    "gone",
+    "contact.first_name.x",
+)
+FILTERS = ("", " | default: 'no <b>'", " | upcase", " | capitalize | strip", " | escape", " | default: '' | downcase",
+           " | url_encode", " | default: \"a & b\" | escape")  # fmt: skip
+WORDS = ("<p title='", "'>", '<a href="', '">', "https://x.test/?q=", "mailto:", "?s=", "\r\n", " ", "&amp;", "\r")
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> str:
+    """Draw templates of words, outputs, and blocks around them."""
+    parts: list[str] = []
+    for _ in range(draw(st.integers(0, 6))):
+        output = f"{{{{ {draw(st.sampled_from(PATHS))}{draw(st.sampled_from(FILTERS))} }}}}"
+        words = draw(st.sampled_from(WORDS))
+        kind = draw(st.integers(0, 5))
+        if kind == 0:
+            parts.append(f"{{% if {draw(st.sampled_from(PATHS))} %}}{words}{output}{{% else %}}{words}{{% endif %}}")
+        elif kind == 1:
+            parts.append(f"{{% if data.yes %}}{words}{{% endif %}}{{%- comment %}}x{{% endcomment -%}}")
+        else:
+            parts.append(words + output)
+    return "".join(parts)
+
+
+PLAIN = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False),
+                  st.text(st.characters(exclude_categories=["Cs"]), max_size=12))  # fmt: skip
+VALUES = st.fixed_dictionaries(
+    {"first_name": PLAIN, "contact": st.fixed_dictionaries({"first_name": PLAIN, "data": st.one_of(
+        st.dictionaries(st.just("city"), st.one_of(PLAIN, st.lists(PLAIN, max_size=2))), st.none())}),
+     "data": st.fixed_dictionaries({"n": PLAIN, "list": st.lists(PLAIN, max_size=3), "yes": PLAIN})}
+)  # fmt: skip
+
+
+@given(templates(), VALUES, st.sampled_from(("html", "text")))
+def test_pieces_say_what_the_language_says(source: str, values: dict[str, Any], context: Context) -> None:
+    """Whatever values are made of, the result is that of the language itself."""
+    try:
+        compiled = merge.Compiled(source, context)
+    except MergeError:
+        return
+    assert outcome(compiled.render, values) == outcome(compiled.render_whole, values)
+
+
+def outcome(fill: Any, values: dict[str, Any]) -> str:
+    """Answer what became of a filling, faults included."""
+    try:
+        return str(fill(values))
+    except MergeError as error:
+        return f"fault: {error.words()}"
+
+
+def test_a_result_that_is_too_long_is_a_fault_here_too() -> None:
+    """The limit of a part holds for pieces as it does for the language."""
+    compiled = merge.Compiled("{{ first_name }}" * 20, "html")
+    assert len(compiled.render({"first_name": "x" * 50_000})) == 1_000_000
+    with pytest.raises(MergeError, match="output"):
+        compiled.render({"first_name": "x" * 60_000})
+
+
+@pytest.mark.parametrize("special", ["now", "today", "data.size", "data.list.first", "data.list.last"])
+def test_names_with_a_meaning_of_their_own_keep_it(special: str) -> None:
+    """What the language knows by itself is asked of it."""
+    compiled = merge.Compiled(f"{{{{ {special} }}}}", "text")
+    assert (
+        compiled.render({"data": {"list": ["a", "b"]}})[:8] == compiled.render_whole({"data": {"list": ["a", "b"]}})[:8]
+    )

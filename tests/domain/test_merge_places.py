@@ -1,0 +1,94 @@
+"""What a value may do where it stands: in an address it is one part of it, in styles a word, in a header one line."""
+
+import pytest
+
+from appliance.designs import merge
+from appliance.designs.merge import MergeError
+
+
+def html(source: str, **values: object) -> str:
+    """Fill a template of HTML."""
+    return merge.Compiled(source, "html").render(values)
+
+
+@pytest.mark.parametrize(
+    ("address", "filled"),
+    [
+        ("https://x.test/?q={{ v }}", "https://x.test/?q=a%20%26%20b%3Dc%2Fd%22"),
+        ("https://x.test/{{ v | url_encode }}", "https://x.test/a+%26+b%3Dc%2Fd%22"),
+        ("mailto:a@x.test?subject={{ v }}", "mailto:a@x.test?subject=a%20%26%20b%3Dc%2Fd%22"),
+        ("mailto:{{ to }}?cc={{ to }}", "mailto:a+b@x.test?cc=a%2Bb%40x.test"),
+        ("tel:{{ phone }}", "tel:+4930123"),
+        ("https://x.test/{% if v %}{{ v }}{% endif %}", "https://x.test/a%20%26%20b%3Dc%2Fd%22"),
+        ('https://x.test/?q={{ nobody | default: "a b" }}', "https://x.test/?q=a%20b"),
+        ("{{ base }}?q={{ v }}", "https://y.test/p?q=a%20%26%20b%3Dc%2Fd%22"),
+        ("{{ base }}{{ v }}", "https://y.test/pa%20%26%20b%3Dc%2Fd%22"),
+    ],
+)
+def test_a_value_is_one_part_of_an_address(address: str, filled: str) -> None:
+    """Within an address a value cannot begin another parameter, path or header."""
+    values = {"v": 'a & b=c/d"', "to": "a+b@x.test", "phone": "+4930123", "base": "https://y.test/p"}
+    assert html(f"<a class=x href='{address}'>x</a>", **values) == f"<a class=x href='{filled}'>x</a>"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["javascript:alert(1)", " JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x", "//evil.test", "", None, "x",
+     "\x00javascript:alert(1)", "java\nscript:alert(1)", ["https://x.test"], {"a": 1}, "file:///etc/passwd"],
+)  # fmt: skip
+def test_an_address_from_data_leads_to_the_web_or_nowhere(value: object) -> None:
+    """Where a value begins an address it must be one that a reader may be led to."""
+    assert html('<a href="{{ data.url }}">x</a>', data={"url": value}) == '<a href="#">x</a>'
+    assert html('<a href="{% if data.url %}{{ data.url }}{% else %}https://x.test{% endif %}">x</a>',
+                data={"url": value}) in ('<a href="#">x</a>', '<a href="https://x.test">x</a>')  # fmt: skip
+    assert html('<img src="{{ data.url }}">', data={"url": value}) == '<img src="">'
+
+
+@pytest.mark.parametrize("value", ["https://x.test/?a=1&b=2", "HTTP://x.test", "mailto:a@x.test", "tel:+1"])
+def test_an_address_from_data_is_kept(value: str) -> None:
+    """Addresses of the web, of mail and of phones lead where they say."""
+    assert (
+        html('<a href="{{ data.url }}">x</a>', data={"url": value}) == f'<a href="{value.replace("&", "&amp;")}">x</a>'
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '<a href="{{ contact.data.url }}">x</a>',
+        '<a href="https://{{ email }}/">x</a>',
+        '<a href="https://x.test{{ contact.data.more }}">x</a>',
+        '<a href="{{ data.base }}{{ first_name }}">x</a>',
+        '<a href="{% for one in contact.data.urls %}{{ one }}{% endfor %}">x</a>',
+        '<a href="{{ nobody | default: contact.data.url }}">x</a>',
+        "<td background={{ contact.data.url }}>x</td>",
+        '<!--[if mso]><v:rect href="{{ contact.data.url }}"><![endif]-->',
+    ],
+)
+def test_a_contact_does_not_say_where_a_link_leads(source: str) -> None:
+    """A template that would let a contact's data be a host is refused, with the place."""
+    with pytest.raises(MergeError, match="may not say where a link leads") as found:
+        merge.Compiled(f"<p>\n{source}</p>", "html")
+    assert found.value.line == 2 and found.value.column == source.rindex("{{") + 1
+
+
+def test_only_addresses_are_addresses() -> None:
+    """What looks like an attribute in running text is text."""
+    assert html("<p>set href = {{ v }} here</p>", v="a b/c") == "<p>set href = a b/c here</p>"
+    assert html('<p title="href={{ v }}">x</p>', v="a b/c") == '<p title="href=a b/c">x</p>'
+
+
+def test_a_value_in_a_style_is_a_word() -> None:
+    """Data says a colour or a size, not another rule, and a picture's address stays in its brackets."""
+    evil = "red;background:url(https://evil.test)}body{x"
+    assert (
+        html('<p style="color:{{ v }}">x</p>', v=evil) == '<p style="color:redbackgroundurlhttpsevil.testbodyx">x</p>'
+    )
+    found = html("<style>a{b:url('{{ u }}')}</style>", u="https://x.test/');x:y('")
+    assert found == "<style>a{b:url('https://x.test/%27%29;x:y%28%27')}</style>"
+
+
+def test_an_address_alone_is_checked_like_one_in_a_mail() -> None:
+    """The address of a design's button is a template of its own."""
+    assert merge.fault("{{ contact.data.url }}", "url") is not None
+    assert merge.fault("https://x.test/{{ contact.data.code }}", "url") is None
