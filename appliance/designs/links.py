@@ -9,6 +9,7 @@ from appliance.designs.places import Element
 
 _MOST_WORDS = 120
 _LONGEST = 20_000
+_ANCHOR = re.compile(r"<(a|area)(?=[\s/])", re.IGNORECASE)
 _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 
 
@@ -26,7 +27,7 @@ def of(html: str) -> tuple[Link, ...]:
     What only Outlook draws stands in comments and repeats what others see, so it is not counted.
     """
     masked = places.without_comments(places.masked(html))
-    anchors = [one for one in places.elements(masked) if one.name in ("a", "area")]
+    anchors = list(places.elements(masked, _ANCHOR))
     found: list[Link] = []
     for index, one in enumerate(anchors):
         href = one.value("href")

@@ -44,10 +44,10 @@ def without_comments(html: str) -> str:
     return _COMMENT.sub(lambda found: " " * len(found[0]), html)
 
 
-def elements(html: str) -> Iterator[Element]:
+def elements(html: str, names: re.Pattern[str] = _ELEMENT) -> Iterator[Element]:
     """Yield the beginnings of all elements of masked HTML, those in comments too: Outlook reads them."""
     position = 0
-    while (found := _ELEMENT.search(html, position)) is not None:
+    while (found := names.search(html, position)) is not None:
         attributes, position = [], found.end()
         while (one := _ATTRIBUTE.match(html, position)) is not None:
             position = one.end()

@@ -2,12 +2,14 @@
 
 import re
 
-from appliance.designs import merge, places
+from appliance.designs import places
 from appliance.designs.tags import TAG
 
 _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
 _ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
 _STYLE = "margin:32px 0 0;font:13px/1.5 sans-serif;color:#666666"
+_SHOWN_ADDRESS = re.compile(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
+_SHOWN_LINK = re.compile(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
 # An address that is asked for before it is shown is still shown to everybody
 _ASKED = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
 _WORD = re.compile(r"\{%-?\s*(\w+)")
@@ -16,29 +18,28 @@ _BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
 
 def signed(html: str, text: str) -> tuple[str, str]:
     """Append postal address and unsubscribe link where the author left them out."""
-    lines = _missing(html, "html", '<a href="{{ unsubscribe_url }}">Unsubscribe</a>')
+    lines = _missing(html, '<a href="{{ unsubscribe_url }}">Unsubscribe</a>')
     if lines:
         block = f'<p style="{_STYLE}">{"<br>".join(lines)}</p>'
         ends = list(_END_OF_BODY.finditer(html))
         html = f"{html[: ends[-1].start()]}{block}{html[ends[-1].start() :]}" if ends else f"{html}\n{block}"
-    lines = _missing(text, "text", "Unsubscribe: {{ unsubscribe_url }}")
+    lines = _missing(text, "Unsubscribe: {{ unsubscribe_url }}")
     if lines:
         text = text.rstrip() + "\n\n-- \n" + "\n".join(lines) + "\n"
     return html, text
 
 
-def _missing(source: str, context: merge.Context, unsubscribe: str) -> list[str]:
+def _missing(source: str, unsubscribe: str) -> list[str]:
     """Answer the lines that a template lacks; what only some people see is lacking to the others."""
-    lines = (("brand.physical_address", _ADDRESS), ("unsubscribe_url", unsubscribe))
-    return [line for name, line in lines if not _says(source, name, context)]
+    lines = ((_SHOWN_ADDRESS, True, _ADDRESS), (_SHOWN_LINK, False, unsubscribe))
+    return [line for shown, may_be_asked, line in lines if not _says(source, shown, may_be_asked)]
 
 
-def _says(source: str, name: str, context: merge.Context) -> bool:
+def _says(source: str, shown: re.Pattern[str], may_be_asked: bool) -> bool:
     """Say whether every reader sees a value: comments do not count, nor what stands within conditions and loops."""
-    if name not in source:
+    if not shown.search(source):
         return False
-    everybodys = _for_everybody(source, name == "brand.physical_address")
-    return name in merge.Compiled(places.without_comments(everybodys), context).variables
+    return shown.search(places.without_comments(_for_everybody(source, may_be_asked))) is not None
 
 
 def _for_everybody(source: str, may_be_asked: bool) -> str:
