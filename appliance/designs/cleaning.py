@@ -1,8 +1,11 @@
 """HTML that people write, by allow-list: nothing that runs, asks, frames or loads styles from elsewhere (T03)."""
 
 import re
+from collections import Counter
 
 import nh3
+
+from appliance.designs import plaintext
 
 _TEXT_TAGS = {"p", "br", "strong", "b", "em", "i", "u", "s", "a", "ul", "ol", "li", "span", "sub", "sup", "code"}
 _TAGS = _TEXT_TAGS | {
@@ -35,6 +38,12 @@ _STYLES = {
     "text-decoration", "text-indent", "text-transform", "vertical-align", "white-space", "width", "word-break",
     "word-spacing",
 }  # fmt: skip
+_ELEMENT = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+# Elements without content, and those that the next of their kind ends
+_ENDED_BY_OTHERS = {
+    "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
+}  # fmt: skip
+_DEEPEST = 250
 _CSS_URL = re.compile(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
 
 
@@ -46,8 +55,32 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
     return value
 
 
+def _is_too_deep(html: str) -> bool:
+    """Say whether elements stand in each other deeper than in any mail: the parser takes the square of it in time."""
+    depth, names = 0, Counter[str]()
+    for found in _ELEMENT.finditer(html):
+        name = found[2].lower()
+        if name in _ENDED_BY_OTHERS:
+            continue
+        if not found[1]:
+            names[name] += 1
+            depth += 1
+        elif names[name]:
+            names[name] -= 1
+            depth -= 1
+        if depth > _DEEPEST:
+            return True
+    return False
+
+
+def _flat(html: str) -> str:
+    return plaintext.to_html(plaintext.from_html(html))
+
+
 def text(html: str) -> str:
     """Clean the limited HTML of a text: paragraphs, emphasis, links, lists."""
+    if _is_too_deep(html):
+        return _flat(html)
     return nh3.clean(
         html, tags=_TEXT_TAGS, attributes=_TEXT_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
         attribute_filter=_attribute, filter_style_properties={"color", "text-align", "font-weight", "font-style"},
@@ -56,6 +89,8 @@ def text(html: str) -> str:
 
 def fragment(html: str) -> str:
     """Clean HTML of any kind that mails are made of."""
+    if _is_too_deep(html):
+        return _flat(html)
     return nh3.clean(
         html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None, attribute_filter=_attribute,
         filter_style_properties=_STYLES,

@@ -27,6 +27,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /lists/{id}/contacts/bulk": {"add": ["taken@example.org"]},
     "PATCH /segments/{id}": {"name": "taken", "filters": []},
     "PATCH /templates/{id}": {"subject": "taken"},
+    "POST /templates/{id}/send_test": {"email": "taken@example.org"},
 }
 QUERIES: dict[str, dict[str, Any]] = {"GET /segments/{id}/explain": {"contact_id": 1}}
 
@@ -50,6 +51,8 @@ WHOLE: dict[str, dict[str, Any]] = {
     "PATCH /lists/{id}": {},
     "POST /lists/{id}/contacts/bulk": {},
     "POST /events": {"event": "fresh_event"},
+    "POST /templates/preview": {"document": {"sections": []}},
+    "POST /templates/{id}/send_test": {},
 }
 ABSENT = (404, 422)
 

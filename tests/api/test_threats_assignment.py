@@ -33,6 +33,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /segments/{id}": {"name": "renamed", "filters": FILTERS},
     "POST /templates": {"name": "hostile"},
     "PATCH /templates/{id}": {"name": "renamed"},
+    "POST /templates/preview": {"document": {"sections": []}},
+    "POST /templates/{id}/send_test": {"email": "hostile4@example.org"},
     "PUT /brand": {"company_name": "renamed"},
     "PATCH /account": {"name": "renamed"},
     "POST /events": {"event": "hostile_event", "contact_email": "alpha@example.org"},

@@ -1,0 +1,184 @@
+"""Templates and their designs: written, read as they came, refused with every fault at its path (decisions, 11)."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kit.client import Client
+
+KINDS = ("text", "heading", "button", "columns", "footer", "hologram")
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00{"), max_size=12)
+NUMBERS = st.one_of(st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.booleans())
+VALUES = st.recursive(
+    st.one_of(st.none(), NUMBERS, TEXTS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=8,
+)
+# Keys that no kind knows, so that any value is as good as another
+KEYS = TEXTS.map(lambda text: f"x_{text}")
+OPEN = st.dictionaries(KEYS, VALUES, max_size=4)
+SECTIONS = st.builds(
+    lambda type, props, styles, more, name: {**type, **more, "props": {**name, **props}, "styles": styles},
+    st.one_of(st.just({}), st.sampled_from(KINDS).map(lambda one: {"type": one})), OPEN, OPEN, OPEN,
+    st.one_of(st.just({}), TEXTS.map(lambda text: {"text": text, "level": 2})),
+)  # fmt: skip
+DESIGNS = st.builds(
+    lambda sections, theme, more: {**more, "theme": theme, "sections": sections},
+    st.lists(SECTIONS, max_size=4), OPEN, OPEN,
+)  # fmt: skip
+
+
+def bare(design: dict[str, Any], like: dict[str, Any]) -> str:
+    """Return a design as text, without the `id` and `type` that its sections were given and did not bring."""
+    for found, sent in zip(design["sections"], like["sections"], strict=True):
+        for key in ("id", "type"):
+            if sent.get(key) is None:
+                found.pop(key, None)
+    return json.dumps(design)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(design=DESIGNS)
+def test_a_design_round_trips(design: dict[str, Any], api: Client) -> None:
+    """Load, edit of one field and save change nothing else: no value, no key, not even the order of keys."""
+    made = api.post("/templates", {"design": design}).expect(201)
+    read = api.get(f"/templates/{made['id']}").expect(200)
+    saved = api.patch(f"/templates/{made['id']}", {"subject": "new", "design": read["design"]}).expect(200)
+
+    assert read == made
+    assert json.dumps(saved["design"]) == json.dumps(read["design"])
+    assert bare(read["design"], design) == json.dumps(design)
+    ids = [one["id"] for one in saved["design"]["sections"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_sections_get_an_id_and_a_type_and_keep_those_they_have(api: Client) -> None:
+    """Written again, the same sections have the same ids; those in columns have them too; what is there stays."""
+    inner = {"props": {"content": "<p>x</p>"}}
+    button = {"props": {"text": "Go", "href": "https://example.org"}}
+    columns = {"type": "columns", "props": {"columns": [{"sections": [inner]}, {}]}}
+    kept = {"id": "mine", "type": "hologram", "beam": 3}
+    design = {"sections": [button, button, kept, columns, {"what": "is this"}]}
+    first, second = (api.post("/templates", {"design": design}).expect(201)["design"] for _ in range(2))
+    got = first["sections"]
+
+    assert first == second
+    assert [one.get("type") for one in got] == ["button", "button", "hologram", "columns", None]
+    assert got[2] == kept
+    assert len({one["id"] for one in got}) == 5
+    assert got[3]["props"]["columns"][0]["sections"][0].keys() == {"props", "id", "type"}
+
+
+def test_every_fault_of_a_design_is_told_at_once(api: Client) -> None:
+    """Addresses that run, tags that do not end, conditions that nobody knows, and things that are no objects."""
+    condition = [
+        {"name": "nobody_knows", "predicate": "eq", "value": 1},
+        {"name": "list", "predicate": "eq", "value": 9},
+    ]
+    inner = {"type": "button", "props": {"text": "x", "href": "javascript:alert(1)"}}
+    design = {"theme": "red", "sections": [
+        {"type": "button", "props": {"text": "a {{ b", "href": "data:text/html,x"}},
+        {"type": "text", "props": {"content": ["no text"], "show_if": condition}},
+        {"type": "header", "props": {"links": [{"text": "ok", "href": "https://example.org"}, {"href": "vbscript:x"}]}},
+        {"type": "columns", "props": {"columns": [{"sections": [inner]}, {"sections": {}}]}},
+        "no section", {"type": "text", "props": []}, {"type": "hologram", "props": {"href": "javascript:kept"}},
+    ]}  # fmt: skip
+    faults = api.post("/templates", {"design": design, "subject": "{{ x"}).expect(422)["validation_errors"]
+
+    assert {
+        "subject", "design.theme", "design.sections[0].props.text", "design.sections[0].props.href",
+        "design.sections[1].props.content", "design.sections[1].props.show_if[0].name",
+        "design.sections[2].props.links[1].href", "design.sections[3].props.columns[0].sections[0].props.href",
+        "design.sections[3].props.columns[1].sections", "design.sections[4]", "design.sections[5].props",
+    } <= set(faults)  # fmt: skip
+    assert not any(path.startswith("design.sections[6]") for path in faults)
+    assert "line 1" in faults["design.sections[0].props.text"][0]
+    named = {"template_attributes": {"design": {"sections": [inner]}}, "name": "x"}
+    told = api.post("/campaigns", named).expect(422)["validation_errors"]
+    assert set(told) == {"template_attributes.design.sections[0].props.href"}
+
+
+@pytest.mark.parametrize(
+    ("design", "field"),
+    [
+        ({"sections": [{"type": "spacer", "props": {}}] * 201}, "design.sections"),
+        ({"sections": [], "blob": "x" * 1_048_576}, "design"),
+        ({"sections": {}}, "design.sections"),
+        ([], "design"),
+        ("{}", "design"),
+    ],
+)
+def test_limits_of_a_design(design: Any, field: str, api: Client) -> None:
+    """200 sections, 1 MiB, an object: decisions, section 4."""
+    assert list(api.post("/templates", {"design": design}).expect(422)["validation_errors"]) == [field]
+
+
+def test_the_largest_design_is_kept(api: Client) -> None:
+    """200 sections and almost 1 MiB pass."""
+    design = {"sections": [{"id": f"s{n}", "type": "text", "props": {"content": "x" * 5_000}} for n in range(200)]}
+    made = api.post("/templates", {"design": design}).expect(201)
+    assert made["design"] == design
+
+
+def test_absent_keeps_and_null_clears(api: Client) -> None:
+    """A PATCH touches what it names; a name that is cleared is the default one; a design is replaced whole."""
+    sections = [{"id": "a", "type": "spacer", "props": {}}]
+    body = {"name": "Letter", "subject": "s", "body": "b", "preheader": "p", "from_name": "f",
+            "from_email": "f@example.org", "reply_to": "r@example.org",
+            "design": {"sections": sections, "theme": {"bg_color": "#ffffff"}}}  # fmt: skip
+    made = api.post("/templates", body).expect(201)
+    kept = api.patch(f"/templates/{made['id']}", {"subject": "t"}).expect(200)
+    replaced = api.patch(f"/templates/{made['id']}", {"design": {"sections": sections}}).expect(200)
+    cleared = api.patch(f"/templates/{made['id']}", dict.fromkeys(body)).expect(200)
+
+    moving = {"subject", "updated_at"}
+    assert {k: v for k, v in kept.items() if k not in moving} == {k: v for k, v in made.items() if k not in moving}
+    assert replaced["design"] == {"sections": sections}
+    assert cleared["name"] == "Untitled template"
+    assert cleared["design"] == {"sections": [], "theme": {}}
+    assert [cleared[name] for name in body if name not in ("name", "design")] == [None] * 6
+
+
+def test_the_list_shows_all_and_filters(api: Client) -> None:
+    """Campaigns' templates are in it; `standalone` and `search` choose, and a misspelt filter is refused."""
+    mine = api.post("/templates", {"name": "Listed", "subject": "Zebra crossing"}).expect(201)["id"]
+    campaign = api.post("/campaigns", {"name": "c", "template_attributes": {"subject": "Zebra too"}}).expect(201)
+    theirs = campaign["template"]["id"]
+
+    assert {mine, theirs} <= {one["id"] for one in api.all("/templates")}
+    assert [one["id"] for one in api.get("/templates", search="zebra").json] == [theirs, mine]
+    assert [one["id"] for one in api.get("/templates", search="zebra", standalone="true").json] == [mine]
+    assert [one["id"] for one in api.get("/templates", search="zebra", standalone="false").json] == [theirs]
+    assert [one["id"] for one in api.get("/templates", search="listed").json] == [mine]
+    assert list(api.get("/templates", standalon="true").expect(422)["validation_errors"]) == ["standalon"]
+    assert api.delete(f"/templates/{theirs}").expect(422)["reason"] == "in_use"
+
+
+def test_the_second_of_two_learns_what_the_first_changed(api: Client) -> None:
+    """An old `updated_at` is 409 and names the fields; the present one passes, and so does none."""
+    made = api.post("/templates", {"name": "shared", "subject": "one"}).expect(201)
+    path = f"/templates/{made['id']}"
+    first = api.patch(path, {"subject": "two", "updated_at": made["updated_at"]}).expect(200)
+    api.patch(path, {"design": {"sections": [{"type": "spacer"}]}, "updated_at": first["updated_at"]}).expect(200)
+    late = api.patch(path, {"subject": "three", "updated_at": made["updated_at"]}).expect(409)
+
+    assert (late["code"], late["changed"], late["revision"]) == ("conflict", ["subject", "design"], 3)
+    assert api.get(path).json["subject"] == "two"
+    assert api.patch(path, {"subject": "three", "updated_at": late["updated_at"]}).expect(200)["subject"] == "three"
+    assert api.patch(path, {"subject": "four"}).expect(200)["subject"] == "four"
+
+
+def test_variables_are_found_in_every_text(api: Client) -> None:
+    """Subject, preheader, body and sections; with the default that the template gives, and a sample."""
+    button = {"type": "button", "props": {"text": "{{ data.word }}", "href": "https://example.org/{{ data.code }}"}}
+    made = api.post("/templates", {
+        "subject": 'Hi {{ contact.first_name | default: "you" }}', "preheader": "{{ data.preview }}",
+        "body": "{{ event.amount }}", "design": {"sections": [button]},
+    }).expect(201)  # fmt: skip
+
+    assert set(made["variables"]) == {"contact.first_name", "data.preview", "event.amount", "data.word", "data.code"}
+    assert made["variables"]["contact.first_name"] == {"default": "you", "sample": "you", "required": False}
+    assert all(set(one) == {"default", "sample", "required"} for one in made["variables"].values())

@@ -1,0 +1,151 @@
+"""Previews of designs: the mail as somebody would get it, quickly, whatever the document is (decisions, section 11)."""
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+
+TEXT = {"type": "text", "props": {"content": "<p>Hi {{ contact.first_name }}, {{ data.code }}</p>"}}
+
+
+def shown(api: Client, *sections: Any, **more: Any) -> Any:
+    """Return the preview of a design with these sections."""
+    return api.post("/templates/preview", {"document": {"sections": list(sections)}, **more}).expect(200)
+
+
+def test_a_preview_has_html_text_warnings_and_its_size(api: Client) -> None:
+    """All four, and nothing of it is a merge tag; nobody in particular is somebody invented."""
+    found = shown(api, TEXT)
+
+    assert set(found) == {"html", "text", "warnings", "bytes"}
+    assert "Hi Anna" in found["html"] and "Hi Anna" in found["text"]
+    assert "{{" not in found["html"] + found["text"]
+    assert found["bytes"] == len(found["html"].encode())
+    assert found["warnings"] == []
+
+
+@pytest.mark.parametrize("document", [None, [], "x", 1])
+def test_a_document_has_to_be_an_object(document: Any, api: Client) -> None:
+    """What is none is refused under its name, and so is none at all."""
+    assert list(api.post("/templates/preview", {"document": document}).expect(422)["validation_errors"]) == ["document"]
+    assert list(api.post("/templates/preview", {}).expect(422)["validation_errors"]) == ["document"]
+
+
+@pytest.mark.parametrize("document", [{}, {"sections": []}, {"theme": {"bg_color": "#101010"}}])
+def test_nothing_in_it_is_a_valid_empty_mail(document: Any, api: Client) -> None:
+    """A whole document of HTML without any words."""
+    found = api.post("/templates/preview", {"document": document}).expect(200)
+
+    assert found["html"].startswith("<!doctype html>") and found["html"].rstrip().endswith("</html>")
+    assert found["text"].strip() == ""
+    assert document.get("theme") is None or "#101010" in found["html"]
+
+
+def test_a_contacts_values_and_those_given_are_merged(api: Client) -> None:
+    """What a person is called is no markup; what `data` holds is taken, and never parsed again."""
+    person = api.post("/contacts", {"email": "zoe@example.org", "first_name": "Zoë <b>{{ 7 }}"}).expect(201)
+    found = shown(api, TEXT, contact_id=person["id"], data={"code": "{% if %}<i>"})
+
+    assert "Hi Zoë &lt;b&gt;{{ 7 }}, {% if %}&lt;i&gt;" in found["html"]
+    assert "Hi Zoë <b>{{ 7 }}, {% if %}<i>" in found["text"]
+    gone = api.post("/templates/preview", {"document": {}, "contact_id": 10**9}).expect(422)
+    assert gone["validation_errors"] == {"contact_id": ["must exist"]}
+
+
+def test_conditions_are_asked_for_the_contact(api: Client) -> None:
+    """A section for some is shown to them alone; where there is nobody, everything is shown."""
+    names = {name: api.post("/contacts", {"email": f"{name}@example.org", "first_name": name}).json["id"]
+             for name in ("ada", "ben")}  # fmt: skip
+    ada = [{"name": "contact_first_name", "predicate": "eq", "value": "ada"}]
+    only = {"type": "text", "props": {"content": "<p>Only for Ada</p>", "show_if": ada}}
+
+    assert "Only for Ada" in shown(api, TEXT, only)["html"]
+    assert "Only for Ada" in shown(api, TEXT, only, contact_id=names["ada"])["html"]
+    assert "Only for Ada" not in json.dumps(shown(api, TEXT, only, contact_id=names["ben"]))
+
+
+def test_what_cannot_be_shown_is_warned_about(api: Client) -> None:
+    """Unknown kinds, addresses that run something and conditions that nobody knows are left out and said."""
+    found = shown(
+        api, TEXT, {"type": "hologram"}, {"type": "button", "props": {"text": "x", "href": "javascript:alert(1)"}},
+        {"type": "text", "props": {"content": "x", "show_if": [{"name": "nobody", "predicate": "eq", "value": 1}]}},
+    )  # fmt: skip
+
+    assert "javascript" not in found["html"]
+    fields = {one["field"] for one in found["warnings"]}
+    assert {"document.sections[1]", "document.sections[2]", "document.sections[3].props.show_if[0].name"} <= fields
+    assert "unknown_section" in {one["code"] for one in found["warnings"]}
+
+
+def test_a_tag_that_does_not_end_is_refused_at_its_place(api: Client) -> None:
+    """With the path of the property, and the line within it."""
+    document = {"sections": [TEXT, {"type": "heading", "props": {"text": "a {{ b"}}]}
+    body = {"document": document, "subject": "{% if %}"}
+    faults = api.post("/templates/preview", body).expect(422)["validation_errors"]
+
+    assert set(faults) == {"document.sections[1].props.text", "subject"}
+    assert "line 1" in faults["document.sections[1].props.text"][0]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Return columns in columns."""
+    inner: dict[str, Any] = TEXT
+    for _ in range(levels):
+        inner = {"type": "columns", "props": {"columns": [{"sections": [inner, inner]}, {"sections": [inner]}]}}
+    return inner
+
+
+LOOP = "{% for a in (1..100) %}{% for b in (1..100) %}{% for c in (1..100) %}x{% endfor %}{% endfor %}{% endfor %}"
+HOSTILE: dict[str, Any] = {
+    "200 sections": [TEXT] * 200,
+    "more than that": [TEXT] * 5_000,
+    "columns in columns": [nested(8)],
+    "a megabyte of text": [{"type": "text", "props": {"content": "<p>" + "x " * 90_000 + "</p>"}}] * 5,
+    "a megabyte of tags": [{"type": "text", "props": {"content": "<p>" * 60_000}}] * 5,
+    "open brackets": [{"type": "html", "props": {"html": "<" * 190_000}}] * 5,
+    "open braces": [{"type": "heading", "props": {"text": "{{" * 400}}] * 200,
+    "unclosed tags": [{"type": "text", "props": {"content": "{{ a " * 30_000}}],
+    "a loop in a loop": [{"type": "text", "props": {"content": LOOP}}] * 50,
+    "many values": [{"type": "text", "props": {"content": "{{ contact.first_name }}" * 600}}] * 4,
+    "quotes": [{"type": "button", "props": {"text": '"' * 900, "href": "https://x.example/" + '"<' * 900}}] * 200,
+    "entities": [{"type": "text", "props": {"content": "&amp;" * 30_000}}] * 6,
+    "styles": [{"type": "html", "props": {"html": f'<p style="{"color:red;" * 15_000}">x</p>'}}] * 5,
+    "nested markup": [{"type": "html", "props": {"html": "<div>" * 30_000}}] * 5,
+    "conditions": [
+        {**TEXT, "props": {**TEXT["props"], "show_if": [
+            {"name": "contact_first_name", "predicate": "eq", "value": f"{n}-{m}"} for m in range(20)]}}
+        for n in range(200)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_document_is_answered_within_a_second(name: str, api: Client) -> None:
+    """Rendered or refused, within a second, and others are answered meanwhile."""
+    body = json.dumps({"document": {"sections": HOSTILE[name]}}).encode()
+    assert len(body) < 2_097_152, "the door would refuse it"
+    answers: list[float] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            at = time.monotonic()
+            assert api.request("GET", "/healthz", None, {}).status == 200
+            answers.append(time.monotonic() - at)
+
+    other = threading.Thread(target=ask)
+    other.start()
+    begun = time.monotonic()
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api.key}"}
+    answer = api.request("POST", "/v1/my/templates/preview", body, headers)
+    took = time.monotonic() - begun
+    over.set()
+    other.join()
+
+    assert answer.status in (200, 422), answer.text[:500]
+    assert took < 1, f"{took:.2f} s"
+    assert max(answers) < 0.6, f"others waited {max(answers):.2f} s"
