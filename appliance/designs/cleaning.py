@@ -87,13 +87,13 @@ def text(html: str) -> str:
     )  # fmt: skip
 
 
-def fragment(html: str) -> str:
-    """Clean HTML of any kind that mails are made of."""
+def fragment(html: str, comments: bool = False) -> str:
+    """Clean HTML of any kind that mails are made of; comments are kept only for who looks through them afterwards."""
     if _is_too_deep(html):
         return _flat(html)
     return nh3.clean(
         html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None, attribute_filter=_attribute,
-        filter_style_properties=_STYLES,
+        filter_style_properties=_STYLES, strip_comments=not comments,
     )  # fmt: skip
 
 
