@@ -1,22 +1,26 @@
 """The account's brand: how it looks, sounds and signs."""
 
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance import clock, media
+from appliance import addresses, clock, media
 from appliance.db.work import writing
+from appliance.designs import colours, props
+from appliance.designs.kind import COMMON
+from appliance.designs.props import colour, image, line
+from appliance.designs.sections import footer, header
 from appliance.designs.theme import Look
 from appliance.errors import Faults, NotFound
-from appliance.fields import Colour, Data, HttpUrl, Line, Long, Short, given
+from appliance.fields import Colour, Data, Line, Long, given, http_url
 from appliance.tables import Brand, Media
 
 
 class BrandLinkWrite(Struct):
     """A link of the brand: http, https or mailto."""
 
-    url: Short
+    url: Annotated[str, Meta(max_length=2000, extra={"line": True})]
     icon: Line | None = None
     title: Line | None = None
 
@@ -43,6 +47,10 @@ class BrandWrite(Struct):
     default_theme: Data | None | UnsetType = UNSET
 
 
+_THEME = (
+    colour("brand_color", "Brand"), colour("text_color", "Text"), colour("bg_color", "Background"),
+    line("font_body", "Text"), line("font_heading", "Headings"), image("logo_url", "Logo"),
+)  # fmt: skip
 _EMPTY: dict[str, Any] = {"links": [], "default_header": {}, "default_footer": {}, "default_theme": {}}
 
 
@@ -64,6 +72,10 @@ def update(account_id: int, request: BrandWrite) -> Brand:
     for name, value in given(request).items():
         if name == "links" and value:
             value = [{"url": link.url, "icon": link.icon or "", "title": link.title or ""} for link in value]
+        if isinstance(value, str):
+            value = value.strip()
+        if name == "logo" and value:
+            value = media.named(account_id, value) or value
         if value is None or value == "":
             value = _EMPTY.get(name)
         setattr(brand, name, value)
@@ -73,19 +85,52 @@ def update(account_id: int, request: BrandWrite) -> Brand:
 
 
 def _check(account_id: int, request: BrandWrite, faults: Faults) -> None:
-    from msgspec import ValidationError, convert
-
-    for index, link in enumerate(request.links or [] if request.links is not UNSET else []):
-        if not link.url.lower().startswith(("http://", "https://", "mailto:")):
+    for index, link in enumerate(request.links or []):
+        if not _leads_somewhere(link.url):
             faults.add(f"links[{index}].url", "is invalid")
-    if isinstance(request.logo, str) and request.logo:
-        try:
-            convert(request.logo, HttpUrl)
-            is_url = request.logo.lower().startswith(("http://", "https://"))
-        except ValidationError:
-            is_url = False
-        if not is_url and Media.get_or_none(Media.account == account_id, Media.signed_id == request.logo) is None:
-            faults.add("logo", "is invalid")
+    if isinstance(request.logo, str) and request.logo.strip() and not _is_logo(account_id, request.logo.strip()):
+        faults.add("logo", "is invalid")
+    for name, kind in (("default_header", header.KIND), ("default_footer", footer.KIND)):
+        written = getattr(request, name) or {}
+        values = _layer(written)
+        path = name if values is written else f"{name}.props"
+        for prop in (*kind.props, *COMMON):
+            props.faults(prop, prop.of(values), f"{path}.{prop.name}", faults.add)
+    for prop in _THEME:
+        value = (request.default_theme or {}).get(prop.name)
+        props.faults(prop, value, f"default_theme.{prop.name}", faults.add)
+        if prop.kind == "colour" and value not in (None, "") and not (isinstance(value, str) and colours.known(value)):
+            faults.add(f"default_theme.{prop.name}", "is invalid")
+
+
+def _is_logo(account_id: int, value: str) -> bool:
+    """Say whether this is an address, or the name of an upload of the account."""
+    if _is_address(value):
+        return True
+    return Media.select().where(Media.account == account_id, Media.signed_id == value).exists()
+
+
+def _is_address(value: str) -> bool:
+    try:
+        return bool(http_url(value))
+    except ValueError:
+        return False
+
+
+def _leads_somewhere(url: str) -> bool:
+    """Say whether a link is http, https or mailto and says where to."""
+    if not url.lower().startswith("mailto:"):
+        return _is_address(url)
+    try:
+        return bool(addresses.email(unquote(url[7:].partition("?")[0])))
+    except ValueError:
+        return False
+
+
+def _layer(values: dict[str, Any]) -> dict[str, Any]:
+    """Answer the properties that a brand gives its headers or footers: written as such, or as a whole section."""
+    inner = values.get("props")
+    return inner if isinstance(inner, dict) else values
 
 
 def look(brand: Brand) -> Look:
@@ -101,8 +146,8 @@ def look(brand: Brand) -> Look:
         logo_url=media.shown(brand.logo),
         links=tuple((_link_name(link), link["url"]) for link in brand.links or [] if link.get("url")),
         theme=brand.default_theme or {},
-        header=brand.default_header or {},
-        footer=brand.default_footer or {},
+        header=_layer(brand.default_header or {}),
+        footer=_layer(brand.default_footer or {}),
     )
 
 

@@ -232,7 +232,8 @@ def _country(value: str) -> str:
     return value.upper()
 
 
-def _http_url(value: str) -> str:
+def http_url(value: str) -> str:
+    """Answer an address as it is; raises ValueError unless it is http or https and names a host."""
     from urllib.parse import urlsplit
 
     try:
@@ -249,7 +250,7 @@ _CHECKS = {
     "email": lambda value: addresses.email(value).value,
     "phone": lambda value: addresses.phone(value).value,
     "country": _country,
-    "http_url": _http_url,
+    "http_url": http_url,
 }
 
 

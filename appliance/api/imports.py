@@ -2,18 +2,17 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from appliance import config, fields, multipart
+from appliance import config, fields
+from appliance.api import receiving
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.reply import Fault, page_headers
+from appliance.api.reply import page_headers
 from appliance.clock import iso
 from appliance.db.work import call, commit
 from appliance.errors import Invalid
@@ -22,8 +21,6 @@ from appliance.importing.requests import DryRunQuery, ImportForm, ImportOptions,
 from appliance.tables import Import as Row
 
 ROUTES = Routes()
-# What a form may hold beside its file
-_BESIDE = 262_144
 
 
 class ImportColumn(Struct):
@@ -103,26 +100,9 @@ async def create(request: Call) -> Answer:
 
 
 async def _receive(request: Call, target: Path) -> Upload:
-    most = config.current().limits.import_bytes
-    headers = request.request.headers
-    mark = multipart.boundary(headers.get("content-type") or "")
-    length = headers.get("content-length") or "0"
-    if length.isdecimal() and int(length) > most + _BESIDE:
-        raise Fault(413, "payload_too_large", f"an import may have {most} bytes")
-    if mark is None or headers.get("content-encoding", "identity").lower() != "identity":
-        raise Fault(415, "unsupported_media_type", "send the file as multipart/form-data without a Content-Encoding")
-    try:
-        form = await multipart.receive(_body(request), mark, target, most + _BESIDE, _write)
-    except multipart.TooLarge:
-        raise Fault(413, "payload_too_large", f"an import may have {most} bytes") from None
-    except multipart.Malformed as fault:
-        raise Fault(400, "invalid_json", f"the form cannot be read: {fault}") from None
-    if form.filename is None:
-        raise Invalid({"file": ["can't be blank"]})
-    if form.size > most:
-        raise Fault(413, "payload_too_large", f"an import may have {most} bytes")
+    form = await receiving.file(request, target, config.current().limits.import_bytes, "an import")
     read = fields.read(ImportForm, form.texts)
-    return Upload(str(target), form.filename, form.size, read.resource, _options(read), request.query.dry_run)
+    return Upload(str(target), form.filename or "", form.size, read.resource, _options(read), request.query.dry_run)
 
 
 def _options(form: ImportForm) -> ImportOptions:
@@ -133,16 +113,6 @@ def _options(form: ImportForm) -> ImportOptions:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise Invalid({"options": ["is not JSON"]}) from None
     return fields.read(ImportOptions, raw, "options")
-
-
-async def _body(request: Call) -> AsyncIterator[bytes]:
-    stream: Any = request.request.stream
-    while piece := await stream.read():
-        yield piece
-
-
-async def _write(file: IO[bytes], block: bytes) -> None:
-    await asyncio.get_running_loop().run_in_executor(None, partial(file.write, block))
 
 
 @ROUTES.add("GET", "/imports/{id}", scope="contacts:read", returns=Import)

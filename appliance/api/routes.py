@@ -13,6 +13,7 @@ from appliance.api import (
     segments,
     suppressions,
     templates,
+    uploads,
 )
 from appliance.api.declare import Route
 
@@ -26,6 +27,7 @@ ROUTES: tuple[Route, ...] = (
     *segments.ROUTES,
     *imports.ROUTES,
     *templates.ROUTES,
+    *uploads.ROUTES,
     *brand.ROUTES,
     *account.ROUTES,
     *events.ROUTES,

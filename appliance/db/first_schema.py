@@ -117,7 +117,7 @@ CREATE TABLE brand (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id IN
 CREATE UNIQUE INDEX brand_account_id ON brand (account_id);
 CREATE TABLE media (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, signed_id TEXT NOT
     NULL, filename TEXT NOT NULL, content_type TEXT NOT NULL, bytes INTEGER NOT NULL, width INTEGER, height INTEGER,
-    content BLOB NOT NULL, created_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+    created_at INTEGER NOT NULL, content BLOB NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
 CREATE INDEX media_account_id ON media (account_id);
 CREATE UNIQUE INDEX media_signed_id ON media (signed_id);
 CREATE TABLE sending_domain (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from appliance import media
 from appliance.db.open import rows
 from appliance.errors import Invalid
 from appliance.messages import links
@@ -33,7 +34,7 @@ def of_account(account: Account, brand: Brand) -> dict[str, Any]:
             "company_name": brand.company_name or account.name,
             "physical_address": brand.physical_address,
             "brand_color": brand.brand_color,
-            "logo_url": brand.logo,
+            "logo_url": media.shown(brand.logo),
             "links": brand.links or [],
         },
     }

@@ -6,11 +6,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 
-from appliance import assets
+from appliance import assets, media
 from appliance.db.work import call, commit
 from appliance.designs.merge import MergeError
 from appliance.engagement import unsubscribes
 from appliance.errors import Unavailable
+from appliance.public import media as pictures
 from appliance.public import reading
 
 _POLICY = (
@@ -41,7 +42,7 @@ def _pages() -> Environment:
 
 def owns(path: str) -> bool:
     """Say whether a path is a recipient's link, so that its errors are the friendly page."""
-    return path.startswith(("/u/", "/v/", "/public.css"))
+    return path.startswith(("/u/", "/v/", media.PATH, "/public.css"))
 
 
 def _page(name: str, status: int = 200, **values: Any) -> HTTPResponse:
@@ -71,6 +72,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
     blueprint.add_route(_view, "/v/<token:str>", methods=["GET", "HEAD"], name="view")
     blueprint.add_route(_style, "/public.css", methods=["GET"], name="style")
     app.blueprint(blueprint)
+    pictures.mount(app)
 
 
 async def _style(request: Request) -> HTTPResponse:

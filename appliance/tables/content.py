@@ -86,8 +86,8 @@ class Media(Table):
     bytes = IntegerField()
     width = IntegerField(null=True)
     height = IntegerField(null=True)
-    content = BlobField()
     created_at = Time()
+    content = BlobField()  # the last one, so that the others are read without it
 
 
 class SendingDomain(Table):

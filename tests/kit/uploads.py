@@ -31,6 +31,12 @@ def upload(
     return api.request("POST", path, body, {"Authorization": f"Bearer {api.key}", "Content-Type": kind})
 
 
+def upload_picture(api: Client, file: bytes | None, name: str = "picture.png", **texts: str) -> Response:
+    """POST a file as a picture and return the answer."""
+    body, kind = form(file, name, **texts)
+    return api.request("POST", "/v1/my/uploads", body, {"Authorization": f"Bearer {api.key}", "Content-Type": kind})
+
+
 def done(api: Client, answer: Response, timeout: float = 60) -> Any:
     """Wait for an import to end and return it."""
     number = answer.expect(201)["id"]

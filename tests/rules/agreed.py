@@ -94,6 +94,7 @@ ENDPOINTS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("GET", "/templates/{id}", (200,)),
     ("PATCH", "/templates/{id}", (200,)),
     ("DELETE", "/templates/{id}", (200,)),
+    ("POST", "/uploads", (201,)),
     ("GET", "/brand", (200,)),
     ("PUT", "/brand", (200,)),
     ("GET", "/account", (200,)),

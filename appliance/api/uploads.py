@@ -1,0 +1,56 @@
+"""Pictures for mails, over the API."""
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+from appliance import fields, media
+from appliance.api import receiving
+from appliance.api.declare import Answer, Call, Routes
+from appliance.db.work import commit
+from appliance.tables import Media
+
+ROUTES = Routes()
+
+
+class UploadForm(Struct):
+    """What may stand beside the file; `full_size` keeps a picture wider than twice the widest mail as wide as it is."""
+
+    full_size: bool = False
+
+
+class Upload(Struct):
+    """A picture as it is served: its size and type are those of the picture that was made of the file."""
+
+    signed_id: str
+    url: str
+    content_type: str
+    bytes: int
+    width: int | None
+    height: int | None
+    filename: str
+
+
+def shaped(row: Media) -> Upload:
+    """Shape a picture."""
+    return Upload(
+        str(row.signed_id), media.url(row.signed_id), str(row.content_type), int(row.bytes), row.width, row.height,
+        str(row.filename),
+    )  # fmt: skip
+
+
+@ROUTES.add("POST", "/uploads", scope="templates:write", form=UploadForm, returns=Upload, status=201)
+async def create(request: Call) -> Answer:
+    """Upload a picture (PNG, JPEG, GIF or WebP) for a logo or an email."""
+    room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
+    try:
+        target = Path(room.name) / "file"
+        form = await receiving.file(request, target, media.MOST_BYTES, "an upload")
+        asked = fields.read(UploadForm, form.texts, loose=True)
+        loop = asyncio.get_running_loop()
+        picture = await loop.run_in_executor(media.STUDIO, media.prepared, target, asked.full_size)
+    finally:
+        await asyncio.to_thread(room.cleanup)
+    return Answer(shaped(await commit(media.add, request.account_id, form.filename or "", picture)))

@@ -1,0 +1,134 @@
+"""The brand over the API, line by line (decisions, section 14)."""
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.pictures import photo, saved
+from tests.kit.tenants import two_tenants
+from tests.kit.uploads import upload_picture
+
+WRITABLE: dict[str, Any] = {
+    "brand_color": "#0F617d", "text_color": "#222222", "bg_color": "#fffdf8", "font_heading": "Georgia",
+    "font_body": "Helvetica Neue", "style_notes": "Quiet.\nNo shadows.", "tone": "warm", "company_description": "Bread",
+    "industry": "Food", "physical_address": "1 Mill Lane\nBath", "company_name": "Bäckerei & Söhne",
+    "logo": "https://example.org/logo.png?v=2", "example_copy": ["Good morning!", "Fresh at six."],
+    "links": [{"url": "https://example.org/", "icon": "web", "title": "Shop"},
+              {"url": "mailto:hi@example.org?subject=Hello%20you", "icon": "", "title": ""}],
+    "default_header": {"layout": "centered", "logo_width": 180, "links": [{"text": "Shop", "href": "https://x.example"}]},
+    "default_footer": {"unsubscribe_text": "No more {{ contact.first_name }}", "text": "<p>Bye</p>", "mystery": [1]},
+    "default_theme": {"brand_color": "#0f617d", "bg_color": "white", "font_body": "Georgia", "width": 640},
+}  # fmt: skip
+
+
+def put(api: Client, **body: Any) -> Any:
+    """Return the brand after a change."""
+    return api.put("/brand", body).expect(200)
+
+
+def test_every_field_is_written_and_read_again(api: Client) -> None:
+    """What is put comes back as it was, in both answers; nothing is ever fetched."""
+    written = put(api, **WRITABLE)
+
+    assert {name: written[name] for name in WRITABLE} == WRITABLE
+    assert (written["complete"], written["source_url"], written["last_scraped_at"]) == (True, None, None)
+    assert api.get("/brand").expect(200) == written
+
+
+def test_absent_keeps_and_null_clears(api: Client) -> None:
+    """One field at a time leaves the rest alone; null, and an empty text, is what it was at first."""
+    before = put(api, **WRITABLE)
+    assert put(api) | {"updated_at": 0} == before | {"updated_at": 0}
+    empty = {"links": [], "default_header": {}, "default_footer": {}, "default_theme": {}}
+    for name in WRITABLE:
+        after = put(api, **{name: None})
+        assert after[name] == empty.get(name), name
+        assert {key: after[key] for key in WRITABLE if key != name} == {
+            key: before[key] for key in WRITABLE if key != name
+        }, name
+        put(api, **{name: WRITABLE[name]})
+    assert (put(api, tone="  ")["tone"], put(api, logo="")["logo"]) == (None, None)
+    assert put(api, company_name=None)["complete"] is False
+
+
+def test_what_the_service_knows_is_not_written(api: Client) -> None:
+    """Fields that are not a client's are ignored, and named."""
+    before = put(api)
+    answer = api.put("/brand", {"id": 99, "complete": True, "source_url": "https://x.example", "company_name": "New"})
+
+    assert answer.expect(200)["company_name"] == "New"
+    assert (answer.json["id"], answer.json["source_url"]) == (before["id"], None)
+    assert set(answer.headers["X-Ignored-Fields"].split(", ")) == {"id", "complete", "source_url"}
+
+
+@pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        ({"brand_color": "#fff", "text_color": "red", "bg_color": "#12345g"},
+         {"brand_color", "text_color", "bg_color"}),
+        ({"brand_color": "#0f617d\n", "text_color": 3}, {"brand_color", "text_color"}),
+        ({"company_name": "a\nb", "industry": "x" * 256}, {"company_name", "industry"}),
+        ({"example_copy": "text", "links": {}}, {"example_copy", "links"}),
+        ({"links": [{"url": "https://example.org"}, {"url": "javascript:alert(1)"}, {"url": "data:text/html,x"}]},
+         {"links[1].url", "links[2].url"}),
+        ({"links": [{"url": "http://"}, {"url": "mailto:"}, {"url": "http://["}, {"url": "example.org"}, {"url": ""}]},
+         {f"links[{index}].url" for index in range(5)}),
+        ({"links": [{"url": "https://a b.example"}, {"url": "https://a.example/ b"}]},
+         {"links[0].url", "links[1].url"}),
+        ({"links": [{"url": "https://a.example/\u0000"}, {"title": "no"}]}, {"links[0].url", "links[1].url"}),
+        ({"logo": "http://"}, {"logo"}),
+        ({"logo": "data:image/png;base64,AAAA"}, {"logo"}),
+        ({"logo": "A" * 32}, {"logo"}),
+        ({"logo": "ftp://example.org/logo.png"}, {"logo"}),
+        ({"default_header": [], "default_footer": "x", "default_theme": 3},
+         {"default_header", "default_footer", "default_theme"}),
+        ({"default_header": {"logo_url": "javascript:alert(1)", "links": [{"href": "vbscript:x"}]}},
+         {"default_header.logo_url", "default_header.links[0].href"}),
+        ({"default_header": {"links": {}}}, {"default_header.links"}),
+        ({"default_header": {"type": "header", "props": {"wordmark_text": "{{ oops"}}},
+         {"default_header.props.wordmark_text"}),
+        ({"default_footer": {"text": "{% for x in y %}", "unsubscribe_text": {}}},
+         {"default_footer.text", "default_footer.unsubscribe_text"}),
+        ({"default_theme": {"brand_color": "#12", "text_color": 5, "bg_color": "theme:bg", "font_body": []}},
+         {f"default_theme.{name}" for name in ("brand_color", "text_color", "bg_color", "font_body")}),
+        ({"default_theme": {"logo_url": "javascript:alert(1)"}}, {"default_theme.logo_url"}),
+        ({"default_theme": {"x": "y" * 40_000}}, {"default_theme"}),
+    ],
+)  # fmt: skip
+def test_every_fault_at_its_path(api: Client, body: dict[str, Any], faults: set[str]) -> None:
+    """All that is wrong is told at once, each where it stands, and nothing is written."""
+    before = api.get("/brand").json
+
+    assert set(api.put("/brand", body).expect(422)["validation_errors"]) == faults
+    assert api.get("/brand").json == before
+
+
+def test_a_logo_by_its_upload(api: Client) -> None:
+    """A signed id goes in and its address comes out, which may be put back; text that is no picture cannot be one."""
+    made = upload_picture(api, saved(photo(), "PNG")).expect(201)
+
+    assert put(api, logo=made["signed_id"])["logo"] == made["url"]
+    assert put(api, logo=made["url"])["logo"] == made["url"]
+    preview = api.post("/templates/preview", {"document": {"sections": [{"type": "header", "props": {}}]}}).expect(200)
+    assert made["url"] in preview["html"]
+
+
+def test_a_logo_of_another_account(fresh_server: FreshServer) -> None:
+    """Another account's upload is no logo here, by its name; its address is public and only an address."""
+    here, there = two_tenants(fresh_server())
+    made = upload_picture(there.api, saved(photo(), "PNG")).expect(201)
+
+    assert set(here.api.put("/brand", {"logo": made["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
+    assert put(here.api, logo=made["url"])["logo"] == made["url"]
+
+
+def test_headers_and_footers_show_what_the_brand_says(api: Client) -> None:
+    """Defaults stand where a section says nothing, written as properties or as a whole section."""
+    put(api, company_name="Bakery", logo=None, default_footer={"unsubscribe_text": "Let me go"})
+    put(api, default_header={"type": "header", "props": {"wordmark_text": "The Mill"}})
+    document = {"sections": [{"type": "header", "props": {}}, {"type": "footer", "props": {}}]}
+    html = api.post("/templates/preview", {"document": document}).expect(200)["html"]
+
+    assert "The Mill" in html and "Let me go" in html

@@ -1,0 +1,130 @@
+"""Pictures over the API, and how everybody else gets them (decisions, sections 5 and 14)."""
+
+import re
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client, Response
+from tests.kit.pictures import animation, opened, photo, saved
+from tests.kit.server import Server
+from tests.kit.uploads import form, upload_picture
+
+
+def fetch(api: Client, url: str, method: str = "GET", **headers: str) -> Response:
+    """Return what anybody gets who has the address: no key, no cookie."""
+    assert url.startswith(api.url)
+    return api.request(method, url.removeprefix(api.url), None, headers)
+
+
+def test_a_picture_is_uploaded_and_served(api: Client) -> None:
+    """The answer tells name, address, type and size of what is served, and it is the picture."""
+    made = upload_picture(api, saved(photo(), "JPEG"), "Bäckerei „neu“.jpg").expect(201)
+    answer = fetch(api, made["url"])
+
+    assert set(made) == {"signed_id", "url", "content_type", "bytes", "width", "height", "filename"}
+    assert made["filename"] == "Bäckerei „neu“.jpg"
+    assert (made["content_type"], made["width"], made["height"]) == ("image/jpeg", 640, 400)
+    assert re.fullmatch(r"[0-9A-Za-z]{32}", made["signed_id"])
+    assert made["url"] == f"{api.url}/m/{made['signed_id']}"
+    assert (answer.status, len(answer.body)) == (200, made["bytes"])
+    assert opened(answer.body).size == (640, 400)
+
+
+def test_it_is_kept_for_ever_and_is_nothing_but_a_picture(api: Client) -> None:
+    """A fixed type, no guessing, nothing it may load, no cookie; caches keep it and ask no more."""
+    url = upload_picture(api, animation(), "a.gif").expect(201)["url"]
+    for answer in (fetch(api, url), fetch(api, url, "HEAD")):
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "image/gif"
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
+        assert "set-cookie" not in answer.headers
+    whole, head = fetch(api, url), fetch(api, url, "HEAD")
+    assert head.body == b"" and head.headers["content-length"] == str(len(whole.body))
+    for asked in (whole.headers["etag"], f'"other", W/{whole.headers["etag"]}', "*"):
+        again = fetch(api, url, **{"If-None-Match": asked})
+        assert (again.status, again.body, again.headers["etag"]) == (304, b"", whole.headers["etag"])
+        assert again.headers["cache-control"] == whole.headers["cache-control"]
+    assert fetch(api, url, **{"If-None-Match": '"other"'}).status == 200
+    assert "if-modified-since" not in whole.headers
+
+
+def test_other_names_lead_nowhere(api: Client) -> None:
+    """A name that is not ours is a plain 404 that nobody keeps, whatever it is; other methods are refused."""
+    made = upload_picture(api, saved(photo(), "PNG")).expect(201)
+    for name in ("x", made["signed_id"][:-1], made["signed_id"].swapcase(), made["signed_id"] + "0", "..%2f..%2fetc",
+                 "%00", "%0d%0aX-Injected:%201"):  # fmt: skip
+        for headers in ({}, {"If-None-Match": "*"}):
+            answer = fetch(api, f"{api.url}/m/{name}", **headers)
+            assert (answer.status, "immutable" in answer.headers.get("cache-control", "")) == (404, False), name
+            assert "x-injected" not in answer.headers
+    assert fetch(api, made["url"], "POST").status in (404, 405)
+    assert fetch(api, made["url"], "DELETE").status in (404, 405)
+
+
+def test_the_same_file_twice_is_two_pictures(api: Client) -> None:
+    """Names say nothing about what is behind them."""
+    first, second = (upload_picture(api, saved(photo(), "PNG")).expect(201) for _ in range(2))
+    assert first["signed_id"] != second["signed_id"]
+
+
+def test_wide_pictures_are_scaled_unless_asked_otherwise(api: Client) -> None:
+    """Twice the widest mail is enough for every screen; `full_size` keeps the rest."""
+    file = saved(photo(1800, 900), "JPEG")
+    assert upload_picture(api, file).expect(201)["width"] == 1440
+    assert upload_picture(api, file, full_size="true").expect(201)["width"] == 1800
+    assert list(upload_picture(api, file, full_size="perhaps").expect(422)["validation_errors"]) == ["full_size"]
+
+
+def test_what_is_asked_of_the_form(api: Client) -> None:
+    """A file, in a form, of 5 MiB at most; the scope of templates."""
+    key = {"Authorization": f"Bearer {api.key}"}
+    assert upload_picture(api, None).expect(422)["validation_errors"] == {"file": ["can't be blank"]}
+    assert upload_picture(api, b"").expect(422)["validation_errors"] == {"file": ["is empty"]}
+    png = saved(photo(), "PNG")
+    assert api.request("POST", "/v1/my/uploads", png, key | {"Content-Type": "image/png"}).status == 415
+    body, kind = form(png)
+    packed = key | {"Content-Type": kind, "Content-Encoding": "gzip"}
+    assert api.request("POST", "/v1/my/uploads", body, packed).status == 415
+    assert api.request("POST", "/v1/my/uploads", body[:-200], key | {"Content-Type": kind}).status == 400
+    assert upload_picture(api, b"x" * (5 * 1_048_576 + 1)).expect(413)["code"] == "payload_too_large"
+    assert upload_picture(api, b"x" * 20_000_000).expect(413)["code"] == "payload_too_large"
+    assert upload_picture(api, png + b"\0" * (5 * 1_048_576 - len(png))).expect(201)["bytes"] < 1_000_000
+    assert api.request("POST", "/v1/my/uploads", body, {"Content-Type": kind}).status == 401
+
+
+def test_scopes(server: Server) -> None:
+    """`templates:write` uploads; reading or writing something else does not."""
+    file = saved(photo(), "PNG")
+    assert upload_picture(server.client(server.new_key("t", "--scope", "templates:write")), file).status == 201
+    for scope in ("templates:read", "account:write", "read"):
+        refused = upload_picture(server.client(server.new_key("n", "--scope", scope)), file)
+        assert refused.expect(403)["required_scope"] == "templates:write"
+
+
+def test_a_picture_outlives_a_restart(fresh_server: FreshServer) -> None:
+    """What was answered is on the disk, and a picture goes where the account's address goes."""
+    server = fresh_server()
+    made = upload_picture(server.client(), saved(photo(), "PNG")).expect(201)
+    server.client().put("/brand", {"logo": made["url"]}).expect(200)
+    before = fetch(server.client(), made["url"]).body
+    server.kill()
+    server.env["CAMPANERO_BASE_URL"] = "https://news.example.org"
+    server.start()
+
+    assert fetch(server.client(), made["url"]).body == before
+    assert server.client().get("/brand").expect(200)["logo"] == f"https://news.example.org/m/{made['signed_id']}"
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a\\b\\c.png", "x" * 400 + ".png", "a\u202eb.png", ""])
+def test_a_files_name_is_only_a_name(api: Client, name: str) -> None:
+    """Whatever a file is called, its name is one short line, and not where it is kept."""
+    found = upload_picture(api, saved(photo(), "PNG"), name)
+    if name == "":
+        assert found.expect(201)["filename"] == "picture"
+        return
+    kept = found.expect(201)["filename"]
+    assert kept and len(kept) <= 255 and kept.isprintable() and "/" not in kept and "\\" not in kept
