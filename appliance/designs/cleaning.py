@@ -5,7 +5,7 @@ from collections import Counter
 
 import nh3
 
-from appliance.designs import plaintext
+from appliance.designs import places, plaintext
 
 _TEXT_TAGS = {"p", "br", "strong", "b", "em", "i", "u", "s", "a", "ul", "ol", "li", "span", "sub", "sup", "code"}
 _TAGS = _TEXT_TAGS | {
@@ -44,6 +44,7 @@ _ENDED_BY_OTHERS = {
     "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
 }  # fmt: skip
 _DEEPEST = 250
+_MOST_ATTRIBUTES = 200
 _CSS_URL = re.compile(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
 
 
@@ -55,8 +56,10 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
     return value
 
 
-def _is_too_deep(html: str) -> bool:
-    """Say whether elements stand in each other deeper than in any mail: the parser takes the square of it in time."""
+def _is_bomb(html: str) -> bool:
+    """Say whether elements are deeper or have more attributes than in any mail: the parser takes the square in time."""
+    if any(one.many > _MOST_ATTRIBUTES for one in places.elements(html)):
+        return True
     depth, names = 0, Counter[str]()
     for found in _ELEMENT.finditer(html):
         name = found[2].lower()
@@ -79,7 +82,7 @@ def _flat(html: str) -> str:
 
 def text(html: str) -> str:
     """Clean the limited HTML of a text: paragraphs, emphasis, links, lists."""
-    if _is_too_deep(html):
+    if _is_bomb(html):
         return _flat(html)
     return nh3.clean(
         html, tags=_TEXT_TAGS, attributes=_TEXT_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
@@ -89,7 +92,7 @@ def text(html: str) -> str:
 
 def fragment(html: str, comments: bool = False) -> str:
     """Clean HTML of any kind that mails are made of; comments are kept only for who looks through them afterwards."""
-    if _is_too_deep(html):
+    if _is_bomb(html):
         return _flat(html)
     return nh3.clean(
         html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None, attribute_filter=_attribute,

@@ -22,12 +22,13 @@ class Attribute(NamedTuple):
 
 
 class Element(NamedTuple):
-    """The beginning of an element, and from where to where it stands."""
+    """The beginning of an element, from where to where it stands, and how many attributes it has in all."""
 
     name: str
     start: int
     end: int
     attributes: tuple[Attribute, ...]
+    many: int
 
     def value(self, name: str) -> Attribute | None:
         """Answer an attribute by its name."""
@@ -48,12 +49,13 @@ def elements(html: str, names: re.Pattern[str] = _ELEMENT) -> Iterator[Element]:
     """Yield the beginnings of all elements of masked HTML, those in comments too: Outlook reads them."""
     position = 0
     while (found := names.search(html, position)) is not None:
-        attributes, position = [], found.end()
+        attributes, position, many = [], found.end(), 0
         while (one := _ATTRIBUTE.match(html, position)) is not None:
             position = one.end()
             if one[1]:
                 break
+            many += 1
             value = next((number for number in (3, 4, 5) if one[number] is not None), None)
             if value is not None:
                 attributes.append(Attribute(one[2].lower(), one.start(value), one.end(value)))
-        yield Element(found[1].lower(), found.start(), position, tuple(attributes))
+        yield Element(found[1].lower(), found.start(), position, tuple(attributes), many)

@@ -10,7 +10,7 @@ from appliance import addresses
 from appliance.delivery.mime import Mail
 from appliance.designs import document as designs
 from appliance.designs import links as numbered
-from appliance.designs import merge, plaintext, render
+from appliance.designs import merge, pasted, plaintext, render
 from appliance.designs.links import Link
 from appliance.designs.merge import Compiled
 from appliance.designs.render import Advice
@@ -114,7 +114,7 @@ def _written(source: Source) -> tuple[str, str]:
     merge.scan(source.body)
     if not plaintext.is_html(source.body):
         return plaintext.to_html(source.body), source.text or source.body
-    return source.body, source.text or plaintext.from_template(source.body)
+    return pasted.clean(source.body, source.locale), source.text or plaintext.from_template(source.body)
 
 
 def _beside(body: str) -> str:

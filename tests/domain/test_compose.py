@@ -75,7 +75,7 @@ def test_without_a_postal_address_the_company_stands_alone() -> None:
 def test_the_footer_stands_inside_the_body() -> None:
     """In a whole document what is appended stands before the end of the body."""
     found = filled("<html><body><p>Hello</p></BODY ></html>")
-    assert found.html.index(URL) < found.html.index("</BODY >")
+    assert found.html.index(URL) < found.html.index("</body>")
 
 
 def test_other_mail_is_left_alone() -> None:
