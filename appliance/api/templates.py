@@ -1,13 +1,17 @@
 """Templates over the API."""
 
+from msgspec import Struct
+
+from appliance import brand as brands
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
+from appliance.designs import language, merge, spec
 from appliance.messages import looking, trial
 from appliance.messages.looking import Preview, PreviewRequest
 from appliance.messages.trial import TestRequest, TestsSent
-from appliance.templates import store
+from appliance.templates import starters, store
 from appliance.templates.requests import TemplateQuery, TemplateWrite
 
 ROUTES = Routes()
@@ -25,6 +29,44 @@ async def create(request: Call) -> Answer:
     """Create a template."""
     await call(store.warm, request.account_id, request.body)
     return Answer(shaping.template(await commit(store.create, request.account_id, request.body)))
+
+
+class StarterShape(Struct):
+    """A design to begin from, made of the account's brand."""
+
+    name: str
+    label: str
+    description: str
+    subject: str
+    preheader: str
+    design: shapes.Json
+
+
+class TemplateSpec(Struct):
+    """What designs may be made of, what the merge language knows, and designs to begin from."""
+
+    kinds: list[shapes.Json]
+    theme: list[shapes.Json]
+    common: list[shapes.Json]
+    styles: list[shapes.Json]
+    colours: list[str]
+    limits: shapes.Json
+    merge: dict[str, list[str]]
+    starters: list[StarterShape]
+
+
+@ROUTES.add("GET", "/templates/spec", scope="templates:read", returns=TemplateSpec)
+async def describe(request: Call) -> Answer:
+    """Get the kinds of sections with their properties and defaults, and designs to begin from."""
+
+    def read() -> TemplateSpec:
+        look = brands.look(brands.get(request.account_id))
+        begin = [StarterShape(*one) for one in starters.made(look)]
+        tags = [one for one in language.TAGS if one not in ("output", "content", "illegal")]
+        said = {"tags": tags, "filters": [*language.FILTERS], "roots": [*merge.ROOTS]}
+        return TemplateSpec(**spec.spec(), merge=said, starters=begin)
+
+    return Answer(await call(read))
 
 
 @ROUTES.add("GET", "/templates/{id}", scope="templates:read", returns=shapes.Template)

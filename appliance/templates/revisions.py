@@ -3,8 +3,9 @@
 from typing import Any
 
 from msgspec import Struct
+from peewee import JOIN
 
-from appliance.db.open import connection, rows, scalar
+from appliance.db.open import connection, rows
 from appliance.db.work import writing
 from appliance.errors import NotFound
 from appliance.fields import PageQuery
@@ -18,6 +19,18 @@ _WORDS = {"body": "content", "from_name": "sender name", "from_email": "sender",
 LAST = 100
 _THIN_EVERY = 10
 _DAY_MS = 86_400_000
+_OLD = """
+WITH r AS (SELECT id, number, follows, restores, named, created_at / :day AS day,
+    restores NOT NULL AND follows IS NULL AS is_step FROM template_revision WHERE template_id = :id),
+edits AS (SELECT number FROM r WHERE NOT is_step ORDER BY number DESC LIMIT :last)
+SELECT number, follows FROM r WHERE named = 0 AND number > 1
+AND NOT EXISTS (SELECT 1 FROM campaign WHERE content_id = r.id
+    AND flow_id = (SELECT flow_id FROM template WHERE id = :id))
+AND CASE WHEN is_step THEN number <= (SELECT max(number) FROM r) - :last
+ELSE number < (SELECT min(number) FROM edits)
+    AND number < (SELECT max(number) FROM r AS other WHERE other.day = r.day AND NOT other.is_step)
+    AND number NOT IN (SELECT restores FROM r WHERE restores NOT NULL) END
+"""
 
 
 class Origin(Struct):
@@ -73,7 +86,7 @@ def page(account_id: int, template_id: int, query: PageQuery) -> Page:
     kept = TemplateRevision
     found = (
         kept.select(kept.id, kept.number, kept.follows, kept.restores, kept.named, kept.label, kept.created_at, User)
-        .join_from(kept, User, "LEFT OUTER")
+        .join_from(kept, User, JOIN.LEFT_OUTER)
         .where(kept.template == template_id)
         .order_by(kept.number.desc())
     )
@@ -120,22 +133,14 @@ def read_at(template: Template, moment: int) -> TemplateRevision | None:
 
 
 def thin(template_id: int) -> int:
-    """Take out old revisions that nobody named, sent or restores, but for the first and the last of each day.
+    """Take out old revisions that nobody named, sent or restored, but for the first and the last of each day.
 
-    What followed one that goes follows what that one followed, so that undo walks over the gap. Answers how many went.
+    What followed one that goes follows what that one followed, so that undo walks over the gap. Old steps of undo and
+    redo go first: what they brought back is still there. Answers how many went.
     """
     writing()
     here = connection()
-    newest = scalar("SELECT max(number) FROM template_revision WHERE template_id = ?", (template_id,)) or 0
-    gone = rows(
-        "SELECT number, follows FROM template_revision r WHERE template_id = :id AND number <= :old AND number > 1 "
-        "AND named = 0 AND NOT EXISTS (SELECT 1 FROM campaign WHERE content_id = r.id "
-        "AND flow_id = (SELECT flow_id FROM template WHERE id = :id)) "
-        "AND number NOT IN (SELECT restores FROM template_revision WHERE template_id = :id AND restores NOT NULL) "
-        "AND number < (SELECT max(number) FROM template_revision WHERE template_id = :id "
-        "AND created_at / :day = r.created_at / :day)",
-        {"id": template_id, "old": newest - LAST, "day": _DAY_MS},
-    )
+    gone = rows(_OLD, {"id": template_id, "last": LAST, "day": _DAY_MS})
     for number, follows in sorted(gone, reverse=True):
         here.execute(
             "UPDATE template_revision SET follows = ? WHERE template_id = ? AND follows = ?",

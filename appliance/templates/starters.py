@@ -60,13 +60,15 @@ def _story(title: str, words: str, link: str, href: str) -> dict[str, Any]:
     ]}  # fmt: skip
 
 
+# The space under a coloured head
+_BELOW = {"padding": "32px 32px 12px"}
 _HELLO = 'Hello {{ contact.first_name | default: "there" }},'
 
 
 def _newsletter(home: str) -> Sections:
     return [
         _section("heading", text="Three things worth your time", level=1),
-        _text(_HELLO, "this month was a busy one. Here is what we finished, what we learned on the way, and one idea "
+        _text(_HELLO, "This month was a busy one. Here is what we finished, what we learned on the way, and one idea "
                       "you can try before the week is over."),
         _section("divider"),
         _section("heading", text="What we finished", level=2),
@@ -90,8 +92,8 @@ def _announcement(home: str) -> Sections:
         _section("hero", {"background_color": "theme:brand"}, title="Something new is here",
                  subtitle="It is simpler, quicker, and made from what you told us.", cta_text="Have a look",
                  cta_url=home, height=320),
-        _text(_HELLO, "for a long time one question came up again and again: could this not be easier? Today we can "
-                      "say yes. Here is what changes for you, in short."),
+        _text(_HELLO, "For a long time one question came up again and again: could this not be easier? Today we can "
+                      "say yes. Here is what changes for you, in short.", styles=_BELOW),
         _section("list", style="check", items=[
             {"title": "Done in one step", "text": "What took four screens fits on one now."},
             {"title": "Everything stays where it was", "text": "Nothing you have made is lost or moved."},
@@ -104,7 +106,7 @@ def _announcement(home: str) -> Sections:
 
 def _offer(home: str) -> Sections:
     return [
-        _section("heading", {"padding": "28px 32px 4px"}, text="20 % off, until Sunday evening", level=1,
+        _section("heading", {"padding": "28px 32px 4px"}, text="20 % off until Sunday", level=1,
                  align="center"),
         _text("A thank-you to everyone who reads our letters. Choose what you like, write the code at the checkout, "
               "and the price falls by a fifth.", align="center"),
@@ -113,7 +115,7 @@ def _offer(home: str) -> Sections:
         _section("divider"),
         _section("heading", text="Two to begin with", level=2, align="center"),
         _section("product_grid", items=[
-            {"name": "The one everybody asks for", "price": "€ 24", "old_price": "€ 30", "href": home,
+            {"name": "The classic", "price": "€ 24", "old_price": "€ 30", "href": home,
              "description": "Our first, and still the one we sell most.", "button": "View"},
             {"name": "The new one", "price": "€ 36", "old_price": "€ 45", "href": home,
              "description": "A little larger, and made to last longer.", "button": "View"},
@@ -125,10 +127,10 @@ def _offer(home: str) -> Sections:
 def _invitation(home: str) -> Sections:
     return [
         _section("hero", {"background_color": "theme:brand"}, title="You are invited",
-                 subtitle="An evening with good people, short talks and something to eat.", cta_text="Save my seat",
+                 subtitle="An evening of good people, short talks and dinner.", cta_text="Save my seat",
                  cta_url=home, height=300),
-        _text(_HELLO, "once a year we open our doors and show what we have been working on. We would be glad to have "
-                      "you with us."),
+        _text(_HELLO, "Once a year we open our doors and show what we have been working on. We would be glad to have "
+                      "you with us.", styles=_BELOW),
         _section("columns", {"padding": "8px 32px"}, preset="1:1", gap=32, columns=[
             {"sections": [_section("heading", text="When", level=3),
                           _text("Thursday, 14 May<br>from 18:30 to about 21:00")]},
@@ -137,10 +139,10 @@ def _invitation(home: str) -> Sections:
         ]),
         _section("divider"),
         _section("heading", text="The evening", level=2),
-        _section("list", style="icon", items=[
-            {"icon": "18:30", "title": "Doors open", "text": "Something to drink, and time to say hello."},
-            {"icon": "19:15", "title": "Three short talks", "text": "Fifteen minutes each, and room for questions."},
-            {"icon": "20:15", "title": "Dinner", "text": "One long table. Tell us what you do not eat."},
+        _section("list", style="bullet", items=[
+            {"title": "18:30 – Doors open", "text": "Something to drink, and time to say hello."},
+            {"title": "19:15 – Three short talks", "text": "Fifteen minutes each, and room for questions."},
+            {"title": "20:15 – Dinner", "text": "One long table. Tell us what you do not eat."},
         ]),
         _section("button", text="Save my seat", href=home, note="Free of charge. There are sixty seats."),
     ]  # fmt: skip
@@ -154,8 +156,7 @@ def _letter(home: str) -> Sections:
               "Just answer this email. It reaches me directly, and I read every line.",
               styles={"padding": "36px 32px 8px"}),
         _text("With kind regards", '<strong>Your name</strong><br>{{ brand.company_name | default: account.name }}',
-              styles={"padding": "8px 32px 24px"}),
-        _section("divider"),
+              styles={"padding": "8px 32px 36px"}),
     ]  # fmt: skip
 
 
@@ -172,7 +173,8 @@ def _welcome(home: str) -> Sections:
             {"title": "Tell us what you are looking for", "text": "Answer this email and a person writes back."},
         ]),
         _section("button", text="Take the short tour", href=home),
-        _section("text", {"background_color": "theme:bg", "padding": "24px 32px"}, align="center",
+        _section("divider"),
+        _section("text", {"padding": "4px 32px 20px"}, align="center",
                  content="<p><strong>Too much, or too little?</strong><br>You choose what you get from us, at any "
                          'time: <a href="{{ preferences_url }}">set your preferences</a>.</p>'),
     ]  # fmt: skip
@@ -183,10 +185,10 @@ _ALL: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...] = (
      "What we finished, what we learned, and one idea to try this week.", _newsletter),
     ("announcement", "Announcement", "One thing that is new, and what it means.", "Something new is here",
      "Simpler, quicker, and made from what you told us.", _announcement),
-    ("offer", "Offer", "A code, a date, and two things to use it on.", "20 % off, until Sunday evening",
+    ("offer", "Offer", "A code, a date, and two things to use it on.", "20 % off until Sunday",
      "A thank-you to everyone who reads our letters.", _offer),
     ("invitation", "Invitation", "What, when, where, and one button.", "You are invited",
-     "An evening with good people, short talks and something to eat.", _invitation),
+     "An evening of good people, short talks and dinner.", _invitation),
     ("letter", "Plain letter", "Words only, as from one person to another.", "A question, in my own words",
      "It is easier said in a letter than in a brochure.", _letter),
     ("welcome", "Welcome", "The first email somebody gets from you.", "Good to have you here",

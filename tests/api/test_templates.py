@@ -182,3 +182,26 @@ def test_variables_are_found_in_every_text(api: Client) -> None:
     assert set(made["variables"]) == {"contact.first_name", "data.preview", "event.amount", "data.word", "data.code"}
     assert made["variables"]["contact.first_name"] == {"default": "you", "sample": "you", "required": False}
     assert all(set(one) == {"default", "sample", "required"} for one in made["variables"].values())
+
+
+def test_the_spec_says_what_designs_are_made_of(api: Client) -> None:
+    """Every kind with properties and defaults, and six designs to begin from, each of which can be kept as it is."""
+    found = api.get("/templates/spec").expect(200)
+    kinds = {one["type"]: one for one in found["kinds"]}
+
+    assert set(kinds) == {
+        "header", "hero", "heading", "text", "list", "quote", "button", "image", "split", "product", "product_grid",
+        "gallery", "columns", "coupon", "video", "divider", "spacer", "social", "footer", "html",
+    }  # fmt: skip
+    assert {"text", "href", "show_if", "hide_on", "align", "name"} <= {one["name"] for one in kinds["button"]["props"]}
+    assert kinds["spacer"]["defaults"]["height"] == 24
+    assert found["limits"]["sections"] == 200 and "default" in found["merge"]["filters"]
+    assert [one["name"] for one in found["starters"]] == [
+        "newsletter", "announcement", "offer", "invitation", "letter", "welcome",
+    ]  # fmt: skip
+    for one in found["starters"]:
+        asked = {"name": one["label"], **{key: one[key] for key in ("subject", "preheader", "design")}}
+        made = api.post("/templates", asked).expect(201)
+        assert made["design"] == one["design"]
+        told = api.post("/templates/preview", {"document": one["design"]}).expect(200)
+        assert {each["code"] for each in told["warnings"]} <= {"image_missing"}
