@@ -1,0 +1,149 @@
+"""Messages made of designs: signed, numbered, compiled once, and shown in parts to those who are meant."""
+
+from typing import Any
+
+import pytest
+
+from appliance.db.open import connection
+from appliance.designs.theme import Look
+from appliance.messages import compose, values
+from appliance.messages.compose import Content, Filled, Sender
+from appliance.messages.ledger import Claim
+from appliance.messages.prepare import Workshop
+from appliance.tables import Message
+from tests.domain.home import Home
+
+LOOK = Look(company_name="Acme Ltd", physical_address="1 Main St, Town")
+URL = "https://news.example.org/u/token"
+FOR_SOME: dict[str, Any] = {"show_if": [{"name": "first_name", "predicate": "eq", "value": "Ann"}]}
+TEXT: dict[str, Any] = {"type": "text", "props": {"content": "<p>Hello {{ first_name }}</p>"}}
+
+
+def source(*sections: dict[str, Any], **fields: Any) -> compose.Source:
+    """Answer the source of a marketing mail with these sections."""
+    said = {"subject": "Hi", "body": None, "preheader": None, "from_name": None, **fields}
+    return compose.source_of(said | {"design": {"sections": list(sections)}}, LOOK, "en", True)
+
+
+def filled(content: Content, shows: bool = True) -> Filled:
+    """Fill a message for Ann, whose conditions hold or not."""
+    brand = {"company_name": "Acme Ltd", "physical_address": "1 Main St, Town"}
+    person = {"first_name": "Ann", "brand": brand, "unsubscribe_url": URL, "preferences_url": "https://p.test/",
+              "view_url": "https://v.test/", "show": dict.fromkeys(content.conditions, shows)}  # fmt: skip
+    return compose.fill(content, person)
+
+
+def test_a_footer_of_the_design_is_enough() -> None:
+    """With a footer that everybody sees nothing is appended."""
+    found = filled(compose.compile_source(source(TEXT, {"type": "footer"})))
+    assert found.html.count(URL) == 1 and found.text.count(URL) == 1
+    assert found.html.count("1 Main St, Town") == 1 and found.text.count("1 Main St, Town") == 1
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_footer_for_some_is_not_enough(shows: bool) -> None:
+    """A link that only some people see does not count: everybody gets one, in both parts."""
+    content = compose.compile_source(source(TEXT, {"type": "footer", "props": FOR_SOME}))
+    found = filled(content, shows)
+    assert found.html.count(URL) == found.text.count(URL) == 1 + shows
+    assert found.html.count("1 Main St, Town") == found.text.count("1 Main St, Town") == 1 + shows
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<p>{% if contact.vip %}{{ unsubscribe_url }} {{ brand.physical_address }}{% endif %}</p>",
+        "<p>{% if brand.physical_address %}x{% else %}{{ brand.physical_address }}{{ unsubscribe_url }}{% endif %}</p>",
+        "<p>{% for x in data.l %}{{ unsubscribe_url }}{{ brand.physical_address }}{% endfor %}</p>",
+        "<p>{% raw %}{{ unsubscribe_url }}{{ brand.physical_address }}{% endraw %}</p>",
+        "<p>{% if a %}{% raw %}{% endif %}{% endraw %}{{ unsubscribe_url }}{{ brand.physical_address }}{% endif %}</p>",
+        "<p>{% comment %}{{ unsubscribe_url }}{{ brand.physical_address }}{% endcomment %}</p>",
+        "<p>{{ unsubscribe_url | truncate: 0, '' }} {{ brand.physical_addresses }}</p>",
+    ],
+)
+def test_what_stands_in_conditions_does_not_count(body: str) -> None:
+    """A body whose link and address are not there for all gets both appended."""
+    said = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
+    found = filled(compose.compile_source(compose.source_of(said, LOOK, "en", True)))
+    assert f'<a href="{URL}">Unsubscribe</a>' in found.html and f"Unsubscribe: {URL}" in found.text
+    assert "Acme Ltd, 1 Main St, Town" in found.html and "Acme Ltd, 1 Main St, Town" in found.text
+
+
+def test_an_address_asked_for_before_it_is_shown_counts() -> None:
+    """The usual way to write the address does not bring a second one."""
+    body = "<p>{% if brand.physical_address %}{{ brand.physical_address }}{% endif %} {{ unsubscribe_url }}</p>"
+    said = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
+    found = filled(compose.compile_source(compose.source_of(said, LOOK, "en", True)))
+    assert found.html.count("1 Main St") == found.text.count("1 Main St") == 1
+
+
+def test_a_body_beside_sections_is_the_text_part() -> None:
+    """Who writes a body beside sections writes the text; the HTML is that of the sections."""
+    found = filled(compose.compile_source(source(TEXT, body="In words for {{ first_name }}", preheader="First look")))
+    assert found.text.startswith("In words for Ann\n") and URL in found.text
+    assert "Hello Ann" in found.html and "In words" not in found.html and "First look" in found.html
+
+
+def test_links_are_numbered_as_they_are_read() -> None:
+    """Every link has its number, the same address twice two; what only Outlook draws is not counted again."""
+    sections = [
+        {"type": "text", "props": {"content": '<p><a href="https://x.test/a?b=1&amp;c={{ email }}">One</a></p>'}},
+        {"type": "button", "props": {"text": "Two {{ first_name }}", "href": "https://x.test/b"}},
+        {"type": "image", "props": {"src": "https://x.test/i.png", "alt": "Three", "href": "https://x.test/b"}},
+        {"type": "footer", "props": {"preferences": False, "view_in_browser": False}},
+    ]
+    found = compose.compile_source(source(*sections)).links
+    assert [tuple(one) for one in found] == [
+        (1, "https://x.test/a?b=1&c={{ email }}", "One"),
+        (2, "https://x.test/b", "Two {{ first_name }}"),
+        (3, "https://x.test/b", "[Three]"),
+        (4, "{{ unsubscribe_url }}", "Unsubscribe"),
+    ]
+
+
+def test_a_source_is_compiled_once() -> None:
+    """The same fields, look and language are the same compiled message, whoever asks."""
+    first = compose.compile_source(source(TEXT, subject="Only once"))
+    assert compose.compile_source(source(TEXT, subject="Only once")) is first
+
+
+def test_sections_are_shown_to_those_who_are_meant(home: Home) -> None:
+    """A campaign's conditions hold for whom the filters of a segment let in, asked for all at once."""
+    people = [home.contact(f"p{number}@example.org", first_name="Ann" if number % 3 else "Bob") for number in range(30)]
+    design = {"sections": [TEXT, {"type": "text", "props": {"content": "Only for Ann", **FOR_SOME}}]}
+    campaign = home.send(home.campaign(home.list_of(*(one.id for one in people)).id, body=None, design=design))
+    asked: list[str] = []
+    connection().set_exec_trace(lambda cursor, sql, bindings: asked.append(sql) is None)
+    workshop = Workshop()
+    try:
+        for message in Message.select().where(Message.campaign == campaign.id):
+            text = workshop.view(message).text
+            assert ("Only for Ann" in text) == ("Hello Ann" in text)
+        asked.clear()
+        claims = list(Message.select().where(Message.campaign == campaign.id))
+        for message in claims:
+            found = workshop.prepare(_claim(message)).filled
+            assert ("Only for Ann" in found.html) == ("Only for Ann" in found.text) == ("Hello Ann" in found.html)
+    finally:
+        connection().set_exec_trace(None)
+    assert sum("c.id IN (" in sql for sql in asked) == 1
+
+
+def _claim(message: Message) -> Claim:
+    return Claim._make(getattr(message, name) for name in Claim._fields)
+
+
+def test_conditions_nobody_can_read_hold_for_nobody(home: Home) -> None:
+    """A part with broken filters is hidden, not shown to all; with nobody to ask about, everything shows."""
+    contact = home.contact("a@example.org", first_name="Ann")
+    conditions = {"good": FOR_SOME["show_if"], "bad": [{"name": "no such", "predicate": "is", "value": 1}], "not": [7]}
+    assert values.shown(home.account_id, contact.id, conditions) == {"show": {"good": True, "bad": False, "not": False}}
+    assert values.shown(home.account_id, 999, conditions) == {"show": dict.fromkeys(conditions, False)}
+    assert values.shown(home.account_id, None, conditions) == {"show": {"good": True, "bad": True, "not": True}}
+
+
+def test_a_mail_of_a_design_is_whole(home: Home) -> None:
+    """The filled message becomes a mail with both parts."""
+    mail = compose.mail(filled(compose.compile_source(source(TEXT))), Sender("a@example.org", None, None), 7,
+                        "b@example.org", 0.0, ())  # fmt: skip
+    assert mail.html is not None and mail.html.startswith("<!doctype html>") and "Hello Ann" in mail.text
