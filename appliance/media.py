@@ -107,7 +107,8 @@ def used_in(account_id: int, media_id: int) -> list[dict[str, Any]]:
     found = _used(account_id, name)
     messages = one(
         "SELECT count(*) FROM message m JOIN message_content c ON c.message_id = m.id WHERE m.account_id = ?2 AND "
-        "m.created_at >= (SELECT created_at FROM media WHERE signed_id = ?1) AND instr(c.body, ?1)",
+        "m.created_at >= (SELECT created_at FROM media WHERE signed_id = ?1) "
+        "AND (instr(c.body, ?1) OR instr(c.design, ?1) OR instr(c.data, ?1))",
         (name, account_id),
     )
     return [*found, {"messages": messages[0]}] if messages and messages[0] else found

@@ -88,7 +88,7 @@ def _must_stand(animated: bool) -> None:
 
 def _brought_to_size(opened: Image.Image, widest: int | None) -> Image.Image:
     """Decode a picture, turned as its camera was held, in sRGB and no wider than asked."""
-    orientation = opened.getexif().get(_ORIENTATION, 1)
+    orientation = _orientation(opened)
     width, height = opened.size
     shown = height if orientation in (5, 6, 7, 8) else width
     size = (width, height)
@@ -106,6 +106,14 @@ def _brought_to_size(opened: Image.Image, widest: int | None) -> Image.Image:
     if made.mode == "CMYK":
         made = made.convert("RGB")
     return made.transpose(_TURNS[orientation]) if orientation in _TURNS else made
+
+
+def _orientation(opened: Image.Image) -> int:
+    try:
+        found = opened.getexif().get(_ORIENTATION, 1)
+    except _BROKEN:
+        return 1  # notes that nobody can read say nothing about how the camera was held
+    return found if isinstance(found, int) else 1
 
 
 def _plain(picture: Image.Image) -> Image.Image:

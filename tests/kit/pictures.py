@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from functools import cache
 from io import BytesIO
 from random import Random
 from typing import Any
@@ -65,6 +66,7 @@ def webp_head(width: int, height: int) -> bytes:
     return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
 
 
+@cache
 def hostile() -> dict[str, bytes]:
     """Return files that must not be taken, by what they are."""
     gif, jpeg = animation(), saved(photo(), "JPEG")
