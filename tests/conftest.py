@@ -18,8 +18,9 @@ FreshServer = Callable[..., Server]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--full` runs the large tests at their full size."""
+    """`--full` runs the large tests at their full size, `--update-golden` writes golden files anew."""
     parser.addoption("--full", action="store_true", help="run large tests at their full size")
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew, to be looked at")
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from appliance.designs import merge, props
-from appliance.designs.kind import COMMON, STYLES, Kind
+from appliance.designs.kind import STYLES, Kind
 from appliance.designs.sections import BY_NAME, KINDS
 
 MOST_SECTIONS = 200
 MOST_COLUMN_SECTIONS = 50
 MOST_LEVELS = 2
 # Those in columns counted too; a message has room for no more
-MOST_IN_ALL = 2_000
+MOST_IN_ALL = 1_000
 # What other products, and older documents, call them
 _ALIASES = (("html", "content"), ("label", "text"))
 
@@ -116,7 +116,7 @@ def _check(raw: list[Any], path: str, level: int, add: Callable[[str, str], None
         found = section(one, here)
         if found.kind is None:
             continue  # kept as it is, shown as such, and a blocker on send
-        for prop in (*found.kind.props, *COMMON):
+        for prop in found.kind.all_props():
             props.faults(prop, prop.of(found.props), f"{here}.props.{prop.name}", add)
         for prop in STYLES:
             props.faults(prop, prop.of(found.styles), f"{here}.styles.{prop.name}", add)

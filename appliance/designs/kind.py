@@ -188,11 +188,16 @@ class Kind(NamedTuple):
     # Recognised by less, after all that are recognised by more
     inferred_late: Callable[[dict[str, Any]], bool] = lambda props: False
 
+    def all_props(self) -> tuple[Prop, ...]:
+        """Answer its own properties and those that every kind has; its own are stronger (the name of a product)."""
+        own = {one.name for one in self.props}
+        return (*self.props, *(one for one in COMMON if one.name not in own))
+
     def spec(self) -> dict[str, Any]:
         """Answer the declaration as `/templates/spec` shows it."""
         return {
             "type": self.name, "label": self.label, "icon": self.icon, "in_columns": self.in_columns,
-            "props": [one.spec() for one in (*self.props, *COMMON)], "styles": [one.spec() for one in STYLES],
-            "defaults": {one.name: one.default for one in (*self.props, *COMMON) if one.default is not None},
+            "props": [one.spec() for one in self.all_props()], "styles": [one.spec() for one in STYLES],
+            "defaults": {one.name: one.default for one in self.all_props() if one.default is not None},
             "padding": list(self.padding),
         }  # fmt: skip

@@ -3,6 +3,7 @@
 import re
 from html import unescape
 
+from appliance.designs import tags
 from appliance.designs.tags import Tokens
 
 _BLOCKS = {
@@ -129,7 +130,7 @@ def is_html(body: str) -> bool:
 
 def escape(text: str) -> str:
     """Escape text for HTML, its merge tags left as they are."""
-    parts = re.split(r"(\{\{.*?\}\}|\{%.*?%\})", text, flags=re.DOTALL)
+    parts = tags.split(text)
     return "".join(
         part if index % 2 else part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         for index, part in enumerate(parts)

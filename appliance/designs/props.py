@@ -22,7 +22,7 @@ _LONGEST = {"line": 1_000, "text": 10_000, "rich": 200_000, "html": 200_000, "ur
 _NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(?:px|%)?\s*\Z")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
 # Where a link may lead; a picture only to the first two
-_SCHEMES = ("http", "https", "mailto", "tel", "sms")
+SCHEMES = ("http", "https", "mailto", "tel", "sms")
 _BARE_HOST = re.compile(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?:[/?#:]|\Z)")
 
 # Notes advice about a value: what to say
@@ -175,7 +175,7 @@ def _text_faults(prop: Prop, value: str, path: str, add: Callable[[str, str], No
         add(path, found)
     elif prop.kind in ("url", "image") and not value.lstrip().startswith("{"):
         scheme = _SCHEME.match(value.strip())
-        allowed = _SCHEMES if prop.kind == "url" else _SCHEMES[:2]
+        allowed = SCHEMES if prop.kind == "url" else SCHEMES[:2]
         if scheme is not None and scheme[1].lower() not in allowed and not _BARE_HOST.match(value.strip()):
             add(path, "is invalid")
 
@@ -221,14 +221,14 @@ def _read_text(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | N
 def _read_address(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
     if not isinstance(value, str) or len(value) > _LONGEST[prop.kind]:
         return None
-    return address(value, _SCHEMES if prop.kind == "url" else _SCHEMES[:2], is_tag)
+    return address(value, SCHEMES if prop.kind == "url" else SCHEMES[:2], is_tag)
 
 
 def address(value: str, schemes: tuple[str, ...], is_tag: Callable[[str], bool]) -> str | None:
     """Answer an address as it was meant, or None if it leads nowhere a mail may lead."""
     # A line end within an address is one that an editor broke
     found = "".join(value.split("\n")).strip()
-    if is_tag(found) or (found.startswith("#") and schemes == _SCHEMES):
+    if is_tag(found) or (found.startswith("#") and schemes == SCHEMES):
         return found
     scheme = _SCHEME.match(found)
     if _BARE_HOST.match(found):

@@ -18,15 +18,17 @@ from markupsafe import Markup
 
 from appliance.designs import document, merge, props, shell
 from appliance.designs.document import Section
-from appliance.designs.kind import COMMON, Inner, Kind, View
+from appliance.designs.kind import Inner, Kind, View
 from appliance.designs.sections import BY_NAME
-from appliance.designs.tags import Tokens
+from appliance.designs.tags import Tokens, clean
 from appliance.designs.theme import Look, Theme, resolve
 
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
 _HERE = Path(__file__).parent
 # Documents of up to so many characters are kept rendered
 _KEPT = 200_000
+# Those of more are not rendered; a request has 2 MiB
+_LARGEST = 2_500_000
 
 
 class Advice(NamedTuple):
@@ -67,13 +69,32 @@ def render(design: Any, look: Look, locale: str = "en") -> Rendered:
         text = document.canonical(design)
     except (RecursionError, TypeError, ValueError):
         # No request comes with such a one: nested beyond reason, or no JSON
-        advice = Advice("section", "the document cannot be read", "sections")
-        return _draw("{}", json.dumps(look), locale)._replace(advice=(advice,))
-    if not text.isascii():
-        # Halves of characters, which no mail can carry
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return _without(Advice("section", "the document cannot be read", "sections"), look, locale)
+    if len(text) > _LARGEST:
+        return _without(Advice("too_large", "the document is larger than any request", "sections"), look, locale)
     make = _drawn if len(text) < _KEPT else _draw
-    return make(text, json.dumps(look, ensure_ascii=False), locale)
+    return make(_whole(text), _whole(json.dumps(look, ensure_ascii=False)), locale)
+
+
+def _whole(text: str) -> str:
+    """Answer a text without halves of characters, which no mail can carry."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _said(look: Look) -> Look:
+    """Answer what of a brand is only ever words, so that no merge tag is read in it."""
+
+    def words(value: Any) -> str:
+        return re.sub(r"\{(?=[{%])", "{ ", clean(value)) if isinstance(value, str) else ""
+
+    links = ((words(name), props.address(words(href), props.SCHEMES, lambda text: False)) for name, href in look.links)
+    return look._replace(
+        company_name=words(look.company_name), links=tuple((name, href) for name, href in links if href)
+    )
+
+
+def _without(advice: Advice, look: Look, locale: str) -> Rendered:
+    return _draw("{}", json.dumps(look), locale)._replace(advice=(advice,))
 
 
 def warm() -> None:
@@ -99,7 +120,7 @@ class _Run:
         self.document = self.tokens.protect(raw)
         self.advice: list[Advice] = []
         self.conditions: dict[str, list[Any]] = {}
-        self.look, self.locale = look, locale
+        self.look, self.locale = _said(look), locale
         self.theme = self._themed(raw, theme_of(raw, look))
         self.level = self.shown = self.size = 0
 
@@ -173,12 +194,16 @@ class _Run:
             # What the section does not say, the brand does
             said = {name: one for name, one in values.items() if one is not None}
             values = {**self.tokens.protect(dict(layer)), **said}
-        read = props.read_all((*kind.props, *COMMON), values, lambda words: note("section", words), self.tokens.starts)
+        read = props.read_all(kind.all_props(), values, lambda words: note("section", words), self.tokens.starts)
         view = View(read, self.theme, self.look, self._keep, note, self._inner, width, self.level > 0)
+        # What goes in costs as much as what comes out
+        self.size += sum(map(len, document.strings({**found.props, "columns": None})))
         view.path, view.rtl = found.path, shell.is_right_to_left(self.locale)
         view.padding = self._padding(found, kind)
-        ground = found.styles.get("background_color") or getattr(read, "background_color", None)
-        if isinstance(ground, str) and ground and kind.name != "button":
+        # A property of that name is the section's own colour where the section is whole, else that of a thing in it
+        own = getattr(read, "background_color", None) if kind.whole else None
+        ground = own or found.styles.get("background_color")
+        if isinstance(ground, str) and ground:
             view.background = self.theme.colour(ground, "") or None
             if view.background is None:
                 note("section", f"Background: {ground[:60]!r} is no colour")

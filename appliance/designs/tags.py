@@ -10,7 +10,35 @@ from typing import Any
 
 # What no text of a mail needs, and XML refuses
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+# In what is known to be a template; texts of unknown make are cut by `split`
 TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+# What begins a merge tag, and what ends it
+_ENDS = {"{{": "}}", "{%": "%}"}
+_BEGIN = re.compile(r"\{[{%]")
+
+
+def split(text: str) -> list[str]:
+    """Cut a text at its merge tags: every second part is one. In one pass, however many of them never end."""
+    parts: list[str] = []
+    position = cut = 0
+    ends = dict(_ENDS)
+    while ends and (found := _BEGIN.search(text, position)) is not None:
+        position = found.end()
+        if found[0] not in ends:
+            continue
+        end = text.find(ends[found[0]], position)
+        if end < 0:
+            # Where one does not end, no later one of its make does
+            del ends[found[0]]
+            continue
+        parts += (text[cut : found.start()], text[found.start() : end + 2])
+        position = cut = end + 2
+    return [*parts, text[cut:]]
+
+
+def clean(text: str) -> str:
+    """Take out control characters."""
+    return _CONTROL.sub("", text)
 
 
 class Tokens:
@@ -30,8 +58,10 @@ class Tokens:
     def protect(self, value: Any) -> Any:
         """Put words for the merge tags of every string in a document, and take control characters out."""
         if isinstance(value, str):
-            value = _CONTROL.sub("", value)
-            return TAG.sub(lambda found: self.keep(found[0]), value) if "{" in value else value
+            value = clean(value)
+            if "{" not in value:
+                return value
+            return "".join(self.keep(part) if index % 2 else part for index, part in enumerate(split(value)))
         if isinstance(value, dict):
             return {key: self.protect(one) for key, one in value.items()}
         if isinstance(value, list):

@@ -41,7 +41,6 @@ SAMPLES: dict[str, dict[str, Any]] = {
     ),
     "hero": _document(
         _one("hero", background_url=f"{_PICTURES}/workshop.jpg", title="The furnace is lit",
-            
              cta_text="See the workshop",
              subtitle="Three days of fire, and a bell for every one of them.", cta_url=_SHOP, overlay=50),
         _one("hero", image_url=f"{_PICTURES}/workshop.jpg", title="New bells for winter", cta_text="Have a look",

@@ -1,0 +1,40 @@
+"""What a design may be made of, as data: for scripts that write documents, and for the editor."""
+
+from typing import Any
+
+from appliance.designs import document
+from appliance.designs.kind import COMMON, STYLES
+from appliance.designs.props import Prop, colour, image, line, number
+from appliance.designs.sections import BY_NAME
+from appliance.designs.theme import NARROWEST, WIDEST, WIDTH
+
+# As a palette shows them: what a mail begins with first
+_ORDER = (
+    "header", "hero", "heading", "text", "image", "split", "button", "list", "quote", "columns", "product",
+    "product_grid", "gallery", "coupon", "video", "divider", "spacer", "social", "html", "footer",
+)  # fmt: skip
+THEME: tuple[Prop, ...] = (
+    colour("brand_color", "Brand colour", help="buttons, links, signs"),
+    colour("text_color", "Text colour"),
+    colour("bg_color", "Page colour", help="around the sections"),
+    line("font_heading", "Font of headings"),
+    line("font_body", "Font of text"),
+    image("logo_url", "Logo"),
+    number("width", "Width", WIDTH, NARROWEST, WIDEST),
+)
+
+
+def spec() -> dict[str, Any]:
+    """Answer kinds with their properties, theme, what all sections share, and limits."""
+    first = [name for name in _ORDER if name in BY_NAME]
+    return {
+        "kinds": [BY_NAME[name].spec() for name in (*first, *(one for one in BY_NAME if one not in first))],
+        "theme": [one.spec() for one in THEME],
+        "common": [one.spec() for one in COMMON],
+        "styles": [one.spec() for one in STYLES],
+        "colours": ["#rrggbb", "a CSS name", "theme:brand", "theme:text", "theme:bg"],
+        "limits": {
+            "sections": document.MOST_SECTIONS, "column_sections": document.MOST_COLUMN_SECTIONS,
+            "column_levels": document.MOST_LEVELS, "sections_in_all": document.MOST_IN_ALL,
+        },
+    }  # fmt: skip
