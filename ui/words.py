@@ -226,6 +226,11 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", ")", ":")) else ".")
 
 
+def listed(names: list[str]) -> str:
+    """Write several things in a row: a, b and c."""
+    return " and ".join(one for one in (", ".join(names[:-1]), names[-1] if names else "") if one)
+
+
 def greeting(ms: int) -> str:
     """Greet by the hour of the account's zone."""
     hour = local(ms).hour

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance.designs.theme import Look
+from appliance.templates.checks import named
 
 _HOME = "https://example.com"
 Sections = list[dict[str, Any]]
@@ -25,7 +26,7 @@ def made(look: Look) -> tuple[Starter, ...]:
     home = next((url for _, url in look.links if url.startswith(("https://", "http://"))), _HOME)
     return tuple(
         Starter(key, label, description, subject, preheader,
-                {"sections": _whole(sections(home), look, bare=key == "letter"), "theme": {}})
+                named({"sections": _whole(sections(home), look, bare=key == "letter"), "theme": {}}))
         for key, label, description, subject, preheader, sections in _ALL
     )  # fmt: skip
 

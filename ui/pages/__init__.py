@@ -12,10 +12,11 @@ from ui.pages import (
     login,
     settings,
     setup,
+    template_acts,
     templates,
 )  # fmt: skip
 
 BLUEPRINTS = (
-    setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages, contacts.pages, lists.pages,
-    activity.pages, inbox.pages, brand.pages, settings.pages,
+    setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages,
+    template_acts.pages, contacts.pages, lists.pages, activity.pages, inbox.pages, brand.pages, settings.pages,
 )  # fmt: skip

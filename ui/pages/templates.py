@@ -1,20 +1,27 @@
-"""Templates: emails kept for later, as subject and body."""
+"""Templates: emails kept for later; the six to begin from, what can be edited simply, and how each looks."""
 
 from typing import Any
 
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
+from appliance import brand as brands
 from appliance import errors, fields
 from appliance.db.work import call, commit
-from appliance.templates import store
-from ui import mail, view
+from appliance.designs import document as designs
+from appliance.messages import looking
+from appliance.templates import revisions, starters, store
+from appliance.templates.requests import TemplateQuery, TemplateWrite
+from ui import mail, view, words
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
 pages = Blueprint("ui_templates", url_prefix="/templates")
 FIELDS = ("name", "subject", "preheader", "body")
+_NAMES = {"name": "the name", "subject": "the subject", "preheader": "the preview line", "body": "the content",
+          "design": "the design", "from_name": "the sender", "from_email": "the sender",
+          "reply_to": "the reply address"}  # fmt: skip
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -24,15 +31,46 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     search = (request.args.get("search") or "").strip()[:255]
     raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": 24, "standalone": True}
     raw |= {"search": search} if search else {}
-    found = await call(store.page, visit.account_id, fields.read(store.TemplateQuery, raw))
+    found = await call(store.page, visit.account_id, fields.read(TemplateQuery, raw))
     return view.page(request, "templates/index.html", found=found, search=search)
 
 
 @pages.get("/new", name="new")
 @signed_in
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """An empty template."""
-    return view.page(request, "templates/form.html", form=Form(), row=None)
+    """Six designs to begin from, and an empty page for HTML."""
+    if request.args.get("kind") == "html":
+        return view.page(request, "templates/form.html", form=Form(), row=None, sections=0)
+    found = await call(_starters, visit.account_id)
+    return view.page(request, "templates/new.html", starters=found)
+
+
+@pages.post("/begin", name="begin")
+@signed_in
+async def begin(request: Request, visit: Visit) -> HTTPResponse:
+    """Make a template of one of the six."""
+    key = Form.of(request)["starter"]
+    one = await call(_starter, visit.account_id, key)
+    asked = fields.read(TemplateWrite, {
+        "name": one.label, "subject": one.subject, "preheader": one.preheader, "design": one.design,
+    })  # fmt: skip
+    await call(store.warm, visit.account_id, asked)
+    made = await commit(store.create, visit.account_id, asked, None, visit.user.id, f"Begun from {one.label}")
+    view.say(request, f"{one.label} is yours now. Give it your own words.")
+    return view.go(request, f"/templates/{made.id}/edit")
+
+
+@pages.get("/starters/<key:str>/preview", name="starter")
+@signed_in
+async def starter(request: Request, visit: Visit, key: str) -> HTTPResponse:
+    """One of the six as a frame shows it."""
+
+    def read() -> str:
+        one = _starter(visit.account_id, key)
+        said: dict[str, Any] = dict.fromkeys(revisions.FIELDS) | {"subject": one.subject, "preheader": one.preheader}
+        return looking.of_fields(visit.account_id, said | {"design": one.design}).html
+
+    return mail.frame(await call(read))
 
 
 @pages.post("/", name="create", strict_slashes=False)
@@ -44,9 +82,11 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     try:
         if form.errors:
             raise errors.Invalid({})
-        made = await commit(store.create, visit.account_id, _asked(form))
+        asked = _asked(form)
+        await call(store.warm, visit.account_id, asked)
+        made = await commit(store.create, visit.account_id, asked, None, visit.user.id)
     except errors.Invalid as refused:
-        return view.page(request, "templates/form.html", 422, form=form.take(refused), row=None)
+        return view.page(request, "templates/form.html", 422, form=form.take(refused), row=None, sections=0)
     view.say(request, "Saved.")
     return view.go(request, f"/templates/{made.id}/edit")
 
@@ -56,25 +96,45 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """The form, with the email beside it."""
     row = await call(store.get, visit.account_id, template_id)
-    form = Form({name: getattr(row, name) or "" for name in FIELDS})
-    return view.page(request, "templates/form.html", form=form, row=row)
+    form = Form({name: getattr(row, name) or "" for name in FIELDS} | {"revision": str(row.revision)})
+    return page(request, row, form)
+
+
+def page(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
+    """Answer the page of a template with what was typed and what is wrong with it."""
+    sections = len(designs.sections(row.design))
+    return view.page(request, "templates/form.html", status, form=form, row=row, sections=sections)
 
 
 @pages.post("/<template_id:int>", name="update")
 @signed_in
 async def update(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Keep the changes."""
+    """Keep the changes; if somebody else was first, say what they changed and keep what was typed."""
     form = Form.of(request)
     form.need("name", "Give it a name that you will recognise.")
     row = await call(store.get, visit.account_id, template_id)
     try:
         if form.errors:
             raise errors.Invalid({})
-        await commit(store.update, visit.account_id, template_id, _asked(form), visit.user.id)
+        asked = _asked(form)
+        await call(store.warm, visit.account_id, asked, template_id)
+        seen = number(form["revision"], 0) or None
+        await commit(store.update, visit.account_id, template_id, asked, visit.user.id, seen)
     except errors.Invalid as refused:
-        return view.page(request, "templates/form.html", 422, form=form.take(refused), row=row)
+        return page(request, row, form.take(refused), 422)
+    except errors.Conflict as refused:
+        form.values["revision"] = str(refused.extra["revision"])
+        form.wrong("base", f"{changed_since(refused)} What you typed is kept: save again to put it in its place.")
+        return page(request, await call(store.get, visit.account_id, template_id), form, 422)
     view.say(request, "Saved.")
     return view.go(request, f"/templates/{template_id}/edit")
+
+
+def changed_since(refused: errors.Conflict) -> str:
+    """Say who was first, and what they changed."""
+    who = refused.extra.get("changed_by") or "Somebody"
+    names = list(dict.fromkeys(_NAMES[one] for one in refused.extra.get("changed") or []))
+    return f"{who} changed {words.listed(names) if names else 'this template'} since you opened it."
 
 
 @pages.post("/<template_id:int>/delete", name="delete")
@@ -86,13 +146,44 @@ async def delete(request: Request, visit: Visit, template_id: int) -> HTTPRespon
     return view.go(request, "/templates")
 
 
+@pages.post("/<template_id:int>/duplicate", name="duplicate")
+@signed_in
+async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Make a copy and open it."""
+    made = await commit(store.duplicate, visit.account_id, template_id, visit.user.id)
+    view.say(request, "This is the copy.")
+    return view.go(request, f"/templates/{made.id}/edit")
+
+
 @pages.get("/<template_id:int>/preview", name="preview")
 @signed_in
 async def preview(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """The email as a frame shows it."""
-    row = await call(store.get, visit.account_id, template_id)
-    return mail.frame(row.body or "")
+    """The email as a frame shows it, rendered as it is sent, with invented values; `at` is one of its revisions."""
+    at = number(request.args.get("at"), 0)
+
+    def read() -> str:
+        row = store.get(visit.account_id, template_id)
+        said = revisions.get(visit.account_id, template_id, at).document if at else revisions.document(row)
+        if not (said["body"] or designs.sections(said["design"])):
+            return ""
+        return looking.of_fields(visit.account_id, said).html
+
+    try:
+        return mail.frame(await call(read))
+    except errors.Invalid as refused:
+        return mail.broken(next(iter(refused.fields.values()))[0])
 
 
-def _asked(form: Form) -> store.TemplateWrite:
-    return fields.read(store.TemplateWrite, {name: form.text(name) for name in FIELDS if name in form.values})
+def _asked(form: Form) -> TemplateWrite:
+    return fields.read(TemplateWrite, {name: form.text(name) for name in FIELDS if name in form.values})
+
+
+def _starters(account_id: int) -> tuple[starters.Starter, ...]:
+    return starters.made(brands.look(brands.get(account_id)))
+
+
+def _starter(account_id: int, key: str) -> starters.Starter:
+    found = starters.find(brands.look(brands.get(account_id)), key)
+    if found is None:
+        raise errors.NotFound
+    return found

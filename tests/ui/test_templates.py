@@ -1,0 +1,207 @@
+"""Templates in the browser: six to begin from, what is edited simply, a file, a history, a test; rendered as sent."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.client import Client
+from tests.kit.server import EMAIL, Server
+
+DESIGN = {"sections": [{"id": "a", "type": "heading", "props": {"text": "Hello {{ contact.first_name }}", "level": 1}},
+                       {"id": "b", "type": "hologram", "beam": 3}], "theme": {"brand_color": "#0f617d"}}  # fmt: skip
+
+
+@pytest.fixture
+def page(browser_page: Page, browser_problems: Problems) -> Page:
+    """The owner at a browser."""
+    browser_problems.allow("Blocked script execution in .*/preview")
+    return browser_page
+
+
+def make(api: Client, name: str) -> int:
+    """Make a template with a design."""
+    body = {"name": name, "subject": "Hi {{ contact.first_name }}", "design": DESIGN}
+    return int(api.post("/templates", body).expect(201)["id"])
+
+
+def test_a_template_is_begun_from_one_of_six(page: Page, api: Client) -> None:
+    """Each shows its picture, in the brand's colour; the chosen one is a template with a design."""
+    api.put("/brand", {"brand_color": "#8a2be2", "company_name": "Harbour"}).expect(200)
+    page.goto("/templates/new")
+    pictures = page.locator(".tile iframe")
+    expect(pictures).to_have_count(6)
+    expect(pictures.nth(1).content_frame.locator("h1")).to_have_text("Something new is here")
+    expect(pictures.nth(0).content_frame.get_by_text("Harbour").first).to_be_visible()
+    shoot(page, "templates-new")
+    page.get_by_role("button", name="Begin with Announcement").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Announcement")
+    expect(page.get_by_label("Subject")).to_have_value("Something new is here")
+    expect(page.locator("main")).to_contain_text("Its content is a design of 7 sections")
+    expect(page.get_by_label("Content")).to_have_count(0)
+    shown = page.frame_locator("iframe.frame")
+    expect(shown.locator("h1")).to_have_text("Something new is here")
+    shoot(page, "templates-edit")
+    made = api.get("/templates", search="Something new").expect(200)[0]
+    assert made["design"]["sections"][0]["type"] == "header"
+
+
+def test_a_preview_shows_the_mail_and_no_tags(page: Page, api: Client) -> None:
+    """Somebody is greeted by a name; a body of plain HTML too, and the pictures in the list."""
+    one = make(api, "Shown")
+    two = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ contact.first_name }}</p>"}).expect(201)["id"]
+    for number, words in ((one, "Hello Anna"), (two, "Dear Anna")):
+        page.goto(f"/templates/{number}/edit")
+        expect(page.frame_locator("iframe.frame").locator("body")).to_contain_text(words)
+    page.goto("/templates")
+    expect(page.locator(".tile iframe").first.content_frame.locator("body")).to_contain_text("Dear Anna")
+    empty = api.post("/templates", {"name": "Empty"}).expect(201)["id"]
+    page.goto(f"/templates/{empty}/edit")
+    expect(page.frame_locator("iframe.frame").locator("body")).to_contain_text("Nothing written yet")
+
+
+def test_simple_texts_are_edited_and_the_design_stays(page: Page, api: Client) -> None:
+    """Name, subject and preview line; what a script wrote in the design is not touched."""
+    one = make(api, "Simple")
+    page.goto(f"/templates/{one}/edit")
+    page.get_by_label("Subject").fill("Another subject")
+    page.get_by_label("Preview line").fill("Before you open it")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".toast")).to_contain_text("Saved")
+    row = api.get(f"/templates/{one}").expect(200)
+
+    assert (row["subject"], row["preheader"], row["design"]) == ("Another subject", "Before you open it", DESIGN)
+
+
+def test_the_second_of_two_keeps_what_they_typed(page: Page, api: Client) -> None:
+    """It is said what changed meanwhile; saving again puts one's own in its place."""
+    one = make(api, "Shared")
+    page.goto(f"/templates/{one}/edit")
+    api.patch(f"/templates/{one}", {"subject": "From elsewhere"}).expect(200)
+    page.get_by_label("Subject").fill("Mine")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("Somebody changed the subject since you opened it.")
+    expect(page.get_by_label("Subject")).to_have_value("Mine")
+    shoot(page, "templates-conflict")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".toast")).to_contain_text("Saved")
+    assert api.get(f"/templates/{one}").expect(200)["subject"] == "Mine"
+
+
+def test_a_design_goes_out_as_a_file_and_comes_back(page: Page, api: Client, tmp_path: Path) -> None:
+    """Byte for byte the same document; a faulty one is refused with all that is wrong, and nothing changes."""
+    one = make(api, "Letter / June")
+    page.goto(f"/templates/{one}/edit")
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Download the design").click()
+    path = tmp_path / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    assert (path.name, json.loads(path.read_text())) == ("Letter-June.json", DESIGN)
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps({"sections": [{"type": "button", "props": {"text": "{{", "href": "javascript:x"}}]}))
+    page.get_by_label("A JSON file").set_input_files(bad)
+    page.get_by_role("button", name="Put it in place").click()
+    expect(page.locator("#f-file-err")).to_contain_text("design.sections[0].props.href is invalid")
+    expect(page.locator("#f-file-err")).to_contain_text("design.sections[0].props.text")
+    shoot(page, "templates-file-refused")
+    assert api.get(f"/templates/{one}").expect(200)["design"] == DESIGN
+    path.write_text(path.read_text().replace("Hello", "Good day"))
+    page.get_by_label("A JSON file").set_input_files(path)
+    page.get_by_role("button", name="Put it in place").click()
+    expect(page.frame_locator("iframe.frame").locator("h1")).to_have_text("Good day Anna")
+    bad.write_text("no json")
+    page.get_by_label("A JSON file").set_input_files(bad)
+    page.get_by_role("button", name="Put it in place").click()
+    expect(page.locator("#f-file-err")).to_contain_text("the file is not JSON")
+
+
+def test_the_history_shows_and_brings_back(page: Page, api: Client) -> None:
+    """Each revision as it looked; one is kept by a name, brought back, undone and redone."""
+    one = make(api, "Past")
+    changed = json.loads(json.dumps(DESIGN).replace("Hello", "Servus"))
+    api.patch(f"/templates/{one}", {"design": changed}).expect(200)
+    page.goto(f"/templates/{one}/edit")
+    page.get_by_role("link", name="History").click()
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("Changed design")
+    expect(rows.first).to_contain_text("Now")
+    page.get_by_role("link", name="1", exact=True).click()
+    shown = page.frame_locator("iframe.frame").locator("h1")
+    expect(shown).to_have_text("Hello Anna")
+    page.get_by_label("Name of this revision").fill("The first words")
+    page.get_by_role("button", name="Keep").click()
+    expect(rows.last).to_contain_text("The first words")
+    shoot(page, "templates-history")
+    page.get_by_role("button", name="Bring it back").click()
+    expect(page.locator(".toast")).to_contain_text("Nothing is lost")
+    expect(rows).to_have_count(3)
+    assert api.get(f"/templates/{one}").expect(200)["design"] == DESIGN
+    page.get_by_role("button", name="Undo", exact=True).click()
+    expect(rows).to_have_count(4)
+    assert api.get(f"/templates/{one}").expect(200)["design"] == changed
+    page.get_by_role("button", name="Redo").click()
+    expect(rows).to_have_count(5)
+    expect(page.get_by_role("button", name="Redo")).to_be_disabled()
+
+
+def test_a_copy_is_made_and_a_test_is_sent(page: Page, api: Client) -> None:
+    """The copy is opened; a test goes to oneself where nobody is named, and a slip in an address is said."""
+    one = make(api, "Twice")
+    page.goto(f"/templates/{one}/edit")
+    page.get_by_role("button", name="More actions").click()
+    page.get_by_role("button", name="Duplicate").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Twice (copy)")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.locator(".toast")).to_contain_text(f"A test is on its way to {EMAIL}.")
+    page.get_by_label("To", exact=False).first.fill("good@example.org, nobody")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.locator("#f-emails-err")).to_contain_text("nobody is no address.")
+    expect(page.locator("#f-emails")).to_have_value("good@example.org, nobody")
+    page.locator("#f-emails").fill("good@example.org better@example.org")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.locator(".toast")).to_contain_text("good@example.org and better@example.org.")
+    rows = api.get("/messages", source_type="test").expect(200)
+    assert {row["to"] for row in rows} == {EMAIL, "good@example.org", "better@example.org"}
+    assert all(row["subject"].startswith("[Test] ") for row in rows)
+
+
+def test_all_of_it_works_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+    """Begin, save, history and test are plain links and forms."""
+    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context.set_default_timeout(10_000)
+    bare = sign_in(context.new_page())
+    bare.goto("/templates/new")
+    bare.get_by_role("button", name="Begin with Plain letter").click()
+    bare.get_by_label("Subject").fill("Without a script")
+    bare.get_by_role("button", name="Save").click()
+    assert "Saved" in bare.locator(".toast").inner_text()
+    bare.get_by_role("button", name="Send test").click()
+    assert "on its way" in bare.locator(".toast").inner_text()
+    bare.get_by_role("link", name="History").click()
+    bare.get_by_role("button", name="Undo").first.click()
+    assert bare.locator("tbody tr").count() == 3
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(320, False), (375, True), (1280, True)])
+def test_it_fits_small_and_dark(width: int, dark: bool, browser: Browser, server: Server, api: Client) -> None:
+    """No page scrolls sideways on a phone; there is one heading; nothing is written into the page itself."""
+    one = make(api, f"Small {width}")
+    problems = Problems()
+    problems.allow("Blocked script execution in .*/preview")
+    page = sign_in(new_page(browser, server.url, problems, width=width, dark=dark))
+    for path, name in (("/templates", "list"), ("/templates/new", "new"), (f"/templates/{one}/edit", "edit"),
+                       (f"/templates/{one}/history", "history")):  # fmt: skip
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert page.locator("h1").count() == 1
+        assert page.evaluate("document.querySelectorAll('[style], style, script:not([src])').length") == 0
+        shoot(page, f"templates-{name}-{width}{'-dark' if dark else ''}")
+    page.context.close()
+    assert not problems.found
+    assert re.search("/history$", path)

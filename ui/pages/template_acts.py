@@ -1,0 +1,174 @@
+"""What can be done with a template besides writing it: its design as a file, its history, a test of it."""
+
+import re
+from typing import Any
+
+import msgspec
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors, fields
+from appliance.db.work import call, commit
+from appliance.fields import PageQuery
+from appliance.messages import trial
+from appliance.templates import history, revisions, store
+from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
+from ui import view, words
+from ui.forms import Form, number
+from ui.guard import signed_in
+from ui.pages.templates import FIELDS, changed_since, page
+from ui.session import Visit
+
+pages = Blueprint("ui_template_acts", url_prefix="/templates")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_MOST_FAULTS = 5
+
+
+@pages.get("/<template_id:int>/design.json", name="download")
+@signed_in
+async def download(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """The design as a file, as it is stored."""
+    row = await call(store.get, visit.account_id, template_id)
+    name = _UNSAFE.sub("-", row.name or "template").strip("-.")[:60] or "template"
+    headers = {"content-disposition": f'attachment; filename="{name}.json"'}
+    content = msgspec.json.format(msgspec.json.encode(row.design), indent=2)
+    return HTTPResponse(content, 200, headers, "application/json")
+
+
+@pages.post("/<template_id:int>/design", name="upload")
+@signed_in
+async def upload(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Take a design from a file; everything that is wrong with it is said."""
+    row = await call(store.get, visit.account_id, template_id)
+    try:
+        asked = fields.read(TemplateWrite, {"design": _design(request)})
+        await call(store.warm, visit.account_id, asked, template_id)
+        await commit(store.update, visit.account_id, template_id, asked, visit.user.id)
+    except errors.Invalid as refused:
+        form = _form(row)
+        told = [f"{path} {messages[0]}" for path, messages in refused.fields.items()]
+        more = f" and {len(told) - _MOST_FAULTS} more" if len(told) > _MOST_FAULTS else ""
+        form.wrong("file", f"This file cannot be used: {'; '.join(told[:_MOST_FAULTS])}{more}.")
+        return page(request, row, form, 422)
+    view.say(request, "The design of the file is in place. The one before is in the history.")
+    return view.go(request, f"/templates/{template_id}/edit")
+
+
+def _design(request: Request) -> Any:
+    given = request.files.get("file") if request.files else None
+    if given is None or not given.body:
+        raise errors.Invalid({"the file": ["is empty"]})
+    if len(given.body) > 2 * DESIGN_BYTES:
+        raise errors.Invalid({"the file": ["is too large"]})
+    try:
+        found = msgspec.json.decode(given.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise errors.Invalid({"the file": ["is not JSON"]}) from None
+    if fields.is_too_deep(found):
+        raise errors.Invalid({"the file": ["is nested too deeply"]})
+    # What `GET /templates` answers holds a design too
+    inner = found.get("design") if isinstance(found, dict) else None
+    return inner if isinstance(inner, dict) else found
+
+
+@pages.post("/<template_id:int>/test", name="test")
+@signed_in
+async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Send a test to some addresses, by default to whoever asks for it."""
+    typed = Form.of(request)
+    row = await call(store.get, visit.account_id, template_id)
+    emails = [one for one in re.split(r"[\s,;]+", typed["emails"]) if one] or [visit.user.email]
+    try:
+        asked = fields.read(trial.TestRequest, {"emails": emails})
+        await call(trial.warm, visit.account_id, template_id)
+        told = await commit(trial.send, visit.account_id, template_id, asked)
+    except errors.Invalid as refused:
+        form = _form(row)
+        form.values["emails"] = typed["emails"]
+        form.wrong("emails", _why(refused, emails))
+        return page(request, row, form, 422)
+    view.say(request, _sent(told))
+    return view.go(request, f"/templates/{template_id}/edit")
+
+
+def _why(refused: errors.Invalid, emails: list[str]) -> str:
+    if "emails" in refused.fields:
+        return f"Write at most {trial.MOST} addresses."
+    wrong = [emails[int(found[1])] for path in refused.fields if (found := re.match(r"emails\[(\d+)\]", path))]
+    if wrong:
+        return f"{words.listed(wrong)} {'is no address' if len(wrong) == 1 else 'are no addresses'}."
+    return words.sentence(next(iter(refused.fields.values()))[0])
+
+
+def _sent(told: trial.TestsSent) -> str:
+    good = [one.email for one in told.results if one.success]
+    bad = [one.email for one in told.results if not one.success]
+    parts = [f"A test is on its way to {words.listed(good)}."] if good else []
+    parts += [f"{words.listed(bad)} may not be written to."] if bad else []
+    return " ".join(parts)
+
+
+@pages.get("/<template_id:int>/history", name="history")
+@signed_in
+async def show_history(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Every kept revision with who made it, and the one that is chosen as it looked."""
+    asked = number(request.args.get("at"), 0)
+
+    def read() -> dict[str, Any]:
+        row = store.get(visit.account_id, template_id)
+        query = PageQuery(page=number(request.args.get("page")), limit=30)
+        at = revisions.get(visit.account_id, template_id, asked or row.revision)
+        found = revisions.page(visit.account_id, template_id, query)
+        return {"row": row, "found": found, "at": at, "reach": history.reach(row)}
+
+    return view.page(request, "templates/history.html", **await call(read))
+
+
+@pages.post("/<template_id:int>/restore", name="restore")
+@signed_in
+async def restore(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Bring a revision back, as an edit of its own."""
+    form = Form.of(request)
+    at, seen = number(form["at"], 0), number(form["revision"], 0) or None
+    return await _move(request, template_id, history.restore, visit.account_id, template_id, at, visit.user.id, seen)
+
+
+@pages.post("/<template_id:int>/undo", name="undo")
+@signed_in
+async def undo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Take the last edit back."""
+    seen = number(Form.of(request)["revision"], 0) or None
+    return await _move(request, template_id, history.undo, visit.account_id, template_id, visit.user.id, seen)
+
+
+@pages.post("/<template_id:int>/redo", name="redo")
+@signed_in
+async def redo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Take an undo back."""
+    seen = number(Form.of(request)["revision"], 0) or None
+    return await _move(request, template_id, history.redo, visit.account_id, template_id, visit.user.id, seen)
+
+
+async def _move(request: Request, template_id: int, verb: Any, *asked: Any) -> HTTPResponse:
+    try:
+        await commit(verb, *asked)
+        view.say(request, "Done. Nothing is lost: every step is in the history.")
+    except errors.Conflict as refused:
+        view.say(request, f"{changed_since(refused)} Look at it first.")
+    except errors.Invalid as refused:
+        view.say(request, words.sentence(next(iter(refused.fields.values()))[0]))
+    return view.go(request, f"/templates/{template_id}/history")
+
+
+@pages.post("/<template_id:int>/label", name="label")
+@signed_in
+async def label(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Name a revision, which keeps it for good."""
+    form = Form.of(request)
+    at = number(form["at"], 0)
+    await commit(revisions.name, visit.account_id, template_id, at, form.text("label"))
+    return view.go(request, f"/templates/{template_id}/history?at={at}")
+
+
+def _form(row: Any) -> Form:
+    return Form({name: getattr(row, name) or "" for name in FIELDS} | {"revision": str(row.revision)})
