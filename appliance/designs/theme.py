@@ -92,9 +92,11 @@ def _pixels(value: Any) -> int | None:
 def _light(brand: str, text: str, page: str) -> Palette:
     card = "#ffffff" if colours.luminance(page) > 0.4 else colours.mix(page, "#ffffff", 0.08)
     text = text if colours.contrast(text, card) >= 4.5 else colours.readable_on(card)
+    # Words that step back stand on cards, and in the footer on the page
+    muted = colours.lifted(colours.lifted(colours.mix(text, card, 0.35), card), page)
     return Palette(
-        page, card, text, colours.lifted(colours.mix(text, card, 0.35), card), colours.mix(text, card, 0.85), brand,
-        colours.readable_on(brand), colours.lifted(brand, card),
+        page, card, text, muted, colours.mix(text, card, 0.85), brand, colours.readable_on(brand),
+        colours.lifted(brand, card),
     )  # fmt: skip
 
 

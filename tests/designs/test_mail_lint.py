@@ -1,0 +1,138 @@
+"""Mails are made of what mail programs understand.
+
+What is listed here is what Gmail, Outlook for Windows (Word), Outlook.com, Yahoo and Apple Mail do not all support, by
+the feature pages of caniemail.com: css-display-flex, css-display-grid, css-position, css-float, css-transform,
+css-animation, css-filter, css-object-fit, css-variables, css-gap, css-at-font-face, css-at-import, css-box-shadow,
+css-clip-path, css-aspect-ratio, css-inline-size, css-calc, css-unit-rem, css-unit-vw, css-unit-vh, html-link,
+html-script, html-form, html-svg, html-picture, html-srcset, html-video and html-style (a block of over 16 KB is dropped
+by Gmail, and so is a message's end past 102 KB).
+"""
+
+import re
+
+import pytest
+
+from appliance.designs import merge
+from appliance.designs.render import render
+from tests.designs.reading import Mail, dangers
+from tests.designs.samples import EVERY, LOOK
+
+UNSUPPORTED = {
+    "position", "float", "clear", "transform", "transition", "animation", "filter", "object-fit", "gap", "row-gap",
+    "column-gap", "grid", "grid-template-columns", "flex", "flex-direction", "justify-content", "align-items", "order",
+    "box-shadow", "text-shadow", "clip-path", "aspect-ratio", "z-index", "columns", "inset", "top", "left", "right",
+    "bottom", "backdrop-filter", "mix-blend-mode", "writing-mode", "inline-size", "block-size",
+}  # fmt: skip
+_UNITS = re.compile(r"(?:calc|var|clamp|min|max)\(|\d(?:rem|vw|vh|ch)\b")
+_MERGE_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_PAIRS = re.compile(r"([a-zA-Z-]+)\s*:\s*([^;{}]+)")
+
+
+def _mails() -> list[tuple[str, str]]:
+    return [(name, render(document, LOOK).html) for name, document in EVERY.items()]
+
+
+@pytest.fixture(params=_mails(), ids=lambda one: one[0])
+def html(request: pytest.FixtureRequest) -> str:
+    """The HTML of a sample."""
+    return str(request.param[1])
+
+
+def _declarations(mail: Mail) -> list[tuple[str, str]]:
+    inline = [found for _, attributes in mail.elements for found in _PAIRS.findall(attributes.get("style", ""))]
+    return inline + [found for block in mail.styles for body in re.findall(r"\{([^{}]*)\}", block)
+                     for found in _PAIRS.findall(body)]  # fmt: skip
+
+
+def test_only_css_that_mail_programs_know_is_used(html: str) -> None:
+    """No flex, grid, position, float, unit or function that one of the large programs drops."""
+    for name, value in _declarations(Mail(html)):
+        assert name.lower() not in UNSUPPORTED, f"{name}: {value}"
+        assert not _UNITS.search(value), f"{name}: {value}"
+        if name == "display":
+            assert value.split("!")[0].strip() in ("block", "inline-block", "none", "table-row", "inline-table"), value
+        if name == "margin":
+            assert "-" not in value, "Outlook.com drops negative margins"
+
+
+def test_nothing_is_loaded_but_pictures(html: str) -> None:
+    """No scripts, forms, frames, style sheets, fonts or imports; and no picture that only a style would load."""
+    mail = Mail(html)
+
+    assert dangers(html) == []
+    assert not re.search(r"@import|@font-face|fonts\.googleapis", html)
+    assert not any("url(" in block for block in mail.styles)
+    assert mail.named("picture", "source") == []
+
+
+def test_tables_are_for_layout_and_say_so(html: str) -> None:
+    """Every table of ours is no table to who listens; those of an author's HTML are theirs."""
+    for attributes in Mail(html).named("table"):
+        author = attributes == {"width": "100%", "style": "font-size:14px"}
+        assert author or attributes.get("role") == "presentation", attributes
+
+
+def test_pictures_have_words_and_a_width(html: str) -> None:
+    """Outlook draws pictures as large as they are unless an attribute says how wide; listeners need words."""
+    for attributes in Mail(html).named("img"):
+        assert "alt" in attributes, attributes
+        assert attributes.get("width", "").isdigit(), attributes
+        assert attributes["src"].startswith("https://"), attributes
+
+
+def test_links_lead_somewhere_absolute(html: str) -> None:
+    """An address is whole, or a merge tag that becomes one."""
+    for attributes in Mail(html).named("a"):
+        assert re.match(r"(?:https?://|mailto:|tel:|sms:|\{\{ \w+_url \}\})", attributes["href"]), attributes
+
+
+def test_a_mail_is_no_larger_than_gmail_shows(html: str) -> None:
+    """Under 102 KB, each style block under 16 KB."""
+    mail = Mail(html)
+
+    assert len(html.encode()) < 102_000
+    assert mail.styles
+    assert all(len(block.encode()) < 16_384 for block in mail.styles)
+
+
+def test_the_head_says_what_readers_need(html: str) -> None:
+    """Language and direction, the encoding first, both colour schemes, a viewport; a title, if an empty one."""
+    mail = Mail(html)
+    metas = {one.get("name", ""): one.get("content", "") for one in mail.named("meta")}
+    names = [tag for tag, _ in mail.elements]
+
+    assert mail.named("html")[0]["lang"] == "en"
+    assert mail.named("html")[0]["dir"] == "ltr"
+    assert mail.named("meta")[0] == {"charset": "utf-8"}
+    assert metas["color-scheme"] == metas["supported-color-schemes"] == "light dark"
+    assert "width=device-width" in metas["viewport"]
+    assert "title" in names
+    assert any("prefers-color-scheme:dark" in block for block in mail.styles)
+    assert any("[data-ogsc]" in block for block in mail.styles)
+
+
+def test_elements_nest_as_they_should(html: str) -> None:
+    """Every table, row, cell and division that begins ends, in order; what only Outlook reads, too."""
+    for only_outlook in (False, True):
+        text = re.sub(r"<!--\[if !mso\]><!-->|<!--<!\[endif\]-->", "", html)
+        if only_outlook:
+            text = re.sub(r"<!--\[if[^\]]*\]>(.*?)<!\[endif\]-->", r"\1", text, flags=re.DOTALL)
+        else:
+            text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+        open_ones: list[str] = []
+        for closing, name in re.findall(r"<(/?)(table|tbody|tr|td|th|div|a|span|h1|h2|h3|ul|p)\b[^>]*>", text):
+            if not closing:
+                open_ones.append(name)
+            else:
+                assert open_ones, f"</{name}> of nothing"
+                assert open_ones.pop() == name
+        assert open_ones == []
+
+
+def test_a_mail_can_be_filled(html: str) -> None:
+    """Merge tags survive what MJML does, and the result is a template the language takes."""
+    found = merge.compile_template(html, "html")
+
+    assert not any(name.startswith("q") for name in found.variables)
+    assert "qcolumn" not in html
+    assert not re.search(r"q[0-9a-f]{16}x\d+z", _MERGE_TAG.sub("", html))
