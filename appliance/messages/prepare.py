@@ -86,8 +86,12 @@ class Workshop:
             shown = values.shown(claim.account_id, person, kept.content.conditions)
         return compose.fill(
             kept.content,
-            {**kept.shared, **values.of_contact(contact, None if kept.shown_as and contact else claim.recipient),
-             **values.of_message(claim.id), **shown},
+            {
+                **kept.shared,
+                **values.of_contact(contact, None if kept.shown_as and contact else claim.recipient),
+                **values.of_message(claim.id),
+                **shown,
+            },
         )
 
     def _campaign(self, campaign_id: int) -> _Kept:
