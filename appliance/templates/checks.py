@@ -102,7 +102,7 @@ def named(design: dict[str, Any]) -> dict[str, Any]:
 
     An id follows from what the section holds, so that the same design written again has the same ones.
     """
-    taken = {str(one["id"]) for one in _sections(design) if one.get("id") is not None}
+    taken = {str(one["id"]): 0 for one in _sections(design) if one.get("id") is not None}
     return design | {"sections": _named(design["sections"], "sections", 0, taken)} if "sections" in design else design
 
 
@@ -116,14 +116,14 @@ def _sections(value: Any) -> Iterator[dict[str, Any]]:
                 yield from _sections(column)
 
 
-def _named(raw: Any, path: str, level: int, taken: set[str]) -> Any:
+def _named(raw: Any, path: str, level: int, taken: dict[str, int]) -> Any:
     if not isinstance(raw, list):
         return raw
     return [_name(one, f"{path}[{index}]", level, taken) if isinstance(one, dict) else one
             for index, one in enumerate(raw)]  # fmt: skip
 
 
-def _name(raw: dict[str, Any], path: str, level: int, taken: set[str]) -> dict[str, Any]:
+def _name(raw: dict[str, Any], path: str, level: int, taken: dict[str, int]) -> dict[str, Any]:
     found = document.section(raw, path)
     added: dict[str, Any] = {}
     if raw.get("id") is None:
@@ -143,12 +143,14 @@ def _name(raw: dict[str, Any], path: str, level: int, taken: set[str]) -> dict[s
     return raw | added
 
 
-def _id(raw: dict[str, Any], taken: set[str]) -> str:
+def _id(raw: dict[str, Any], taken: dict[str, int]) -> str:
     text = json.dumps({key: value for key, value in raw.items() if key not in ("id", "type")}, sort_keys=True)
-    number = 0
+    # Where the last section that says the same left off: thousands of them would ask for each other's numbers
+    same = f"={text}"
+    number = taken.get(same, 0)
     while True:
         found = "s" + hashlib.blake2b(f"{number}{text}".encode(), digest_size=4).hexdigest()
-        if found not in taken:
-            taken.add(found)
-            return found
         number += 1
+        if found not in taken:
+            taken |= {found: 0, same: number}
+            return found
