@@ -170,7 +170,7 @@ def _text_faults(prop: Prop, value: str, path: str, add: Callable[[str, str], No
     if len(value) > longest:
         add(path, f"is too long (maximum is {longest} characters)")
         return
-    found = merge.fault(value, "html")
+    found = merge.fault(value, "url" if prop.kind in ("url", "image") else "html")
     if found:
         add(path, found)
     elif prop.kind in ("url", "image") and not value.lstrip().startswith("{"):

@@ -1,0 +1,71 @@
+"""Merge tags of templates over the API: what is wrong is told with its place, what is used is listed."""
+
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+
+
+def design(**props: Any) -> dict[str, Any]:
+    """Answer a design whose third section has these properties."""
+    kind = "button" if "href" in props else "text"
+    return {"sections": [{"type": "header"}, {"type": "spacer"}, {"type": kind, "props": props}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "words"),
+    [
+        ({"subject": "Hi {{ first_name"}, "subject", "expected '}}' (line 1, column 4)"),
+        ({"body": "<p>\n  {{ a | shout }}</p>"}, "body", "unknown filter 'shout' (line 2, column 10)"),
+        ({"preheader": "{% if a %}x"}, "preheader", "(line 1,"),
+        ({"design": design(content="<p>a</p>\n<p>{% if %}</p>")}, "design.sections[2].props.content", "(line 2,"),
+        ({"design": design(text="{{ a._b }}", href="https://x.test")}, "design.sections[2].props.text",
+         "names may not begin with _ (line 1, column"),
+        ({"design": design(text="x", href="{{ contact.data.url }}")}, "design.sections[2].props.href",
+         "a contact's data may not say where a link leads (line 1, column 1)"),
+        ({"design": design(text="x", href="https://{{ email }}/")}, "design.sections[2].props.href",
+         "a contact's data may not say where a link leads (line 1, column 9)"),
+        ({"design": design(content='<p>x <a href="{{ contact.u }}">y</a></p>')}, "design.sections[2].props.content",
+         "a contact's data may not say where a link leads (line 1, column 15)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_tag_is_told_with_its_place(
+    api: Client, fields: dict[str, Any], path: str, words: str
+) -> None:
+    """A fault names field or property, and line and column within it, in templates and in campaigns."""
+    said = api.post("/templates", fields).expect(422)["validation_errors"]
+    assert list(said) == [path] and words in said[path][0]
+    if "design" in fields:
+        return
+    nested = api.post("/campaigns", {"name": "x", "template_attributes": fields}).expect(422)["validation_errors"]
+    assert nested == {f"template_attributes.{path}": said[path]}
+
+
+def test_variables_are_found_everywhere(api: Client) -> None:
+    """Subject, preheader, name and every text of a design: each variable with default, sample and need."""
+    made = api.post("/templates", {
+        "subject": '{{ first_name | default: "there" }}', "preheader": "{{ contact.data.city }}",
+        "from_name": '{{ first_name | default: "there" }}', "body": '{{ data.code | default: "A" }}',
+        "design": design(content='<p>{% if contact.data.vip %}{{ data.code | default: "B" }}{% endif %} '
+                                 '{{ unsubscribe_url }}</p>'),
+    }).expect(201)  # fmt: skip
+    assert made["variables"] == {
+        "contact.data.city": {"default": None, "sample": "Lisbon", "required": True},
+        "contact.data.vip": {"default": None, "sample": "vip", "required": False},
+        "data.code": {"default": None, "sample": "WELCOME10", "required": False},
+        "first_name": {"default": "there", "sample": "there", "required": False},
+    }
+
+
+def test_a_message_of_a_template_with_sections_is_its_design(api: Client) -> None:
+    """A single message by `template_id` is rendered from the sections; a body of its own takes their place."""
+    made = api.post("/templates", {"subject": "S", "design": design(content="<p>Code {{ data.code }}</p>")}).expect(201)
+    one = api.post("/messages", {"to": "a@x.test", "template_id": made["id"], "data": {"code": "X1"}}).expect(201)
+    api.patch(f"/templates/{made['id']}", {"design": design(content="<p>Changed</p>")}).expect(200)
+    other = api.post("/messages", {"to": "a@x.test", "template_id": made["id"], "body": "<p>Own</p>"}).expect(201)
+    for row in (one, other):
+        api.wait(f"/messages/{row['id']}", lambda found: found["status"] == "sent")
+    first, second = (api.get(f"/messages/{row['id']}").json for row in (one, other))
+    assert "Code X1" in first["html"] and "Code X1" in first["text"] and "Changed" not in first["html"]
+    assert "Own" in second["html"] and "Changed" not in second["html"]
