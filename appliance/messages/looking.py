@@ -13,10 +13,9 @@ from appliance.errors import Faults, Invalid, NotFound
 from appliance.fields import Data, Id, Line, Subject, Text
 from appliance.messages import compose, values
 from appliance.messages.compose import Content, Filled
-from appliance.tables import Account, Contact, Template
+from appliance.tables import Account, Contact
 from appliance.templates import checks
 from appliance.templates.requests import DESIGN_BYTES
-from appliance.templates.revisions import document as fields_of
 
 GMAIL_CLIPS = 102 * 1024
 _FIELDS = ("subject", "preheader", "from_name", "body")
@@ -72,14 +71,17 @@ def preview(account_id: int, request: PreviewRequest) -> Preview:
     return Preview(filled.html, filled.text, warnings + _warnings(content, filled), len(filled.html.encode()))
 
 
-def of_template(template: Template, contact: Contact | None = None) -> Filled:
-    """Render a template with the values of a contact, or with invented ones; raises Invalid if it cannot be."""
-    return of_fields(template.account_id, fields_of(template), contact)
-
-
 def of_fields(account_id: int, said: dict[str, Any], contact: Contact | None = None) -> Filled:
     """Render the fields of a template, of now or of a revision; raises Invalid if it cannot be."""
     return _rendered(account_id, said, contact, {})[1]
+
+
+def advice(account_id: int, said: dict[str, Any]) -> list[PreviewWarning]:
+    """Answer what is worth a second look in the fields of a template; that it cannot be rendered is the only one."""
+    try:
+        return _warnings(*_rendered(account_id, said, None, {}))
+    except Invalid as refused:
+        return [PreviewWarning("render", words[0], field) for field, words in refused.fields.items()]
 
 
 def _rendered(

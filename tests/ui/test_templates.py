@@ -67,6 +67,7 @@ def test_simple_texts_are_edited_and_the_design_stays(page: Page, api: Client) -
     """Name, subject and preview line; what a script wrote in the design is not touched."""
     one = make(api, "Simple")
     page.goto(f"/templates/{one}/edit")
+    expect(page.locator(".checklist")).to_contain_text("A section of the kind 'hologram' cannot be shown")
     page.get_by_label("Subject").fill("Another subject")
     page.get_by_label("Preview line").fill("Before you open it")
     page.get_by_role("button", name="Save").click()

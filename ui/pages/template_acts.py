@@ -49,7 +49,7 @@ async def upload(request: Request, visit: Visit, template_id: int) -> HTTPRespon
         told = [f"{path} {messages[0]}" for path, messages in refused.fields.items()]
         more = f" and {len(told) - _MOST_FAULTS} more" if len(told) > _MOST_FAULTS else ""
         form.wrong("file", f"This file cannot be used: {'; '.join(told[:_MOST_FAULTS])}{more}.")
-        return page(request, row, form, 422)
+        return await page(request, row, form, 422)
     view.say(request, "The design of the file is in place. The one before is in the history.")
     return view.go(request, f"/templates/{template_id}/edit")
 
@@ -86,7 +86,7 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
         form = _form(row)
         form.values["emails"] = typed["emails"]
         form.wrong("emails", _why(refused, emails))
-        return page(request, row, form, 422)
+        return await page(request, row, form, 422)
     view.say(request, _sent(told))
     return view.go(request, f"/templates/{template_id}/edit")
 

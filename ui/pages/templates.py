@@ -40,7 +40,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """Six designs to begin from, and an empty page for HTML."""
     if request.args.get("kind") == "html":
-        return view.page(request, "templates/form.html", form=Form(), row=None, sections=0)
+        return view.page(request, "templates/form.html", form=Form(), row=None, sections=0, advice=[])
     found = await call(_starters, visit.account_id)
     return view.page(request, "templates/new.html", starters=found)
 
@@ -86,7 +86,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         await call(store.warm, visit.account_id, asked)
         made = await commit(store.create, visit.account_id, asked, None, visit.user.id)
     except errors.Invalid as refused:
-        return view.page(request, "templates/form.html", 422, form=form.take(refused), row=None, sections=0)
+        return view.page(request, "templates/form.html", 422, form=form.take(refused), row=None, sections=0, advice=[])
     view.say(request, "Saved.")
     return view.go(request, f"/templates/{made.id}/edit")
 
@@ -97,13 +97,15 @@ async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     """The form, with the email beside it."""
     row = await call(store.get, visit.account_id, template_id)
     form = Form({name: getattr(row, name) or "" for name in FIELDS} | {"revision": str(row.revision)})
-    return page(request, row, form)
+    return await page(request, row, form)
 
 
-def page(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
+async def page(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
     """Answer the page of a template with what was typed and what is wrong with it."""
     sections = len(designs.sections(row.design))
-    return view.page(request, "templates/form.html", status, form=form, row=row, sections=sections)
+    found = await call(looking.advice, row.account_id, revisions.document(row)) if sections else []
+    told = [("warn", words.sentence(text), "") for text in dict.fromkeys(one.message for one in found)]
+    return view.page(request, "templates/form.html", status, form=form, row=row, sections=sections, advice=told)
 
 
 @pages.post("/<template_id:int>", name="update")
@@ -121,11 +123,11 @@ async def update(request: Request, visit: Visit, template_id: int) -> HTTPRespon
         seen = number(form["revision"], 0) or None
         await commit(store.update, visit.account_id, template_id, asked, visit.user.id, seen)
     except errors.Invalid as refused:
-        return page(request, row, form.take(refused), 422)
+        return await page(request, row, form.take(refused), 422)
     except errors.Conflict as refused:
         form.values["revision"] = str(refused.extra["revision"])
         form.wrong("base", f"{changed_since(refused)} What you typed is kept: save again to put it in its place.")
-        return page(request, await call(store.get, visit.account_id, template_id), form, 422)
+        return await page(request, await call(store.get, visit.account_id, template_id), form, 422)
     view.say(request, "Saved.")
     return view.go(request, f"/templates/{template_id}/edit")
 
