@@ -45,6 +45,8 @@ class View:
         self.p, self.theme, self.look, self.keep, self.note, self.inner = p, theme, look, keep, note, inner
         self.width, self.nested = width, nested
         self.rtl = False
+        # On the colour of the page instead of that of the sections, in light and in dark
+        self.on_page = False
         # Its background and padding stand around it already
         self.boxed = False
         self.padding: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -65,7 +67,12 @@ class View:
     @property
     def ground(self) -> str:
         """Answer the colour that words of this section stand on."""
-        return self.background or self.theme.light.card
+        return self.background or (self.theme.light.page if self.on_page else self.theme.light.card)
+
+    @property
+    def surface(self) -> str:
+        """Answer the class that lets dark mode change what words of this section stand on."""
+        return self.tint("page" if self.on_page else "card")
 
     @property
     def words(self) -> str:
@@ -181,6 +188,7 @@ class Kind(NamedTuple):
     text: Callable[[View], str]
     whole: bool = False
     in_columns: bool = False
+    on_page: bool = False
     padding: tuple[int, int, int, int] = (12, 32, 12, 32)
     # Looks at a section and advises: (code, words)
     advise: Callable[[View], Iterator[tuple[str, str]]] = lambda view: iter(())

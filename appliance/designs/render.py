@@ -203,11 +203,14 @@ class _Run:
         # A property of that name is the section's own colour where the section is whole, else that of a thing in it
         own = getattr(read, "background_color", None) if kind.whole else None
         ground = own or found.styles.get("background_color")
-        if isinstance(ground, str) and ground:
+        ground = ground.strip() if isinstance(ground, str) else ""
+        view.on_page = ground.lower() == "theme:bg" or (kind.on_page and not ground)
+        if ground and not view.on_page:
             view.background = self.theme.colour(ground, "") or None
             if view.background is None:
                 note("section", f"Background: {ground[:60]!r} is no colour")
-        view.boxed = view.nested and (view.background is not None or bool(found.styles.get("padding")))
+        coloured = view.background is not None or view.on_page
+        view.boxed = view.nested and (coloured or bool(found.styles.get("padding")))
         if view.boxed and not found.styles.get("padding"):
             view.padding = (12, 16, 12, 16)
         view.classes = [f"h-{read.hide_on}"] if read.hide_on in ("phone", "desktop") else []
@@ -257,10 +260,11 @@ class _Run:
         view = self._view(found, kind, width)
         mjml = self._content(kind, view)
         if mjml.strip() and (view.boxed or view.classes):
-            colour = f"background-color:{view.background};" if view.background else ""
+            colour = f"background-color:{view.ground};" if view.background or view.on_page else ""
+            surface = ' class="c-page"' if view.on_page else ""
             space = " ".join(f"{one}px" for one in view.padding) if view.boxed else "0"
             begin = self._keep(
-                f'<tr class="{" ".join(view.classes)}"><td style="{colour}padding:{space}">'
+                f'<tr class="{" ".join(view.classes)}"><td{surface} style="{colour}padding:{space}">'
                 '<table border="0" cellpadding="0" cellspacing="0" role="presentation" width="100%">'
             )
             end = self._keep("</table></td></tr>")

@@ -40,8 +40,10 @@ def html(mjml: str, theme: Theme, locale: str) -> str:
         '<meta name="supported-color-schemes" content="light dark"><meta name="x-apple-disable-message-reformatting">'
         '<meta name="format-detection" content="telephone=no,date=no,address=no,email=no,url=no">'
     )
-    made = made.replace("<head>", head, 1).replace("<body ", '<body class="c-page" ', 1)
-    return made.replace("</head>", f"<style>{_css(theme, direction)}</style></head>", 1)
+    made = made.replace("<head>", head, 1).replace("<body ", '<body id="body" class="c-page" ', 1)
+    return made.replace(
+        "</head>", f"<style>{_css(theme, direction)}</style><style>{_dark_css(theme)}</style></head>", 1
+    )
 
 
 def _convert(mjml: str, theme: Theme, direction: str, attributes: str = "") -> str:
@@ -85,19 +87,21 @@ def _css(theme: Theme, direction: str) -> str:
         ".c-top{padding-top:18px!important}"
         f".c-below{{padding-top:10px!important}}.c-below div{{text-align:{start}!important}}"
     )
-    dark = _dark(theme.dark, "")
-    # Outlook.com and its apps recolour on their own and mark what they changed
-    outlook = _dark(theme.dark, "[data-ogsc] ")
     return (
         ":root{color-scheme:light dark;supported-color-schemes:light dark}"
         f".c-text a{{color:{light.link}}}.c-muted a{{color:inherit}}"
         ".h-desktop{display:none;mso-hide:all}.d-dark{display:none;mso-hide:all}"
         "u+#body a{color:inherit}"
         f"@media only screen and (max-width:{_BREAK - 1}px){{{phone}}}"
-        f"@media (prefers-color-scheme:dark){{{dark}"
-        ".d-light{display:none!important}.d-dark{display:block!important}}"
-        f"{outlook}"
     )
+
+
+def _dark_css(theme: Theme) -> str:
+    """Answer the block of its own for dark modes: programs that cannot read a part of a block drop it whole."""
+    shown = ".d-light{display:none!important}.d-dark{display:block!important}"
+    # Outlook.com and its apps recolour on their own and mark what they changed
+    outlook = _dark(theme.dark, "[data-ogsc] ")
+    return f"@media (prefers-color-scheme:dark){{{_dark(theme.dark, '')}{shown}}}{outlook}"
 
 
 def _dark(palette: Palette, before: str) -> str:

@@ -182,3 +182,19 @@ def test_languages_from_right_to_left_begin_on_the_right() -> None:
     assert 'lang="ar" dir="rtl"' in made
     assert "text-align:right" in made
     assert "direction:ltr" not in made
+
+
+def test_colours_of_the_theme_stand_where_a_section_names_them() -> None:
+    """`theme:brand`, `theme:text`, `theme:bg` and a CSS name are colours; the page's colour goes dark with the page."""
+
+    def made(colour: str, kind: str = "text") -> str:
+        section = {"type": kind, "props": {}, "styles": {"background_color": colour}}
+        return render({"sections": [section]}, LOOK).html
+
+    assert "background:#0b6e4f;background-color:#0b6e4f;margin" in made("theme:brand")
+    assert "background:#1f2328;background-color:#1f2328;margin" in made("theme:text")
+    assert "background:#ff6347;background-color:#ff6347;margin" in made("tomato")
+    assert '<div class="c-page c-pad' in made("theme:bg")
+    assert '<div class="c-card' not in made("theme:bg")
+    assert '<div class="c-card c-pad' in render({"sections": [{"type": "text"}]}, LOOK).html
+    assert "background:#ff6347;background-color:#ff6347;margin" in made("tomato", "footer")

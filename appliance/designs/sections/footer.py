@@ -28,6 +28,6 @@ KIND = Kind(
         rich("text", "Text"),
         items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), most=8),
     ),
-    text, whole=True, padding=(28, 32, 36, 32),
+    text, whole=True, on_page=True, padding=(28, 32, 36, 32),
     inferred=lambda props: bool({"unsubscribe_text", "company_name", "address"} & props.keys()),
 )  # fmt: skip
