@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
+from appliance import config, errors, media
 from ui import session, view
 
 PAGE_POLICY = (
@@ -17,9 +17,9 @@ PAGE_POLICY = (
 )
 # A mail is shown by src= under its own policy: its styles and pictures work, nothing in it runs, and its links open
 # in a window of their own.
-MAIL_POLICY = (
+_MAIL_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
-    "img-src * data:; font-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+    "img-src https: data: {}; font-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
 _ALWAYS = {
     "x-content-type-options": "nosniff",
@@ -31,6 +31,12 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _SENDING = ("send", "pause", "resume", "cancel", "undo")
 
 Handler = Callable[..., Awaitable[HTTPResponse]]
+
+
+def mail_policy() -> str:
+    """Answer the policy of a mail within a page: its pictures come over https, or are uploads of ours."""
+    place = urlsplit(config.base_url(config.current()))
+    return _MAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.PATH}")
 
 
 def protect(blueprint: Blueprint) -> None:

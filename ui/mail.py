@@ -5,7 +5,7 @@ import re
 from markupsafe import escape
 from sanic.response import HTTPResponse
 
-from ui.guard import MAIL_POLICY
+from ui.guard import mail_policy
 
 _HEAD = re.compile(r"<head(\s[^>]*)?>", re.IGNORECASE)
 _NEW_WINDOW = '<base target="_blank">'
@@ -32,5 +32,5 @@ def broken(why: str) -> HTTPResponse:
 
 
 def _document(html: str) -> HTTPResponse:
-    headers = {"content-security-policy": MAIL_POLICY, "referrer-policy": "no-referrer"}
+    headers = {"content-security-policy": mail_policy(), "referrer-policy": "no-referrer"}
     return HTTPResponse(html, 200, headers, "text/html; charset=utf-8")

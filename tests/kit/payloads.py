@@ -1,0 +1,92 @@
+"""Words that would act if a page took them for a part of itself, and a reader that notices when one did."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+from tests.kit.client import Response
+
+MARK = "xq7z"
+PAYLOADS = (
+    '"><svg/onload=alert(1)>', "<img src=x onerror=alert(1)>", "javascript:alert(1)",
+    "</textarea></title><script>alert(1)</script>", '" hx-get="/x" hx-trigger="load',
+    "' onfocus='alert(1)' autofocus='",
+)  # fmt: skip
+ALL = MARK + "".join(PAYLOADS)
+LIVELY = f"<p>Mail {MARK} <a href='{{{{ view_url }}}}'>view</a></p>" + "".join(PAYLOADS) + (
+    '<iframe src="javascript:alert(1)"></iframe><form action="/x"><input autofocus onfocus="alert(1)"></form>'
+    '<a href="javascript:alert(1)">x</a><meta http-equiv="refresh" content="0;url=/x"><base href="https://x.example/">'
+    '<object data="/x"></object><style>@import "/x";</style><math><mtext></style><img src=x onerror=alert(1)>'
+)  # fmt: skip
+_SCHEMES = ("javascript", "vbscript", "data")
+_ADDRESSES = ("href", "src", "action", "formaction", "data", "poster", "background")
+
+
+class Reader(HTMLParser):
+    """Reads a page as a browser does and notes what could act in it."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__()
+        self.acts: list[str] = []
+        self.links: set[str] = set()
+        self.words = ""
+        self.frames: list[dict[str, str | None]] = []
+        self._raw = ""
+        self.feed(answer.text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note scripts, handlers, addresses that run, and attributes that only a payload has."""
+        given = dict(attrs)
+        self._raw = tag if tag in ("script", "style") else ""
+        if tag in ("script", "object", "embed", "base", "math", "applet") and not (
+            tag == "script" and (given.get("src") or "").startswith("/static/")
+        ):
+            self.acts.append(f"<{tag}>")
+        if tag == "iframe":
+            self.frames.append(given)
+        for name, value in attrs:
+            value = (value or "").strip()
+            scheme = re.sub(r"[\s\x00-\x20]", "", value.partition(":")[0]).lower()
+            if name.startswith("on") or name == "srcdoc":
+                self.acts.append(f"{tag} {name}={value}")
+            if name in _ADDRESSES and scheme in _SCHEMES and ":" in value and not value.startswith("data:image/"):
+                self.acts.append(f"{tag} {name}={value}")
+            if name.startswith("hx-") and (value == "/x" or MARK in value):
+                self.acts.append(f"{tag} {name}={value}")
+            if MARK in name:
+                self.acts.append(f"{tag} {name}")
+            if name in ("src", "href", "data", "action") and value in ("/x", "https://x.example/"):
+                self.acts.append(f"{tag} {name}={value}")
+            if name == "href" and tag == "a" and value.startswith("/"):
+                self.links.add(value)
+            if MARK in value:
+                self.words += value
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave raw text."""
+        self._raw = ""
+
+    def handle_data(self, data: str) -> None:
+        """Keep the words of the page."""
+        if not self._raw:
+            self.words += data
+
+
+def hostile_design() -> dict[str, Any]:
+    """Return a design with a payload in every text of every kind of section, and unknown ones beside."""
+    texts = {"text": ALL, "title": ALL, "subtitle": ALL, "content": LIVELY, "alt": ALL, "caption": ALL, "name": ALL,
+             "code": ALL, "price": ALL, "author": ALL, "role": ALL, "wordmark_text": ALL, "logo_alt": ALL,
+             "cta_text": ALL, "html": LIVELY, "unsubscribe_text": ALL, "color": ALL, "background_color": ALL,
+             "note": ALL, "mystery": ALL}  # fmt: skip
+    kinds = ("header", "hero", "heading", "text", "quote", "button", "image", "split", "product", "coupon", "video",
+             "divider", "spacer", "footer", "html", "nobody_knows")  # fmt: skip
+    sections: list[dict[str, Any]] = [
+        {"type": kind, "props": {**texts, "src": "https://x.example/a.png"}, "styles": {"padding": ALL}}
+        for kind in kinds
+    ]
+    items = [{**texts, "text": LIVELY, "src": "https://x.example/a.png"}] * 2
+    sections += [{"type": kind, "props": {"items": items}} for kind in ("list", "gallery", "product_grid")]
+    inner = [{"sections": [{"type": "text", "props": {"content": LIVELY}}]}] * 2
+    sections.append({"type": "columns", "props": {"columns": inner}})
+    return {"sections": sections, "theme": {"font_body": ALL, "brand_color": ALL, "logo_url": ALL}}
