@@ -95,7 +95,7 @@ def _roots(expression: Any, bound: Mapping[str, frozenset[str]]) -> frozenset[st
 
 
 def _regions(masked: str) -> Iterator[_Region]:
-    for element in places.elements(masked):
+    for element in places.elements(masked, only_marked=True):
         for one in element.attributes:
             value = masked[one.start : one.end]
             if places.MARK not in value:
