@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.pictures import photo, saved
+from tests.kit.server import EMAIL, Server
 from tests.kit.tenants import two_tenants
 from tests.kit.uploads import upload_picture
 
@@ -105,12 +107,13 @@ def test_every_fault_at_its_path(api: Client, body: dict[str, Any], faults: set[
     assert api.get("/brand").json == before
 
 
-def test_a_logo_by_its_upload(api: Client) -> None:
+def test_a_logo_by_its_upload(api: Client, server: Server) -> None:
     """A signed id goes in and its address comes out, which may be put back; text that is no picture cannot be one."""
     made = upload_picture(api, saved(photo(), "PNG")).expect(201)
 
     assert put(api, logo=made["signed_id"])["logo"] == made["url"]
     assert put(api, logo=made["url"])["logo"] == made["url"]
+    assert f'value="{made["url"]}"' in Visitor(server, EMAIL).send("GET", "/brand").text
     preview = api.post("/templates/preview", {"document": {"sections": [{"type": "header", "props": {}}]}}).expect(200)
     assert made["url"] in preview["html"]
 

@@ -3,7 +3,7 @@
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import brand, errors, fields
+from appliance import brand, errors, fields, media
 from appliance.db.work import call, commit
 from ui import view
 from ui.forms import Form
@@ -22,7 +22,7 @@ _FIELDS = (
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """The form with what is known."""
     look = await call(brand.get, visit.account_id)
-    form = Form({name: getattr(look, name) or "" for name in _FIELDS})
+    form = Form({name: getattr(look, name) or "" for name in _FIELDS} | {"logo": media.shown(look.logo) or ""})
     return view.page(request, "brand/show.html", form=form)
 
 
