@@ -53,6 +53,8 @@ class View:
         self.background: str | None = None
         self.classes: list[str] = []
         self.path = ""
+        # Says whether a text has merge tags
+        self.tagged: Callable[[str], bool] = lambda text: False
         # What a kind made of this section, so that its text need not make it again
         self.made: Any = None
 

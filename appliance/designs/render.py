@@ -178,7 +178,7 @@ class _Run:
         filters = found.props.get("show_if")
         if not isinstance(filters, list) or not filters:
             return mjml, text
-        plain = json.loads(self.tokens.restore(json.dumps(filters)))
+        plain = self.tokens.unprotect(filters)
         name = "s" + hashlib.blake2b(document.canonical(plain).encode(), digest_size=6).hexdigest()
         self.conditions[name] = plain
         begin, end = self.tokens.keep(f"{{% if show.{name} %}}"), self.tokens.keep("{% endif %}")
@@ -198,6 +198,7 @@ class _Run:
         view = View(read, self.theme, self.look, self._keep, note, self._inner, width, self.level > 0)
         # What goes in costs as much as what comes out
         self.size += sum(map(len, document.strings({**found.props, "columns": None})))
+        view.tagged = self.tokens.has
         view.path, view.rtl = found.path, shell.is_right_to_left(self.locale)
         view.padding = self._padding(found, kind)
         # A property of that name is the section's own colour where the section is whole, else that of a thing in it

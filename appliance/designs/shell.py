@@ -84,7 +84,7 @@ def _css(theme: Theme, direction: str) -> str:
         ".c-half{width:50%!important;max-width:50%!important}"
         ".c-pad>table>tbody>tr>td{padding-left:20px!important;padding-right:20px!important}"
         ".c-col>table>tbody>tr>td{padding-left:0!important;padding-right:0!important}"
-        ".c-top{padding-top:18px!important}"
+        ".c-top{padding-top:18px!important}.c-title div{font-size:28px!important;line-height:1.2!important}"
         f".c-below{{padding-top:10px!important}}.c-below div{{text-align:{start}!important}}"
     )
     return (

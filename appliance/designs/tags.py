@@ -68,6 +68,14 @@ class Tokens:
             return [self.protect(one) for one in value]
         return value
 
+    def unprotect(self, value: Any) -> Any:
+        """Answer a part of a document as it was before `protect`."""
+        if isinstance(value, str):
+            return self.restore(value)
+        if isinstance(value, dict):
+            return {key: self.unprotect(one) for key, one in value.items()}
+        return [self.unprotect(one) for one in value] if isinstance(value, list) else value
+
     def starts(self, text: str) -> bool:
         """Say whether a text begins with such a word."""
         return self._find.match(text) is not None

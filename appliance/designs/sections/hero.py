@@ -27,8 +27,9 @@ def ink(view: View) -> str:
 
 
 def address(view: View) -> str:
-    """Answer the address of the picture so that it ends nowhere within the CSS around it."""
-    return (view.p.background_url or "").translate(_UNSAFE)
+    """Answer the address of the picture so that it ends nowhere within the CSS around it; none with merge tags."""
+    found = view.p.background_url or ""
+    return "" if view.tagged(found) else found.translate(_UNSAFE)
 
 
 def text(view: View) -> str:
@@ -44,6 +45,8 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
     """Advise about a button that leads nowhere, and words that only a picture would carry."""
     if view.p.cta_text and not view.p.cta_url:
         yield "link_missing", "a button leads nowhere"
+    if view.p.background_url and not address(view):
+        yield "section", "the address of a picture behind words can have no merge tags"
     if view.p.image_url and not view.p.title:
         yield "alt_missing", "the picture of an opening has no words for those who do not see it"
 
