@@ -1,0 +1,133 @@
+"""Mail made to reach a neighbour, or to say more than one header allows (T06, T07)."""
+
+import re
+from typing import Any
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.smtp import SmtpServer
+from tests.kit.smtp_message import Message
+from tests.kit.uploads import done, upload
+
+
+def test_nobody_gets_what_is_anothers(fresh_server: FreshServer, smtp_server: SmtpServer, full: bool) -> None:
+    """Every marker in a mail is its recipient's, in parts for some too; one To, one RCPT, a token of its own (T06)."""
+    count = 20_000 if full else 2_000
+    server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__CONNECTIONS": "20"})
+    api = server.client(keep_alive=True)
+    group = api.post("/lists", {"name": "Crowd"}).expect(201)["id"]
+    lines = ["email,first_name,last_name,mark,half"]
+    lines += [f"p{one}@crowd.example,F{one}F,L{one}L,m{one}m,{'even' if one % 2 else 'odd'}" for one in range(count)]
+    done(api, upload(api, "\r\n".join(lines), list_ids=[group], consent_source="test"), timeout=300)
+    made = api.post("/campaigns", {"name": "Crowd", "template_attributes": personal()}).expect(201)
+    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    finished = api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed", timeout=600)
+
+    assert (finished["stats"]["sent"], len(smtp_server.messages)) == (count, count)
+    tokens = {mismatched(one) for one in smtp_server.messages}
+    assert len(tokens) == count, "every message has its own token"
+    chosen = smtp_server.messages[:: count // 5]
+    for one in chosen:
+        address = re.findall(r"<(http\S+/u/\S+)>", one.raw_header("List-Unsubscribe") or "")[0]
+        api.request("POST", address[len(server.url) :], b"List-Unsubscribe=One-Click",
+                    {"Content-Type": "application/x-www-form-urlencoded"}, False)  # fmt: skip
+    left = {row["contact_id"] for row in api.all("/events", event="opt_out")}
+    owners = {row["contact_id"] for one in chosen for row in api.get("/messages", to=one.to).json}
+    assert left == owners and len(owners) == len(chosen)
+
+
+def personal() -> dict[str, Any]:
+    """Answer a design with markers of six kinds, in plain places, addresses, conditions and loops."""
+    text = (
+        "<p>{{ first_name }} {{ contact.last_name }} {{ contact.data.mark }} {{ email }} "
+        '<a href="https://x.test/?e={{ contact.data.mark }}">go</a></p>'
+    )
+    only = {"show_if": [{"name": "data.half", "predicate": "eq", "value": "even"}]}
+    return {
+        "subject": "{{ first_name }}", "from_name": "To {{ contact.data.mark }}", "from_email": "a@bakery.example",
+        "preheader": "{{ contact.last_name }}",
+        "design": {"sections": [{"type": "text", "props": {"content": text}},
+                                {"type": "text", "props": {"content": "<p>EVEN {{ first_name }}</p>", **only}},
+                                {"type": "footer"}]},
+    }  # fmt: skip
+
+
+def mismatched(message: Message) -> str:
+    """Check that all in a mail is its recipient's; answer its token."""
+    number = message.to.partition("@")[0][1:]
+    assert message.headers("To") == [message.to] and message.headers("Cc") == message.headers("Bcc") == []
+    for part in (message.html() or "", message.text() or ""):
+        assert set(re.findall(r"\b[FL]\d+[FL]\b|\bm\d+m\b", part)) == {f"F{number}F", f"L{number}L", f"m{number}m"} - (
+            {f"L{number}L"} if f"L{number}L" not in part else set()
+        )
+        assert set(re.findall(r"p\d+@crowd\.example", part)) == {message.to}
+        assert ("EVEN" in part) == bool(int(number) % 2)
+    assert message.subject == f"F{number}F" and f"To m{number}m" in (message.header("From") or "")
+    found = set(re.findall(r"/u/([\w.-]+)", (message.html() or "") + (message.raw_header("List-Unsubscribe") or "")))
+    assert len(found) == 1
+    return found.pop()
+
+
+BREAKS = [
+    "a\rb",
+    "a\nBcc: v@x.test",
+    "a\r\nBcc: v@x.test",
+    "a\x85b",
+    "a\u2028b",
+    "a\u2029b",
+    "a\x0bb",
+    "a\x0cb",
+    "a\0b",
+]
+WORDS = ["%0d%0aBcc: v@x.test", "=?utf-8?q?hi=0D=0ABcc:_v@x.y?=", "=?utf-8?b?aGkNCkJjYzogdkB4LnkNCg0KYm9keQ==?=",
+         "a\\r\\nBcc: v@x.test", "<v@x.test>, other@x.test", '"x" <v@x.test>']  # fmt: skip
+
+
+def test_a_header_takes_no_line_breaks(api: Client) -> None:
+    """What becomes a header refuses every kind of break, in every place where it is written (T07)."""
+    template = api.post("/templates", {"name": "x"}).expect(201)["id"]
+    made = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
+    for value in BREAKS:
+        for name in ("subject", "from_name", "preheader"):
+            assert api.post("/templates", {name: value}).status == 422, (name, value)
+            assert api.patch(f"/templates/{template}", {name: value}).status == 422, (name, value)
+            answer = api.patch(f"/campaigns/{made}", {"template_attributes": {name: value}})
+            assert f"template_attributes.{name}" in answer.expect(422)["validation_errors"], (name, value)
+        for name in ("from_email", "reply_to"):
+            assert api.post("/templates", {name: f"a@x.test{value}"}).status == 422, (name, value)
+        for name in ("to", "subject", "from_name", "reply_to", "from_email"):
+            body = {"to": "a@x.test", "subject": "s", "body": "<p>b</p>"}
+            assert api.post("/messages", {**body, name: f"a@x.test{value}"}).status == 422, (name, value)
+        assert api.post("/messages", {"to": "a@x.test", "subject": "s", "body": "<p>b</p>",
+                                      "headers": {"X-A": value}}).status == 422, value  # fmt: skip
+        assert api.post("/lists", {"name": value}).status == 422, value
+
+
+def test_merged_values_add_no_headers(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Contact data in subject and sender's name stays in its one line; every header stands once (T07)."""
+    server = fresh_server(relay=smtp_server.port)
+    api = server.client()
+    group = api.post("/lists", {"name": "=?utf-8?q?x=0D=0ABcc:_v@x.y?="}).expect(201)["id"]
+    # A NUL is stored nowhere
+    values = [one for one in BREAKS + WORDS if "\0" not in one]
+    for number, value in enumerate(values):
+        body = {"email": f"h{number}@example.org", "data": {"name": value}, "list_ids": [group]}
+        api.post("/contacts", body).expect(201)
+    content = {"subject": "Hi {{ contact.data.name }}", "from_name": "{{ contact.data.name }}",
+               "body": "<p>{{ contact.data.name }}</p>", "from_email": "ana@bakery.example"}  # fmt: skip
+    made = api.post("/campaigns", {"name": "x", "template_attributes": content}).expect(201)
+    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed", timeout=60)
+
+    assert len(smtp_server.messages) == len(values)
+    for message in smtp_server.messages:
+        value = values[int(message.to.partition("@")[0][1:])]
+        for name in ("From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "List-Id", "List-Unsubscribe"):
+            assert len(message.headers(name)) == 1, (name, value)
+        for name in ("Bcc", "Cc", "X-Evil", "body"):
+            assert message.headers(name) == [], value
+        assert message.headers("To") == [message.to] and message.header(
+            "From",
+        ).endswith("<ana@bakery.example>")
+        shown = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", f"Hi {value}")
+        assert message.subject == shown, "text that looks like an encoded word is text"
