@@ -196,8 +196,8 @@ class _Run:
             values = {**self.tokens.protect(dict(layer)), **said}
         read = props.read_all(kind.all_props(), values, lambda words: note("section", words), self.tokens.starts)
         view = View(read, self.theme, self.look, self._keep, note, self._inner, width, self.level > 0)
-        # What goes in costs as much as what comes out
-        self.size += sum(map(len, document.strings({**found.props, "columns": None})))
+        # Reading what goes in costs more than writing what comes out
+        self.size += 2 * sum(map(len, document.strings({**found.props, "columns": None})))
         view.tagged = self.tokens.has
         view.path, view.rtl = found.path, shell.is_right_to_left(self.locale)
         view.padding = self._padding(found, kind)
