@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance import clock, config
 from appliance.campaigns import audience
-from appliance.campaigns.findings import Case, Finding
+from appliance.campaigns.findings import Case, Finding, persons
 from appliance.campaigns.rehearse import Outcome
 from appliance.db.open import one, rows
 from appliance.designs import merge
@@ -122,8 +122,7 @@ def _size(case: Case, largest: int) -> list[Finding]:
 def _rehearsed(outcome: Outcome) -> Iterator[Finding]:
     """Tell what the render for every recipient found."""
     if outcome.failed:
-        people = "1 person" if outcome.failed == 1 else f"{outcome.failed:,} people"
-        words = f"cannot be made for {people}, who will be skipped: {outcome.failures[0].error}"
+        words = f"cannot be made for {persons(outcome.failed)}, who will be skipped: {outcome.failures[0].error}"
         yield Finding("render_error", words, _BODY)
     lacking = [lack for lack in outcome.lacking if lack.count]
     for lack in lacking[:_MOST_NAMED]:

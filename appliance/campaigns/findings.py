@@ -40,3 +40,8 @@ def transport(campaign: Campaign) -> str:
     if campaign.test:
         return "capture"
     return here.sms.transport if campaign.channel == "sms" else here.email.transport
+
+
+def persons(count: int) -> str:
+    """Say how many people."""
+    return "1 person" if count == 1 else f"{count:,} people"

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import Struct
 
 from appliance import brand as brands
-from appliance.campaigns import advice, audience, rehearsal, store
-from appliance.campaigns.findings import Case, Finding, transport
+from appliance.campaigns import advice, audience, lacking, rehearsal, store
+from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.designs import document as designs
+from appliance.designs import variables
 from appliance.designs.merge import MergeError
 from appliance.messages import compose, senders
 from appliance.messages.compose import Source
@@ -130,9 +131,21 @@ def _renders(case: Case) -> Iterator[Finding]:
         yield Finding("preflight_failed", f"unknown section kind: {', '.join(kinds)}", path)
 
 
+def _missing(case: Case) -> Iterator[Finding]:
+    """Refuse what some would get with a hole in it, where the account asks for that (decisions, section 14)."""
+    if not case.account.block_on_missing_variable or case.content is None or not audience.is_set(case.campaign):
+        return
+    asked = variables.of(case.campaign.template.__data__)
+    wanted = [name for name, one in asked.items() if one["required"]]
+    for name, count in lacking.counts(audience.of(case.campaign), wanted).items():
+        if count:
+            words = f"{name} is empty for {persons(count)} and has no default"
+            yield Finding("preflight_failed", words, "template_attributes.body")
+
+
 # In the order of decisions, section 3: the first one's code is the reason of a refusal
 _BLOCKERS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
-    _audience, _confirmation, _content, _sender, _approval, _renders,
+    _audience, _confirmation, _content, _sender, _approval, _renders, _missing,
 )  # fmt: skip
 
 

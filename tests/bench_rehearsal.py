@@ -1,0 +1,52 @@
+"""Measures the rehearsal of a draft: `.venv/bin/python tests/bench_rehearsal.py --contacts 100000`."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.kit.server import Server  # noqa: E402  (found only after the line above)
+from tests.kit.uploads import done, upload  # noqa: E402  (found only after the line above)
+
+UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
+SECTIONS = [
+    {"type": "header", "props": {}},
+    {"type": "hero", "props": {"title": "Hello {{ contact.first_name | default: 'there' }}", "subtitle": "Spring"}},
+    {"type": "text", "props": {"content": "<p>Dear {{ contact.first_name }} of {{ contact.data.city }}</p>"}},
+    {"type": "button", "props": {"text": "Go", "href": "https://shop.example/?who={{ contact.email }}"}},
+    *[{"type": "text", "props": {"content": f"<p>Paragraph {n} of the letter, which goes on.</p>"}} for n in range(6)],
+    {"type": "divider", "props": {}},
+    {"type": "footer", "props": {}},
+]
+
+
+def main() -> None:
+    """Import people, ask for the preflight of a draft to all of them, and wait for its rehearsal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--contacts", type=int, default=100_000)
+    options = parser.parse_args()
+    rows = "".join(f"p{n}@example.org,{'' if n % 10 == 0 else 'Ann'},Bath\n" for n in range(options.contacts))
+    with Server(env=UNLIMITED).set_up() as server:
+        api = server.client(validate=False, keep_alive=True)
+        group = api.post("/lists", {"name": "Everybody"}).expect(201)["id"]
+        done(api, upload(api, "email,first_name,city\n" + rows, list_ids=[group]), 600)
+        body = {
+            "name": "Spring", "trigger_attributes": {"contact_list_id": group},
+            "template_attributes": {"subject": "Hi {{ first_name }}", "design": {"sections": SECTIONS}},
+        }  # fmt: skip
+        made = api.post("/campaigns", body).expect(201)["id"]
+        path, begin = f"/campaigns/{made}/preflight", time.perf_counter()
+        found = api.wait(path, lambda one: one["facts"]["rehearsal"]["status"] in ("complete", "failed"), 600)
+        took = time.perf_counter() - begin
+        done_ = found["facts"]["rehearsal"]
+        lacking = {one["name"]: one["count"] for one in done_["lacking"]}
+        print(
+            f"{done_['status']}: {done_['done']:,} rendered in {took:.1f} s (goal: 100,000 in 60 s); lacking {lacking}"
+        )
+
+
+if __name__ == "__main__":
+    main()
