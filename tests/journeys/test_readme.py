@@ -13,7 +13,7 @@ from tests.kit.server import ROOT
 def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -> None:
     """Copied and pasted into a shell, only the port exchanged, it sends three messages and takes an import back."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    walk = r"## The same over the API.*?```sh\n(.*?)```.*?## Bring people.*?```sh\n(.*?)```"
+    walk = r"## The same over the API.*?```sh\n(.*?)```.*?## Bring people.*?```sh\n(.*?)```.*?## Design a mail.*?```sh\n(.*?)```"
     blocks = re.search(walk, readme, re.DOTALL)
     assert blocks is not None
     server = fresh_server(set_up=False, data=tmp_path / "campanero-data")
@@ -21,7 +21,7 @@ def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (tmp_path / ".venv" / "bin" / "python").chmod(0o755)
-    script = (blocks[1] + blocks[2]).replace("http://127.0.0.1:8080", server.url)
+    script = "".join(blocks.groups()).replace("http://127.0.0.1:8080", server.url)
     env = server.env | {"PYTHONPATH": str(ROOT)}
     ran = subprocess.run(["sh", "-e"], input=script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
     answers = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith(("{", "["))]
@@ -31,11 +31,16 @@ def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -
     assert answers[5]["status"] == "active"
     assert (answers[6]["status"], answers[6]["stats"]["sent"]) == ("completed", 3)
     assert sorted(row["subject"] for row in answers[7]) == ["Hello Anna", "Hello Bo", "Hello Zoë"]
-    checked, report, _, applied, segment, counted, explained, undone = answers[8:]
+    checked, report, _, applied, segment, counted, explained, undone = answers[8:16]
     assert (checked["id"], checked["dry_run"], segment["id"], undone["id"]) == (1, True, 1, 2)
     assert all((job["status"], job["created"], job["failed"]) == ("complete", 2, 1) for job in (report, applied))
     assert "4,failed,email is invalid" in ran.stdout and applied["undo_until"] > applied["completed_at"]
     assert (counted["count"], explained["matches"]) == (4, False)
+    brand, seen, template, tried, campaign, preflight = answers[16:]
+    assert (brand["company_name"], template["name"], campaign["id"]) == ("The Bakery", "Bread", 2)
+    assert "Bread for Anna" in seen["html"] and "who=anna%40example.org" in seen["html"] and not seen["warnings"]
+    assert (tried["sent"], tried["results"][0]["success"]) == (1, True)
+    assert preflight["ok"] and preflight["facts"]["rehearsal"]["status"] == "complete"
     exported = (tmp_path / "bath.csv").read_text(encoding="utf-8")
     assert exported.count("example.org") >= 2 and '"dan@example.org"' in exported
     server.client(server.new_key()).wait("/imports/2", lambda job: job["phase"] == "undone")
