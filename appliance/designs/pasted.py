@@ -51,7 +51,7 @@ class _Made(NamedTuple):
 def clean(html: str, locale: str = "en") -> str:
     """Answer pasted HTML as a mail may have it: a whole document if it was one, else what stands within the body."""
     html = html.encode("utf-8", "replace").decode().replace("\x00", "")
-    tokens = Tokens(html.encode())
+    tokens = Tokens()
     kept = Kept(tokens)
     taken = kept.take(_STYLE.sub(_bare, tokens.protect(html)))
     if not any(found.search(taken) for found in (_HTML, _BODY, _HEAD, _STYLE)):

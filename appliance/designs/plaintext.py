@@ -118,7 +118,7 @@ def from_html(html: str) -> str:
 
 def from_template(html: str) -> str:
     """Write HTML as text with its merge tags intact, whatever they hold."""
-    tokens = Tokens(html.encode("utf-8", "replace"))
+    tokens = Tokens()
     return str(tokens.restore(from_html(tokens.protect(html))))
 
 

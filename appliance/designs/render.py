@@ -116,7 +116,7 @@ class _Run:
     def __init__(self, text: str, look: Look, locale: str) -> None:
         raw = json.loads(text)
         raw = raw if isinstance(raw, dict) else {}
-        self.tokens = Tokens(text.encode())
+        self.tokens = Tokens()
         self.document = self.tokens.protect(raw)
         self.advice: list[Advice] = []
         self.conditions: dict[str, list[Any]] = {}

@@ -4,8 +4,8 @@ MJML is XML and mails are HTML, and neither knows Liquid: a quote inside a tag w
 every tag is a plain word while a document is made, and itself again at the end.
 """
 
-import hashlib
 import re
+import secrets
 from typing import Any
 
 # What no text of a mail needs, and XML refuses
@@ -44,15 +44,15 @@ def clean(text: str) -> str:
 class Tokens:
     """The words that stand for something in one document."""
 
-    def __init__(self, seed: bytes) -> None:
-        # Nobody who wrote the document knew this word, and the same document has the same
-        self._word = "q" + hashlib.blake2b(seed, digest_size=8).hexdigest()
+    def __init__(self) -> None:
+        # Nobody can write it into a document, for it is made anew for each; none of it is in what comes out
+        self._word = f"q{secrets.token_hex(8)}"
         self._kept: list[str] = []
         self._find = re.compile(f"{self._word}x(\\d+)z")
 
     def keep(self, text: str) -> str:
-        """Answer a word that stands for a text until `restore`."""
-        self._kept.append(text)
+        """Answer a word that stands for a text until `restore`; words in that text are put back at once."""
+        self._kept.append(self.restore(text))
         return f"{self._word}x{len(self._kept) - 1}z"
 
     def protect(self, value: Any) -> Any:
@@ -85,7 +85,10 @@ class Tokens:
         return self._find.search(text) is not None
 
     def restore(self, text: str) -> str:
-        """Put back what the words stand for, words inside of them too."""
-        while self._find.search(text):
-            text = self._find.sub(lambda found: self._kept[int(found[1])], text)
-        return text
+        """Put back what the words stand for, in one pass: kept texts have none."""
+        return self._find.sub(self._meant, text)
+
+    def _meant(self, found: re.Match[str]) -> str:
+        number = found[1]
+        # A number that was never given out stays as it stands
+        return self._kept[int(number)] if len(number) < 10 and int(number) < len(self._kept) else found[0]
