@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from liquid import BoundTemplate, Environment, Mode, RenderContext
+from liquid.builtin.expressions import StringLiteral
 from liquid.exceptions import FilterArgumentError, LoopIterationLimitError, ResourceLimitError
 from liquid.stringify import to_liquid_string
 
@@ -64,6 +65,30 @@ class _Language(Environment):
     context_depth_limit = 16
     output_stream_limit = MOST_OUTPUT
     template_class = _Template
+
+
+class _Words(StringLiteral):
+    """A text written into a tag: words like any value, while the library takes it for HTML."""
+
+    __slots__ = ()
+
+    def evaluate(self, context: RenderContext) -> str:
+        """Answer the text without a mark that it were safe."""
+        return self.value
+
+
+def make_words(nodes: list[Any]) -> None:
+    """Have every text that is written into a tag escaped where values are."""
+    pending, expressions = list(nodes), list[Any]()
+    while pending:
+        node = pending.pop()
+        pending += node.children(None)
+        expressions += node.expressions()
+    while expressions:
+        one = expressions.pop()
+        if isinstance(one, StringLiteral):
+            one.__class__ = _Words
+        expressions += one.children()
 
 
 def _replace(value: Any, old: Any = "", new: Any = "") -> str:

@@ -15,7 +15,7 @@ from liquid.exceptions import LiquidError
 from liquid.static_analysis import TemplateAnalysis
 
 from appliance.designs import outputs
-from appliance.designs.language import FILTERS, language
+from appliance.designs.language import FILTERS, language, make_words
 from appliance.designs.language import MOST_OUTPUT as MOST_OUTPUT
 from appliance.designs.outputs import HostFault
 from appliance.designs.splice import NotPlain, Splice
@@ -79,6 +79,7 @@ class Compiled:
         environment = language(context in ("html", "url"))
         try:
             self._template = environment.from_string(source)
+            make_words(self._template.nodes)
             analysis = self._template.analyze()
         except LiquidError as error:
             raise _error(error) from None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from liquid import Environment, Markup, Undefined
+from liquid import Environment, Undefined
 from liquid.builtin.content import ContentNode
 from liquid.builtin.expressions import Path, StringLiteral
 from liquid.builtin.expressions.filtered import FilteredExpression
@@ -121,7 +121,7 @@ def _step(one: Any, environment: Environment) -> Callable[[Any], Any]:
         literal = getattr(found, "value", None)
         if hasattr(found, "name") or not isinstance(literal, StringLiteral):
             raise NotPlain
-        words.append(Markup(literal.value) if environment.autoescape else literal.value)
+        words.append(literal.value)
     if one.name not in _FILTERS:
         raise NotPlain
     function = environment.filters[one.name]

@@ -182,6 +182,36 @@ def test_escape_is_not_done_twice() -> None:
     assert render("{{ a | escape }}", "html", a="<b>") == "&lt;b&gt;"
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ '<b>' }}",
+        "{{ nobody | default: '<b>' }}",
+        "{{ nobody | default: '<b>' | upcase | downcase }}",
+        "{{ '<b>' | strip | escape }}",
+        "{{ 'x' | replace: 'x', '<b>' }}",
+        "{{ a | join: '<b>' | replace: '1' | replace: '2' }}",
+        "{{ '2026-11-20' | date: '<b>' }}",
+        "{{ 'now' | date: '<b>' }}",
+        "{{ 'abc' | truncate: 0, '<b>' }}",
+        "{% for one in a limit: 1 %}{{ '<b>' }}{% endfor %}",
+        "{% case '<b>' %}{% when '<b>' %}{{ '<b>' }}{% endcase %}",
+        "{% if x == '<b>' %}{{ x | default: '<b>' }}{% endif %}",
+        "{% unless x %}{% else %}{{ nobody | default: '<b>' }}{% endunless %}",
+    ],
+)
+def test_words_in_a_tag_are_escaped_like_values(source: str) -> None:
+    """What is written into a tag is text: it opens no element, closes no attribute and is nobody's markup."""
+    assert render(source, "html", a=[1, 2], x="<b>") == "&lt;b&gt;"
+    assert render(source, "text", a=[1, 2], x="<b>") == ("<b>" if "escape" not in source else "&lt;b&gt;")
+
+
+def test_words_in_a_tag_do_not_end_an_attribute() -> None:
+    """A quote in a default stays within the attribute that the tag stands in."""
+    found = render("""<p title="{{ nobody | default: 'a" onclick="b' }}">""", "html")
+    assert found == '<p title="a&#34; onclick=&#34;b">'
+
+
 def test_threads_share_nothing() -> None:
     """One compiled template filled by many threads at once never mixes their people (T06)."""
     compiled = merge.compile_template("{% for i in n %}{{ contact.name }};{% endfor %}{{ contact.data.mark }}", "html")
