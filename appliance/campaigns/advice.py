@@ -6,7 +6,7 @@ from typing import Any
 from appliance import clock, config
 from appliance.campaigns import audience
 from appliance.campaigns.findings import Case, Finding, persons
-from appliance.campaigns.rehearse import Outcome
+from appliance.campaigns.rehearsal import Rehearsal
 from appliance.db.open import one, rows
 from appliance.designs import merge
 
@@ -16,13 +16,13 @@ _DESIGN, _BODY, _AUDIENCE = "template_attributes.design.", "template_attributes.
 _MOST_NAMED = 10
 
 
-def warnings(case: Case, facts: dict[str, Any], outcome: Outcome | None) -> list[Finding]:
-    """Answer everything worth a second look; `outcome` is what the rehearsal found so far."""
+def warnings(case: Case, facts: dict[str, Any], rehearsed: Rehearsal | None) -> list[Finding]:
+    """Answer everything worth a second look; `rehearsed` is what the rehearsal found so far."""
     found = [finding for look in _LOOKS for finding in look(case)]
-    found += _size(case, max(facts["html_bytes"], outcome.html_bytes if outcome else 0))
+    found += _size(case, max(facts["html_bytes"], rehearsed.outcome.html_bytes if rehearsed else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
         found.append(Finding("nobody", "nobody in this audience may be written to", _AUDIENCE))
-    return found + list(_rehearsed(outcome) if outcome else ())
+    return found + list(_rehearsed(rehearsed) if rehearsed else ())
 
 
 def _sender(case: Case) -> Iterator[Finding]:
@@ -119,8 +119,14 @@ def _size(case: Case, largest: int) -> list[Finding]:
     return [Finding("too_long", "over 102 KB: Gmail cuts it off", _BODY)]
 
 
-def _rehearsed(outcome: Outcome) -> Iterator[Finding]:
+def _rehearsed(rehearsed: Rehearsal) -> Iterator[Finding]:
     """Tell what the render for every recipient found."""
+    outcome = rehearsed.outcome
+    if rehearsed.status == "failed":
+        yield Finding("rehearsal", "the rehearsal for every recipient broke off: the log says why", "base")
+    elif rehearsed.status == "complete" and outcome.done < outcome.total:
+        words = f"it takes long to make: rehearsed for {outcome.done:,} of {outcome.total:,} people only"
+        yield Finding("rehearsal", words, _BODY)
     if outcome.failed:
         words = f"cannot be made for {persons(outcome.failed)}, who will be skipped: {outcome.failures[0].error}"
         yield Finding("render_error", words, _BODY)

@@ -36,12 +36,11 @@ def check(account_id: int, campaign_id: int) -> Preflight:
         "audience": sums.members, "sendable": sums.sendable, "skipped": sums.reasons,
         "transport": transport(campaign), "html_bytes": len(case.content.html.source.encode()) if case.content else 0,
     }  # fmt: skip
-    outcome = None
+    rehearsed = None
     if case.content is not None and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
         rehearsed = rehearsal.of(campaign)
-        outcome = rehearsed.outcome
         facts["rehearsal"] = rehearsal.facts(rehearsed)
-    return Preflight(not found, found, advice.warnings(case, facts, outcome), facts)
+    return Preflight(not found, found, advice.warnings(case, facts, rehearsed), facts)
 
 
 def warm(account_id: int, campaign_id: int, content: Any) -> None:
@@ -137,6 +136,10 @@ def _missing(case: Case) -> Iterator[Finding]:
         return
     asked = variables.of(case.campaign.template.__data__)
     wanted = [name for name, one in asked.items() if one["required"]]
+    for name in wanted:
+        if name.partition(".")[0] in ("data", "event"):
+            words = f"{name} is empty for everybody: a campaign has none"
+            yield Finding("preflight_failed", words, "template_attributes.body")
     for name, count in lacking.counts(audience.of(case.campaign), wanted).items():
         if count:
             words = f"{name} is empty for {persons(count)} and has no default"

@@ -17,6 +17,7 @@ from appliance import brand as brands
 from appliance import clock, config
 from appliance.campaigns.rehearse import Outcome, Task
 from appliance.children import child
+from appliance.db.open import one
 from appliance.tables import Account, Campaign
 from appliance.work import bell
 
@@ -79,7 +80,7 @@ def tend(stopping: threading.Event) -> None:
 
 def _next() -> tuple[int, Rehearsal] | None:
     with _lock:
-        return next(((one, found) for one, found in reversed(_known.items()) if found.status == "waiting"), None)
+        return next(((number, found) for number, found in reversed(_known.items()) if found.status == "waiting"), None)
 
 
 def _run(campaign_id: int, rehearsal: Rehearsal, stopping: threading.Event) -> None:
@@ -90,8 +91,14 @@ def _run(campaign_id: int, rehearsal: Rehearsal, stopping: threading.Event) -> N
             rehearsal.outcome = msgspec.convert(said.get("found") or said["done"], Outcome)
             if "done" in said:
                 rehearsal.status, rehearsal.completed_at = "complete", clock.now_ms()
-            elif stopping.is_set() or _known.get(campaign_id) is not rehearsal:
+            elif stopping.is_set() or _known.get(campaign_id) is not rehearsal or not _is_draft(campaign_id):
                 return
+
+
+def _is_draft(campaign_id: int) -> bool:
+    """Say whether there is still anything to be decided by what is found."""
+    sql = "SELECT 1 FROM campaign WHERE id = ? AND phase IN ('draft', 'scheduled') AND deleted_at IS NULL"
+    return one(sql, (campaign_id,)) is not None
 
 
 def facts(rehearsal: Rehearsal) -> dict[str, Any]:

@@ -115,3 +115,14 @@ def test_a_design_is_told_of(api: Client) -> None:
     api.patch(f"/campaigns/{campaign}", {"template_attributes": {"design": {"sections": sections}}}).expect(200)
     blocked = api.get(f"/campaigns/{campaign}/preflight").expect(200)
     assert [one["field"] for one in blocked["blockers"]] == ["template_attributes.design.sections[2]"]
+
+
+def test_what_a_campaign_never_has_everybody_lacks(api: Client) -> None:
+    """`data` belongs to single messages: in a campaign its tags are holes for all."""
+    group, ids = people(api, hal={"first_name": "Hal"}, ida={"first_name": "Ida"})
+    found = rehearsed(api, draft(api, group, body="<p>{{ data.code }} {{ contact.first_name }}</p>"))
+
+    assert [(one["name"], one["count"]) for one in found["facts"]["rehearsal"]["lacking"] if one["count"]] == [
+        ("data.code", len(ids))
+    ]
+    assert "missing_value" in codes(found)

@@ -100,6 +100,14 @@ async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTP
     return mail.broken(found["error"]) if found["error"] else mail.frame(found["html"])
 
 
+@pages.get("/<campaign_id:int>/rehearsal", name="rehearsal")
+@signed_in
+async def show_rehearsal(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """How far the message is made for everybody, and who lacks what."""
+    facts = await call(_rehearsal_of, visit.account_id, campaign_id)
+    return view.page(request, "campaigns/rehearsal.html", **facts)
+
+
 @pages.get("/<campaign_id:int>/send", name="review")
 @signed_in
 async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
@@ -172,6 +180,27 @@ def _sample(account_id: int, campaign_id: int) -> list[str]:
     return [words.name(contact) for contact in found]
 
 
+def _rehearsal_of(account_id: int, campaign_id: int) -> dict[str, Any]:
+    found = preflight.check(account_id, campaign_id).facts
+    return {"campaign": store.get(account_id, campaign_id), **_rehearsed(found)}
+
+
+def _rehearsed(facts: dict[str, Any]) -> dict[str, Any]:
+    """Answer what the rehearsal found in words, with the people whom it concerns."""
+    found = facts.get("rehearsal")
+    if found is None:
+        return {"rehearsal": None, "trouble": []}
+    told = [(f"{one['name']} is empty for {words.people(one['count'])}", "", one["contact_ids"])
+            for one in found["lacking"] if one["count"]]  # fmt: skip
+    if found["failed"]:
+        said = f"Cannot be made for {words.people(found['failed'])}, who would be skipped"
+        told.insert(0, (said, found["failures"][0]["error"], [one["contact_id"] for one in found["failures"]]))
+    ids = list(dict.fromkeys(number for _, _, people in told for number in people))
+    named = {contact.id: words.name(contact) for contact in contacts.by_ids(ids)}
+    trouble = [(said, why, [(one, named[one]) for one in people if one in named]) for said, why, people in told]
+    return {"rehearsal": found, "trouble": trouble}
+
+
 def _facts(account_id: int, campaign_id: int, account: Any) -> dict[str, Any]:
     campaign = store.get(account_id, campaign_id)
     lists = people.all_lists(account_id)
@@ -187,6 +216,7 @@ def _facts(account_id: int, campaign_id: int, account: Any) -> dict[str, Any]:
         "sums": sums,
         "less": [(words.reason(code), count) for code, count in sums.reasons.items()] if sums else [],
         "flight": flight,
+        **_rehearsed(flight.facts),
         "findings": findings,
         "sender": preflight.sender_of(campaign, account),
         "is_later": campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms(),
