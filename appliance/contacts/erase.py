@@ -11,10 +11,16 @@ from appliance.db.work import after_commit, writing
 from appliance.tables import Channel, Contact, Erasure
 from appliance.work import bell
 
-# The messages of a person: theirs, and those to their addresses that are nobody's any more
+# The messages of a person: theirs, those to their addresses that are nobody's any more, and tests with their values
 _MESSAGES = (
     "SELECT id FROM message WHERE contact_id = :contact UNION SELECT id FROM message WHERE contact_id IS NULL "
-    "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact)"
+    "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact) "
+    "UNION SELECT message_id FROM message_content WHERE shown_as = :contact"
+)
+# Who got a test with somebody's values is another, and stays in it; of one in hand both go, so that no copy is kept
+_ANOTHERS = (
+    "contact_id IS NULL AND status <> 'sending' "
+    "AND recipient_key NOT IN (SELECT key FROM channel WHERE contact_id = :contact)"
 )
 # Of an event about a message the bare fact is kept, so that a campaign's figures stay what they were
 _FACTS = ("message_id", "campaign_id", "flow_id", "step_id", "verdict")
@@ -57,8 +63,8 @@ def _messages(with_ids: dict[str, int]) -> None:
     facts = ", ".join(f"'{name}', data ->> '$.{name}'" for name in _FACTS)
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL)
     run(
-        "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, from_name = NULL, design = NULL, "
-        f"headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES})",
+        "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, preheader = NULL, from_name = NULL, "
+        f"design = NULL, headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES})",
         with_ids,
     )
     run(f"DELETE FROM captured WHERE account_id = :account AND message_id IN ({_MESSAGES})", with_ids)
@@ -69,12 +75,15 @@ def _messages(with_ids: dict[str, int]) -> None:
         with_ids,
     )
     run(
-        "UPDATE message SET recipient = NULL, recipient_key = NULL, subject = NULL, tags = NULL, error_text = NULL, "
+        f"UPDATE message SET recipient = iif({_ANOTHERS}, recipient, NULL), "
+        f"recipient_key = iif({_ANOTHERS}, recipient_key, NULL), subject = NULL, tags = NULL, error_text = NULL, "
         "status = iif(status IN ('queued', 'held'), 'skipped', status), "
         "skip_reason = iif(status IN ('queued', 'held'), 'contact_deleted', skip_reason), "
         f"due_at = NULL, updated_at = :now WHERE id IN ({_MESSAGES})",
         with_ids,
     )
+    # Last, for it is how they were found
+    run("UPDATE message_content SET shown_as = NULL WHERE shown_as = :contact", with_ids)
 
 
 def _address(channel: Channel, evidence: Evidence) -> None:

@@ -108,6 +108,7 @@ def _move(contact_id: int, other_id: int) -> None:
         "(SELECT flow_id FROM run WHERE contact_id = :contact AND status = 'live')",
         ids,
     )
+    run("UPDATE message_content SET shown_as = :contact WHERE shown_as = :other", ids)
     for table in ("channel", "message", "event", "consent", "run"):
         run(f"UPDATE {table} SET contact_id = :contact WHERE contact_id = :other", ids)
 

@@ -194,6 +194,7 @@ CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, mes
     TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, preheader TEXT, from_name TEXT, design
     TEXT, shown_as INTEGER, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
+CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL;
 CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
     template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, FOREIGN KEY (account_id) REFERENCES account
     (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE CASCADE, FOREIGN KEY (template_id) REFERENCES

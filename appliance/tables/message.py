@@ -88,6 +88,12 @@ class MessageContent(Table):
     shown_as = IntegerField(null=True)  # of a test: the contact whose values it shows
 
 
+# Tests with somebody's values, for the day they are erased
+MessageContent.add_index(
+    SQL("CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL")
+)
+
+
 class Link(Table):
     """A tracked target of a revision; its number stands in the token, so no row is needed for each recipient."""
 

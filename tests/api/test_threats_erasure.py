@@ -115,6 +115,30 @@ def test_nothing_is_left_beside_a_running_service(fresh_server: FreshServer) -> 
     assert left == []
 
 
+def test_tests_that_showed_an_erased_person_are_emptied(fresh_server: FreshServer) -> None:
+    """What a colleague was sent with their values is gone from inbox, ledger and disk; that they got a test stays."""
+    server = fresh_server()
+    api = server.client()
+    person = api.post("/contacts", {"email": SECRET, "first_name": "Gesinchen"}).expect(201)["id"]
+    body = {"subject": "For {{ contact.first_name }}", "body": "<p>{{ contact.first_name }} {{ data.code }}</p>",
+            "preheader": "Look"}  # fmt: skip
+    template = api.post("/templates", body).expect(201)["id"]
+    asked = {"email": "colleague@example.org", "contact_id": person, "data": {"code": "Gesinchens Kram"}}
+    told = api.post(f"/templates/{template}/send_test", asked).expect(200)["results"][0]["message_id"]
+    api.wait(f"/messages/{told}", lambda row: row["status"] == "sent")
+    assert traces(server.data, "Gesinchen") != []
+
+    api.delete(f"/contacts/{person}", erase="true").expect(200)
+    forgotten(server)
+    row = api.get(f"/messages/{told}").expect(200)
+    assert (row["to"], row["status"], row["subject"]) == ("colleague@example.org", "sent", None)
+    server.stop()
+    assert traces(server.data, SECRET, "Gesinchen") == []
+    said = "SELECT subject, body, preheader, design, data, shown_as FROM message_content"
+    assert rows_of(server, said) == [(None, None, None, None, "{}", None)]
+    assert rows_of(server, "SELECT count(*) FROM captured") == [(0,)]
+
+
 def test_a_phone_is_forgotten_however_it_was_written(fresh_server: FreshServer) -> None:
     """A number with spaces in a file is the number."""
     server = fresh_server()

@@ -96,3 +96,44 @@ def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> 
     assert (row.recipient, row.recipient_key, row.subject, row.status) == (None, None, None, "skipped")
     assert rows("SELECT body FROM message_content") == [(None,)]
     assert store.find(home.account_id, "one").total == 0
+
+
+def asked_for(home: Home, contact_id: int) -> Message:
+    """Ask for a test to a colleague with a contact's values; answer its row."""
+    from appliance import fields
+    from appliance.messages import trial
+    from appliance.templates import store as templates
+
+    said = fields.read(templates.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
+    template = work.write(templates.create, home.account_id, said)
+    body = fields.read(trial.TestRequest, {"email": "colleague@example.org", "contact_id": contact_id})
+    work.write(trial.send, home.account_id, template.id, body, True)
+    return Message.get(Message.template == template.id)
+
+
+def test_a_test_that_waits_is_not_sent_without_the_values_it_shows(home: Home) -> None:
+    """It ends as skipped; one in hand ends with its attempt and is not tried again, and names nobody."""
+    one = home.contact("one@example.org", first_name="Uno").id
+    in_hand = asked_for(home, one)
+    claim = take()
+    waiting = asked_for(home, one)
+    work.write(erase.erase, home.account_id, one, BY_API)
+    assert (Message.get_by_id(waiting.id).status, Message.get_by_id(waiting.id).recipient) == (
+        "skipped", "colleague@example.org",
+    )  # fmt: skip
+    row = finish(claim, "temporary")
+    assert (row.id, row.recipient, row.subject) == (in_hand.id, None, None)
+    home.advance(1000)
+    assert take() is None and Message.get_by_id(in_hand.id).status == "skipped"
+
+
+def test_a_colleague_who_is_erased_later_is_forgotten_too(home: Home) -> None:
+    """That a test once showed somebody else hides nobody from their own erasure; nor does a merge."""
+    one, two, colleague = (home.contact(f"{name}@example.org").id for name in ("one", "two", "colleague"))
+    row = asked_for(home, one)
+    work.write(merge.merge, home.account_id, two, one, BY_API)
+    work.write(erase.erase, home.account_id, two, BY_API)
+    assert rows("SELECT body, shown_as FROM message_content") == [(None, None)]
+    assert Message.get_by_id(row.id).recipient == "colleague@example.org"
+    work.write(erase.erase, home.account_id, colleague, BY_API)
+    assert Message.get_by_id(row.id).recipient is None
