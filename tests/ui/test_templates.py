@@ -119,6 +119,23 @@ def test_a_design_goes_out_as_a_file_and_comes_back(page: Page, api: Client, tmp
     expect(page.locator("#f-file-err")).to_contain_text("the file is not JSON")
 
 
+def test_a_file_does_not_overwrite_what_came_meanwhile(page: Page, api: Client, tmp_path: Path) -> None:
+    """It is said what changed; the same file chosen again is put in its place."""
+    one = make(api, "Raced")
+    page.goto(f"/templates/{one}/edit")
+    theirs = json.loads(json.dumps(DESIGN).replace("Hello", "Servus"))
+    api.patch(f"/templates/{one}", {"design": theirs}).expect(200)
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(DESIGN).replace("Hello", "Mine"))
+    page.get_by_label("A JSON file").set_input_files(path)
+    page.get_by_role("button", name="Put it in place").click()
+    expect(page.locator("#f-file-err")).to_contain_text("Somebody changed the design since you opened it.")
+    assert api.get(f"/templates/{one}").expect(200)["design"] == theirs
+    page.get_by_label("A JSON file").set_input_files(path)
+    page.get_by_role("button", name="Put it in place").click()
+    expect(page.frame_locator("iframe.frame").locator("h1")).to_have_text("Mine Anna")
+
+
 def test_the_history_shows_and_brings_back(page: Page, api: Client) -> None:
     """Each revision as it looked; one is kept by a name, brought back, undone and redone."""
     one = make(api, "Past")

@@ -38,17 +38,23 @@ async def download(request: Request, visit: Visit, template_id: int) -> HTTPResp
 @pages.post("/<template_id:int>/design", name="upload")
 @signed_in
 async def upload(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Take a design from a file; everything that is wrong with it is said."""
+    """Take a design from a file; everything that is wrong with it is said, and if somebody else was first."""
+    seen = number(Form.of(request)["revision"], 0) or None
     row = await call(store.get, visit.account_id, template_id)
     try:
         asked = fields.read(TemplateWrite, {"design": _design(request)})
         await call(store.warm, visit.account_id, asked, template_id)
-        await commit(store.update, visit.account_id, template_id, asked, visit.user.id)
+        await commit(store.update, visit.account_id, template_id, asked, visit.user.id, seen)
     except errors.Invalid as refused:
         form = _form(row)
         told = [f"{path} {messages[0]}" for path, messages in refused.fields.items()]
         more = f" and {len(told) - _MOST_FAULTS} more" if len(told) > _MOST_FAULTS else ""
         form.wrong("file", f"This file cannot be used: {'; '.join(told[:_MOST_FAULTS])}{more}.")
+        return await page(request, row, form, 422)
+    except errors.Conflict as refused:
+        row = await call(store.get, visit.account_id, template_id)
+        form = _form(row)
+        form.wrong("file", f"{changed_since(refused)} Look at it; choose the file again to put it in its place.")
         return await page(request, row, form, 422)
     view.say(request, "The design of the file is in place. The one before is in the history.")
     return view.go(request, f"/templates/{template_id}/edit")
