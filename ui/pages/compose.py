@@ -180,6 +180,10 @@ def _sample(account_id: int, campaign_id: int) -> list[str]:
     return [words.name(contact) for contact in found]
 
 
+# Told by the rehearsal itself, with the people whom it concerns
+_REHEARSED = ("missing_value", "render_error")
+
+
 def _rehearsal_of(account_id: int, campaign_id: int) -> dict[str, Any]:
     found = preflight.check(account_id, campaign_id).facts
     return {"campaign": store.get(account_id, campaign_id), **_rehearsed(found)}
@@ -206,7 +210,8 @@ def _facts(account_id: int, campaign_id: int, account: Any) -> dict[str, Any]:
     lists = people.all_lists(account_id)
     flight = preflight.check(account_id, campaign_id)
     findings = [(tone, words.finding(one.code, one.message), _place(one, campaign_id))
-                for tone, found in (("bad", flight.blockers), ("warn", flight.warnings)) for one in found]  # fmt: skip
+                for tone, found in (("bad", flight.blockers), ("warn", flight.warnings)) for one in found
+                if one.code not in _REHEARSED]  # fmt: skip
     sums = audience.arithmetic(campaign) if audience.is_set(campaign) else None
     return {
         "campaign": campaign,
