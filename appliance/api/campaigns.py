@@ -41,7 +41,8 @@ async def update(request: Call) -> Answer:
     """Update a campaign; `status` moves it."""
     if isinstance(request.body.status, str):
         require_send(request)
-    await call(templates.warm, request.account_id, request.body.template_attributes)
+        await call(preflight.warm, request.account_id, request.id, request.body.template_attributes)
+    await call(store.warm, request.account_id, request.id, request.body.template_attributes)
     done = await commit(
         send.change, request.account_id, request.id, request.body, request.actor, request.credential.test
     )
@@ -60,6 +61,7 @@ def require_send(request: Call) -> None:
 )  # fmt: skip
 async def go(request: Call) -> Answer:
     """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""
+    await call(store.warm, request.account_id, request.id, request.body.template_attributes)
     await call(preflight.warm, request.account_id, request.id, request.body.template_attributes)
     key = idempotency_key(request.request)
     path = f"/campaigns/{request.id}/send"

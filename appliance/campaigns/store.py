@@ -93,6 +93,16 @@ def create(account_id: int, request: CampaignCreate) -> Campaign:
     return get(account_id, campaign.id)
 
 
+def warm(account_id: int, campaign_id: int, content: Any) -> None:
+    """Look at the texts that a change brings along, before the writer has to; raises NotFound."""
+    template_id = Campaign.select(Campaign.template).where(
+        Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
+    ).tuples().first()  # fmt: skip
+    if template_id is None:
+        raise NotFound
+    templates.warm(account_id, content, template_id[0])
+
+
 def edit(campaign: Campaign, request: CampaignPatch) -> bool:
     """Write a checked change into a campaign; answers whether content or audience changed.
 

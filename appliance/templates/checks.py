@@ -16,6 +16,8 @@ from appliance.templates.requests import Content
 
 # Which merge context each text stands in
 MERGED: dict[str, merge.Context] = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
+# All that variables stand in: a template with another name or sender has the same ones
+_VARIED = (*designs.FIELDS, "design")
 _Found = tuple[tuple[str, str], ...]
 
 
@@ -74,7 +76,7 @@ def _design_faults(text: _Text) -> _Found:
 
 def variables(said: dict[str, Any]) -> dict[str, Any]:
     """Answer the merge variables of a template's fields, each with default, sample and whether it is required."""
-    return dict(_variables(_Text(said)))
+    return dict(_variables(_Text({name: said.get(name) for name in _VARIED})))
 
 
 @lru_cache(maxsize=64)

@@ -3,14 +3,14 @@
 Undo goes to the edit that the present one was made from; redo comes back the same way, until something is edited.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from appliance.db.work import writing
 from appliance.errors import Invalid
 from appliance.tables import Template
-from appliance.templates import revisions, store
+from appliance.templates import checks, revisions, store
 from appliance.templates.revisions import Origin
 
 
@@ -47,6 +47,15 @@ def restore(
     found = revisions.get(account_id, template_id, number)
     store.write(template, _held(found.document), user_id, f"Restored {_said(found)}", restores=number)
     return template
+
+
+def warm(account_id: int, template_id: int, to: int | Literal["undo", "redo"]) -> None:
+    """Look at the texts of the revision that a move goes to, before the writer has to; raises NotFound."""
+    template = store.get(account_id, template_id)
+    number: int | None = to if isinstance(to, int) else getattr(reach(template), to)
+    if number is not None:
+        found = revisions.get(account_id, template_id, number)
+        checks.variables(revisions.document(template) | _held(found.document))
 
 
 def _move(account_id: int, template_id: int, user_id: int | None, revision: int | None, way: str) -> Template:

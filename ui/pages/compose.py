@@ -121,6 +121,7 @@ async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
     """Send to exactly the number that was shown; if it changed meanwhile, ask again with the new one."""
     form = Form.of(request)
     try:
+        await call(preflight.warm, visit.account_id, campaign_id, None)
         await commit(_send, visit, campaign_id, form)
     except errors.Invalid as refused:
         if not form.errors:
@@ -156,6 +157,7 @@ async def _save(
 ) -> HTTPResponse:
     try:
         patch = fields.read(requests.CampaignPatch, asked)
+        await call(store.warm, visit.account_id, campaign_id, patch.template_attributes)
         await commit(send.change, visit.account_id, campaign_id, patch, visit.actor)
     except errors.Invalid as refused:
         return await page(request, visit, campaign_id, form.take(refused), card)

@@ -1,7 +1,7 @@
 """What can be done with a template besides writing it: its design as a file, its history, a test of it."""
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from sanic import Blueprint, Request
@@ -136,7 +136,8 @@ async def restore(request: Request, visit: Visit, template_id: int) -> HTTPRespo
     """Bring a revision back, as an edit of its own."""
     form = Form.of(request)
     at, seen = number(form["at"], 0), number(form["revision"], 0) or None
-    return await _move(request, template_id, history.restore, visit.account_id, template_id, at, visit.user.id, seen)
+    asked = (visit.account_id, template_id, at, visit.user.id, seen)
+    return await _move(request, visit, template_id, at, history.restore, *asked)
 
 
 @pages.post("/<template_id:int>/undo", name="undo")
@@ -144,7 +145,8 @@ async def restore(request: Request, visit: Visit, template_id: int) -> HTTPRespo
 async def undo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Take the last edit back."""
     seen = number(Form.of(request)["revision"], 0) or None
-    return await _move(request, template_id, history.undo, visit.account_id, template_id, visit.user.id, seen)
+    asked = (visit.account_id, template_id, visit.user.id, seen)
+    return await _move(request, visit, template_id, "undo", history.undo, *asked)
 
 
 @pages.post("/<template_id:int>/redo", name="redo")
@@ -152,11 +154,15 @@ async def undo(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 async def redo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Take an undo back."""
     seen = number(Form.of(request)["revision"], 0) or None
-    return await _move(request, template_id, history.redo, visit.account_id, template_id, visit.user.id, seen)
+    asked = (visit.account_id, template_id, visit.user.id, seen)
+    return await _move(request, visit, template_id, "redo", history.redo, *asked)
 
 
-async def _move(request: Request, template_id: int, verb: Any, *asked: Any) -> HTTPResponse:
+async def _move(
+    request: Request, visit: Visit, template_id: int, to: int | Literal["undo", "redo"], verb: Any, *asked: Any
+) -> HTTPResponse:
     try:
+        await call(history.warm, visit.account_id, template_id, to)
         await commit(verb, *asked)
         view.say(request, "Done. Nothing is lost: every step is in the history.")
     except errors.Conflict as refused:
