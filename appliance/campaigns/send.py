@@ -3,7 +3,7 @@
 from msgspec import UNSET
 
 from appliance import clock, config
-from appliance.campaigns import audience, findings, preflight, states, store
+from appliance.campaigns import audience, findings, numbered, preflight, states, store
 from appliance.campaigns.requests import CampaignPatch, SendRequest
 from appliance.config import seconds
 from appliance.db.open import connection, rows
@@ -79,6 +79,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     store.touch(campaign)
     campaign.audience_count = audience.freeze(campaign, findings.transport(campaign), campaign.hold_until)
     campaign.save()
+    numbered.keep(campaign)
     Flow.update(status="active", updated_at=now).where(Flow.id == campaign.flow_id).execute()
     Trigger.update(
         triggered_count=Trigger.triggered_count + 1, last_triggered_at=now

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from appliance import clock
-from appliance.campaigns import store
+from appliance.campaigns import numbered, store
 from appliance.db.open import connection
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
@@ -141,6 +141,7 @@ def undo(account_id: int, campaign_id: int) -> Campaign:
     if not untouched:
         refuse(campaign, "draft", ())
     connection().execute("DELETE FROM message WHERE campaign_id = ?", (campaign.id,))
+    numbered.drop(campaign.id)
     campaign.status, campaign.phase, campaign.content, campaign.sender = "draft", "draft", None, None
     campaign.audience_count, campaign.started_at, campaign.hold_until = 0, None, None
     store.touch(campaign)

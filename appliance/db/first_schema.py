@@ -196,12 +196,12 @@ CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, mes
 CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
 CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL;
 CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
-    template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, FOREIGN KEY (account_id) REFERENCES account
-    (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE CASCADE, FOREIGN KEY (template_id) REFERENCES
-    template (id) ON DELETE CASCADE);
+    template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, words TEXT NOT NULL, FOREIGN KEY (account_id)
+    REFERENCES account (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE CASCADE, FOREIGN KEY
+    (template_id) REFERENCES template (id) ON DELETE CASCADE);
 CREATE INDEX link_account_id ON link (account_id);
 CREATE INDEX link_template_id ON link (template_id);
-CREATE INDEX link_campaign_id_number ON link (campaign_id, number);
+CREATE UNIQUE INDEX link_campaign_id_number ON link (campaign_id, number);
 CREATE TABLE captured (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
     INTEGER, mail_from TEXT NOT NULL, rcpt_to TEXT NOT NULL, from_header TEXT, subject TEXT, preview TEXT, size
     INTEGER NOT NULL, source BLOB NOT NULL, received_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES

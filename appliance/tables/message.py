@@ -95,16 +95,17 @@ MessageContent.add_index(
 
 
 class Link(Table):
-    """A tracked target of a revision; its number stands in the token, so no row is needed for each recipient."""
+    """A link of what was sent, as it was numbered then; a token holds the number, so recipients need no rows."""
 
     account = ForeignKeyField(Account)
     campaign = ForeignKeyField(Campaign, null=True, on_delete="CASCADE", index=False)
     template = ForeignKeyField(Template, null=True, on_delete="CASCADE", index=True)
     number = IntegerField()
-    url = TextField()
+    url = TextField()  # with merge tags in place
+    words = TextField()  # what a reader sees of it
 
     class Meta:
-        indexes = ((("campaign", "number"), False),)
+        indexes = ((("campaign", "number"), True),)
 
 
 class Captured(Table):

@@ -8,7 +8,7 @@ from huey import Huey
 from huey.storage import MemoryStorage
 
 from appliance import clock
-from appliance.campaigns import rehearsal, send, states
+from appliance.campaigns import preflight, rehearsal, send, states
 from appliance.contacts import mirrors, suppress
 from appliance.db import work
 from appliance.db.open import checkpoint, rows
@@ -132,6 +132,7 @@ class Jobs:
     def _start(account_id: int, campaign_id: int) -> None:
         """Start one armed campaign; one that cannot be started waits for a person and stops no other."""
         try:
+            preflight.warm(account_id, campaign_id, None)
             work.write(send.fire, account_id, campaign_id)
         except Unavailable:
             raise

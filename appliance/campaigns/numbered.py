@@ -1,0 +1,34 @@
+"""The links of a campaign as they are numbered when it goes live: stable, whatever brand and design become later."""
+
+from appliance import brand as brands
+from appliance.db.open import run
+from appliance.db.work import writing
+from appliance.messages import compose
+from appliance.tables import Campaign, Link
+from appliance.templates.store import document
+
+_AT_ONCE = 500
+
+
+def keep(campaign: Campaign) -> None:
+    """Write the links of what a campaign says now, in place of those it had; raises MergeError."""
+    writing()
+    drop(campaign.id)
+    if campaign.channel != "email":
+        return
+    look = brands.look(brands.get(campaign.account_id))
+    # Checked, and so compiled, before: what was compiled last is kept
+    source = compose.source_of(document(campaign.template), look, campaign.account.locale, marketing=True)
+    found = [
+        {"account": campaign.account_id, "campaign": campaign.id, "template": campaign.template_id,
+         "number": one.number, "url": one.href, "words": one.words}
+        for one in compose.compile_source(source).links
+    ]  # fmt: skip
+    for start in range(0, len(found), _AT_ONCE):
+        Link.insert_many(found[start : start + _AT_ONCE]).execute()
+
+
+def drop(campaign_id: int) -> None:
+    """Forget the links of a campaign that did not go out."""
+    writing()
+    run("DELETE FROM link WHERE campaign_id = ?", (campaign_id,))
