@@ -1,6 +1,6 @@
-"""The way out: what every provider does, and the registry of them (one file and one line each)."""
+"""What a way out is given: a message in its envelope, and where to connect."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 
 class Envelope(NamedTuple):
@@ -11,17 +11,24 @@ class Envelope(NamedTuple):
     content: bytes
 
 
-class Connection(Protocol):
-    """An open conversation with the next hop; used by one thread at a time."""
+class Server(NamedTuple):
+    """Where and how to connect; timeouts in seconds."""
 
-    def hand_over(self, envelope: Envelope) -> str:
-        """Hand a message over and answer the next hop's words of acceptance.
+    host: str
+    port: int
+    tls: str  # none, starttls, tls
+    username: str = ""
+    password: str = ""
+    helo: str = ""
+    connect_timeout: float = 30.0
+    reply_timeout: float = 600.0
+    most_messages: int = 100
 
-        Raises Temporary, Permanent, Ours, Unreachable (nothing was handed over) or Uncertain (it may have been).
-        """
 
-    def is_open(self) -> bool:
-        """Say whether another message may follow on this connection."""
-
-    def close(self) -> None:
-        """End the conversation politely; never raises."""
+def stuffed(content: bytes) -> bytes:
+    """Make content safe for DATA: a line that begins with a dot gets another (RFC 5321, 4.5.2)."""
+    if content.startswith(b"."):
+        content = b"." + content
+    if b"\n." in content:
+        content = content.replace(b"\n.", b"\n..")
+    return content if content.endswith(b"\r\n") else content + b"\r\n"

@@ -6,7 +6,8 @@ the stored reply: such a row is in doubt and is sent once more with the same Mes
 """
 
 import random
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Container, Sized
 
 from appliance import clock, tokens
 from appliance.contacts import consent
@@ -14,54 +15,54 @@ from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
 from appliance.errors import Uncertain
 from appliance.messages import ledger, outcomes
-from appliance.messages.ledger import COLUMNS, Claim, Outcome
-
-# How many rows that may no longer be written to are skipped in one commit
-_MOST_SKIPPED = 100
+from appliance.messages.ledger import COLUMNS, Claim
 
 
-class Turn(NamedTuple):
-    """The next message in hand, if any, and whether asking again at once may bring one."""
+def candidates(
+    most: int, taken: Container[int] = (), closed: tuple[str, ...] = (), held: tuple[int, ...] = ()
+) -> list[Claim]:
+    """Answer what may be taken in hand next, in this order: single messages first, then campaigns in turns.
 
-    claim: Claim | None
-    again: bool
-
-
-def turn(
-    outcome: Outcome | None, process: str, want: bool, closed: tuple[str, ...] = (), held: tuple[int, ...] = ()
-) -> Turn:
-    """Write the outcome of one message and mark the next, in one transaction."""
-    writing()
-    if outcome is not None:
-        outcomes.finish(outcome)
-    return claim(process, closed, held) if want else Turn(None, False)
-
-
-def claim(process: str, closed: tuple[str, ...] = (), held: tuple[int, ...] = ()) -> Turn:
-    """Mark the next due message as in hand; single messages go before campaigns, campaigns take turns.
-
-    What would leave by a provider that is closed waits, and so do campaigns that are held back.
+    Left out is what is taken already, what would leave by a provider that is closed, and campaigns that are held back.
+    Nothing is marked: whoever takes one marks it before its message leaves (`mark`, `hot.step`).
     """
-    writing()
     now = clock.now_ms()
-    skipped = 0
-    for campaign_id in (None, *(one_id for one_id in _live_campaigns() if one_id not in held)):
-        while skipped < _MOST_SKIPPED:
-            row = _next(campaign_id, now, closed)
-            if row is None:
-                break
-            reason = _refusal(row)
-            if reason is None:
-                # Its Date is that of the first attempt, so that a repeat is the same message
-                dated = row.dated_at or now
-                connection().execute(
-                    "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = ?, updated_at = ? WHERE id = ?",
-                    (process, dated, now, row.id),
-                )
-                return Turn(row._replace(dated_at=dated), True)
-            ledger.skip(row, reason, now)
-            skipped += 1
-    return Turn(None, skipped >= _MOST_SKIPPED)
+    singles = _due(None, now, most + _size(taken), closed)
+    found = [row for row in singles if row.id not in taken][:most]
+    queues = [
+        deque(row for row in _due(one_id, now, most + _size(taken), closed) if row.id not in taken)
+        for one_id in _live_campaigns() if one_id not in held
+    ]  # fmt: skip
+    while len(found) < most and any(queues):
+        found += [queue.popleft() for queue in queues if queue][: most - len(found)]
+    return found
+
+
+def _size(taken: Container[int]) -> int:
+    return len(taken) if isinstance(taken, Sized) else 0
+
+
+def mark(row: Claim, process: str, dated_at: int | None, now: int) -> bool:
+    """Mark an open row as in hand, if it may go out now (P4, P5); one that may never again is skipped."""
+    writing()
+    if row.campaign_id is not None and row.campaign_id not in _live_campaigns():
+        return False
+    if row.campaign_id is None and one("SELECT 1 FROM account WHERE id = ? AND sending_stopped = 1", (row.account_id,)):
+        return False
+    due = one("SELECT 1 FROM message WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ?", (row.id, now))
+    if due is None:
+        return False
+    reason = _refusal(row)
+    if reason is not None:
+        ledger.skip(row, reason, now)
+        return False
+    # Its Date is that of the first attempt, so that a repeat is the same message
+    connection().execute(
+        "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = coalesce(dated_at, ?), updated_at = ? "
+        "WHERE id = ?",
+        (process, dated_at or now, now, row.id),
+    )
+    return True
 
 
 def _live_campaigns() -> list[int]:
@@ -76,25 +77,25 @@ def _live_campaigns() -> list[int]:
     return found
 
 
-def _next(campaign_id: int | None, now: int, closed: tuple[str, ...] = ()) -> Claim | None:
+def _due(campaign_id: int | None, now: int, most: int, closed: tuple[str, ...] = ()) -> list[Claim]:
     more = ""
     if campaign_id is None:
         more = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
         more += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
-    found = one(
+    found = rows(
         f"SELECT {COLUMNS} FROM message WHERE campaign_id IS ? AND status IN ('queued', 'held') AND due_at <= ?"
-        f"{more} ORDER BY due_at, id LIMIT 1",
-        (campaign_id, now, *(closed if campaign_id is None else ())),
+        f"{more} ORDER BY due_at, id LIMIT ?",
+        (campaign_id, now, *(closed if campaign_id is None else ()), most),
     )
+    claims = [Claim._make(row) for row in found]
     # All rows of a campaign leave by the same provider: its first one answers for all
-    row = Claim._make(found) if found else None
-    return None if row is not None and row.provider in closed else row
+    return [] if claims and claims[0].provider in closed else claims
 
 
 def is_due(closed: tuple[str, ...] = ()) -> bool:
     """Say whether an open row of a live source may move now, by a provider that is not closed."""
     now = clock.now_ms()
-    return any(_next(campaign_id, now, closed) is not None for campaign_id in (None, *_live_campaigns()))
+    return any(_due(campaign_id, now, 1, closed) for campaign_id in (None, *_live_campaigns()))
 
 
 def _refusal(row: Claim) -> str | None:

@@ -24,7 +24,7 @@ from appliance.db.open import rows
 from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
 from appliance.messages import outbox
 from appliance.messages.ledger import Claim, Outcome
-from tests.domain.home import Home
+from tests.domain.home import Home, turn
 
 OPEN = {"queued", "held", "sending"}
 ERRORS: dict[str, DeliveryError | None] = {
@@ -77,7 +77,7 @@ class Books(RuleBasedStateMachine):
     def turn(self, outcome: Outcome | None, want: bool) -> bool:
         """Store an outcome and perhaps take the next message, as a sending thread does; answers whether one came."""
         phase = self.now().phase
-        claim = work.write(outbox.turn, outcome, "process", want).claim
+        claim = turn(outcome, want)
         if claim is None:
             return False
         assert want and phase in ("sending", "holding"), "nothing starts outside of sending"

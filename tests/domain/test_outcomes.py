@@ -11,7 +11,7 @@ from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertai
 from appliance.messages import outbox
 from appliance.messages.ledger import Claim, Outcome
 from appliance.tables import Campaign, Message
-from tests.domain.home import Home
+from tests.domain.home import Home, turn
 
 ERRORS: dict[str, DeliveryError | None] = {
     "accepted": None,
@@ -31,15 +31,13 @@ def sent(home: Home, people: int = 1, **body: Any) -> Campaign:
 
 def take() -> Claim | None:
     """Take the next message in hand."""
-    return work.write(outbox.turn, None, "process", True).claim
+    return turn(None, True)
 
 
 def finish(claim: Claim | None, kind: str) -> Message:
     """Store what became of a message, and answer its row."""
     assert claim is not None
-    work.write(
-        outbox.turn, Outcome(claim, ERRORS[kind], None, "Hello", "a@example.org", "1@example.org"), "process", False
-    )
+    turn(Outcome(claim, ERRORS[kind], None, "Hello", "a@example.org", "1@example.org"), False)
     return Message.get_by_id(claim.id)
 
 

@@ -21,11 +21,11 @@ from appliance.delivery import mime
 from appliance.designs import merge
 from appliance.designs.merge import MergeError
 from appliance.errors import Invalid, Uncertain
-from appliance.messages import compose, outbox, single
+from appliance.messages import compose, single
 from appliance.messages.compose import Sender, Source
 from appliance.messages.ledger import Outcome
 from appliance.messages.single import MessageWrite
-from tests.domain.home import Home
+from tests.domain.home import Home, turn
 
 PATIENCE = 10
 
@@ -188,15 +188,15 @@ def test_l2_what_may_have_been_taken_is_uncertain(how: str, home: Home) -> None:
     """A message in doubt that may not be tried again ends `uncertain`, not `cancelled` or `skipped` (not attempted)."""
     contact = home.contact("a@example.org")
     campaign = home.send(home.campaign(home.list_of(contact.id).id))
-    claim = work.write(outbox.turn, None, "p", True).claim
+    claim = turn(None, True)
     if how == "cancel":
         work.write(states.cancel, home.account_id, campaign.id, "key:1")
-    work.write(outbox.turn, Outcome(claim, Uncertain("broke after the dot")), "p", False)
+    turn(Outcome(claim, Uncertain("broke after the dot")), False)
     if how == "leave":
         home.leave("a@example.org")
     if how == "later":
         work.write(states.cancel, home.account_id, campaign.id, "key:1")
-    work.write(outbox.turn, None, "p", True)
+    turn(None, True)
     assert scalar("SELECT status FROM message WHERE id = ?", (claim.id,)) == "uncertain"
 
 

@@ -2,20 +2,19 @@
 
 from appliance import config
 from appliance.config import seconds
-from appliance.delivery.providers.smtp import Server, SmtpConnection
-from appliance.delivery.send import Connection
+from appliance.delivery import greeting
+from appliance.delivery.dialogue import Dialogue
+from appliance.delivery.send import Server
 from appliance.errors import Ours
 
 
-def _relay() -> Connection:
+def _relay() -> Server:
     email = config.current().email
     relay = email.relay
-    return SmtpConnection(
-        Server(
-            relay.host, relay.port, relay.tls, relay.username, relay.password,
-            connect_timeout=seconds(email.connect_timeout), reply_timeout=seconds(email.reply_timeout),
-            most_messages=email.messages_per_connection,
-        )
+    return Server(
+        relay.host, relay.port, relay.tls, relay.username, relay.password,
+        connect_timeout=seconds(email.connect_timeout), reply_timeout=seconds(email.reply_timeout),
+        most_messages=email.messages_per_connection,
     )  # fmt: skip
 
 
@@ -28,19 +27,19 @@ def capture_at(port: int | None) -> None:
     _capture_port = port
 
 
-def _capture() -> Connection:
+def _capture() -> Server:
     if _capture_port is None:
         raise Ours("the capture server is not running")
-    return SmtpConnection(Server("127.0.0.1", _capture_port, "none", helo="localhost", most_messages=1_000_000))
+    return Server("127.0.0.1", _capture_port, "none", helo="localhost", most_messages=1_000_000)
 
 
 # A new way out is one function and one line here
-OPEN = {"relay": _relay, "capture": _capture}
+SERVERS = {"relay": _relay, "capture": _capture}
 
 
-def connect(provider: str) -> Connection:
-    """Open a connection of a provider by the name in a message's row; raises Ours, Temporary or Unreachable."""
-    open_one = OPEN.get(provider)
-    if open_one is None:
+async def connect(provider: str) -> Dialogue:
+    """Open a conversation of a provider by the name in a message's row; raises Ours, Temporary or Unreachable."""
+    server_of = SERVERS.get(provider)
+    if server_of is None:
         raise Ours(f"{provider} is no way out of this installation")
-    return open_one()
+    return await greeting.connect(server_of())

@@ -1,0 +1,113 @@
+"""The beginning of an SMTP conversation: connect, greet, encrypt, log in. Whatever fails here blames no recipient."""
+
+import asyncio
+import base64
+import socket
+import ssl
+from collections.abc import Callable
+
+from appliance.delivery.dialogue import Dialogue, Lost
+from appliance.delivery.replies import Reply, before_anybody
+from appliance.delivery.send import Server
+from appliance.errors import DeliveryError, Ours, Unreachable
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+Context = Callable[[], ssl.SSLContext]
+
+
+async def connect(server: Server, context: Context = ssl.create_default_context) -> Dialogue:
+    """Open a conversation that is ready for an envelope; raises Unreachable, Temporary or Ours."""
+    dialogue = Dialogue(server)
+    try:
+        await _open(dialogue, context if server.tls == "tls" else None)
+        await _greet(dialogue, context)
+    except ssl.SSLError as error:
+        dialogue.abort()
+        raise Ours(f"TLS with {server.host} failed: {error}") from None
+    except (OSError, Lost) as error:
+        dialogue.abort()
+        raise Unreachable(f"{server.host}:{server.port} cannot be reached: {error}") from None
+    except DeliveryError:
+        await dialogue.close()
+        raise
+    except asyncio.CancelledError:
+        dialogue.abort()
+        raise
+    return dialogue
+
+
+async def _open(dialogue: Dialogue, context: Context | None) -> None:
+    server = dialogue.server
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(server.connect_timeout):
+            transport, _ = await loop.create_connection(
+                lambda: dialogue, server.host, server.port, ssl=None if context is None else context(),
+                ssl_handshake_timeout=None if context is None else server.connect_timeout,
+            )  # fmt: skip
+    except TimeoutError:
+        raise OSError(f"no connection within {server.connect_timeout:g} s") from None
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        # Each write is a whole step of the conversation; waiting to fill a packet costs 40 ms a message
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+async def _greet(dialogue: Dialogue, context: Context) -> None:
+    _good(await dialogue.banner())
+    await _ehlo(dialogue)
+    server = dialogue.server
+    encrypted = server.tls == "tls"
+    if server.tls == "starttls":
+        if "STARTTLS" not in dialogue.offers:
+            raise Ours(f"{server.host} offers no STARTTLS; nothing was sent in clear text")
+        _good(await dialogue.command("STARTTLS"))
+        await dialogue.encrypt(context())
+        await _ehlo(dialogue)
+        encrypted = True
+    if server.username:
+        if not encrypted and server.host not in _LOOPBACK:
+            raise Ours("the password would be sent in clear text: set tls to starttls or tls")
+        await _log_in(dialogue)
+
+
+async def _ehlo(dialogue: Dialogue) -> None:
+    """Say who we are and learn what the server offers; an old one that knows no EHLO offers nothing."""
+    name = dialogue.server.helo or socket.getfqdn()
+    reply = await dialogue.command(f"EHLO {name}")
+    if not reply.is_good and reply.code in (500, 502, 550):
+        reply = await dialogue.command(f"HELO {name}")
+        _good(reply)
+        dialogue.offers = {}
+        return
+    _good(reply)
+    lines = (line.partition(" ") for line in reply.text.splitlines()[1:])
+    dialogue.offers = {word.upper(): rest.strip() for word, _, rest in lines}
+
+
+async def _log_in(dialogue: Dialogue) -> None:
+    server = dialogue.server
+    ways = dialogue.offers.get("AUTH", "").upper().split()
+    user, password = server.username.encode(), server.password.encode()
+    if "PLAIN" in ways:
+        words = base64.b64encode(b"\0" + user + b"\0" + password).decode()
+        _welcome(await dialogue.command(f"AUTH PLAIN {words}"))
+    elif "LOGIN" in ways:
+        reply = await dialogue.command("AUTH LOGIN")
+        for part in (user, password):
+            if reply.code != 334:
+                break
+            reply = await dialogue.command(base64.b64encode(part).decode())
+        _welcome(reply)
+    else:
+        raise Ours(f"login is not possible: {server.host} offers {', '.join(ways) or 'no way'}")
+
+
+def _welcome(reply: Reply) -> None:
+    if reply.code != 235:
+        raise before_anybody(reply if reply.code >= 400 else reply._replace(code=535))
+
+
+def _good(reply: Reply) -> None:
+    if not reply.is_good:
+        raise before_anybody(reply)

@@ -1,0 +1,112 @@
+"""The ledger's hot path: what became of many messages and the marks of their followers, in one transaction.
+
+Plain acceptances are written together, statement by statement; everything else takes the careful way of `outcomes`.
+It comes to the same (a test holds the two against each other).
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from appliance import clock
+from appliance.db.open import connection, rows
+from appliance.db.work import writing
+from appliance.messages import ledger, outbox, outcomes
+from appliance.messages.ledger import COLUMNS, Claim, Outcome
+
+_encode = msgspec.json.Encoder().encode
+_ACCEPTED = (
+    "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
+    "subject = iif(recipient_key IS NULL, NULL, ?), sender = ?, internet_message_id = ?, error_code = NULL, "
+    "error_smtp = NULL, error_enhanced = NULL, error_text = NULL, updated_at = ? WHERE id = ? AND status = 'sending' "
+    "RETURNING id, contact_id"
+)
+_CONTACT = (
+    "UPDATE contact SET email_sent_count = email_sent_count + ?, sms_sent_count = sms_sent_count + ?, "
+    "email_last_sent_at = iif(?, ?, email_last_sent_at) WHERE id = ?"
+)
+_CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?"
+_EVENT = (
+    "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, "
+    "chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?)"
+)
+# A row may be marked if it is still open and due, its source is live, and it may still be written to (P4, P5); what is
+# not marked here is looked at closely, so this may refuse too much and never too little
+_MARK = (
+    "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = coalesce(dated_at, ?), updated_at = ? "
+    "WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ? AND transactional = 0 AND EXISTS (SELECT 1 FROM "
+    "campaign c JOIN account a ON a.id = c.account_id WHERE c.id = message.campaign_id "
+    "AND c.phase IN ('sending', 'holding') AND a.sending_stopped = 0) AND EXISTS (SELECT 1 FROM channel h "
+    "WHERE h.account_id = message.account_id AND h.kind = iif(message.channel = 'sms', 'phone', 'email') "
+    "AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
+    "AND h.suppression IS NULL) RETURNING id"
+)
+
+
+def step(found: list[Outcome], marks: list[Claim], process: str) -> set[int]:
+    """Write what became of messages, mark the next, and answer the ids that were marked; the others do not go out now.
+
+    What is known may be handed in twice: it is written once.
+    """
+    writing()
+    plain = [one for one in found if one.error is None and one.skip_reason is None]
+    if plain:
+        _accepted(plain)
+    for one in found:
+        if one.error is not None or one.skip_reason is not None:
+            outcomes.finish(one)
+    return _mark(marks, process) if marks else set()
+
+
+def _accepted(found: list[Outcome]) -> None:
+    now, here = clock.now_ms(), connection()
+    written: dict[int, int | None] = dict(
+        here.executemany(
+            _ACCEPTED,
+            [(now, one.subject, one.sender, one.internet_message_id, now, one.claim.id) for one in found],
+        )
+    )
+    # While it was in hand its contact may have been merged into another, or deleted: the row knows
+    done = [(one.claim, written[one.claim.id]) for one in found if one.claim.id in written]
+    counted = [(row, contact_id) for row, contact_id in done if not row.test]
+    campaigns = Counter(row.campaign_id for row, _ in counted if row.campaign_id is not None)
+    here.executemany(
+        "UPDATE campaign SET sent_count = sent_count + ? WHERE id = ?", [(n, one) for one, n in campaigns.items()]
+    )
+    here.executemany(_CONTACT, [_contact(row, contact_id, now) for row, contact_id in counted if contact_id])
+    here.executemany(_CHANNEL, [(row.account_id, row.kind, row.recipient_key) for row, _ in counted])
+    names: dict[tuple[int | None, int | None], str | None] = {}
+    here.executemany(_EVENT, [_event(row, contact_id, now, names) for row, contact_id in done])
+
+
+def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
+    email = row.channel == "email"
+    return email, not email, email, now, contact_id
+
+
+def _event(
+    row: Claim, contact_id: int | None, now: int, names: dict[tuple[int | None, int | None], str | None]
+) -> tuple[Any, ...]:
+    source = (row.campaign_id, row.flow_id)
+    if source not in names:
+        names[source] = ledger.source_name(row)
+    data = _encode({"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id}).decode()
+    return (
+        row.account_id, contact_id, f"{row.channel}_sent", data, f"message:{row.id}", names[source], row.test, now, now,
+    )  # fmt: skip
+
+
+def _mark(marks: Iterable[Claim], process: str) -> set[int]:
+    now = clock.now_ms()
+    wanted = {row.id: row for row in marks}
+    marked = {
+        found[0]
+        for found in connection().executemany(_MARK, [(process, row.dated_at, now, row.id, now) for row in marks])
+    }
+    for number in wanted.keys() - marked:
+        fresh = rows(f"SELECT {COLUMNS} FROM message WHERE id = ? AND status IN ('queued', 'held')", (number,))
+        if fresh and outbox.mark(Claim._make(fresh[0]), process, wanted[number].dated_at, now):
+            marked.add(number)
+    return marked

@@ -1,0 +1,102 @@
+"""Between the sending loop and the writer thread: what is handed in meanwhile goes together into the next transaction.
+
+At most one transaction is under way; while it is, the next one gathers. There is no timer.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from appliance.db import work
+from appliance.errors import Unavailable
+from appliance.messages import hot
+from appliance.messages.ledger import Claim, Outcome
+
+log = logging.getLogger("campanero.sender")
+_AGAIN_SECONDS = 1.0
+
+
+class _Handed(NamedTuple):
+    outcome: Outcome | None
+    claim: Claim | None
+    answer: "asyncio.Future[bool]"
+
+
+class Clerk:
+    """Hands outcomes and marks to the writer; used on one event loop."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+        self._waiting: list[_Handed] = []
+        self._busy = False
+
+    def step(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
+        """Write an outcome and mark a message; answers, once both are on disk, whether the message may go out now.
+
+        An outcome is offered until it is stored. Raises Unavailable for a mark alone, or when the service ends.
+        """
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Handed(outcome, claim, answer))
+        if not self._busy:
+            self._busy = True
+            # Whoever else is ready in this round of the loop comes along
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        return answer
+
+    async def settled(self) -> None:
+        """Wait until all that is known is stored, or never will be."""
+        while self._busy and not work.is_stopped():
+            await asyncio.sleep(0.02)
+
+    def _hand_over(self) -> None:
+        batch, self._waiting = self._waiting, []
+        if not batch:
+            self._busy = False
+            return
+        loop = asyncio.get_running_loop()
+        found = [one.outcome for one in batch if one.outcome is not None]
+        marks = [one.claim for one in batch if one.claim is not None]
+        try:
+            future = work.submit(hot.step, found, marks, self._process)
+        except Unavailable as error:
+            self._failed(batch, error)
+            return
+
+        def done(finished: "Future[set[int]]") -> None:
+            loop.call_soon_threadsafe(self._answered, batch, finished)
+
+        future.add_done_callback(done)
+
+    def _answered(self, batch: list[_Handed], finished: "Future[set[int]]") -> None:
+        error = finished.exception()
+        if isinstance(error, Unavailable):
+            self._failed(batch, error)
+            return
+        if error is not None:
+            log.error("what became of messages could not be written", exc_info=error)
+            self._tell(batch, error)
+        else:
+            marked = finished.result()
+            for one in batch:
+                if not one.answer.done():
+                    one.answer.set_result(one.claim is not None and one.claim.id in marked)
+        self._hand_over()
+
+    def _failed(self, batch: list[_Handed], error: Exception) -> None:
+        """Tell those who only wanted a mark; what is known is kept and offered again."""
+        kept = [one._replace(claim=None) for one in batch if one.outcome is not None]
+        lost = [one for one in batch if one.outcome is None]
+        if work.is_stopped():
+            lost, kept = batch, []
+        self._tell(lost, error)
+        self._waiting = kept + self._waiting
+        log.error("sending waits: %s", error)
+        asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._hand_over)
+
+    @staticmethod
+    def _tell(batch: list[_Handed], error: BaseException) -> None:
+        for one in batch:
+            if not one.answer.done():
+                one.answer.set_exception(error)
+                one.answer.exception()

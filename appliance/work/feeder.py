@@ -1,0 +1,112 @@
+"""Messages made ready ahead of the conversations that carry them: read and rendered in a thread of their own.
+
+What is ready here is in nobody's hand yet: nothing of it is marked, and a process that dies has promised nothing.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from appliance import clock
+from appliance.db.open import close_database
+from appliance.designs.merge import MergeError
+from appliance.errors import Permanent
+from appliance.messages import outbox
+from appliance.messages.ledger import Claim, Outcome
+from appliance.messages.prepare import Prepared, Workshop
+from appliance.work.gate import Gate
+
+log = logging.getLogger("campanero.sender")
+
+
+class Ready(NamedTuple):
+    """A message that can be handed over, or that cannot be made: then `fault` is what became of it."""
+
+    claim: Claim
+    prepared: Prepared | None
+    fault: Outcome | None = None
+
+
+class Feeder:
+    """Keeps some messages ready; used on one event loop."""
+
+    def __init__(self, gate: Gate, ahead: int) -> None:
+        self._gate, self._ahead = gate, ahead
+        self._ready: deque[Ready] = deque()
+        self._taken: set[int] = set()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
+        self._workshop = Workshop()
+        self._filling: asyncio.Task[None] | None = None
+        self.dry = False
+
+    async def take(self) -> Ready | None:
+        """Answer the next message; None if nothing is due."""
+        while not self._ready:
+            if self.dry and self._filling is None:
+                return None
+            await self._fill()
+        return self.poll()
+
+    def poll(self) -> Ready | None:
+        """Answer the next message if one is ready at this moment, and see to more."""
+        found = self._ready.popleft() if self._ready else None
+        if len(self._ready) < self._ahead // 2 and self._filling is None and not self.dry:
+            self._start()
+        return found
+
+    def put_back(self, ready: Ready) -> None:
+        """Take a message back that nobody could hand over; it is the next one again."""
+        self._ready.appendleft(ready)
+
+    def done(self, ids: Iterable[int]) -> None:
+        """Forget messages that the ledger speaks of now."""
+        self._taken.difference_update(ids)
+
+    def more(self) -> None:
+        """Look again: there may be something due by now."""
+        self.dry = False
+
+    async def _fill(self) -> None:
+        if self._filling is None:
+            self._start()
+        assert self._filling is not None
+        await asyncio.shield(self._filling)
+
+    def _start(self) -> None:
+        self._filling = asyncio.create_task(self._filled())
+
+    async def _filled(self) -> None:
+        try:
+            made = await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._make, frozenset(self._taken), self._gate.closed(), self._gate.held()
+            )
+            self._taken.update(one.claim.id for one in made)
+            self._ready.extend(made)
+            self.dry = not made
+        finally:
+            self._filling = None
+
+    def _make(self, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...]) -> list[Ready]:
+        now = clock.now_ms()
+        found = outbox.candidates(self._ahead, taken, closed, held)
+        # A message has the Date of its first attempt, so that a repeat is the same message
+        return [self._one(row._replace(dated_at=row.dated_at or now)) for row in found]
+
+    def _one(self, claim: Claim) -> Ready:
+        try:
+            return Ready(claim, self._workshop.prepare(claim))
+        except (MergeError, ValueError) as error:
+            words = error.words() if isinstance(error, MergeError) else str(error)
+        except Exception as error:
+            # Whatever is wrong with this one, the others go out
+            log.exception("message %s cannot be made", claim.id)
+            words = f"{type(error).__name__}: {error}"
+        return Ready(claim, None, Outcome(claim, Permanent(words), skip_reason="render_error"))
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.submit(close_database)
+        self._thread.shutdown()
