@@ -8,7 +8,7 @@ taken; after it, acceptance cannot be known (RFC 1047). Used by one task at a ti
 import asyncio
 import contextlib
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from appliance import addresses
 from appliance.delivery.replies import Garbled, Replies, Reply, of_message, of_sender
@@ -60,10 +60,10 @@ class Dialogue(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection over, again after it became encrypted."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not every loop's transports are of asyncio's classes
+        self._transport = cast(asyncio.Transport, transport)
         # From the first byte that the other side does not take: only so is known what left this machine
-        transport.set_write_buffer_limits(high=0)
+        self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
         """Hand replies to whoever waits for them, in the order of the commands."""

@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from appliance import clock
 from appliance.db.open import connection, rows
 from appliance.db.work import writing
+from appliance.events import log
+from appliance.events.log import Happened
 from appliance.messages import ledger, outbox, outcomes
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
 
-_encode = msgspec.json.Encoder().encode
 _ACCEPTED = (
     "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
     "subject = iif(recipient_key IS NULL, NULL, ?), sender = ?, internet_message_id = ?, error_code = NULL, "
@@ -28,10 +27,6 @@ _CONTACT = (
     "email_last_sent_at = iif(?, ?, email_last_sent_at) WHERE id = ?"
 )
 _CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?"
-_EVENT = (
-    "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, "
-    "chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?)"
-)
 # A row may be marked if it is still open and due, its source is live, and it may still be written to (P4, P5); what is
 # not marked here is looked at closely, so this may refuse too much and never too little
 _MARK = (
@@ -78,7 +73,7 @@ def _accepted(found: list[Outcome]) -> None:
     here.executemany(_CONTACT, [_contact(row, contact_id, now) for row, contact_id in counted if contact_id])
     here.executemany(_CHANNEL, [(row.account_id, row.kind, row.recipient_key) for row, _ in counted])
     names: dict[tuple[int | None, int | None], str | None] = {}
-    here.executemany(_EVENT, [_event(row, contact_id, now, names) for row, contact_id in done])
+    log.record_many([_happened(row, contact_id, names) for row, contact_id in done])
 
 
 def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
@@ -86,15 +81,14 @@ def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
     return email, not email, email, now, contact_id
 
 
-def _event(
-    row: Claim, contact_id: int | None, now: int, names: dict[tuple[int | None, int | None], str | None]
-) -> tuple[Any, ...]:
+def _happened(row: Claim, contact_id: int | None, names: dict[tuple[int | None, int | None], str | None]) -> Happened:
     source = (row.campaign_id, row.flow_id)
     if source not in names:
         names[source] = ledger.source_name(row)
-    data = _encode({"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id}).decode()
-    return (
-        row.account_id, contact_id, f"{row.channel}_sent", data, f"message:{row.id}", names[source], row.test, now, now,
+    return Happened(
+        row.account_id, f"{row.channel}_sent", contact_id,
+        {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id},
+        resource_uid=f"message:{row.id}", resource_name=names[source], test=row.test,
     )  # fmt: skip
 
 

@@ -72,12 +72,14 @@ def _count(row: Claim, now: int) -> None:
     here = connection()
     if row.campaign_id is not None:
         here.execute("UPDATE campaign SET sent_count = sent_count + 1 WHERE id = ?", (row.campaign_id,))
-    if row.contact_id is not None:
+    # While it was in hand its contact may have been merged into another, or deleted: the row knows
+    contact_id = scalar("SELECT contact_id FROM message WHERE id = ?", (row.id,))
+    if contact_id is not None:
         here.execute(
             "UPDATE contact SET email_sent_count = email_sent_count + (:channel = 'email'), "
             "sms_sent_count = sms_sent_count + (:channel = 'sms'), "
             "email_last_sent_at = CASE :channel WHEN 'email' THEN :now ELSE email_last_sent_at END WHERE id = :id",
-            {"channel": row.channel, "now": now, "id": row.contact_id},
+            {"channel": row.channel, "now": now, "id": contact_id},
         )
     here.execute(
         "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",

@@ -29,6 +29,7 @@ class Clerk:
     def __init__(self, process: str) -> None:
         self._process = process
         self._waiting: list[_Handed] = []
+        self._apart: list[_Handed] = []  # of a batch that failed for a fault of one of them
         self._busy = False
 
     def step(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
@@ -50,7 +51,10 @@ class Clerk:
             await asyncio.sleep(0.02)
 
     def _hand_over(self) -> None:
-        batch, self._waiting = self._waiting, []
+        if self._apart:
+            batch = [self._apart.pop(0)]
+        else:
+            batch, self._waiting = self._waiting, []
         if not batch:
             self._busy = False
             return
@@ -73,8 +77,11 @@ class Clerk:
         if isinstance(error, Unavailable):
             self._failed(batch, error)
             return
-        if error is not None:
-            log.error("what became of messages could not be written", exc_info=error)
+        if error is not None and len(batch) > 1:
+            # Nothing of it happened: a fault of one is not for its neighbours to bear
+            self._apart += batch
+        elif error is not None:
+            log.error("what became of a message could not be written", exc_info=error)
             self._tell(batch, error)
         else:
             marked = finished.result()

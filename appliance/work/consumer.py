@@ -51,7 +51,7 @@ class Works:
         """Let open SMTP transactions finish (30 s at most), start nothing new."""
         bell.silence()
         self._ending.set()
-        self.jobs.sender.stopping.set()
+        self.jobs.sender.stop()
         self.jobs.importer.stopping.set()
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()

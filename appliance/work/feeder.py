@@ -6,12 +6,12 @@ What is ready here is in nobody's hand yet: nothing of it is marked, and a proce
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from appliance import clock
 from appliance.db.open import close_database
+from appliance.designs import render
 from appliance.designs.merge import MergeError
 from appliance.errors import Permanent
 from appliance.messages import outbox
@@ -20,6 +20,8 @@ from appliance.messages.prepare import Prepared, Workshop
 from appliance.work.gate import Gate
 
 log = logging.getLogger("campanero.sender")
+# What waited longer is read again, so that it says what is true by now
+_STALE_SECONDS = 5.0
 
 
 class Ready(NamedTuple):
@@ -28,6 +30,7 @@ class Ready(NamedTuple):
     claim: Claim
     prepared: Prepared | None
     fault: Outcome | None = None
+    since: float = 0.0
 
 
 class Feeder:
@@ -38,35 +41,49 @@ class Feeder:
         self._ready: deque[Ready] = deque()
         self._taken: set[int] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
+        self._thread.submit(render.warm)
         self._workshop = Workshop()
         self._filling: asyncio.Task[None] | None = None
         self.dry = False
 
     async def take(self) -> Ready | None:
         """Answer the next message; None if nothing is due."""
-        while not self._ready:
+        while (found := self.poll()) is None:
             if self.dry and self._filling is None:
                 return None
             await self._fill()
-        return self.poll()
+        return found
 
     def poll(self) -> Ready | None:
         """Answer the next message if one is ready at this moment, and see to more."""
-        found = self._ready.popleft() if self._ready else None
+        found = self._next()
         if len(self._ready) < self._ahead // 2 and self._filling is None and not self.dry:
             self._start()
         return found
+
+    def _next(self) -> Ready | None:
+        closed = self._gate.closed() if self._ready else ()
+        oldest = asyncio.get_running_loop().time() - _STALE_SECONDS
+        while self._ready:
+            found = self._ready.popleft()
+            if found.claim.provider not in closed and found.since > oldest:
+                return found
+            self.done(found.claim.id)
+            self.dry = False
+        return None
 
     def put_back(self, ready: Ready) -> None:
         """Take a message back that nobody could hand over; it is the next one again."""
         self._ready.appendleft(ready)
 
-    def done(self, ids: Iterable[int]) -> None:
-        """Forget messages that the ledger speaks of now."""
-        self._taken.difference_update(ids)
+    def done(self, number: int) -> None:
+        """Forget a message that is in nobody's hand: the ledger alone says what is to be done with it."""
+        self._taken.discard(number)
 
     def more(self) -> None:
         """Look again: there may be something due by now."""
+        if self.dry:
+            self._workshop = Workshop()  # what it keeps was true when sending began
         self.dry = False
 
     async def _fill(self) -> None:
@@ -84,7 +101,8 @@ class Feeder:
                 self._thread, self._make, frozenset(self._taken), self._gate.closed(), self._gate.held()
             )
             self._taken.update(one.claim.id for one in made)
-            self._ready.extend(made)
+            now = asyncio.get_running_loop().time()
+            self._ready.extend(one._replace(since=now) for one in made)
             self.dry = not made
         finally:
             self._filling = None

@@ -1,15 +1,22 @@
 """One place in the sender: a conversation with the next hop, and the message it has in hand."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from appliance.delivery import providers
 from appliance.delivery.dialogue import Dialogue, Opened, Refused
-from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Unreachable
+from appliance.delivery.send import Envelope
+from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
 from appliance.messages.ledger import Outcome
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder, Ready
 from appliance.work.gate import Gate
+
+log = logging.getLogger("campanero.sender")
+# A message that waits this long behind another, or for a connection, is left to whoever is free
+_PATIENCE_SECONDS = 1.0
 
 
 class Place:
@@ -22,103 +29,132 @@ class Place:
         self._gate, self._feeder, self._clerk = gate, feeder, clerk
         self._is_stopping, self._turn = is_stopping, turn
         self._open: dict[str, Dialogue] = {}
-        self._offered: Opened | None = None  # the envelope of the message that comes next
+        self._next: Ready | None = None  # the message that comes next, which nobody has marked yet
+        self._offered: Opened | None = None  # its envelope, where that is on its way already
         self._known: Outcome | None = None  # what became of the last one, not stored yet
 
     async def run(self) -> None:
         """Work until nothing is due, or the service is ending."""
-        ready: Ready | None = None
-        while ready is not None or not self._is_stopping():
-            if ready is None:
-                if self._turn is not None or self._feeder.dry:
-                    # Nothing that is known waits for what may take long
-                    await self._store()
-                if self._turn is not None:
-                    await self._turn()
-                ready = None if self._is_stopping() else await self._feeder.take()
-                if ready is None:
-                    break
-            ready = await self._one(ready)
-        await self._store()
+        try:
+            while await self._found():
+                dialogue, closed = await self._connected()
+                ready, self._next = self._next, None
+                if ready is not None:
+                    await self._one(ready, dialogue, closed)
+        finally:
+            self._give_back()
+            await self._store()
+
+    async def _found(self) -> bool:
+        """See to a next message; answers whether there is one."""
+        if self._next is None and self._turn is None and not self._is_stopping():
+            self._next = self._feeder.poll()
+        if self._next is None:
+            # Nothing that is known waits for what may take long
+            await self._store()
+            if self._turn is not None:
+                await self._turn()
+            if not self._is_stopping():
+                self._next = await self._feeder.take()
+        return self._next is not None
 
     async def _store(self) -> None:
         known, self._known = self._known, None
         if known is not None:
             await self._clerk.step(known, None)
-            self._feeder.done((known.claim.id,))
 
-    async def _one(self, ready: Ready) -> Ready | None:
-        """Take one message to its outcome; answers the next, whose envelope may be on its way already."""
-        dialogue, closed = await self._connected(ready)
-        known, self._known = self._known, None
-        marking = self._clerk.step(known, ready.claim)
-        if known is not None:
-            self._feeder.done((known.claim.id,))
-        outcome, following = await self._carried(ready, marking, dialogue, closed)
-        if outcome is not None:
-            self._gate.answered(ready.claim, outcome.error)
-        else:
-            self._feeder.done((ready.claim.id,))
-        self._known = outcome
-        return following
-
-    async def _connected(self, ready: Ready) -> tuple[Dialogue | None, DeliveryError | None]:
-        """Connect before a message is marked, so that none waits in hand while a server is slow to greet."""
-        if ready.prepared is None:
-            return None, None
+    @contextmanager
+    def _lent(self) -> Iterator[None]:
+        """Wait for the other side with the next message in hand, but not long: somebody else may be quicker."""
+        timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._give_back)
         try:
-            return await self._dialogue(ready.claim.provider), None
+            yield
+        finally:
+            timer.cancel()
+
+    def _give_back(self) -> None:
+        ready, self._next = self._next, None
+        if ready is not None:
+            self._feeder.put_back(ready)
+
+    async def _connected(self) -> tuple[Dialogue | None, DeliveryError | None]:
+        """Connect before a message is marked, so that none waits in hand while a server is slow to greet."""
+        if self._next is None or self._next.prepared is None:
+            return None, None
+        provider = self._next.claim.provider
+        here = self._open.get(provider)
+        if here is not None and here.is_open():
+            return here, None
+        await self._store()
+        try:
+            with self._lent():
+                return await self._dialogue(provider), None
         except DeliveryError as error:
-            await self._store()
             return None, error
 
-    async def _carried(
-        self, ready: Ready, marking: "asyncio.Future[bool]", dialogue: Dialogue | None, closed: DeliveryError | None
-    ) -> tuple[Outcome | None, Ready | None]:
-        prepared = ready.prepared
-        if ready.fault is not None or prepared is None:
-            return (ready.fault if await marking else None), None
-        outcome = Outcome(
-            ready.claim, closed, subject=prepared.filled.subject, sender=prepared.sender,
-            internet_message_id=prepared.internet_message_id,
-        )  # fmt: skip
+    async def _one(self, ready: Ready, dialogue: Dialogue | None, closed: DeliveryError | None) -> None:
+        """Take one message to its outcome; the next may be in hand by then, and its envelope on its way."""
+        known, self._known = self._known, None
+        marking = self._clerk.step(known, ready.claim)
         offered, self._offered = self._offered, None
-        if dialogue is not None:
-            try:
-                await dialogue.ready(offered or dialogue.open(prepared.envelope))
-            except DeliveryError as error:
-                outcome.error = error
-        if not await marking:
+        outcome, prepared = ready.fault or Outcome(ready.claim, closed), ready.prepared
+        if dialogue is not None and prepared is not None:
+            outcome.error = await self._asked(dialogue, prepared.envelope, offered)
+        try:
+            marked = await marking
+        finally:
+            self._feeder.done(ready.claim.id)
+        if not marked:
             # It may not go out any more, and there is no polite way to say so after the server asked for it
             self._drop(ready.claim.provider)
-            return None, None
-        following = None
-        if dialogue is not None and outcome.error is None:
-            following = await self._delivered(dialogue, ready, outcome)
+            return
+        # From here on something became of it, whatever happens
+        self._known = outcome
+        if prepared is not None:
+            outcome.subject, outcome.sender = prepared.filled.subject, prepared.sender
+            outcome.internet_message_id = prepared.internet_message_id
+            if dialogue is not None and outcome.error is None:
+                outcome.error = Uncertain("the service stopped while this message was in hand")
+                await self._delivered(dialogue, prepared.envelope, outcome)
         if isinstance(outcome.error, Permanent) and outcome.error.enhanced == "5.6.7":
             outcome.skip_reason = "smtputf8_unsupported"
-        return outcome, following
+        self._gate.answered(ready.claim, outcome.error)
 
-    async def _delivered(self, dialogue: Dialogue, ready: Ready, outcome: Outcome) -> Ready | None:
-        """Hand the message over, with the next envelope behind it if a message for the same way out is ready."""
-        assert ready.prepared is not None
-        following = behind = None
-        if self._turn is None and not self._is_stopping():
-            following = self._feeder.poll()
-        if (
-            following is not None
-            and following.prepared is not None
-            and following.claim.provider == ready.claim.provider
-        ):
-            behind = following.prepared.envelope
+    async def _asked(self, dialogue: Dialogue, envelope: Envelope, offered: Opened | None) -> DeliveryError | None:
+        """Wait until the server asks for the message; answers why it does not."""
         try:
-            reply, self._offered = await dialogue.deliver(ready.prepared.envelope.content, behind)
-            outcome.reply = reply.text
+            await dialogue.ready(offered or dialogue.open(envelope))
+        except DeliveryError as error:
+            return error
+        except Exception as error:
+            # A fault of ours before the dot; whatever is wrong with this one, the others go out
+            log.exception("a message cannot be handed over")
+            dialogue.abort()
+            return Temporary(f"{type(error).__name__}: {error}")
+        return None
+
+    async def _delivered(self, dialogue: Dialogue, envelope: Envelope, outcome: Outcome) -> None:
+        """Hand the message over, with the next envelope behind it if a message for the same way out is ready."""
+        provider, behind = outcome.claim.provider, None
+        if self._turn is None and not self._is_stopping():
+            self._next = self._feeder.poll()
+        if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
+            behind = self._next.prepared.envelope
+        try:
+            with self._lent():
+                reply, self._offered = await dialogue.deliver(envelope.content, behind)
+            outcome.reply, outcome.error = reply.text, None
         except Refused as refused:
             outcome.error, self._offered = refused.error, refused.opened
         except DeliveryError as error:
             outcome.error = error
-        return following
+        except Exception as error:
+            log.exception("nobody knows whether message %s was taken", outcome.claim.id)
+            outcome.error = Uncertain(f"{type(error).__name__}: {error}")
+            dialogue.abort()
+        if self._offered is not None and self._next is None:
+            # Somebody else sends it by now, and it cannot be taken back politely
+            self._drop(provider)
 
     async def _dialogue(self, provider: str) -> Dialogue:
         here = self._open.get(provider)
@@ -148,6 +184,11 @@ class Place:
         here = self._open.pop(provider, None)
         if here is not None:
             await here.close()
+
+    def abort(self) -> None:
+        """Hang up wherever each conversation is."""
+        for provider in list(self._open):
+            self._drop(provider)
 
     async def close(self) -> None:
         """End this place's conversations."""

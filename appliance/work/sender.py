@@ -34,7 +34,7 @@ class Sender:
         self.gate = Gate(seconds(config.current().email.probe_after))
         self._woken = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._nudge: asyncio.Event | None = None
+        self._look: asyncio.Event | None = None
         rate = config.current().email.rate_per_second
         self._gap = 1 / rate if rate else 0.0
         self._next_turn = 0.0
@@ -42,20 +42,25 @@ class Sender:
     def wake(self) -> None:
         """Say that there may be more to send; a running drain puts idle places to work."""
         self._woken.set()
-        loop, nudge = self._loop, self._nudge
-        if loop is not None and nudge is not None:
+        loop, look = self._loop, self._look
+        if loop is not None and look is not None:
             try:
-                loop.call_soon_threadsafe(nudge.set)
+                loop.call_soon_threadsafe(look.set)
             except RuntimeError:
                 log.debug("the drain has just ended")
 
     def drain(self) -> None:
         """Send until nothing is due. One slow conversation keeps its own place, not the others."""
         while not self.stopping.is_set():
-            self._woken.clear()
-            asyncio.run(self._drain())
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._drain())
             if not self._woken.is_set():
                 return
+
+    def stop(self) -> None:
+        """Let open transactions finish and start nothing new."""
+        self.stopping.set()
+        self.wake()
 
     def shut(self) -> Shut:
         """Answer, once, what must be paused because the way out keeps refusing us."""
@@ -63,46 +68,40 @@ class Sender:
 
     async def _drain(self) -> None:
         places = config.current().email.connections
-        self._loop, self._nudge = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._look = asyncio.get_running_loop(), asyncio.Event()
         feeder, clerk = Feeder(self.gate, places * _AHEAD), Clerk(self.process)
         tasks: set[asyncio.Task[None]] = set()
-        watch = asyncio.create_task(self._watch())
-        nudged = asyncio.create_task(self._nudge.wait())
         try:
-            while True:
-                if not self.stopping.is_set():
-                    feeder.more()
-                    for _ in range(places - len(tasks)):
-                        tasks.add(asyncio.create_task(self._work(feeder, clerk)))
-                done, _ = await asyncio.wait({*tasks, nudged, watch}, return_when=asyncio.FIRST_COMPLETED)
-                tasks -= done
-                if watch.done():
-                    await self._stop(tasks)
+            while not self.stopping.is_set():
+                self._look.clear()
+                self._woken.clear()
+                feeder.more()
+                for _ in range(places - len(tasks)):
+                    self._begin(self._look, tasks, feeder, clerk)
+                # Places that found nothing have ended and stay so until somebody rings; the busy ones go on
+                await self._look.wait()
+                if not tasks and not self._woken.is_set():
                     return
-                if nudged.done():
-                    self._nudge.clear()
-                    nudged = asyncio.create_task(self._nudge.wait())
-                elif not tasks:
-                    return
-                elif feeder.dry:
-                    # Idle places stay idle until there is a nudge; the busy ones go on
-                    left, _ = await asyncio.wait({*tasks, nudged, watch}, return_when=asyncio.FIRST_COMPLETED)
-                    tasks -= left
+            await self._stop(tasks)
         finally:
-            self._loop = self._nudge = None
-            for task in (watch, nudged):
-                task.cancel()
+            self._loop = self._look = None
             await clerk.settled()
             await asyncio.get_running_loop().run_in_executor(None, feeder.close)
 
-    async def _watch(self) -> None:
-        while not self.stopping.is_set():
-            await asyncio.sleep(0.05)
+    def _begin(self, look: asyncio.Event, tasks: set["asyncio.Task[None]"], feeder: Feeder, clerk: Clerk) -> None:
+        def ended(task: "asyncio.Task[None]") -> None:
+            tasks.discard(task)
+            if not tasks:
+                look.set()
+
+        task = asyncio.create_task(self._work(feeder, clerk))
+        tasks.add(task)
+        task.add_done_callback(ended)
 
     async def _stop(self, tasks: set["asyncio.Task[None]"]) -> None:
         """Let open transactions finish; what hangs is left as it is and found in doubt by the next process."""
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+            _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
             for task in late:
                 task.cancel()
 
@@ -114,6 +113,9 @@ class Sender:
             log.error("sending stops: %s", error)
         except Exception:
             log.exception("a sending place ended")
+        except asyncio.CancelledError:
+            place.abort()
+            raise
         finally:
             await place.close()
 

@@ -126,7 +126,7 @@ class Home:
 
 
 def turn(outcome: Outcome | None, want: bool) -> Claim | None:
-    """Store an outcome and take the next message in hand, as a place of the sender does; answers None if none is due."""
+    """Store an outcome and take the next message in hand, as a place of the sender does; None if none is due."""
     if outcome is not None:
         work.write(hot.step, [outcome], [], "process")
     while want and (found := outbox.candidates(1)):
