@@ -62,13 +62,14 @@ class Feeder:
         return found
 
     def _next(self) -> Ready | None:
-        closed = self._gate.closed() if self._ready else ()
+        closed, held = (self._gate.closed(), self._gate.held()) if self._ready else ((), ())
         oldest = asyncio.get_running_loop().time() - _STALE_SECONDS
         while self._ready:
             found = self._ready.popleft()
-            if found.claim.provider not in closed and found.since > oldest:
+            claim = found.claim
+            if claim.provider not in closed and claim.campaign_id not in held and found.since > oldest:
                 return found
-            self.done(found.claim.id)
+            self.done(claim.id)
             self.dry = False
         return None
 
