@@ -46,9 +46,9 @@ def step(found: list[Outcome], marks: list[Claim], process: str) -> set[int]:
     What is known may be handed in twice: it is written once.
     """
     writing()
-    plain = [one for one in found if one.error is None and one.skip_reason is None]
+    plain = {one.claim.id: one for one in found if one.error is None and one.skip_reason is None}
     if plain:
-        _accepted(plain)
+        _accepted([*plain.values()])
     for one in found:
         if one.error is not None or one.skip_reason is not None:
             outcomes.finish(one)
