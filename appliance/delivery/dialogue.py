@@ -10,9 +10,8 @@ import contextlib
 from collections import deque
 from typing import Any, NamedTuple, cast
 
-from appliance import addresses
 from appliance.delivery.replies import Garbled, Replies, Reply, of_message, of_sender
-from appliance.delivery.send import Envelope, Server, stuffed
+from appliance.delivery.send import Envelope, Server, stuffed, transaction
 from appliance.errors import DeliveryError, Permanent, Temporary, Uncertain
 
 _GOODBYE_SECONDS = 2.0
@@ -55,8 +54,6 @@ class Dialogue(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = self._limit = 0.0
-
-    # -- what the loop calls ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection over, again after it became encrypted."""
@@ -114,8 +111,6 @@ class Dialogue(asyncio.Protocol):
             self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
-
-    # -- commands --------------------------------------------------------------------------------------------------
 
     def is_open(self) -> bool:
         """Say whether another message may follow here."""
@@ -187,32 +182,14 @@ class Dialogue(asyncio.Protocol):
             raise OSError("the connection ended during the handshake")
         self.connection_made(made)
 
-    # -- messages --------------------------------------------------------------------------------------------------
-
     def open(self, envelope: Envelope) -> Opened:
         """Offer an envelope; `ready` says whether it is taken. Raises Permanent for one that no server here takes."""
-        commands = self._commands(envelope)
+        commands = transaction(envelope, self.offers)
         if "PIPELINING" not in self.offers:
             self.write(commands[0])
             return Opened(envelope, self.expect(), None, None)
         self.write(b"".join(commands))
         return Opened(envelope, self.expect(), self.expect(), self.expect())
-
-    def _commands(self, envelope: Envelope) -> tuple[bytes, bytes, bytes]:
-        sender = addresses.ascii_form(envelope.mail_from) or envelope.mail_from
-        recipient = addresses.ascii_form(envelope.rcpt_to) or envelope.rcpt_to
-        words = [f"MAIL FROM:<{sender}>"]
-        if not (sender + recipient).isascii():
-            if "SMTPUTF8" not in self.offers:
-                raise Permanent("the next hop does not take this address (no SMTPUTF8)", 553, "5.6.7")
-            words.append("SMTPUTF8")
-        if "SIZE" in self.offers:
-            size = len(envelope.content)
-            limit = self.offers["SIZE"]
-            if limit.isdigit() and 0 < int(limit) < size:
-                raise Permanent(f"the next hop takes no more than {limit} bytes", 552, "5.3.4")
-            words.append(f"SIZE={size}")
-        return f"{' '.join(words)}\r\n".encode(), f"RCPT TO:<{recipient}>\r\n".encode(), b"DATA\r\n"
 
     async def ready(self, opened: Opened) -> None:
         """Wait until the server asks for the message; raises Temporary, Permanent or SenderRefused if it does not."""
@@ -226,7 +203,7 @@ class Dialogue(asyncio.Protocol):
             raise Temporary(f"the connection broke before the message was handed over: {error}") from None
 
     async def _step_by_step(self, opened: Opened) -> None:
-        _, rcpt, data = self._commands(opened.envelope)
+        _, rcpt, data = transaction(opened.envelope, self.offers)
         reply = await self.within(opened.mail)
         if not reply.is_good:
             await self._refused(reply, of_sender(reply))

@@ -1,6 +1,10 @@
 """What a way out is given: a message in its envelope, and where to connect."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from appliance import addresses
+from appliance.errors import Permanent
 
 
 class Envelope(NamedTuple):
@@ -32,3 +36,21 @@ def stuffed(content: bytes) -> bytes:
     if b"\n." in content:
         content = content.replace(b"\n.", b"\n..")
     return content if content.endswith(b"\r\n") else content + b"\r\n"
+
+
+def transaction(envelope: Envelope, offers: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
+    """Write MAIL, RCPT and DATA for a server that offers these extensions; raises Permanent for what it cannot take."""
+    sender = addresses.ascii_form(envelope.mail_from) or envelope.mail_from
+    recipient = addresses.ascii_form(envelope.rcpt_to) or envelope.rcpt_to
+    words = [f"MAIL FROM:<{sender}>"]
+    if not (sender + recipient).isascii():
+        if "SMTPUTF8" not in offers:
+            raise Permanent("the next hop does not take this address (no SMTPUTF8)", 553, "5.6.7")
+        words.append("SMTPUTF8")
+    if "SIZE" in offers:
+        size = len(envelope.content)
+        limit = offers["SIZE"]
+        if limit.isdigit() and 0 < int(limit) < size:
+            raise Permanent(f"the next hop takes no more than {limit} bytes", 552, "5.3.4")
+        words.append(f"SIZE={size}")
+    return f"{' '.join(words)}\r\n".encode(), f"RCPT TO:<{recipient}>\r\n".encode(), b"DATA\r\n"

@@ -23,6 +23,7 @@ log = logging.getLogger("campanero.sender")
 _AHEAD = 4
 # A conversation that hangs longer than a stop may last does not keep the process from ending
 _STOP_SECONDS = 25.0
+_LAST_SECONDS = 2.0
 
 
 class Sender:
@@ -104,6 +105,9 @@ class Sender:
             _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
             for task in late:
                 task.cancel()
+            if late:
+                # What they know by then is stored
+                await asyncio.wait(late, timeout=_LAST_SECONDS)
 
     async def _work(self, feeder: Feeder, clerk: Clerk) -> None:
         place = Place(self.gate, feeder, clerk, self.stopping.is_set, self._turn if self._gap else None)

@@ -46,6 +46,20 @@ def test_one_slow_conversation_holds_up_nobody_else(fresh_server: FreshServer, s
     assert smtp_server.messages[0].to == "quick@example.org"
 
 
+def test_nobody_waits_behind_a_slow_conversation(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """A message that was offered behind one that hangs goes out by another connection meanwhile, once (P3)."""
+    gate = smtp_server.rules.hold("body", "crowd0@*")
+    api = fresh_server(relay=smtp_server.port).client()
+    path = send(api, crowd(api, 12))
+    gate.wait_reached()
+    smtp_server.wait_for(11, timeout=10)
+    gate.release()
+    done = api.wait(path, lambda row: row["status"] == "completed")
+
+    assert (done["stats"]["sent"], done["stats"]["uncertain"]) == (12, 0)
+    assert sorted(message.to for message in smtp_server.messages) == sorted(f"crowd{n}@example.org" for n in range(12))
+
+
 def test_a_message_that_nobody_can_stand_ends(
     fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock
 ) -> None:
