@@ -49,7 +49,7 @@ def test_one_slow_conversation_holds_up_nobody_else(fresh_server: FreshServer, s
 def test_nobody_waits_behind_a_slow_conversation(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """A message that was offered behind one that hangs goes out by another connection meanwhile, once (P3)."""
     gate = smtp_server.rules.hold("body", "crowd0@*")
-    api = fresh_server(relay=smtp_server.port).client()
+    api = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__REPLY_TIMEOUT": "60s"}).client()
     path = send(api, crowd(api, 12))
     gate.wait_reached()
     smtp_server.wait_for(11, timeout=10)
