@@ -15,9 +15,9 @@ from liquid.exceptions import LiquidError
 from liquid.static_analysis import TemplateAnalysis
 
 from appliance.designs import outputs
+from appliance.designs.addressing import AddressFault
 from appliance.designs.language import FILTERS, language, make_words
 from appliance.designs.language import MOST_OUTPUT as MOST_OUTPUT
-from appliance.designs.outputs import HostFault
 from appliance.designs.splice import NotPlain, Splice
 
 Context = Literal["html", "text", "header", "url"]
@@ -28,6 +28,7 @@ ROOTS = (
 )  # fmt: skip
 
 MOST_TAGS = 2_000
+_BEGIN = re.compile(r"\{[{%]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -54,10 +55,10 @@ def scan(source: str) -> int:
     """
     count = position = 0
     while True:
-        begin = min((found for found in (source.find("{{", position), source.find("{%", position)) if found >= 0),
-                    default=-1)  # fmt: skip
-        if begin < 0:
+        found = _BEGIN.search(source, position)
+        if found is None:
             return count
+        begin = found.start()
         closing = "}}" if source[begin + 1] == "{" else "%}"
         end = source.find(closing, begin + 2)
         inside = source[begin + 2 : end if end >= 0 else begin + 200]
@@ -93,9 +94,8 @@ class Compiled:
         if environment.autoescape:
             try:
                 outputs.encode(source, self._template.nodes, whole=context == "url")
-            except HostFault as fault:
-                raise MergeError(f"{fault.root}: a contact's data may not say where a link leads",
-                                 *_place(source, fault.index)) from None  # fmt: skip
+            except AddressFault as fault:
+                raise MergeError(fault.words, *_place(source, fault.index)) from None
         try:
             self._splice: Splice | None = Splice(self._template.nodes, environment)
         except NotPlain:

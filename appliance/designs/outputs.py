@@ -13,7 +13,8 @@ from liquid.builtin.expressions import Filter, Path
 from liquid.builtin.output import OutputNode
 from liquid.builtin.tags.for_tag import ForNode
 
-from appliance.designs import places
+from appliance.designs import addressing, places
+from appliance.designs.addressing import AddressFault, Said
 from appliance.designs.language import AS_ADDRESS, AS_PART, AS_PICTURE, AS_QUERY, AS_STYLE
 
 # Roots that speak of the recipient: they may say anything but where a link leads
@@ -21,10 +22,9 @@ OF_RECIPIENT = ("contact", "first_name", "last_name", "email")
 
 _LINKS = ("href", "action", "formaction", "xlink:href")
 _PICTURES = ("src", "background", "poster")
-_NO_HOST = re.compile(r"\s*(mailto|tel|sms):", re.IGNORECASE)
-_TO_HOST = re.compile(r"^\s*(?:https?:)?//", re.IGNORECASE)
 _URL = re.compile(r"url\s*\(\s*(?:&quot;|&#39;|[\"'])?([^)\"']*)", re.IGNORECASE)
 _STYLE = re.compile(r"<style\b[^<>]*>(.*?)(?:</style|\Z)", re.IGNORECASE | re.DOTALL)
+_NOTHING = Said("", False)
 
 
 class Output(NamedTuple):
@@ -44,26 +44,24 @@ class _Region(NamedTuple):
     kind: str
 
 
-class HostFault(Exception):
-    """A contact's data would say where a link leads: which root, and where."""
-
-    def __init__(self, root: str, index: int) -> None:
-        super().__init__(root)
-        self.root, self.index = root, index
-
-
 def encode(html: str, nodes: list[Any], whole: bool = False) -> None:
-    """Have every output encoded for where it stands; raises HostFault. `whole` is for HTML that is one address."""
+    """Have every output encoded for where it stands; raises AddressFault. `whole` is for HTML that is one address."""
     masked = places.masked(html)
     found = sorted(outputs(nodes), key=lambda one: one.place)
-    regions = iter([_Region(0, len(html), "href")] if whole else sorted(_regions(masked)))
-    here = next(regions, None)
-    before: list[Output] = []
-    for one in found:
-        while here is not None and here.end <= one.place:
-            here, before = next(regions, None), []
-        if here is not None and here.start <= one.place:
-            _encode(one, here.kind, masked[here.start : one.place], before)
+    regions = [_Region(0, len(html), "href")] if whole else sorted(_regions(html, masked))
+    index = 0
+    for here in regions:
+        said = addressing.read(html, here.start, here.end) if here.kind != "style" else {}
+        before: list[Output] = []
+        while index < len(found) and found[index].place < here.end:
+            one = found[index]
+            index += 1
+            if one.place < here.start:
+                continue
+            if here.kind == "style":
+                _add(one, AS_STYLE)
+                continue
+            _encode(one, here.kind, said.get(one.place, _NOTHING), before)
             before.append(one)
 
 
@@ -94,12 +92,13 @@ def _roots(expression: Any, bound: Mapping[str, frozenset[str]]) -> frozenset[st
     return frozenset(found)
 
 
-def _regions(masked: str) -> Iterator[_Region]:
+def _regions(html: str, masked: str) -> Iterator[_Region]:
     for element in places.elements(masked, only_marked=True):
         for one in element.attributes:
             value = masked[one.start : one.end]
             if places.MARK not in value:
                 continue
+            addressing.check_blocks(html, one.start, one.end)
             if one.name in _LINKS or one.name in _PICTURES:
                 yield _Region(one.start, one.end, "href" if one.name in _LINKS else "src")
             elif one.name == "style":
@@ -118,22 +117,16 @@ def _styles(masked: str, start: int, end: int) -> Iterator[_Region]:
     yield _Region(position, end, "style")
 
 
-def _encode(output: Output, kind: str, text: str, before: list[Output]) -> None:
-    """Encode one output that stands in a region behind a text and other outputs."""
-    if kind == "style":
-        _add(output, AS_STYLE)
-        return
-    said = text.replace(places.MARK, "")
-    no_host = _NO_HOST.match(said)
-    if no_host is None and not re.search(r"[/?#]", _TO_HOST.sub("", said)):
-        root = next((root for root in OF_RECIPIENT if root in output.roots), None)
-        if root is not None:
-            raise HostFault(root, output.place)
+def _encode(output: Output, kind: str, said: Said, before: list[Output]) -> None:
+    """Encode one output that stands in an address behind words and other outputs."""
+    root = next((root for root in OF_RECIPIENT if root in output.roots), None)
+    if root is not None and not said.has_host:
+        raise AddressFault(f"{root}: a contact's data may not say where a link leads", output.place)
     # Behind another that is always there it cannot begin the address; behind one that may not be there it might
-    if not said.strip() and not any(one.blocks == output.blocks[: len(one.blocks)] for one in before):
+    if not said.words and not any(one.blocks == output.blocks[: len(one.blocks)] for one in before):
         _add(output, AS_ADDRESS if kind == "href" else AS_PICTURE)
     else:
-        _add(output, AS_PART if no_host and "?" not in said else AS_QUERY)
+        _add(output, AS_PART if addressing.NO_HOST.match(said.words) and "?" not in said.words else AS_QUERY)
 
 
 def _add(output: Output, name: str) -> None:

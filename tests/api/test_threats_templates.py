@@ -138,6 +138,7 @@ BOMBS: dict[str, dict[str, Any]] = {
     "misnested elements": {"body": "<a><b><i><p>" * 40_000},
     "many attributes": {"body": "<p " + " ".join(f"a{one}=1" for one in range(60_000)) + ">"},
     "many rules": {"body": f"<style>{'.a b,.c i{x:y}' * 5_000}</style>{'<p>x</p>' * 20_000}"},
+    "tags in an address": {"body": f'<a href="https://x.test/{("a" * 500 + "{{ data.x }}") * 1_900}">x</a>'},
     "open comments": {"body": "<!--" * 100_000},
     "deep sections": {"design": {"sections": [DEEP] * 8}},
     "many sections": {"design": {"sections": [HELLO] * 200}},

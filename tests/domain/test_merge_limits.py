@@ -52,6 +52,23 @@ def test_a_bomb_is_refused_at_once(name: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
+        f'<a href="https://x.test/{("a" * 500 + "{{ a }}") * 1_900}">x</a>',
+        f'<a href="https://x.test/{"{{ a }}" * 1_900}">x</a>',
+        f'<a href="{"{% if a %}{{ a }}{% endif %}" * 660}">x</a>',
+        f'<p style="{("a:url(https://x.test/{{ a }});" + "b" * 1_000) * 900}">x</p>',
+    ],
+)
+def test_the_places_of_many_tags_are_found_at_once(source: str) -> None:
+    """A megabyte of tags in one attribute is a template or a MergeError in time that grows with its length alone."""
+    began = time.thread_time()
+    assert merge.fault(source, "html") in (None, "an address is too long (maximum is 2000 characters)"
+                                           " (line 1, column 10)")  # fmt: skip
+    assert time.thread_time() - began < 0.6
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
         "{{ '2026-01-01' | date: '%0500000000d' }}",
         "{{ 'a' | truncate: 1000000000 }}",
         "{{ 1.5 | round: 100000000 }}",

@@ -92,3 +92,90 @@ def test_an_address_alone_is_checked_like_one_in_a_mail() -> None:
     """The address of a design's button is a template of its own."""
     assert merge.fault("{{ contact.data.url }}", "url") is not None
     assert merge.fault("https://x.test/{{ contact.data.code }}", "url") is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "{% if nobody %}{% endif %}javascript:alert(1)",
+        "{% if nobody %}/{% else %}javascript:alert(1){% endif %}",
+        "{% unless nobody %} JaVa&#9;Script:alert(1){% endunless %}",
+        "{% comment %}x{% endcomment %}javascript:alert(1)",
+        "{%- comment -%}x{%- endcomment -%}data:text/html,x",
+        "{% raw %}javascript:{% endraw %}alert(1)",
+        "{% if nobody %}{% endif %}javascript{% if nobody %}{% endif %}:alert(1)",
+        "java{% comment %}x{% endcomment %}script:alert(1)",
+        "{{ data.url }}{% if nobody %}{% endif %}javascript:alert(1)",
+        "{% for one in data.list %}https://x.test/{% else %}vbscript:x{% endfor %}",
+    ],
+)
+@pytest.mark.parametrize("attribute", ["href", "src"])
+def test_logic_makes_no_other_scheme(attribute: str, address: str) -> None:
+    """Whichever words of an address logic leaves out, what is left leads to the web, to mail or to a phone."""
+    with pytest.raises(MergeError, match="address"):
+        merge.Compiled(f'<a {attribute}="{address}">x</a>', "html")
+    assert merge.fault(address, "url") is not None
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https:{% if zz %}/{% endif %}//{{ contact.data.host }}",
+        "https://{% if zz %}/{% endif %}{{ contact.data.host }}",
+        "https://{% comment %}?{% endcomment %}{{ contact.data.host }}",
+        "https://{% raw %}{% endraw %}{{ email }}/a",
+        "{% if zz %}https://x.test/{% endif %}{{ contact.data.host }}",
+        "{% if zz %}https://{% endif %}mailto:{{ email }}",
+        "{% if zz %}https:{% endif %}/{{ contact.data.host }}",
+        "https:/{{ contact.data.host }}",
+        "https:///{{ contact.data.host }}",
+        "https:\\\\{{ contact.data.host }}",
+        "https:{{ contact.data.host }}",
+        "/&#9;/{{ contact.data.host }}",
+    ],
+)
+def test_logic_does_not_let_a_contact_say_the_host(address: str) -> None:
+    """A contact's data stands in no host, whatever logic leaves out and however the slashes are written."""
+    with pytest.raises(MergeError, match=r"host has ended|where a link leads"):
+        merge.Compiled(f'<a href="{address}">x</a>', "html")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "{% if data.url %}{{ data.url }}{% else %}https://x.test/{{ email }}{% endif %}",
+        "https://x.test/{% if email %}{{ email }}{% endif %}?a={% case email %}{% when 'a' %}b{% endcase %}",
+        "{{ data.url }}{% if data.more %}?more=a:b{% endif %}",
+        "https://{{ data.host }}:8080/a:b",
+        "mailto:{{ email }}{% if data.more %}?subject=a{% endif %}",
+        "{{ unsubscribe_url }}",
+        "#part",
+    ],
+)
+def test_logic_may_say_the_rest_of_an_address(address: str) -> None:
+    """Behind the host logic does what it likes, and each branch may be a whole address."""
+    assert merge.fault(f'<a href="{address}">x</a>', "html") is None
+    assert merge.fault(address, "url") is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '<p title="{% comment %}">{% endcomment %}" onclick="alert(1)">x</p>',
+        '<a href="{% if nobody %}">{% endif %}javascript:alert(1)">x</a>',
+        '{% if nobody %}<p title="{% endif %}x">',
+        '{% if nobody %}<p title="{% else %}x">{% endif %}',
+        '<p title="{% raw %}{% endif %}">x</p>',
+    ],
+)
+def test_a_block_does_not_take_the_end_of_an_attribute(source: str) -> None:
+    """A block that begins in an attribute ends there, so nothing else becomes part of the element."""
+    with pytest.raises(MergeError):
+        merge.Compiled(source + ("{% endraw %}" if "raw" in source else ""), "html")
+
+
+def test_an_address_has_a_length() -> None:
+    """Up to 2,000 characters besides its tags, in words that say so."""
+    assert merge.fault(f'<a href="https://x.test/{"a" * 1_985}{{{{ email }}}}">x</a>', "html") is None
+    found = merge.fault(f'<a href="https://x.test/{"a" * 1_986}{{{{ email }}}}">x</a>', "html")
+    assert found == "an address is too long (maximum is 2000 characters) (line 1, column 10)"
