@@ -6,7 +6,7 @@ from appliance.contacts import store, suppress, write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.overwrite import overwriting
 from appliance.contacts.suppress import Case
-from appliance.db.open import run
+from appliance.db.open import rows, run
 from appliance.db.work import after_commit, writing
 from appliance.tables import Channel, Contact, Erasure
 from appliance.work import bell
@@ -82,8 +82,24 @@ def _messages(with_ids: dict[str, int]) -> None:
         f"due_at = NULL, updated_at = :now WHERE id IN ({_MESSAGES})",
         with_ids,
     )
+    _tests_to_former_addresses(with_ids)
     # Last, for it is how they were found
     run("UPDATE message_content SET shown_as = NULL WHERE shown_as = :contact", with_ids)
+
+
+def _tests_to_former_addresses(with_ids: dict[str, int]) -> None:
+    """Take out the recipient of tests that went to an address the person had before: their consent history knows."""
+    found = rows(
+        "SELECT id, channel, recipient_key FROM message WHERE recipient_key NOT NULL "
+        "AND id IN (SELECT message_id FROM message_content WHERE shown_as = :contact)",
+        with_ids,
+    )
+    for number, kind, key in found:
+        run(
+            "UPDATE message SET recipient = NULL, recipient_key = NULL WHERE id = ? AND EXISTS (SELECT 1 FROM consent "
+            "WHERE account_id = ? AND address_hash = ? AND contact_id = ?)",
+            (number, with_ids["account"], tokens.address_hash(kind, key), with_ids["contact"]),
+        )
 
 
 def _address(channel: Channel, evidence: Evidence) -> None:

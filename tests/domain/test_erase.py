@@ -98,7 +98,7 @@ def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> 
     assert store.find(home.account_id, "one").total == 0
 
 
-def asked_for(home: Home, contact_id: int) -> Message:
+def asked_for(home: Home, contact_id: int, to: str = "colleague@example.org") -> Message:
     """Ask for a test to a colleague with a contact's values; answer its row."""
     from appliance import fields
     from appliance.messages import trial
@@ -106,7 +106,7 @@ def asked_for(home: Home, contact_id: int) -> Message:
 
     said = fields.read(templates.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
     template = work.write(templates.create, home.account_id, said)
-    body = fields.read(trial.TestRequest, {"email": "colleague@example.org", "contact_id": contact_id})
+    body = fields.read(trial.TestRequest, {"email": to, "contact_id": contact_id})
     work.write(trial.send, home.account_id, template.id, body, True)
     return Message.get(Message.template == template.id)
 
@@ -137,3 +137,13 @@ def test_a_colleague_who_is_erased_later_is_forgotten_too(home: Home) -> None:
     assert Message.get_by_id(row.id).recipient == "colleague@example.org"
     work.write(erase.erase, home.account_id, colleague, BY_API)
     assert Message.get_by_id(row.id).recipient is None
+
+
+def test_a_test_to_a_former_address_names_it_no_more(home: Home) -> None:
+    """What went to the person themselves is theirs, though they have another address by now."""
+    one = home.contact("one@example.org").id
+    row = asked_for(home, one, "one@example.org")
+    home.patch(one, email="uno@example.org")
+    work.write(erase.erase, home.account_id, one, BY_API)
+    again = Message.get_by_id(row.id)
+    assert (again.recipient, again.recipient_key, again.status) == (None, None, "skipped")
