@@ -14,7 +14,7 @@ from liquid.builtin.output import OutputNode
 from liquid.exceptions import LiquidError
 from liquid.static_analysis import TemplateAnalysis
 
-from appliance.designs import outputs
+from appliance.designs import guards, outputs
 from appliance.designs.addressing import AddressFault
 from appliance.designs.language import FILTERS, language, make_words
 from appliance.designs.language import MOST_OUTPUT as MOST_OUTPUT
@@ -130,15 +130,17 @@ class Compiled:
 def _defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
     """Answer each use of a variable with what is said for those who have none; None where nothing is."""
     found: list[tuple[str, str | None]] = []
-    pending = list(nodes)
+    pending = [(node, guards.NONE) for node in nodes]
     while pending:
-        node = pending.pop()
-        pending += node.children(None)
+        node, known = pending.pop()
+        pending += [(one, known | asked) for one, asked in guards.branches(node)]
         if isinstance(node, OutputNode):
             expression: Any = node.expression
             name = str(expression.left) if isinstance(expression.left, Path) else ""
             if name in names:
-                found.append((name, _default_of(expression)))
+                default = _default_of(expression)
+                # Who has none is not shown it, where the block around it asks
+                found.append((name, "" if default is None and name in known else default))
     shown = {name for name, _ in found}
     # What is only asked for, or gone through, needs no value
     return (*found, *((name, "") for name in names if name not in shown))
