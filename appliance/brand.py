@@ -104,7 +104,9 @@ def _check(account_id: int, request: BrandWrite, faults: Faults) -> None:
 
 
 def _is_logo(account_id: int, value: str) -> bool:
-    """Say whether this is an address, or the name of an upload of the account."""
+    """Say whether this is an address without merge tags, or the name of an upload of the account."""
+    if "{{" in value or "{%" in value:
+        return False
     if _is_address(value):
         return True
     return Media.select().where(Media.account == account_id, Media.signed_id == value).exists()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from appliance.designs import merge, props
 from appliance.designs.kind import STYLES, Kind
 from appliance.designs.sections import BY_NAME, KINDS
+from appliance.designs.theme import THEME
 
 MOST_SECTIONS = 200
 MOST_COLUMN_SECTIONS = 50
@@ -99,8 +100,11 @@ def check(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
     elif sum(text.count("{{") + text.count("{%") for text in strings(document)) > merge.MOST_TAGS:
         add("sections", f"more than {merge.MOST_TAGS} tags")
     else:
-        if not isinstance(document.get("theme"), dict | None):
+        theme = document.get("theme")
+        if not isinstance(theme, dict | None):
             add("theme", "is invalid")
+        for prop in THEME:
+            props.faults(prop, prop.of(theme), f"theme.{prop.name}", add)
         _check(raw, "sections", 0, add)
 
 

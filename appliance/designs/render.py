@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from appliance.designs import document, merge, props, shell
+from appliance.designs import colours, document, merge, props, shell
 from appliance.designs.document import Section
 from appliance.designs.kind import Inner, Kind, View
 from appliance.designs.sections import BY_NAME
 from appliance.designs.tags import Tokens, clean
-from appliance.designs.theme import Look, Theme, resolve
+from appliance.designs.theme import THEME, Look, Theme, resolve
 
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
 _HERE = Path(__file__).parent
@@ -126,9 +126,19 @@ class _Run:
 
     def _themed(self, raw: dict[str, Any], theme: Theme) -> Theme:
         """Answer a theme whose logo leads somewhere, its merge tags protected."""
+        self._advise_theme(raw.get("theme"))
         found = theme.logo_url
         logo = props.address(self.tokens.protect(found), ("http", "https"), self.tokens.starts) if found else None
         return theme._replace(logo_url=logo)
+
+    def _advise_theme(self, own: Any) -> None:
+        """Say which colours of the document's theme are none, for those of the brand are shown instead."""
+        for prop in THEME:
+            value = prop.of(own)
+            usable = value in (None, "") or (isinstance(value, str) and colours.known(value) is not None)
+            if prop.kind == "colour" and not usable:
+                words = f"{prop.label}: {str(value)[:60]!r} is no colour"
+                self.advice.append(Advice("section", words, f"theme.{prop.name}"))
 
     def result(self) -> Rendered:
         parts, texts = [], []

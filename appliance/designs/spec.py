@@ -4,24 +4,14 @@ from typing import Any
 
 from appliance.designs import document
 from appliance.designs.kind import COMMON, STYLES
-from appliance.designs.props import Prop, colour, image, line, number
 from appliance.designs.sections import BY_NAME
-from appliance.designs.theme import NARROWEST, WIDEST, WIDTH
+from appliance.designs.theme import THEME
 
 # As a palette shows them: what a mail begins with first
 _ORDER = (
     "header", "hero", "heading", "text", "image", "split", "button", "list", "quote", "columns", "product",
     "product_grid", "gallery", "coupon", "video", "divider", "spacer", "social", "html", "footer",
 )  # fmt: skip
-THEME: tuple[Prop, ...] = (
-    colour("brand_color", "Brand colour", help="buttons, links, signs"),
-    colour("text_color", "Text colour"),
-    colour("bg_color", "Page colour", help="around the sections"),
-    line("font_heading", "Font of headings"),
-    line("font_body", "Font of text"),
-    image("logo_url", "Logo"),
-    number("width", "Width", WIDTH, NARROWEST, WIDEST),
-)
 
 
 def spec() -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from appliance.designs import colours
+from appliance.designs.props import Prop, colour, image, line, number
 
 _FAMILY = re.compile(r"[A-Za-z0-9][A-Za-z0-9 \-]{0,60}\Z")
 _WIDTH = re.compile(r"\d{1,6}(?:\.\d*)?\Z", re.ASCII)
@@ -13,6 +14,15 @@ _MONO = ("courier", "courier new", "menlo", "monaco", "consolas")
 # What every machine has; the first that a reader's machine knows is used
 SANS = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 WIDTH, NARROWEST, WIDEST = 600, 480, 720
+THEME: tuple[Prop, ...] = (
+    colour("brand_color", "Brand colour", help="buttons, links, signs"),
+    colour("text_color", "Text colour"),
+    colour("bg_color", "Page colour", help="around the sections"),
+    line("font_heading", "Font of headings"),
+    line("font_body", "Font of text"),
+    image("logo_url", "Logo"),
+    number("width", "Width", WIDTH, NARROWEST, WIDEST),
+)
 
 
 class Look(NamedTuple):

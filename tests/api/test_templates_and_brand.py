@@ -70,6 +70,8 @@ def test_the_brand_is_there_from_the_start_and_put_is_partial(api: Client) -> No
         ({"text_color": "red"}, "text_color"),
         ({"logo": "not-a-blob"}, "logo"),
         ({"logo": "javascript:alert(1)"}, "logo"),
+        ({"logo": "https://{{contact.data.host}}/a.png"}, "logo"),
+        ({"logo": "https://x.test/{%oops"}, "logo"),
         ({"links": [{"url": "javascript:alert(1)"}]}, "links[0].url"),
         ({"links": [{}]}, "links[0].url"),
         ({"default_theme": []}, "default_theme"),
