@@ -208,10 +208,10 @@ def test_an_erased_person_leaves_no_trace(fresh_server: FreshServer) -> None:
     single = {"to": "erasmus@rotterdam.example", "subject": "For Erasmus", "body": "<p>Erasmus</p>",
               "tags": {"who": "Erasmus"}, "data": {"name": "Rotterdam"}}  # fmt: skip
     sent = api.post("/messages", single).expect(201)
+    api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
     waiting = api.post("/messages", single | {"send_at": "2100-01-01T00:00:00Z"}).expect(201)
     api.post("/suppressions", {"address": "erasmus@rotterdam.example", "note": "Erasmus asked"}).expect(201)
     api.post("/events", {"event": "checkout", "contact_id": made["id"], "data": {"name": "Erasmus"}}).expect(201)
-    api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
     before = api.get(f"/campaigns/{campaign}").json["stats"]
     assert all(name in dump(server).casefold() for name in ("erasmus", "rotterdam"))
 
