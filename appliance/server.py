@@ -10,6 +10,7 @@ from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
 from sanic.exceptions import BadRequest, PayloadTooLarge
+from sanic.http.http1 import Http
 
 import ui
 from appliance import config as configuration
@@ -68,7 +69,8 @@ async def _refuse_malformed(request: Request) -> HTTPResponse | None:
     if _HEAD.fullmatch(request.head):
         return None
     # What follows may be the rest of this request or another one; nobody knows, so nobody reads it
-    request.stream.keep_alive = False  # type: ignore[union-attr]  # as long as a request is handled it has its stream
+    assert isinstance(request.stream, Http), "a request that is handled has its stream"
+    request.stream.keep_alive = False
     return await _fault(request, BadRequest("Bad Request"))
 
 

@@ -87,8 +87,7 @@ async def media(
     except Exception:
         log.exception("request %s %s broke off", request_id(request), request.path)
         if request.transport is not None:
-            # The library declares less than the transport it passes can do
-            request.transport.abort()  # type: ignore[attr-defined]
+            request.transport.abort()  # type: ignore[attr-defined]  # the library declares less than what it passes
         return None
     await response.eof()
     return None

@@ -55,7 +55,7 @@ def _lines(text: str) -> str:
 
 
 def _join(pieces: list[Piece], values: Mapping[str, Any]) -> str:
-    return "".join([one if type(one) is str else one(values) for one in pieces])  # type: ignore[operator]
+    return "".join([one if isinstance(one, str) else one(values) for one in pieces])
 
 
 def _pieces(nodes: list[Any], environment: Environment) -> list[Piece]:

@@ -137,7 +137,7 @@ def test_deep_filters_are_refused(api: Client, levels: int) -> None:
 def large(full: bool, tmp_path: Path) -> Iterator[Server]:
     """A server with two hundred thousand people and one stranger."""
     if not full:
-        pytest.skip("only with --full")
+        pytest.skip("two hundred thousand people take minutes: only with --full")
     server = Server(data=tmp_path / "data", env=UNLIMITED).set_up()
     fill(server.data / "campanero.db", MANY, say=lambda words: None)
     with server:
