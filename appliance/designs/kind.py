@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
 from appliance.designs import cleaning, colours, plaintext, shell
 from appliance.designs.props import Prop, choice, line
 from appliance.designs.theme import Look, Theme
@@ -125,23 +123,23 @@ class View:
             return other
         return " ".join(f"{min(96.0, float(word.removesuffix('px'))):g}px" for word in str(value).split())
 
-    def rich(self, html: str | None) -> Markup:
+    def rich(self, html: str | None) -> str:
         """Clean limited HTML, with the spaces and links that mail programs need told."""
         if not html:
-            return Markup("")
+            return ""
         made = cleaning.text(html if plaintext.is_html(html) else plaintext.to_html(html))
         made = _PARAGRAPH.sub(self._styled, made)
         # The last one ends where the section's own space begins
         last = made.rfind("margin:0 0 14px")
         if last >= 0 and not made[last:].partition(">")[2].partition("</")[2].partition(">")[2].strip():
             made = f"{made[:last]}margin:0{made[last + 15 :]}"
-        return Markup(made)  # noqa: S704 - cleaned
+        return made
 
     def inline(self, html: str | None) -> str:
         """Clean limited HTML for a place where words already stand: a single paragraph without its own space."""
         made = self.rich(html)
         inner = made.removeprefix('<p style="margin:0">').removesuffix("</p>")
-        return Markup(made if "<p" in inner else inner)  # noqa: S704 - cleaned
+        return made if "<p" in inner else inner
 
     def _styled(self, found: "re.Match[str]") -> str:
         tag, attributes = found[1], found[2]
