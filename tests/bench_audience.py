@@ -1,4 +1,4 @@
-"""Measures the audience: `.venv/bin/python tests/bench_audience.py --cache DIR`; not a test, run by hand.
+"""Measures the audience: `python -m tests.bench_audience --cache DIR`; not a test, run by hand.
 
 Makes a database of a million contacts once (kept in the cache), starts the real server on a copy of it and prints
 percentiles over HTTP. A figure that another part adds is one more line in `FIGURES`, a function of a `Bench`.
@@ -8,7 +8,6 @@ import argparse
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,12 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.bench_audience_data import CITIES, FIRST, LAST, LISTS, make  # noqa: E402  (after the line above)
-from tests.bench_sending import peak_mb  # noqa: E402  (found only after the line above)
-from tests.kit.server import Server  # noqa: E402  (found only after the line above)
+from tests.bench_audience_data import CITIES, FIRST, LAST, LISTS, make
+from tests.bench_sending import peak_mb
+from tests.kit.server import Server
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__RENDERS_PER_MINUTE": "0"}
 COLD_GOAL = 1500.0

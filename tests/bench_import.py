@@ -1,4 +1,4 @@
-"""Measures imports: `.venv/bin/python tests/bench_import.py --rows 1000000`; not a test, run by hand.
+"""Measures imports: `python -m tests.bench_import --rows 1000000`; not a test, run by hand.
 
 The same rows go through `sqlite3 .import` into one uniquely indexed table and, as a file over HTTP, into the real
 service with membership of a list, evidence of consent and search index. A client reads pages of contacts and another
@@ -9,19 +9,15 @@ import argparse
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.kit.client import Client  # noqa: E402  (found only after the line above)
-from tests.kit.server import Server  # noqa: E402  (found only after the line above)
-from tests.kit.uploads import upload  # noqa: E402  (found only after the line above)
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.uploads import upload
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
 

@@ -1,15 +1,10 @@
-"""Measures the rehearsal of a draft: `.venv/bin/python tests/bench_rehearsal.py --contacts 100000`."""
+"""Measures the rehearsal of a draft: `python -m tests.bench_rehearsal --contacts 100000`."""
 
 import argparse
-import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.kit.server import Server  # noqa: E402  (found only after the line above)
-from tests.kit.uploads import done, upload  # noqa: E402  (found only after the line above)
+from tests.kit.server import Server
+from tests.kit.uploads import done, upload
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
 SECTIONS = [
