@@ -1,7 +1,7 @@
 """The ledger's hot path: what became of many messages and the marks of their followers, in one transaction.
 
-Plain acceptances are written together, statement by statement; everything else takes the careful way of `outcomes`.
-It comes to the same (a test holds the two against each other).
+Acceptances are written here alone, together, statement by statement; everything else goes one by one (`outcomes`).
+A batch comes to the same as its parts one after the other (a test holds the two against each other).
 """
 
 from collections import Counter

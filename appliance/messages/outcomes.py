@@ -1,4 +1,7 @@
-"""What became of a message in hand, written with its counters and its event in one transaction."""
+"""Why a message in hand was not accepted, written with its counters and its event in one transaction.
+
+What was accepted is written in one place only, for all of a batch: `hot.step`.
+"""
 
 import random
 
@@ -17,12 +20,9 @@ from appliance.messages.ledger import Claim, Outcome
 # "No such recipient" (decisions, section 9, `hard_bounce`)
 HARD_BOUNCES = ("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10")
 
-# Whoever was erased while their message was in hand stays erased
-_SUBJECT = "iif(recipient_key IS NULL, NULL, {})"
-
 
 def finish(outcome: Outcome) -> None:
-    """Write what became of a message, with its counters and its event."""
+    """Write why a message was refused, put off, left in doubt or skipped, with its counters and its event."""
     writing()
     row, error, now = outcome.claim, outcome.error, clock.now_ms()
     if scalar("SELECT status FROM message WHERE id = ?", (row.id,)) != "sending":
@@ -32,7 +32,7 @@ def finish(outcome: Outcome) -> None:
         ledger.fault(row, error)
         return ledger.skip(row, outcome.skip_reason, now)
     if error is None:
-        return _accepted(outcome, now)
+        raise ValueError("what was accepted is written by hot.step")
     if isinstance(error, Unreachable | Ours) and not (row.campaign_id is None and _given_up(row, now)):
         ledger.fault(row, error)
         # Nobody's attempt: the way out is closed, not this recipient
@@ -48,42 +48,12 @@ def finish(outcome: Outcome) -> None:
 
 
 def _describe(outcome: Outcome, now: int) -> None:
+    # Whoever was erased while their message was in hand stays erased
     connection().execute(
-        f"UPDATE message SET subject = {_SUBJECT.format('coalesce(?, subject)')}, sender = coalesce(?, sender), "
+        "UPDATE message SET subject = iif(recipient_key IS NULL, NULL, coalesce(?, subject)), "
+        "sender = coalesce(?, sender), "
         "internet_message_id = coalesce(?, internet_message_id), updated_at = ? WHERE id = ?",
         (outcome.subject, outcome.sender, outcome.internet_message_id, now, outcome.claim.id),
-    )
-
-
-def _accepted(outcome: Outcome, now: int) -> None:
-    row, here = outcome.claim, connection()
-    here.execute(
-        "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
-        f"subject = {_SUBJECT.format('?')}, sender = ?, internet_message_id = ?, error_code = NULL, error_smtp = NULL, "
-        "error_enhanced = NULL, error_text = NULL, updated_at = ? WHERE id = ?",
-        (now, outcome.subject, outcome.sender, outcome.internet_message_id, now, row.id),
-    )
-    if not row.test:
-        _count(row, now)
-    ledger.record(row, f"{row.channel}_sent", {})
-
-
-def _count(row: Claim, now: int) -> None:
-    here = connection()
-    if row.campaign_id is not None:
-        here.execute("UPDATE campaign SET sent_count = sent_count + 1 WHERE id = ?", (row.campaign_id,))
-    # While it was in hand its contact may have been merged into another, or deleted: the row knows
-    contact_id = scalar("SELECT contact_id FROM message WHERE id = ?", (row.id,))
-    if contact_id is not None:
-        here.execute(
-            "UPDATE contact SET email_sent_count = email_sent_count + (:channel = 'email'), "
-            "sms_sent_count = sms_sent_count + (:channel = 'sms'), "
-            "email_last_sent_at = CASE :channel WHEN 'email' THEN :now ELSE email_last_sent_at END WHERE id = :id",
-            {"channel": row.channel, "now": now, "id": contact_id},
-        )
-    here.execute(
-        "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
-        (row.account_id, row.kind, row.recipient_key),
     )
 
 

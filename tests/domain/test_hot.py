@@ -1,4 +1,4 @@
-"""The hot path of the ledger against the careful one: whatever comes in one batch, the rows are the same."""
+"""The ledger in batches: whatever comes in one batch, the rows are those of one at a time."""
 
 import random
 import time
@@ -16,7 +16,7 @@ from appliance.contacts import consent, write
 from appliance.db import work
 from appliance.db.open import connection, rows, run
 from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
-from appliance.messages import hot, outbox, outcomes
+from appliance.messages import hot, outbox
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
 from tests.domain.home import BY_LINK, Home
 
@@ -112,9 +112,9 @@ def prepare(home: Home, lives: list[Life]) -> tuple[list[Outcome], list[Claim]]:
 
 
 def one_by_one(found: list[Outcome], marks: list[Claim]) -> set[int]:
-    """Do what `hot.step` does, the careful way."""
+    """Hand in the same, each alone."""
     for one in found:
-        outcomes.finish(one)
+        hot.step([one], [], "p")
     now = clock.now_ms()
     # What is handed in may be long out of date: the row is looked at as it is
     fresh = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in marks]
