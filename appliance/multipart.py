@@ -1,24 +1,37 @@
 """Receives a form with one file piece by piece: the file goes to disk, never into memory."""
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 from urllib.parse import unquote
 
 _FIELD_BYTES = 65_536
 _HEADER_BYTES = 8_192
 _MOST_PARTS = 20
 _BLOCK = 1_048_576
+# What a form may hold beside its file
+_BESIDE = 262_144
 _NAME = re.compile(rb'[;\s]name="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 _FILENAME = re.compile(rb'[;\s]filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^;,\s]{1,70}))', re.IGNORECASE)
 
-Writer = Callable[[IO[bytes], bytes], Awaitable[object]]
+
+class Source(Protocol):
+    """Where a body comes from."""
+
+    async def read(self) -> bytes | None:
+        """Answer the next piece, or None after the last."""
+
+
+class OtherType(Exception):
+    """The body says that it is something else than a form, or that it is packed."""
 
 
 class TooLarge(Exception):
-    """More came than is allowed."""
+    """More came, or is announced, than is allowed."""
 
 
 class Malformed(Exception):
@@ -41,9 +54,29 @@ def boundary(content_type: str) -> bytes | None:
     return (found[1] or found[2]).encode("latin-1", "replace") if found else None
 
 
-async def receive(pieces: AsyncIterator[bytes], mark: bytes, target: Path, limit: int, write: Writer) -> Form:
-    """Read a form whose part `file` goes to `target`; raises TooLarge as soon as more than `limit` bytes came."""
-    reader = _Reader(pieces, limit)
+async def receive(headers: Mapping[str, str], source: Source, target: Path, most: int) -> Form:
+    """Read a form whose part `file` goes to `target`; raises TooLarge as soon as it is clear that it has over `most`.
+
+    Raises OtherType for what is no form, Malformed for a broken one.
+    """
+    mark = boundary(headers.get("content-type") or "")
+    length = headers.get("content-length") or "0"
+    if length.isdecimal() and int(length) > most + _BESIDE:
+        raise TooLarge
+    if mark is None or headers.get("content-encoding", "identity").lower() != "identity":
+        raise OtherType
+    form = await _form(_Reader(_pieces(source), most + _BESIDE), mark, target)
+    if form.size > most:
+        raise TooLarge
+    return form
+
+
+async def _pieces(source: Source) -> AsyncIterator[bytes]:
+    while piece := await source.read():
+        yield piece
+
+
+async def _form(reader: "_Reader", mark: bytes, target: Path) -> Form:
     texts: dict[str, str] = {}
     filename, size = None, 0
     await reader.until(b"--" + mark, _HEADER_BYTES)
@@ -59,7 +92,7 @@ async def receive(pieces: AsyncIterator[bytes], mark: bytes, target: Path, limit
         if name[1] == b"file" and filename is None:
             filename = _filename(head)
             with target.open("wb") as file:
-                size = await reader.copy(end, file, write)
+                size = await reader.copy(end, file)
         else:
             texts[name[1].decode("utf-8", "replace")] = _text(await reader.until(end, _FIELD_BYTES))
     raise Malformed("the form has too many parts")
@@ -123,7 +156,7 @@ class _Reader:
         self._cut(len(end))
         return found
 
-    async def copy(self, end: bytes, file: IO[bytes], write: Writer) -> int:
+    async def copy(self, end: bytes, file: IO[bytes]) -> int:
         """Write what comes before `end` to a file in large blocks, and drop `end`."""
         size = searched = 0
         while (place := self._have.find(end, searched)) < 0:
@@ -131,9 +164,13 @@ class _Reader:
             if len(self._have) >= _BLOCK:
                 block = self._cut(searched)
                 size, searched = size + len(block), 0
-                await write(file, block)
+                await _write(file, block)
             await self._more()
         block = self._cut(place)
         self._cut(len(end))
-        await write(file, block)
+        await _write(file, block)
         return size + len(block)
+
+
+async def _write(file: IO[bytes], block: bytes) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, partial(file.write, block))
