@@ -10,16 +10,15 @@ For example::
 
 import asyncio
 import json
-import ssl
-import subprocess
-import tempfile
+import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from tests.kit.certificates import Certificate, self_signed
 from tests.kit.smtp_message import Message, Phase
 from tests.kit.smtp_rules import Gate, Rule, Rules
 from tests.kit.smtp_session import Session
@@ -43,10 +42,15 @@ class SmtpServer:
         tls: bool = False,
         users: dict[str, str] | None = None,
         log_file: Path | None = None,
+        certificate: Certificate | None = None,
+        piece: int = 0,
+        window: int = 0,
     ):
         self.port, self.pipelining, self.eight_bit, self.smtputf8 = port, pipelining, eight_bit, smtputf8
         self.size_limit, self.users, self.implicit_tls = size_limit, users, tls
-        self.tls_context = _self_signed() if starttls or tls else None
+        # Replies leave in pieces of so many bytes (0: whole), and so many bytes are taken ahead of reading (0: many)
+        self.piece, self.window = piece, window
+        self.tls_context = (certificate or self_signed()).context() if starttls or tls else None
         self.rules = Rules()
         self.messages: list[Message] = []
         self.log: list[Phase] = []
@@ -97,7 +101,7 @@ class SmtpServer:
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(
-            self._talk, "127.0.0.1", self.port, limit=LARGEST, ssl=self.tls_context if self.implicit_tls else None
+            self._talk, sock=self._listener(), limit=LARGEST, ssl=self.tls_context if self.implicit_tls else None
         )
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
@@ -105,6 +109,15 @@ class SmtpServer:
         server.close()
         for writer in list(self._writers):
             writer.transport.abort()
+
+    def _listener(self) -> socket.socket:
+        # Named in full, or asyncio does not see that it is TCP and waits to fill packets
+        here = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.window:
+            here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window)
+        here.bind(("127.0.0.1", self.port))
+        return here
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -197,15 +210,3 @@ class SmtpServer:
         self.messages.clear()
         self.log.clear()
         self.open_peak = self.open_now
-
-
-def _self_signed() -> ssl.SSLContext:
-    """Make a key and a certificate for 127.0.0.1 that nobody trusts, by the openssl command."""
-    with tempfile.TemporaryDirectory() as directory:
-        key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
-        command: list[Any] = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        command += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-        subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        return context

@@ -3,10 +3,12 @@
 import asyncio
 import fnmatch
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-PHASES = ("connect", "ehlo", "starttls", "auth", "mail", "rcpt", "data", "body")
+# `content` is the message itself, after the 354 and before its dot
+PHASES = ("connect", "ehlo", "starttls", "auth", "mail", "rcpt", "data", "content", "body")
+GREYLISTED = "4.2.0 Greylisted, come back later"
 
 
 @dataclass
@@ -43,8 +45,13 @@ class Rule:
     text: str = ""
     delay: float = 0
     drop: bool = False
-    store_then_close: bool = False
+    store_first: bool = False
     gate: Gate | None = None
+    raw: bytes | None = None
+    reset_at: int | None = None
+    now: Callable[[], float] | None = None
+    delay_until: float = 0
+    seen: dict[str, float] = field(default_factory=dict)
     used: int = 0
 
     def __post_init__(self) -> None:
@@ -55,7 +62,12 @@ class Rule:
         """Say whether the rule is for this phase and one of these addresses, and not used up."""
         if phase != self.phase or (self.times is not None and self.used >= self.times):
             return False
+        if self.now is not None and not self._is_grey(",".join(addresses), self.now()):
+            return False
         return self.recipient == "*" or any(fnmatch.fnmatch(a.lower(), self.recipient.lower()) for a in addresses)
+
+    def _is_grey(self, who: str, now: float) -> bool:
+        return now - self.seen.setdefault(who, now) < self.delay_until
 
 
 class Rules:
@@ -81,7 +93,25 @@ class Rules:
 
     def store_then_close(self, recipient: str = "*", *, times: int | None = None) -> Rule:
         """Accept and store the message, then close the connection without the 250."""
-        return self._add(Rule("body", recipient, times, store_then_close=True))
+        return self._add(Rule("body", recipient, times, store_first=True, drop=True))
+
+    def store_then_hold(self, recipient: str = "*", *, times: int | None = None) -> Gate:
+        """Accept and store the message, and say the 250 only after `release()` of the returned gate."""
+        gate = Gate()
+        self._add(Rule("body", recipient, times, store_first=True, gate=gate))
+        return gate
+
+    def reset(self, at: int, recipient: str = "*", *, times: int | None = None) -> Rule:
+        """Reset the connection (RST) once so many bytes of the message were read; nothing is stored."""
+        return self._add(Rule("content", recipient, times, reset_at=at))
+
+    def say(self, phase: str, raw: bytes, recipient: str = "*", *, times: int | None = None) -> Rule:
+        """Do as usual, but say exactly these bytes instead of the usual reply."""
+        return self._add(Rule(phase, recipient, times, raw=raw))
+
+    def greylist(self, seconds: float, now: Callable[[], float], recipient: str = "*") -> Rule:
+        """Refuse a recipient with 450 until so long after it was first named, by this clock."""
+        return self._add(Rule("rcpt", recipient, None, code=450, text=GREYLISTED, now=now, delay_until=seconds))
 
     def hold(self, phase: str, recipient: str = "*", *, times: int | None = None) -> Gate:
         """Answer only after `release()` of the returned gate."""

@@ -4,7 +4,9 @@ import asyncio
 import base64
 import binascii
 import re
+import socket
 import ssl
+import struct
 import time
 from typing import TYPE_CHECKING
 
@@ -68,8 +70,15 @@ class Session:
     # -- answering ------------------------------------------------------------------------------------------------
 
     async def _say(self, *lines: str) -> None:
-        self.writer.write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
-        await self.writer.drain()
+        await self._write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
+
+    async def _write(self, data: bytes) -> None:
+        size = self.server.piece or len(data)
+        for start in range(0, len(data), size):
+            self.writer.write(data[start : start + size])
+            await self.writer.drain()
+            if self.server.piece:
+                await asyncio.sleep(0)
 
     async def _answer(self, phase: str, line: str, *good: str, rcpt: str | None = None) -> bool:
         """Note the phase, let a rule act, else say the good lines; True when those were said."""
@@ -80,12 +89,17 @@ class Session:
         if rule is not None and rule.code is not None:
             await self._refuse(rule.code, rule.text)
             return False
-        await self._say(*good)
+        if rule is not None and rule.raw is not None:
+            await self._write(rule.raw)
+        else:
+            await self._say(*good)
         return True
 
-    async def _obey(self, phase: str, addresses: list[str]) -> Rule | None:
+    async def _obey(self, phase: str, addresses: list[str], message: Message | None = None) -> Rule | None:
         rule = self.server.rules.take(phase, addresses)
         if rule is not None:
+            if rule.store_first and message is not None:
+                self.server.store(message)
             if rule.delay:
                 await asyncio.sleep(rule.delay)
             if rule.gate:
@@ -207,10 +221,21 @@ class Session:
         self._reset()
 
     async def _body(self) -> bytes:
+        rule = self.server.rules.take("content", self.rcpt_to)
+        if rule is not None and rule.reset_at is not None:
+            await self._reset_after(rule.reset_at)
         # The end is CRLF.CRLF, and its first CRLF may be the one of the DATA line: give that one back.
         self._buffer()[:0] = b"\r\n"
         stuffed = await self.reader.readuntil(b"\r\n.\r\n")
         return stuffed[:-3].replace(b"\r\n.", b"\r\n")[2:]
+
+    async def _reset_after(self, count: int) -> None:
+        await self.reader.readexactly(count)
+        here = self.writer.get_extra_info("socket")
+        # Closed without lingering, a connection ends by RST
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+        raise Closed
 
     def _buffer(self) -> bytearray:
         return self.reader._buffer  # type: ignore[attr-defined,no-any-return]
@@ -219,16 +244,15 @@ class Session:
         """Take or refuse a complete message; it is stored before the 250 is said."""
         size = len(message.raw)
         self._note("body", ".", message.rcpt_to, size)
-        rule = await self._obey("body", message.rcpt_to)
+        rule = await self._obey("body", message.rcpt_to, message)
         if rule is not None and rule.code is not None:
             await self._refuse(rule.code, rule.text)
         elif self.server.size_limit and size > self.server.size_limit:
             await self._say("552 5.3.4 Message too big")
         else:
-            self.server.store(message)
-            if rule is not None and rule.store_then_close:
-                raise Closed
-            await self._say("250 2.0.0 Ok: stored")
+            if rule is None or not rule.store_first:
+                self.server.store(message)
+            await self._write(b"250 2.0.0 Ok: stored\r\n" if rule is None or rule.raw is None else rule.raw)
 
     async def _rset(self, _line: str, _rest: str) -> None:
         self._reset()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.certificates import expired, self_signed
 from tests.kit.smtp import SmtpServer
 
 BODY = "Subject: Hello =?utf-8?q?=C3=A9?=\r\nTo: anna@example.org\r\n\r\nFirst\r\n..dots\r\n.\r\nlast\r\n"
@@ -200,3 +201,71 @@ def test_thousands_of_messages_are_quick(smtp: SmtpServer) -> None:
     thread.join(20)
     assert len(smtp.messages) == 2000
     assert time.monotonic() - begin < 10
+
+
+def test_store_then_hold(smtp: SmtpServer) -> None:
+    """The message is taken at once, the 250 comes after the release."""
+    gate = smtp.rules.store_then_hold(times=1)
+    thread = threading.Thread(target=send, args=(smtp,))
+    thread.start()
+    smtp.wait_for(1)
+    assert thread.is_alive()
+    gate.release()
+    thread.join(5)
+    assert len(smtp.messages) == 1
+
+
+def test_reset_within_the_message(smtp: SmtpServer) -> None:
+    """The connection is reset after so many bytes of the message, and nothing is stored."""
+    smtp.rules.reset(10, times=1)
+    with pytest.raises((smtplib.SMTPServerDisconnected, ConnectionError)):
+        send(smtp)
+    send(smtp)
+    assert len(smtp.messages) == 1
+
+
+def test_says_what_it_is_told(smtp: SmtpServer) -> None:
+    """Other bytes than usual are said, and all goes on as usual."""
+    smtp.rules.say("rcpt", b"251-2.1.5 will\r\n251 2.1.5 forward\r\n")
+    smtp.rules.say("body", "250 gespeichert für später\r\n".encode())
+    with client(smtp) as connection:
+        connection.ehlo()
+        connection.mail("me@example.com")
+        assert connection.rcpt("anna@example.org") == (251, b"2.1.5 will\n2.1.5 forward")
+        assert connection.data("x") == (250, "gespeichert für später".encode())
+    assert len(smtp.messages) == 1
+
+
+def test_greylists_by_a_clock(smtp: SmtpServer) -> None:
+    """A recipient is refused until so long after it was first named; each has a time of its own."""
+    now = [1000.0]
+    smtp.rules.greylist(900, lambda: now[0])
+    for at, fine in ((1000, False), (1899, False), (1900, True)):
+        now[0] = at
+        if fine:
+            send(smtp)
+        else:
+            with pytest.raises(smtplib.SMTPRecipientsRefused):
+                send(smtp)
+    with pytest.raises(smtplib.SMTPRecipientsRefused):
+        send(smtp, "ben@example.org")
+
+
+def test_replies_in_single_bytes() -> None:
+    """Replies that come in pieces are the same replies."""
+    with SmtpServer(piece=1) as smtp:
+        send(smtp)
+        assert len(smtp.messages) == 1
+
+
+def test_certificates_are_trusted_until_they_run_out() -> None:
+    """A self-signed certificate is good for whoever knows it; one of the same key that ran out is not."""
+    good = self_signed()
+    for certificate, fine in ((good, True), (expired(good), False)):
+        context = ssl.create_default_context(cadata=certificate.certificate.decode())
+        with SmtpServer(starttls=True, certificate=certificate) as smtp, client(smtp) as connection:
+            if fine:
+                connection.starttls(context=context)
+                continue
+            with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+                connection.starttls(context=context)

@@ -1,0 +1,60 @@
+"""Keys and certificates for servers of the kit, by the openssl command: trusted by nobody until told, or run out."""
+
+import ssl
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_ALIKE = ["-nodes", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate for 127.0.0.1 and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def context(self) -> ssl.SSLContext:
+        """Return a context for a server that shows it."""
+        with tempfile.TemporaryDirectory() as directory:
+            key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
+            key.write_bytes(self.key)
+            certificate.write_bytes(self.certificate)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            return context
+
+
+def self_signed() -> Certificate:
+    """Make a certificate that is its own authority, good for two days."""
+    with tempfile.TemporaryDirectory() as directory:
+        key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
+        command: list[Any] = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        _run(directory, *command, "-days", "2", *_ALIKE, "-keyout", key, "-out", certificate)
+        return Certificate(certificate.read_bytes(), key.read_bytes())
+
+
+def expired(like: Certificate) -> Certificate:
+    """Make the same certificate again with a time that is over."""
+    with tempfile.TemporaryDirectory() as directory:
+        here = Path(directory)
+        (here / "key.pem").write_bytes(like.key)
+        (here / "index.txt").write_bytes(b"")
+        (here / "ca.conf").write_text(
+            "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\n"
+            "rand_serial=yes\ncopy_extensions=copy\n[p]\ncommonName=supplied\n"
+        )
+        _run(directory, "openssl", "req", "-new", "-key", "key.pem", *_ALIKE[1:], "-out", "wish.pem")
+        _run(
+            directory, "openssl", "ca", "-batch", "-selfsign", "-config", "ca.conf", "-keyfile", "key.pem",
+            "-in", "wish.pem", "-out", "cert.pem", "-notext",
+            "-startdate", "20200101000000Z", "-enddate", "20200102000000Z",
+        )  # fmt: skip
+        return Certificate((here / "cert.pem").read_bytes(), like.key)
+
+
+def _run(directory: str, *command: Any) -> None:
+    subprocess.run(command, cwd=directory, check=True, capture_output=True)
