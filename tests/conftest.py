@@ -18,9 +18,10 @@ FreshServer = Callable[..., Server]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--full` runs the large tests at their full size, `--update-golden` writes golden files anew."""
+    """`--full` runs the large tests at their full size; `--update-golden` and `--figures` write files."""
     parser.addoption("--full", action="store_true", help="run large tests at their full size")
     parser.addoption("--update-golden", action="store_true", help="write golden files anew, to be looked at")
+    parser.addoption("--figures", metavar="FILE", help="add the figures of the fault tests to a table")
 
 
 @pytest.fixture

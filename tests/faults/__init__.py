@@ -1,0 +1,1 @@
+"""Faults on purpose: kills, broken connections, broken disks, broken clocks; and what is promised in spite of them."""
