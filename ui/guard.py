@@ -28,7 +28,7 @@ _ALWAYS = {
     "cache-control": "no-store",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_SENDING = ("send", "pause", "resume", "cancel", "undo")
+_SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume")
 
 Handler = Callable[..., Awaitable[HTTPResponse]]
 

@@ -1,20 +1,22 @@
 """Messages over the API."""
 
+from collections.abc import Callable
 from typing import Any
 
 from appliance.account import idempotency
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.read import idempotency_key
-from appliance.api.reply import page_headers
+from appliance.api.reply import Fault, page_headers
 from appliance.db.work import call, commit
 from appliance.designs.merge import MergeError
 from appliance.events import log
 from appliance.events.log import EventQuery
-from appliance.messages import single, store
+from appliance.messages import deciding, single, store
 from appliance.messages.prepare import Workshop
 from appliance.messages.single import MessageWrite
 from appliance.messages.store import MessageQuery
+from appliance.tables import Message
 
 ROUTES = Routes()
 
@@ -80,3 +82,18 @@ async def show(request: Call) -> Answer:
         return shaping.message_detail(row, said, events)
 
     return Answer(await call(read))
+
+
+def _decide(name: str, verb: Callable[[int, int, str], Message], summary: str) -> None:
+    async def handler(request: Call) -> Answer:
+        if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
+            raise Fault(403, "forbidden", "a test key decides only about what test keys have sent")
+        return Answer(shaping.message(await commit(verb, request.account_id, request.id, request.actor)))
+
+    handler.__doc__ = summary
+    ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", returns=shapes.Message)(handler)
+
+
+_decide("retry", deciding.retry, "Send a refused message, or one in doubt, again.")
+_decide("cancel", deciding.cancel, "Take back a message that waits.")
+_decide("assume_sent", deciding.assume_sent, "Count a message in doubt as sent.")

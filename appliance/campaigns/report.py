@@ -5,6 +5,7 @@ from typing import Any
 from appliance import clock
 from appliance.campaigns import store
 from appliance.db.open import rows, scalar
+from appliance.tables import Message
 
 
 def problems(account_id: int, campaign_id: int) -> list[dict[str, Any]]:
@@ -17,6 +18,12 @@ def problems(account_id: int, campaign_id: int) -> list[dict[str, Any]]:
         (campaign.id,),
     )
     return [{"status": row[0], "reason": row[1], "text": row[2], "count": row[3]} for row in found]
+
+
+def doubts(campaign_id: int, most: int = 5) -> list[Message]:
+    """Answer some of the messages of which nobody knows whether they arrived, the first ones first."""
+    asked = Message.select().where(Message.campaign == campaign_id, Message.status == "uncertain")
+    return list(asked.order_by(Message.id).limit(most))
 
 
 def progress(account_id: int, campaign_id: int) -> dict[str, Any]:

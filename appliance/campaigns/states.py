@@ -21,8 +21,11 @@ ALLOWED = {
 
 
 def refuse(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
-    """Raise Invalid (`invalid_transition`) unless the campaign is in one of these states."""
-    if campaign.status in may_from:
+    """Raise Invalid (`invalid_transition`) unless the campaign is in one of these states.
+
+    A completed one some of whose messages are sent again moves like an active one.
+    """
+    if campaign.status in may_from or (campaign.phase == "sending" and "active" in may_from):
         return
     allowed = list(ALLOWED[campaign.status])
     if "draft" in allowed and campaign.phase not in ("scheduled", "holding"):
@@ -173,10 +176,13 @@ def settle() -> int:
     )
     for account_id, campaign_id in ready:
         campaign = store.get(account_id, campaign_id)
-        campaign.status, campaign.phase, campaign.completed_at = "completed", "completed", clock.now_ms()
+        again = campaign.status == "completed"
+        campaign.status, campaign.phase = "completed", "completed"
+        campaign.completed_at = campaign.completed_at if again else clock.now_ms()
         store.touch(campaign)
         _finish_flow(campaign)
-        _record(campaign, "campaign_completed", {"audience": campaign.audience_count, "sent": campaign.sent_count})
+        if not again:
+            _record(campaign, "campaign_completed", {"audience": campaign.audience_count, "sent": campaign.sent_count})
     return len(ready)
 
 

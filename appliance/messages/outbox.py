@@ -52,7 +52,7 @@ def mark(row: Claim, process: str, dated_at: int | None, now: int) -> bool:
     due = one("SELECT 1 FROM message WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ?", (row.id, now))
     if due is None:
         return False
-    reason = _refusal(row)
+    reason = refusal(row)
     if reason is not None:
         ledger.skip(row, reason, now)
         return False
@@ -98,7 +98,7 @@ def is_due(closed: tuple[str, ...] = ()) -> bool:
     return any(_due(campaign_id, now, 1, closed) for campaign_id in (None, *_live_campaigns()))
 
 
-def _refusal(row: Claim) -> str | None:
+def refusal(row: Claim) -> str | None:
     """Say why a message may not go out now, looked at again right before it would (P4)."""
     if row.recipient_key is None or (row.campaign_id is not None and row.contact_id is None):
         return "contact_deleted"

@@ -9,7 +9,9 @@ from sanic.response import HTTPResponse
 from appliance import clock, errors, fields
 from appliance.campaigns import report, requests, states, store
 from appliance.db.work import call, commit
+from appliance.messages import deciding
 from appliance.messages import store as messages
+from appliance.messages.deciding import Part
 from appliance.templates import store as templates
 from ui import people, view, words
 from ui.forms import Form, number
@@ -135,6 +137,38 @@ async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
     return view.go(request, "/campaigns")
 
 
+@pages.get("/<campaign_id:int>/decide", name="decide")
+@signed_in
+async def undecided(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """The messages of which nobody knows whether they arrived, or those refused, for a person to decide."""
+    campaign = await call(store.get, visit.account_id, campaign_id)
+    status = "failed" if request.args.get("status") == "failed" else "uncertain"
+    raw = {"page": number(request.args.get("page")), "limit": 50, "campaign_id": campaign_id, "status": status}
+    found = await call(messages.page, visit.account_id, fields.read(messages.MessageQuery, raw))
+    known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
+    return view.page(request, "campaigns/decide.html", campaign=campaign, found=found, status=status, known=known)
+
+
+def _decision(name: str, verb: Callable[[int, Part], tuple[int, int]], done: str) -> None:
+    """Register a button of that page: it decides about the messages chosen, or all of them, in short transactions."""
+
+    @pages.post(f"/<campaign_id:int>/{name}", name=name)
+    @signed_in
+    async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+        campaign, form = await call(store.get, visit.account_id, campaign_id), Form.of(request)
+        part = Part(form["status"], chosen=None if form["all"] else tuple(form.ids("message")))
+        decided, more = 0, True
+        while more:
+            count, after = await commit(verb, campaign.id, part)
+            decided, part, more = decided + count, part._replace(after=after), after > 0
+        view.say(request, done.format(words.people(decided)) if decided else "There was nothing to decide any more.")
+        return view.go(request, f"/campaigns/{campaign_id}")
+
+
+_decision("retry", deciding.retry_some, "On its way again to {}.")
+_decision("assume", deciding.assume_some, "Counted as sent to {}.")
+
+
 async def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     asked = templates.TemplateQuery(limit=100, standalone=True)
     choices = (await call(templates.page, visit.account_id, asked)).rows
@@ -167,5 +201,6 @@ def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
         "audience": compose.audience_name(campaign, chosen),
         "progress": report.progress(account_id, campaign_id),
         "problems": report.problems(account_id, campaign_id),
+        "doubts": report.doubts(campaign_id),
         "skips": [(words.reason(code), count) for code, count in messages.skip_reasons(campaign_id).items()],
     }

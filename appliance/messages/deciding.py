@@ -1,0 +1,158 @@
+"""What a person decides about messages: send them again, count them as sent, or take them back.
+
+Only what has ended badly or in doubt can be decided (decisions, section 7); what waits can be taken back.
+"""
+
+from typing import Any, NamedTuple, cast
+
+from appliance import clock
+from appliance.db.open import connection, one, rows
+from appliance.db.work import after_commit, writing
+from appliance.errors import Invalid
+from appliance.messages import hot, outbox, store
+from appliance.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.tables import Message
+from appliance.work import bell
+
+RETRIABLE = ("failed", "uncertain")
+# Where a person may take a message from where it is
+_ALLOWED = {
+    "queued": ("cancelled",), "held": ("cancelled",), "failed": ("queued",), "uncertain": ("queued", "sent"),
+}  # fmt: skip
+# So many are decided in one transaction
+_MOST = 500
+
+
+class Part(NamedTuple):
+    """Messages of a campaign: of one status, behind an id, and only those chosen unless that is None."""
+
+    status: str
+    after: int = 0
+    chosen: tuple[int, ...] | None = None
+
+
+def retry(account_id: int, message_id: int, actor: str) -> Message:
+    """Send a message again that was refused, or may not have arrived: the same bytes under the same Message-ID.
+
+    Its campaign is reopened by it if that was completed already; that of a cancelled one is never sent.
+    Raises NotFound, or Invalid: `invalid_transition`, or `recipient_suppressed` for one who may not be written to.
+    """
+    writing()
+    row = store.get(account_id, message_id)
+    _refuse(row, "queued")
+    reason = outbox.refusal(_claim(row.id))
+    if reason is not None:
+        raise Invalid(
+            {"to": ["may not be written to"]}, reason="recipient_suppressed", message_id=row.id, skip_reason=reason
+        )
+    _open([row.id], row.campaign_id)
+    return store.get(account_id, message_id)
+
+
+def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
+    """Count a message in doubt as sent; raises NotFound, or Invalid (`invalid_transition`)."""
+    writing()
+    row = store.get(account_id, message_id)
+    _refuse(row, "sent")
+    _count([row.id])
+    return store.get(account_id, message_id)
+
+
+def cancel(account_id: int, message_id: int, actor: str) -> Message:
+    """Take a waiting message back; one that may have arrived before stays in doubt.
+
+    Raises NotFound, or Invalid (`invalid_transition`).
+    """
+    writing()
+    row = store.get(account_id, message_id)
+    _refuse(row, "cancelled")
+    connection().execute(
+        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ? "
+        "WHERE id = ?",
+        (clock.now_ms(), row.id),
+    )
+    return store.get(account_id, message_id)
+
+
+def retry_some(campaign_id: int, part: Part) -> tuple[int, int]:
+    """Send some of a campaign's messages again; answers how many, and behind which id to go on (0: all were seen).
+
+    Whoever may not be written to any more is left as they are.
+    """
+    writing()
+    found = _some(campaign_id, part) if part.status in RETRIABLE and not _is_over(campaign_id) else []
+    may = [row.id for row in found if outbox.refusal(row) is None]
+    _open(may, campaign_id)
+    return len(may), found[-1].id if len(found) == _MOST else 0
+
+
+def assume_some(campaign_id: int, part: Part) -> tuple[int, int]:
+    """Count some of a campaign's messages in doubt as sent; answers as `retry_some`."""
+    writing()
+    found = _some(campaign_id, part._replace(status="uncertain"))
+    _count([row.id for row in found])
+    return len(found), found[-1].id if len(found) == _MOST else 0
+
+
+def _some(campaign_id: int, part: Part) -> list[Claim]:
+    chosen = "" if part.chosen is None else f"AND id IN ({','.join('?' * len(part.chosen))}) "
+    found = rows(
+        f"SELECT {COLUMNS} FROM message WHERE campaign_id = ? AND status = ? AND id > ? {chosen}ORDER BY id LIMIT ?",
+        (campaign_id, part.status, part.after, *(part.chosen or ()), _MOST),
+    )
+    return [Claim._make(row) for row in found]
+
+
+def _claim(number: int) -> Claim:
+    return Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
+
+
+def _is_over(campaign_id: int | None) -> bool:
+    """Say whether nothing of a campaign may ever leave again."""
+    return one("SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (campaign_id,)) is not None
+
+
+def _refuse(row: Message, to: str) -> None:
+    allowed = [word for word in _ALLOWED.get(row.status, ()) if word != "queued" or not _is_over(row.campaign_id)]
+    if to in allowed:
+        return
+    raise Invalid(
+        {"status": [f"cannot change from {row.status} to {to}"]},
+        reason="invalid_transition",
+        **cast(Any, {"from": row.status, "to": to, "allowed": allowed}),
+    )
+
+
+def _open(numbers: list[int], campaign_id: int | None) -> None:
+    """Let rows be taken in hand again. What may have arrived once keeps that doubt: it is not repeated by itself."""
+    if not numbers:
+        return
+    now = clock.now_ms()
+    connection().executemany(
+        "UPDATE message SET status = 'queued', due_at = ?, updated_at = ? WHERE id = ?",
+        [(now, now, number) for number in numbers],
+    )
+    if campaign_id is not None:
+        # It was completed and stays so in `status`; its phase says that something moves, until nothing is open again
+        connection().execute(
+            "UPDATE campaign SET phase = 'sending', updated_at = max(?, updated_at + 1) "
+            "WHERE id = ? AND phase = 'completed'",
+            (now, campaign_id),
+        )
+    after_commit(lambda: bell.ring("outbox"))
+
+
+def _count(numbers: list[int]) -> None:
+    """Let rows be what accepted ones are, with all that is counted and told of those."""
+    found = rows(
+        f"SELECT {COLUMNS}, subject, sender, internet_message_id FROM message "
+        f"WHERE id IN ({','.join('?' * len(numbers))})",
+        numbers,
+    )
+    # The attempt that ended in doubt is counted already
+    connection().executemany(
+        "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?",
+        [(number,) for number in numbers],
+    )
+    known = [(Claim._make(row[:-3]), row[-3:]) for row in found]
+    hot.step([Outcome(claim, subject=s, sender=f, internet_message_id=i) for claim, (s, f, i) in known], [], "")

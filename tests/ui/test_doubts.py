@@ -1,0 +1,63 @@
+"""Messages in doubt on the pages: what is known is shown, and a person decides about one or all."""
+
+from playwright.sync_api import Browser, expect
+
+from tests.api.test_messages_decided import HOLD, done, send
+from tests.conftest import FreshServer
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.server import PASSWORD
+from tests.kit.smtp import SmtpServer
+from tests.ui.test_roles import ask, signed_in
+
+
+def test_one_is_sent_again_and_the_rest_counted(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """The report names who is in doubt; one chosen goes out once more, all others count as sent, after a question."""
+    smtp_server.rules.store_then_close(times=3)
+    server = fresh_server(relay=smtp_server.port, env=HOLD)
+    api = server.client()
+    path = send(api, "one", "two", "three", "four")
+    done(api, path)
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    page.goto(path)
+    expect(page.locator("#doubts tbody tr")).to_have_count(3)
+    page.locator("#doubts").get_by_role("link", name="Decide").click()
+    page.get_by_role("checkbox", name="one@example.org").check()
+    page.get_by_role("button", name="Send again").click()
+    page.get_by_role("dialog").get_by_role("button", name="Send again").click()
+    expect(page.get_by_text("On its way again to 1 person")).to_be_visible()
+    expect(page.locator("#doubts tbody tr")).to_have_count(2)
+    page.goto(f"{path}/decide")
+    page.get_by_label("All 2").check()
+    page.get_by_role("button", name="Count as sent").click()
+    page.get_by_role("dialog").get_by_role("button", name="Count as sent").click()
+    expect(page.get_by_text("Counted as sent to 2 people")).to_be_visible()
+    expect(page.locator("#doubts")).to_have_count(0)
+    stats = done(api, path)["stats"]
+    page.context.close()
+
+    assert (stats["sent"], stats["uncertain"]) == (4, 0)
+    assert sorted(message.to.partition("@")[0] for message in smtp_server.messages) == [
+        "four", "one", "one", "three", "two",
+    ]  # fmt: skip
+    assert not browser_problems.found
+
+
+def test_who_may_not_send_decides_nothing(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """An author looks at what is in doubt; only those who may send decide."""
+    smtp_server.rules.store_then_close(times=1)
+    server = fresh_server(relay=smtp_server.port, env=HOLD)
+    path = send(server.client(), "one")
+    done(server.client(), path)
+    answers = {}
+    for role in ("author", "editor"):
+        server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
+        cookie = signed_in(server, f"{role}@example.org")
+        assert ask(server, "GET", f"{path}/decide", cookie)[0] == 200
+        for verb in ("assume", "retry"):
+            answers[role, verb] = ask(server, "POST", f"{path}/{verb}", cookie, status="uncertain", all="1")[0]
+
+    assert answers == {("author", "assume"): 403, ("author", "retry"): 403, ("editor", "assume"): 303,
+                       ("editor", "retry"): 303}  # fmt: skip
+    assert done(server.client(), path)["stats"]["sent"] == 1
