@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+STOP_FILE = "STOP"
+
 
 class InUse(Exception):
     """Another service runs on this data directory."""
@@ -17,6 +19,11 @@ def make(directory: Path) -> Path:
     if directory.stat().st_uid == os.getuid() and directory.stat().st_mode & 0o077:
         directory.chmod(0o700)
     return directory
+
+
+def is_stopped(directory: Path | str) -> bool:
+    """Say whether a file `STOP` in the directory stops all sending; looked at before every message."""
+    return os.path.lexists(f"{directory}/{STOP_FILE}")
 
 
 @contextmanager

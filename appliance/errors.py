@@ -13,6 +13,8 @@ DeliveryError           what a transport answered
 ├── Ours                the other side refuses us (login, TLS, policy); blames no recipient
 │   └── SenderRefused   ... because of the sender address of this message
 ├── Unreachable         no connection, or it broke before the message was handed over
+├── Later               not now, for a reason that is nobody's fault: when it may be tried again
+│   └── Throttled       ... because the other side asked for less
 └── Uncertain           the connection broke after the final dot: acceptance cannot be known
 """
 
@@ -114,6 +116,18 @@ class SenderRefused(Ours):
 
 class Unreachable(DeliveryError):
     """No conversation, or one that broke before the final dot."""
+
+
+class Later(DeliveryError):
+    """Kept back although it was its turn; it may be tried again in `seconds`, and that costs nobody an attempt."""
+
+    def __init__(self, text: str, seconds: float, smtp: int | None = None, enhanced: str | None = None) -> None:
+        super().__init__(text, smtp, enhanced)
+        self.seconds = seconds
+
+
+class Throttled(Later):
+    """The other side takes no more at this rate."""
 
 
 class Uncertain(DeliveryError):

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import assets, clock
+from appliance import assets, clock, datadir
 from ui import files, nav, session, words
 
 # One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
@@ -100,6 +100,7 @@ def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "nav": nav.items(request.path),
         "theme": session.theme(request),
         "capture": config.email.transport == "capture",
+        "stop_file": datadir.is_stopped(config.data_dir),
         "now": clock.now_ms(),
     }
 

@@ -3,14 +3,22 @@
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from appliance import clock
 from appliance.db.open import rows, scalar
-from appliance.db.work import writing
+from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
 from appliance.fields import EmailText, Line, Name, given
 from appliance.tables import Account, Brand
+from appliance.work import bell
+
+
+class FrequencyCap(Struct):
+    """How many marketing messages one person gets in how many days."""
+
+    messages: Annotated[int, Meta(ge=1, le=1000)]
+    days: Annotated[int, Meta(ge=1, le=365)]
 
 
 class AccountWrite(Struct):
@@ -21,6 +29,9 @@ class AccountWrite(Struct):
     email_from_name: Line | None | UnsetType = UNSET
     email_from_email: EmailText | None | UnsetType = UNSET
     email_reply_to: EmailText | None | UnsetType = UNSET
+    sending_stopped: bool | UnsetType = UNSET
+    stop_reason: Line | None | UnsetType = UNSET
+    frequency_cap: FrequencyCap | None | UnsetType = UNSET
 
 
 def create(name: str) -> Account:
@@ -41,7 +52,10 @@ def get(account_id: int) -> Account:
 
 
 def update(account_id: int, changes: AccountWrite) -> Account:
-    """Change what was sent; raises Invalid for a time zone nobody knows."""
+    """Change what was sent; raises Invalid for a time zone nobody knows.
+
+    A reason for stopping is kept as long as sending is stopped.
+    """
     writing()
     account = get(account_id)
     values = given(changes)
@@ -52,10 +66,19 @@ def update(account_id: int, changes: AccountWrite) -> Account:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise Invalid({"time_zone": ["is not included in the list"]}) from None
     for name, value in values.items():
-        setattr(account, name, value or None if name != "name" else value)
+        setattr(account, name, _stored(value) if name != "name" else value)
+    if not account.sending_stopped:
+        account.stop_reason = None
+    if values.get("sending_stopped") is False:
+        after_commit(lambda: bell.ring("outbox"))
     account.updated_at = clock.now_ms()
     account.save()
     return account
+
+
+def _stored(value: Any) -> Any:
+    """Answer what a column keeps: empty texts are none, and objects are kept as they are written."""
+    return to_builtins(value) if isinstance(value, Struct) else None if value == "" else value
 
 
 def counts(account_id: int) -> dict[str, int]:

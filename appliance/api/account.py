@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance import VERSION, brand, config
+from appliance import VERSION, brand, config, datadir
 from appliance.account import accounts
 from appliance.account.accounts import AccountWrite
 from appliance.api import shapes, shaping
@@ -54,7 +54,7 @@ class Account(Struct):
     transactional_allowed: bool
     sending_stopped: bool
     stop_reason: str | None
-    frequency_cap: dict[str, Any] | None
+    frequency_cap: accounts.FrequencyCap | None
     sms_quiet_hours: dict[str, Any] | None
     sms_opt_out_hint: str | None
     privacy_ip: str
@@ -105,7 +105,11 @@ def _blockers(row: AccountRow, sandbox: bool, verified: bool, address: bool) -> 
     severity = "warning" if sandbox else "error"
     found = []
     if row.sending_stopped:
-        found.append(Blocker("sending_stopped", "error", "sending is stopped by a person"))
+        words = f"sending is stopped: {row.stop_reason}" if row.stop_reason else "sending is stopped by a person"
+        found.append(Blocker("sending_stopped", "error", words))
+    if datadir.is_stopped(config.current().data_dir):
+        words = "a file STOP in the data directory stops all sending of this installation; remove it to go on"
+        found.append(Blocker("stop_file", "error", words))
     if not verified:
         lenient = sandbox or config.current().email.allow_unverified_domains
         found.append(Blocker("domain_unverified", "warning" if lenient else "error", "no sending domain is verified"))

@@ -13,7 +13,7 @@ from appliance.contacts.consent import Evidence
 from appliance.contacts.suppress import Case
 from appliance.db.open import connection, one, scalar
 from appliance.db.work import writing
-from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Throttled, Uncertain, Unreachable
 from appliance.messages import ledger
 from appliance.messages.ledger import Claim, Outcome
 
@@ -38,6 +38,9 @@ def finish(outcome: Outcome) -> None:
         # Nobody's attempt: the way out is closed, not this recipient
         delay = seconds(config.current().email.probe_after)
         return _again(row, now, delay, attempts=row.attempts, doubts=row.doubts)
+    if isinstance(error, Later) and not (isinstance(error, Throttled) and _given_up(row, now)):
+        ledger.fault(row, error if isinstance(error, Throttled) else None)
+        return _again(row, now, error.seconds, attempts=row.attempts, doubts=row.doubts)
     _describe(outcome, now)
     if isinstance(error, Uncertain):
         return doubt(row, error, now)

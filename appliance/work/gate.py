@@ -4,6 +4,7 @@ import threading
 import time
 from typing import NamedTuple
 
+from appliance import config, datadir
 from appliance.errors import DeliveryError, Ours, SenderRefused, Unreachable
 from appliance.messages.ledger import Claim
 
@@ -30,6 +31,11 @@ class Gate:
         self._shut: set[str | int] = set()
         self._held: set[int] = set()
         self._words = ""
+
+    @staticmethod
+    def is_stopped() -> bool:
+        """Say whether a file stops all sending of this installation."""
+        return datadir.is_stopped(config.current().data_dir)
 
     def closed(self) -> tuple[str, ...]:
         """Answer the providers that are not to be used now."""

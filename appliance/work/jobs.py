@@ -154,7 +154,7 @@ class Jobs:
         checkpoint()
         if suppress.is_due():
             work.write(suppress.expire)
-        if outbox.is_due(self.sender.gate.closed()):
+        if not self.sender.halted() and outbox.is_due(self.sender.gate.closed()):
             bell.ring("outbox")
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             bell.ring("campaigns")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from appliance.delivery import providers
 from appliance.delivery.dialogue import Dialogue, Opened, Refused
 from appliance.delivery.send import Envelope
-from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Uncertain, Unreachable
 from appliance.messages.ledger import Outcome
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder, Ready
@@ -23,11 +23,11 @@ class Place:
     """Takes messages to their outcomes, one after the other; `turn` is awaited before each where there is a limit."""
 
     def __init__(
-        self, gate: Gate, feeder: Feeder, clerk: Clerk, is_stopping: Callable[[], bool],
+        self, gate: Gate, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool],
         turn: Callable[[], Awaitable[None]] | None,
     ) -> None:  # fmt: skip
         self._gate, self._feeder, self._clerk = gate, feeder, clerk
-        self._is_stopping, self._turn = is_stopping, turn
+        self._is_halted, self._turn = is_halted, turn
         self._open: dict[str, Dialogue] = {}
         self._next: Ready | None = None  # the message that comes next, which nobody has marked yet
         self._offered: Opened | None = None  # its envelope, where that is on its way already
@@ -47,14 +47,14 @@ class Place:
 
     async def _found(self) -> bool:
         """See to a next message; answers whether there is one."""
-        if self._next is None and self._turn is None and not self._is_stopping():
+        if self._next is None and self._turn is None and not self._is_halted():
             self._next = self._feeder.poll()
         if self._next is None:
             # Nothing that is known waits for what may take long
             await self._store()
             if self._turn is not None:
                 await self._turn()
-            if not self._is_stopping():
+            if not self._is_halted():
                 self._next = await self._feeder.take()
         return self._next is not None
 
@@ -113,7 +113,11 @@ class Place:
         if prepared is not None:
             outcome.subject, outcome.sender = prepared.filled.subject, prepared.sender
             outcome.internet_message_id = prepared.internet_message_id
-            if dialogue is not None and outcome.error is None:
+            if dialogue is not None and outcome.error is None and self._gate.is_stopped():
+                # Somebody stopped all sending since it was marked; there is no polite way to take it back here either
+                outcome.error = Later("all sending is stopped", 0)
+                self._drop(ready.claim.provider)
+            elif dialogue is not None and outcome.error is None:
                 outcome.error = Uncertain("the service stopped while this message was in hand")
                 await self._delivered(dialogue, prepared.envelope, outcome)
         if isinstance(outcome.error, Permanent) and outcome.error.enhanced == "5.6.7":
@@ -136,7 +140,7 @@ class Place:
     async def _delivered(self, dialogue: Dialogue, envelope: Envelope, outcome: Outcome) -> None:
         """Hand the message over, with the next envelope behind it if a message for the same way out is ready."""
         provider, behind = outcome.claim.provider, None
-        if self._turn is None and not self._is_stopping():
+        if self._turn is None and not self._is_halted():
             self._next = self._feeder.poll()
         if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
             behind = self._next.prepared.envelope

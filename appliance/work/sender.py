@@ -50,9 +50,13 @@ class Sender:
             except RuntimeError:
                 log.debug("the drain has just ended")
 
+    def halted(self) -> bool:
+        """Say whether nothing new may start: the process ends, or a person stopped all sending."""
+        return self.stopping.is_set() or self.gate.is_stopped()
+
     def drain(self) -> None:
         """Send until nothing is due. One slow conversation keeps its own place, not the others."""
-        while not self.stopping.is_set():
+        while not self.halted():
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._drain())
             if not self._woken.is_set():
@@ -110,7 +114,7 @@ class Sender:
                 await asyncio.wait(late, timeout=_LAST_SECONDS)
 
     async def _work(self, feeder: Feeder, clerk: Clerk) -> None:
-        place = Place(self.gate, feeder, clerk, self.stopping.is_set, self._turn if self._gap else None)
+        place = Place(self.gate, feeder, clerk, self.halted, self._turn if self._gap else None)
         try:
             await place.run()
         except Unavailable as error:

@@ -41,6 +41,18 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
     return view.go(request, "/settings")
 
 
+@pages.post("/stop", name="stop")
+@signed_in
+async def stop(request: Request, visit: Visit) -> HTTPResponse:
+    """Stop all sending of the account, or let it go on."""
+    form = Form.of(request)
+    stopped = form["stop"] == "1"
+    asked = {"sending_stopped": stopped, "stop_reason": form["stop_reason"][:255] if stopped else None}
+    await commit(accounts.update, visit.account_id, fields.read(accounts.AccountWrite, asked))
+    view.say(request, "Stopped. Nothing more leaves." if stopped else "Going on.")
+    return view.go(request, "/settings")
+
+
 @pages.post("/theme", name="theme")
 @signed_in
 async def theme(request: Request, visit: Visit) -> HTTPResponse:

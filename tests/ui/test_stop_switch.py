@@ -1,0 +1,45 @@
+"""The stop switch on the pages: who may turn it, and what every page says while it is turned."""
+
+import re
+
+from playwright.sync_api import Browser, expect
+
+from tests.conftest import FreshServer
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.server import PASSWORD
+from tests.ui.test_roles import ask, signed_in
+
+
+def test_stop_and_let_go(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
+    """A click stops with a reason, every page says so, another click lets go; the file says itself."""
+    server = fresh_server()
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    page.goto("/settings")
+    page.get_by_label("Why").fill("wrong <b>prices</b>")
+    page.get_by_role("button", name="Stop all sending").click()
+    expect(page.locator("#sending .pill")).to_have_text("Stopped")
+    stopped = server.client().get("/account").expect(200)
+    assert (stopped["sending_stopped"], stopped["stop_reason"]) == (True, "wrong <b>prices</b>")
+    for path in ("/", "/campaigns", "/contacts"):
+        page.goto(path)
+        expect(page.locator(".banner")).to_contain_text("Sending is stopped: wrong <b>prices</b>")
+    page.get_by_role("link", name="Let it go on").click()
+    page.get_by_role("button", name="Let sending go on").click()
+    expect(page.locator("#sending .pill")).to_have_text("Open")
+    expect(page.locator(".banner")).to_have_count(0)
+    assert server.client().get("/account").expect(200)["sending_stopped"] is False
+    (server.data / "STOP").touch()
+    page.goto("/")
+    expect(page.locator(".banner")).to_contain_text(re.compile("a file STOP in the data directory"))
+    page.context.close()
+    assert not browser_problems.found
+
+
+def test_only_owners_and_admins_turn_it(fresh_server: FreshServer) -> None:
+    """An editor who posts the form is refused, an admin is not."""
+    server = fresh_server()
+    for role, status in (("editor", 403), ("admin", 303)):
+        server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
+        cookie = signed_in(server, f"{role}@example.org")
+        assert ask(server, "POST", "/settings/stop", cookie, stop="1", stop_reason="x")[0] == status
+        assert server.client().get("/account").expect(200)["sending_stopped"] is (status == 303)
