@@ -9,13 +9,15 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.kit.client import Client, Response
+from tests.kit.pictures import photo, saved
 from tests.kit.server import PASSWORD, Server
 from tests.kit.tenants import NEVER, Tenant, two_tenants
+from tests.kit.uploads import upload_picture
 from ui.pages import BLUEPRINTS
 
 KINDS = {
     "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
-    "captured_id": "captured",
+    "captured_id": "captured", "picture_id": "pictures",
 }  # fmt: skip
 _ID = re.compile(r"<(\w+):int>")
 # A form for every page that takes one; a page takes of it what it knows
@@ -63,6 +65,10 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     found = re.search(r'href="/inbox/(\d+)"', owner.send("GET", "/inbox").text)
     assert found is not None
     ours.things["captured"] = int(found[1])
+    upload_picture(ours.api, saved(photo(), "PNG"), "alpha picture").expect(201)
+    shown = re.search(r'href="/templates/pictures/(\d+)"', owner.send("GET", "/templates/pictures").text)
+    assert shown is not None
+    ours.things["pictures"] = int(shown[1])
     return ours, owner, Visitor(server, "b@example.com"), theirs
 
 
@@ -108,9 +114,10 @@ def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant,
         for query in ("", "?search=alpha", "?q=alpha"):
             page = stranger.send("GET", path + query)
             shown = page.text.replace('value="alpha"', "").replace("“alpha”", "").replace("search=alpha", "")
-            assert not re.search(r"alpha (list|template|campaign|segment|letter)|alpha@", shown), path + query
+            assert not re.search(r"alpha (list|template|campaign|segment|letter|picture)|alpha@", shown), path + query
         seen += owner.send("GET", path).text
-    assert all(word in seen for word in ("alpha list", "alpha template", "alpha campaign", "alpha@example.org"))
+    words = ("alpha list", "alpha template", "alpha campaign", "alpha picture", "alpha@example.org")
+    assert all(word in seen for word in words)
 
 
 def test_a_form_that_names_a_thing_of_another_account_takes_nothing(

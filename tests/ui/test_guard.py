@@ -6,7 +6,9 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
+from tests.kit.pictures import photo, saved
 from tests.kit.server import EMAIL, PASSWORD
+from tests.kit.uploads import form
 
 
 def _cookie(client: Client) -> str:
@@ -52,6 +54,19 @@ def test_writes_from_elsewhere_are_refused(api: Client, headers: dict[str, str],
     answer = _post(api, "/lists", f"name=From+{len(before)}".encode(), sent)
     assert answer.status == status
     assert len(api.get("/lists").expect(200)) - len(before) == (1 if status == 303 else 0)
+
+
+def test_a_file_from_elsewhere_is_refused(api: Client) -> None:
+    """A picture is taken from a page of ours alone, though its body is read only after that is known."""
+    cookie = _cookie(api).partition(";")[0]
+    body, kind = form(saved(photo(), "PNG"), "a.png")
+    for headers, status in (({"Sec-Fetch-Site": "cross-site"}, 403), ({}, 403), ({"Origin": api.url}, 303)):
+        sent = {"Content-Type": kind, "Cookie": cookie} | headers
+        assert api.request("POST", "/templates/pictures", body, sent).status == status
+        shown = api.request("GET", "/templates/pictures", headers={"Cookie": cookie}).text
+        assert shown.count('class="card tile"') == (1 if status == 303 else 0)
+    out = api.request("POST", "/templates/pictures", body, {"Content-Type": kind, "Origin": api.url})
+    assert (out.status, out.headers["location"]) == (303, "/login")
 
 
 def test_going_on_leads_nowhere_else(api: Client) -> None:

@@ -10,7 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
+from tests.kit.pictures import photo, saved
 from tests.kit.server import Server
+from tests.kit.uploads import upload_picture
 
 SNEAKY = """<i onclick="x" style='y'>"'&{{ 7 * 7 }}"""
 BODY = "<h1>Hello {{ first_name }}</h1><p style='color:red' onclick='x()'>News.<script>parent.x = 1</script></p>"
@@ -37,7 +39,7 @@ LOOK = """() => ({
 
 @pytest.fixture(scope="module", autouse=True)
 def filled(server: Server, api: Client) -> None:
-    """People, lists, a template, a draft, a scheduled and a done campaign."""
+    """People, lists, a template, a picture, a draft, a scheduled and a done campaign."""
     lists = [api.post("/lists", {"name": name}).expect(201)["id"] for name in ("Newsletter", "Workshop")]
     for number in range(60):
         body = {
@@ -50,6 +52,7 @@ def filled(server: Server, api: Client) -> None:
     for path in ("/lists", "/templates", "/campaigns"):
         api.post(path, {"name": SNEAKY}).expect(201)
     api.post("/contacts", {"first_name": SNEAKY, "last_name": SNEAKY, "data": {SNEAKY: SNEAKY}}).expect(201)
+    upload_picture(api, saved(photo(), "PNG")).expect(201)
     api.post("/templates", {"name": "Monthly", "subject": "News", "body": BODY}).expect(201)
     content = {
         "template_attributes": {"subject": "News", "body": BODY},
@@ -136,7 +139,8 @@ def test_no_page_scrolls_sideways_on_a_small_phone(page: Page) -> None:
     for path in (
         "/", "/campaigns", "/campaigns/2", "/campaigns/2/people", "/campaigns/3", "/campaigns/3/send", "/campaigns/4",
         "/contacts", "/contacts/1", "/contacts/1/edit", "/lists", "/lists/1", "/lists/1/add", "/templates",
-        "/templates/2/edit", "/inbox", "/inbox/1", "/activity", "/brand", "/settings",
+        "/templates/2/edit", "/templates/pictures", "/templates/pictures/1", "/inbox", "/inbox/1", "/activity",
+        "/brand", "/settings",
     ):  # fmt: skip
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path

@@ -38,13 +38,16 @@ def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
         cookies[role] = signed_in(server, f"{role}@example.org")
     writes = {
         "/lists": {"name": "x"},
+        "/templates/pictures": {},
+        "/templates/pictures/1/delete": {},
         f"/campaigns/{campaign}/send": {"number": "0"},
         "/brand": {"company_name": "x"},
     }
-    allowed = {"viewer": set(), "author": {"/lists"}, "editor": {"/lists", f"/campaigns/{campaign}/send"},
+    author = {"/lists", "/templates/pictures", "/templates/pictures/1/delete"}
+    allowed = {"viewer": set(), "author": author, "editor": author | {f"/campaigns/{campaign}/send"},
                "admin": set(writes)}  # fmt: skip
     for role, cookie in cookies.items():
-        assert ask(server, "GET", "/campaigns", cookie)[0] == 200
+        assert all(ask(server, "GET", path, cookie)[0] == 200 for path in ("/campaigns", "/templates/pictures"))
         for path, form in writes.items():
             status = ask(server, "POST", path, cookie, **form)[0]
             assert (status != 403) == (path in allowed[role]), (role, path, status)

@@ -10,6 +10,7 @@ from ui.pages import (
     inbox,
     lists,
     login,
+    pictures,
     settings,
     setup,
     template_acts,
@@ -18,5 +19,6 @@ from ui.pages import (
 
 BLUEPRINTS = (
     setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages,
-    template_acts.pages, contacts.pages, lists.pages, activity.pages, inbox.pages, brand.pages, settings.pages,
+    template_acts.pages, pictures.pages, contacts.pages, lists.pages, activity.pages, inbox.pages, brand.pages,
+    settings.pages,
 )  # fmt: skip

@@ -1,0 +1,135 @@
+"""Pictures: what emails and the brand show, uploaded here, told where it is used, deleted when nothing shows it."""
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors, media, multipart
+from appliance.db.work import call, commit
+from appliance.pictures.remake import Picture
+from appliance.tables import Media
+from ui import guard, view, words
+from ui.forms import Form, number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_pictures", url_prefix="/templates/pictures")
+# Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
+_PAST_READING = 20 * media.MOST_BYTES
+# What shows a picture: its noun, and where its page is if it has one
+_PLACES = {
+    "template_id": ("Template", "/templates/{}/edit"), "campaign_id": ("Campaign", "/campaigns/{}"),
+    "flow_id": ("Flow", ""), "brand_id": ("Brand", "/brand"),
+}  # fmt: skip
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """The pictures of the account, newest first, and a form for another one."""
+    return await _index(request, visit, Form())
+
+
+@pages.post("/", name="create", strict_slashes=False, stream=True)
+@signed_in
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Keep a picture, and show it with its address."""
+    try:
+        made = await _received(request, visit)
+    except errors.Invalid as refused:
+        form = Form()
+        form.wrong("file", words.sentence(refused.fields["file"][0]))
+        return await _index(request, visit, form, 422)
+    view.say(request, "Uploaded. Copy its address to where it is shown.")
+    return view.go(request, f"/templates/pictures/{made.id}")
+
+
+@pages.get("/<picture_id:int>", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
+    """A picture, its address, and what shows it."""
+    return await _show(request, visit, picture_id)
+
+
+@pages.post("/<picture_id:int>/delete", name="delete")
+@signed_in
+async def delete(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
+    """Delete a picture that nothing shows; while something does, say what."""
+    try:
+        await call(media.must_be_unused, visit.account_id, picture_id)
+        gone = await commit(media.delete, visit.account_id, picture_id)
+    except errors.Invalid:
+        return await _show(request, visit, picture_id, 422)
+    view.say(request, f"{gone.filename} is deleted.")
+    return view.go(request, "/templates/pictures")
+
+
+async def _index(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    search = (request.args.get("search") or "").strip()[:255]
+    found = await call(media.page, visit.account_id, number(request.args.get("page")), search=search)
+    return view.page(
+        request, "pictures/index.html", status, found=found, search=search, form=form, served=media.PATH,
+        most=media.MOST_BYTES // 1_048_576, may_write=guard.may(visit.user.role, "POST", request.path),
+    )  # fmt: skip
+
+
+async def _show(request: Request, visit: Visit, picture_id: int, status: int = 200) -> HTTPResponse:
+    def read() -> tuple[Media, list[tuple[str, str, str]]]:
+        row = media.get(visit.account_id, picture_id)
+        return row, [_place(one) for one in media.used_in(visit.account_id, picture_id)]
+
+    row, places = await call(read)
+    return view.page(
+        request, "pictures/show.html", status, row=row, places=places, refused=status == 422, served=media.PATH,
+        url=media.url(row.signed_id), may_write=guard.may(visit.user.role, "POST", request.path),
+    )  # fmt: skip
+
+
+def _place(used: dict[str, Any]) -> tuple[str, str, str]:
+    """Answer the noun, the name and the page of something that shows a picture."""
+    kind, value = next(iter(used.items()))
+    if kind == "messages":
+        return "Messages", words.count(value, "single message", "single messages"), ""
+    noun, page = _PLACES[kind]
+    return noun, used["name"] or f"Untitled {noun.lower()}", page.format(value)
+
+
+async def _received(request: Request, visit: Visit) -> Media:
+    """Keep the picture that a form brings; raises Invalid in words about the file."""
+    room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
+    try:
+        target = Path(room.name) / "file"
+        form = await _form(request, target)
+        if not form.size:
+            raise errors.Invalid({"file": ["choose a file with a picture in it"]})
+        picture = await asyncio.get_running_loop().run_in_executor(media.STUDIO, _made, target)
+    finally:
+        await asyncio.to_thread(room.cleanup)
+    return await commit(media.add, visit.account_id, form.filename or "", picture)
+
+
+def _made(target: Path) -> Picture:
+    try:
+        return media.prepared(target)
+    except errors.Invalid as refused:
+        raise errors.Invalid({"file": [f"this file {refused.fields['file'][0]}"]}) from None
+
+
+async def _form(request: Request, target: Path) -> multipart.Form:
+    stream: Any = request.stream
+    try:
+        return await multipart.receive(request.headers, stream, target, media.MOST_BYTES)
+    except multipart.OtherType:
+        return multipart.Form({}, None, 0)
+    except multipart.Malformed:
+        raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
+    except multipart.TooLarge:
+        left = _PAST_READING
+        while left > 0 and (piece := await stream.read()):
+            left -= len(piece)
+        most = media.MOST_BYTES // 1_048_576
+        raise errors.Invalid({"file": [f"this file is larger than {most} MB: make the picture smaller"]}) from None
