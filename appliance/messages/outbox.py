@@ -14,7 +14,7 @@ from appliance.contacts import consent
 from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
 from appliance.errors import Uncertain
-from appliance.messages import ledger, outcomes
+from appliance.messages import capping, ledger, outcomes
 from appliance.messages.ledger import COLUMNS, Claim
 
 
@@ -53,6 +53,11 @@ def mark(row: Claim, process: str, dated_at: int | None, now: int) -> bool:
     if due is None:
         return False
     reason = refusal(row)
+    if reason is None:
+        full = capping.is_full(row, now)
+        if full is None:
+            return False
+        reason = "frequency_cap" if full else None
     if reason is not None:
         ledger.skip(row, reason, now)
         return False

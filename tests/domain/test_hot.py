@@ -129,7 +129,7 @@ def in_one_batch(found: list[Outcome], marks: list[Claim]) -> set[int]:
 @settings(max_examples=150, deadline=None)
 @given(
     lives=st.lists(LIVES, min_size=PEOPLE, max_size=PEOPLE),
-    source=st.sampled_from(["paused", "stopped", "cancelled", *["live"] * 5]),
+    source=st.sampled_from(["paused", "stopped", "cancelled", "capped", *["live"] * 5]),
     seed=st.integers(0, 9),
 )
 def test_a_batch_comes_to_the_same_as_one_by_one(
@@ -144,6 +144,8 @@ def test_a_batch_comes_to_the_same_as_one_by_one(
         found, marks = prepare(home, lives)
         if source == "stopped":
             run("UPDATE account SET sending_stopped = 1 WHERE id = ?", (home.account_id,))
+        elif source == "capped":
+            run("""UPDATE account SET frequency_cap = '{"messages": 1, "days": 1}' WHERE id = ?""", (home.account_id,))
         elif source != "live":
             (states.pause if source == "paused" else states.cancel)(home.account_id, campaign_id, "key:1")
         for way in (one_by_one, in_one_batch):

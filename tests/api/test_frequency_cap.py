@@ -1,0 +1,34 @@
+"""The frequency cap over the API: set, checked, and kept by campaigns that run at the same time."""
+
+from tests.conftest import FreshServer
+from tests.journeys.test_sending import completed, people, send
+from tests.kit.smtp import SmtpServer
+
+
+def test_two_campaigns_at_once_keep_it(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Each person gets one of the two, the other row says why; without the cap the next one reaches everybody."""
+    smtp_server.rules.delay("body", 0.02)
+    server = fresh_server(relay=smtp_server.port)
+    api = server.client()
+    shown = api.patch("/account", {"frequency_cap": {"messages": 1, "days": 7}}).expect(200)
+    group = people(api, 20)
+    made = [send(api, group) for _ in range(2)]
+    done = [completed(api, one)["stats"] for one in made]
+
+    assert shown["frequency_cap"] == {"messages": 1, "days": 7}
+    assert sorted(message.to for message in smtp_server.messages) == sorted(f"p{n}@people.example" for n in range(20))
+    assert (sum(one["sent"] for one in done), sum(one["skipped"] for one in done)) == (20, 20)
+    reasons = {row["skip_reason"] for one in made for row in api.all("/messages", campaign_id=one["id"])}
+    assert reasons == {None, "frequency_cap"}
+    assert api.patch("/account", {"frequency_cap": None}).expect(200)["frequency_cap"] is None
+    assert completed(api, send(api, group))["stats"]["sent"] == 20
+
+
+def test_what_is_no_cap_is_refused(fresh_server: FreshServer) -> None:
+    """Both numbers are needed and positive; what is wrong is named by its path."""
+    api = fresh_server().client()
+    for body, path in (
+        ({"messages": 0, "days": 1}, "frequency_cap.messages"), ({"messages": 1}, "frequency_cap.days"),
+        ({"messages": 1, "days": 1.5}, "frequency_cap.days"), ("often", "frequency_cap"),
+    ):  # fmt: skip
+        assert list(api.patch("/account", {"frequency_cap": body}).expect(422)["validation_errors"]) == [path]
