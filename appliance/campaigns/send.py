@@ -11,6 +11,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
 from appliance.events import log
 from appliance.events.log import Happened
+from appliance.messages import prepare
 from appliance.tables import Campaign, Flow, Trigger
 from appliance.templates import store as templates
 from appliance.work import bell
@@ -70,6 +71,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     writing()
     now = clock.now_ms()
     campaign.sender = preflight.sender_of(campaign, campaign.account)
+    campaign.pinned = prepare.pinned(campaign)
     campaign.content = templates.pin(campaign.template, f"Sent {clock.iso(now)}")
     campaign.hold_until = now + hold_seconds * 1000 if hold_seconds else None
     campaign.started_at = now

@@ -145,7 +145,8 @@ def undo(account_id: int, campaign_id: int) -> Campaign:
         refuse(campaign, "draft", ())
     connection().execute("DELETE FROM message WHERE campaign_id = ?", (campaign.id,))
     numbered.drop(campaign.id)
-    campaign.status, campaign.phase, campaign.content, campaign.sender = "draft", "draft", None, None
+    campaign.status, campaign.phase = "draft", "draft"
+    campaign.content = campaign.sender = campaign.pinned = None
     campaign.audience_count, campaign.started_at, campaign.hold_until = 0, None, None
     store.touch(campaign)
     _finish_flow(campaign, "draft")

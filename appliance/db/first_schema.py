@@ -159,9 +159,9 @@ CREATE INDEX run_status_due_at ON run (status, due_at);
 CREATE TABLE campaign (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER
     NOT NULL, trigger_id INTEGER NOT NULL, template_id INTEGER NOT NULL, name TEXT NOT NULL, channel TEXT NOT NULL,
     status TEXT NOT NULL, phase TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, data TEXT NOT NULL,
-    scheduled_at INTEGER, content_id INTEGER, sender TEXT, hold_until INTEGER, test INTEGER NOT NULL, audience_count
-    INTEGER NOT NULL, sent_count INTEGER NOT NULL, pause_reason TEXT, started_at INTEGER, completed_at INTEGER,
-    cancelled_at INTEGER, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY
+    scheduled_at INTEGER, content_id INTEGER, sender TEXT, pinned TEXT, hold_until INTEGER, test INTEGER NOT NULL,
+    audience_count INTEGER NOT NULL, sent_count INTEGER NOT NULL, pause_reason TEXT, started_at INTEGER,
+    completed_at INTEGER, cancelled_at INTEGER, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY
     (account_id) REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY (trigger_id)
     REFERENCES trigger (id), FOREIGN KEY (template_id) REFERENCES template (id), FOREIGN KEY (content_id) REFERENCES
     template_revision (id));

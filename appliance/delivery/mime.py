@@ -8,8 +8,10 @@ bodies are quoted-printable, every line ends in CRLF and no line begins with a d
 import base64
 import binascii
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 _ATOM = re.compile(r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*$")
@@ -17,26 +19,41 @@ _NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _LINE_START = re.compile(rb"(?m)^(\.|From )")
 _WORD_BYTES = 45  # 60 characters of base64: an encoded word stays under 75 (RFC 2047, section 2)
+SOFT_BREAK = b"=\r\n"
+# Of the 76 characters of a line (RFC 2045, 6.7, rule 5) the last is for the soft break
+_WIDTH = 75
+
+# `=_` cannot occur in quoted-printable text, so one boundary serves all
+_MARK = "=_campanero"
+_PART = 'Content-Type: text/{}; charset="utf-8"\r\nContent-Transfer-Encoding: quoted-printable\r\n'
+_SINGLE = ("MIME-Version: 1.0\r\n" + _PART.format("plain") + "\r\n").encode()
+_TEXT = (
+    f'MIME-Version: 1.0\r\nContent-Type: multipart/alternative;\r\n boundary="{_MARK}"\r\n\r\n'
+    f"--{_MARK}\r\n{_PART.format('plain')}\r\n"
+).encode()
+_HTML = f"\r\n--{_MARK}\r\n{_PART.format('html')}\r\n".encode()
+_END = f"\r\n--{_MARK}--\r\n".encode()
 
 
 class Mail(NamedTuple):
-    """A mail before it is written: decoded values, one recipient."""
+    """A mail before it is written: decoded values, one recipient; bodies that are bytes are encoded already."""
 
     message_id: str
     date: float
     sender: tuple[str | None, str]  # name, address
     recipient: str
     subject: str
-    text: str
-    html: str | None
+    text: str | bytes
+    html: str | bytes | None
     reply_to: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    shared: bytes = b""  # headers of all mails of a campaign, as `head` wrote them
 
 
 def write(mail: Mail) -> bytes:
     """Write a mail; raises ValueError if a header could not be written safely."""
     headers = [
-        ("Date", format_datetime(datetime.fromtimestamp(mail.date, UTC))),
+        ("Date", _date(int(mail.date))),
         ("From", mailbox(*mail.sender)),
         ("To", mail.recipient),
         ("Message-ID", f"<{mail.message_id}>"),
@@ -45,42 +62,32 @@ def write(mail: Mail) -> bytes:
     if mail.reply_to:
         headers.append(("Reply-To", mail.reply_to))
     headers += mail.headers
-    headers.append(("MIME-Version", "1.0"))
-    text = quoted_printable(mail.text)
+    above = head(headers) + mail.shared
     if mail.html is None:
-        headers += _part_headers("plain")
-        body = text
-    else:
-        mark = "=_" + mail.message_id.partition("@")[0][-24:]
-        headers.append(("Content-Type", f'multipart/alternative;\r\n boundary="{mark}"'))
-        body = b"".join(
-            [_part(mark, "plain", text), _part(mark, "html", quoted_printable(mail.html)), f"--{mark}--\r\n".encode()]
-        )
-    return _head(headers) + b"\r\n" + body
+        return b"".join((above, _SINGLE, _body(mail.text)))
+    return b"".join((above, _TEXT, _body(mail.text), _HTML, _body(mail.html), _END))
 
 
-def _head(headers: list[tuple[str, str]]) -> bytes:
+def head(headers: Iterable[tuple[str, str]]) -> bytes:
+    """Write headers as they stand on the wire; raises ValueError for one that could become two (trust, T07)."""
     lines = []
     for name, value in headers:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a header")
-        # What is left after folding must be one header: the last look before the wire (trust, T07)
+        # What is left after folding must be one header: the last look before the wire
         if _BREAKS.search(value.replace("\r\n ", "")):
             raise ValueError(f"{name} holds a line break")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode()
 
 
-def _part_headers(subtype: str) -> list[tuple[str, str]]:
-    return [
-        ("Content-Type", f'text/{subtype}; charset="utf-8"'),
-        ("Content-Transfer-Encoding", "quoted-printable"),
-    ]
+@lru_cache(maxsize=8)
+def _date(seconds: int) -> str:
+    return format_datetime(datetime.fromtimestamp(seconds, UTC))
 
 
-def _part(mark: str, subtype: str, body: bytes) -> bytes:
-    head = "".join(f"{name}: {value}\r\n" for name, value in _part_headers(subtype))
-    return f"--{mark}\r\n{head}\r\n".encode() + body + b"\r\n"
+def _body(body: str | bytes) -> bytes:
+    return body if isinstance(body, bytes) else quoted_printable(body)
 
 
 def quoted_printable(text: str) -> bytes:
@@ -89,6 +96,26 @@ def quoted_printable(text: str) -> bytes:
     encoded = binascii.b2a_qp(plain, istext=True).replace(b"\n", b"\r\n")
     encoded = _LINE_START.sub(lambda found: b"=%02X" % found[0][0] + found[0][1:], encoded)
     return encoded if encoded.endswith(b"\r\n") else encoded + b"\r\n"
+
+
+def fragment(text: str) -> bytes:
+    """Encode a piece of a body so that any other piece may stand before it and behind it.
+
+    It ends where a line ends: after its own last one, or with a soft break, which says nothing (RFC 2045, 6.7, rule 5).
+    """
+    if not text:
+        return b""
+    encoded = binascii.b2a_qp(text.encode("utf-8", "replace"), istext=True).replace(b"\n", b"\r\n")
+    encoded = _LINE_START.sub(lambda found: b"=%02X" % found[0][0] + found[0][1:], encoded)
+    if encoded.endswith(b"\r\n"):
+        return encoded
+    last = len(encoded) - (encoded.rfind(b"\n") + 1)
+    if last > _WIDTH:
+        cut = len(encoded) - 8
+        cut -= 1 if encoded[cut - 1 : cut] == b"=" else 2 if encoded[cut - 2 : cut - 1] == b"=" else 0
+        rest = _LINE_START.sub(lambda found: b"=%02X" % found[0][0] + found[0][1:], encoded[cut:])
+        encoded = encoded[:cut] + SOFT_BREAK + rest
+    return encoded + SOFT_BREAK
 
 
 def unstructured(name: str, value: str) -> str:
@@ -126,6 +153,7 @@ def encoded_words(value: str, used: int) -> str:
     return "\r\n ".join(f"=?utf-8?b?{base64.b64encode(word).decode()}?=" for word in words)
 
 
+@lru_cache(maxsize=64)
 def mailbox(name: str | None, address: str) -> str:
     """Write a display name with its address (RFC 5322, 3.4): an atom, a quoted string, or encoded words."""
     name = _BREAKS.sub(" ", name or "").strip()

@@ -18,7 +18,7 @@ from appliance.designs import guards, outputs
 from appliance.designs.addressing import AddressFault
 from appliance.designs.language import FILTERS, language, make_words
 from appliance.designs.language import MOST_OUTPUT as MOST_OUTPUT
-from appliance.designs.splice import NotPlain, Splice
+from appliance.designs.splice import NotPlain, Piece, Splice
 
 Context = Literal["html", "text", "header", "url"]
 
@@ -100,6 +100,11 @@ class Compiled:
             self._splice: Splice | None = Splice(self._template.nodes, environment)
         except NotPlain:
             self._splice = None
+
+    @property
+    def pieces(self) -> list[Piece] | None:
+        """The fixed pieces and what stands between them, or None for a template that only the language can fill."""
+        return None if self._splice is None else self._splice.pieces
 
     def _check(self, analysis: TemplateAnalysis) -> None:
         for found in (*analysis.globals.values(), *analysis.variables.values(), *analysis.locals.values()):

@@ -6,7 +6,7 @@ not plain (lists, errors, too much) is left to the language.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from liquid import Environment, Undefined
 from liquid.builtin.content import ContentNode
@@ -27,23 +27,56 @@ _ASKED = (*_PLAIN, dict, list)
 _SPECIAL = ("size", "first", "last")
 _BUILT_IN = ("now", "today")
 
-Piece = str | Callable[[Mapping[str, Any]], str]
-
 
 class NotPlain(Exception):
     """A template or a value that only the language can fill in."""
+
+
+class Slot(NamedTuple):
+    """A value that is shown: where it is looked up, what is done with it, and under which name it is the same slot."""
+
+    look: Callable[[Mapping[str, Any]], Any]
+    steps: tuple[Callable[[Any], Any], ...]
+    escaped: bool
+    name: tuple[Any, ...]
+
+    def shown(self, value: Any) -> str:
+        """Answer what is shown for a value that was looked up; raises NotPlain."""
+        if type(value) not in _PLAIN and not isinstance(value, Undefined):
+            raise NotPlain
+        for step in self.steps:
+            value = step(value)
+        return _lines(to_liquid_string(value, self.escaped))
+
+
+class Question(NamedTuple):
+    """Pieces that show where a value is there, and those that show where it is not."""
+
+    look: Callable[[Mapping[str, Any]], Any]
+    then: "list[Piece]"
+    other: "list[Piece]"
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Say whether there is something to show; raises NotPlain."""
+        value = self.look(values)
+        if type(value) not in _ASKED and not isinstance(value, Undefined):
+            raise NotPlain
+        return not (value is None or value is False or isinstance(value, Undefined))
+
+
+Piece = str | Slot | Question
 
 
 class Splice:
     """The pieces of a template; raises NotPlain for one that has more than plain outputs and plain questions."""
 
     def __init__(self, nodes: list[Any], environment: Environment) -> None:
-        self._pieces = _pieces(nodes, environment)
+        self.pieces = _pieces(nodes, environment)
 
     def fill(self, values: Mapping[str, Any]) -> str | None:
         """Answer the text, or None where only the language can."""
         try:
-            text = _join(self._pieces, values)
+            text = _join(self.pieces, values)
         except (NotPlain, LiquidError, TypeError, ValueError):
             return None  # filling it again will say what is wrong
         return text if len(text) * 4 <= MOST_OUTPUT or len(text.encode()) <= MOST_OUTPUT else None
@@ -55,7 +88,15 @@ def _lines(text: str) -> str:
 
 
 def _join(pieces: list[Piece], values: Mapping[str, Any]) -> str:
-    return "".join([one if isinstance(one, str) else one(values) for one in pieces])
+    found: list[str] = []
+    for one in pieces:
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, Slot):
+            found.append(one.shown(one.look(values)))
+        else:
+            found.append(_join(one.then if one.holds(values) else one.other, values))
+    return "".join(found)
 
 
 def _pieces(nodes: list[Any], environment: Environment) -> list[Piece]:
@@ -99,32 +140,29 @@ def _looked_up(expression: Any, environment: Environment) -> Callable[[Mapping[s
 def _output(expression: Any, environment: Environment) -> Piece:
     if not isinstance(expression, FilteredExpression):
         raise NotPlain
-    look = _looked_up(expression.left, environment)
-    steps = [_step(one, environment) for one in expression.filters or ()]
-    escaped = environment.autoescape
-
-    def shown(values: Mapping[str, Any]) -> str:
-        value = look(values)
-        if type(value) not in _PLAIN and not isinstance(value, Undefined):
-            raise NotPlain
-        for step in steps:
-            value = step(value)
-        return _lines(to_liquid_string(value, escaped))
-
-    return shown
+    path = expression.left
+    look = _looked_up(path, environment)
+    filters = [(one.name, _words(one)) for one in expression.filters or ()]
+    steps = tuple(_step(name, words, environment) for name, words in filters)
+    return Slot(look, steps, environment.autoescape, (str(path), *filters))
 
 
-def _step(one: Any, environment: Environment) -> Callable[[Any], Any]:
-    """Answer a filter with its arguments, made as the language makes them."""
+def _words(one: Any) -> tuple[str, ...]:
+    """Answer the arguments of a filter, if they are words."""
     words: list[str] = []
     for found in one.args:
         literal = getattr(found, "value", None)
         if hasattr(found, "name") or not isinstance(literal, StringLiteral):
             raise NotPlain
         words.append(literal.value)
-    if one.name not in _FILTERS:
+    return tuple(words)
+
+
+def _step(name: str, words: tuple[str, ...], environment: Environment) -> Callable[[Any], Any]:
+    """Answer a filter with its arguments, made as the language makes them."""
+    if name not in _FILTERS:
         raise NotPlain
-    function = environment.filters[one.name]
+    function = environment.filters[name]
     if getattr(function, "with_context", False):
         raise NotPlain
     if getattr(function, "with_environment", False):
@@ -138,16 +176,7 @@ def _question(node: Any, environment: Environment) -> Piece:
         raise NotPlain
     look = _looked_up(node.condition.expression, environment)
     then = _block(node.consequence, environment)
-    other = _block(node.default, environment) if node.default is not None else []
-
-    def shown(values: Mapping[str, Any]) -> str:
-        value = look(values)
-        if type(value) not in _ASKED and not isinstance(value, Undefined):
-            raise NotPlain
-        absent = value is None or value is False or isinstance(value, Undefined)
-        return _join(other if absent else then, values)
-
-    return shown
+    return Question(look, then, _block(node.default, environment) if node.default is not None else [])
 
 
 def _block(block: Any, environment: Environment) -> list[Piece]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from appliance import addresses
+from appliance.delivery import mime
 from appliance.delivery.mime import Mail
 from appliance.designs import document as designs
 from appliance.designs import links as numbered
@@ -16,6 +17,7 @@ from appliance.designs.merge import Compiled
 from appliance.designs.render import Advice
 from appliance.designs.theme import Look
 from appliance.messages import links, signing
+from appliance.messages.wire import Body
 
 _END_OF_HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
 _START_OF_BODY = re.compile(r"<body[^<>]*>", re.IGNORECASE)
@@ -71,6 +73,24 @@ class Filled(NamedTuple):
     html: str
     text: str
     from_name: str | None
+
+
+class Parts:
+    """The bodies of a content, encoded once for all who get it; used by one thread."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self._html, self._text = Body(content.html), Body(content.text)
+
+    def mail(
+        self, values: Mapping[str, Any], sender: Sender, message_id: int, recipient: str, date: float,
+        headers: tuple[tuple[str, str], ...], shared: bytes = b"",
+    ) -> Mail:  # fmt: skip
+        """Make the mail of one person; raises MergeError."""
+        content = self._content
+        filled = Filled(content.subject.render(values), "", "", content.from_name.render(values) or None)
+        made = mail(filled, sender, message_id, recipient, date, headers)
+        return made._replace(text=self._text.fill(values), html=self._html.fill(values), shared=shared)
 
 
 def source_of(
@@ -171,13 +191,22 @@ def mail(
 
 def marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
                       account_id: int) -> tuple[tuple[str, str], ...]:  # fmt: skip
-    """Answer the headers of marketing mail: RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID."""
-    from appliance.delivery.mime import mailbox
+    """Answer the headers of marketing mail: its own, and those it shares with all of its campaign."""
+    return (unsubscribe_header(message_id), *list_headers(campaign_id, list_name, list_id, domain, account_id))
 
+
+def unsubscribe_header(message_id: int) -> tuple[str, str]:
+    """Answer the way out that is each message's own (RFC 8058, section 3)."""
+    return "List-Unsubscribe", f"<{links.unsubscribe(message_id)}>"
+
+
+def list_headers(
+    campaign_id: int | None, list_name: str, list_id: str, domain: str, account_id: int
+) -> tuple[tuple[str, str], ...]:
+    """Answer what all marketing mail of a source says: RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID."""
     headers = (
-        ("List-Unsubscribe", f"<{links.unsubscribe(message_id)}>"),
         ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
-        ("List-Id", mailbox(list_name, f"{list_id}.{domain}")),
+        ("List-Id", mime.mailbox(list_name, f"{list_id}.{domain}")),
         ("Feedback-ID", f"c{campaign_id or 0}:a{account_id}:{'campaign' if campaign_id else 'flow'}:campanero"),
     )
     return headers + ((("Precedence", "bulk"),) if campaign_id else (("Auto-Submitted", "auto-generated"),))

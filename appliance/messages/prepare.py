@@ -1,5 +1,6 @@
 """Turns a row in hand into bytes and an envelope; the compiled content of a campaign is kept between rows."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from appliance import addresses, clock
@@ -7,8 +8,9 @@ from appliance import brand as brands
 from appliance.contacts import store as contacts
 from appliance.delivery import mime
 from appliance.delivery.send import Envelope
+from appliance.designs.theme import Look
 from appliance.messages import compose, links, values
-from appliance.messages.compose import Content, Filled, Sender
+from appliance.messages.compose import Content, Filled, Parts, Sender
 from appliance.messages.ledger import Claim
 from appliance.messages.showing import Showing
 from appliance.messages.single import said_source
@@ -22,7 +24,7 @@ class Prepared(NamedTuple):
     """A message ready to be handed over, and what its row shall say about it."""
 
     envelope: Envelope
-    filled: Filled
+    subject: str
     sender: str
     internet_message_id: str
 
@@ -31,10 +33,10 @@ class _Kept(NamedTuple):
     """What all messages of a campaign share."""
 
     content: Content
+    parts: Parts
     sender: Sender
     shared: dict[str, Any]
-    list_name: str
-    list_id: str
+    headers: bytes
     needs_phone: bool
     showing: Showing | None = None
     shown_as: int | None = None  # of a test: the contact whose values it shows
@@ -45,54 +47,64 @@ class Workshop:
 
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
+        self._people: dict[int, dict[str, Any]] = {}
+
+    def fetch(self, claims: Iterable[Claim]) -> None:
+        """Read whom the next messages are for, all together; whoever is not read here is read alone."""
+        ids: dict[int, set[int]] = {}
+        for claim in claims:
+            if claim.campaign_id is not None and claim.contact_id is not None:
+                ids.setdefault(claim.campaign_id, set()).add(claim.contact_id)
+        self._people = {}
+        for campaign_id, people in ids.items():
+            self._people |= values.of_contacts(people, self._campaign(campaign_id).needs_phone)
 
     def prepare(self, claim: Claim) -> Prepared:
         """Make a message; raises MergeError or ValueError if this one cannot be made."""
+        headers: tuple[tuple[str, str], ...]
         if claim.campaign_id is not None:
-            kept = self._campaign(claim.campaign_id)
-            headers = compose.marketing_headers(
-                claim.id, claim.campaign_id, kept.list_name, kept.list_id, _domain(kept.sender.email),
-                claim.account_id,
-            )  # fmt: skip
+            kept, headers = self._campaign(claim.campaign_id), (compose.unsubscribe_header(claim.id),)
         else:
             kept, headers = self._single(claim)
-        filled = self._fill(kept, claim, kept.showing)
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
         dated = (claim.dated_at or clock.now_ms()) / 1000
-        mail = compose.mail(filled, kept.sender, claim.id, recipient, dated, headers)
+        mail = kept.parts.mail(
+            self._values(kept, claim, kept.showing), kept.sender, claim.id, recipient, dated, headers, kept.headers
+        )
         return Prepared(
             Envelope(self._mail_from(claim, mail.sender[1]), recipient, mime.write(mail)),
-            filled, mail.sender[1], mail.message_id,
+            mail.subject, mail.sender[1], mail.message_id,
         )  # fmt: skip
 
     def view(self, message: Message) -> Filled:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
         kept = self._campaign(claim.campaign_id) if claim.campaign_id else self._single(claim)[0]
-        return self._fill(kept, claim)
+        return compose.fill(kept.content, self._values(kept, claim))
 
     def _mail_from(self, claim: Claim, sender: str) -> str:
         # A return path of our own needs somebody who listens there; only the capture server always does
         return links.return_path(claim.id, _domain(sender)) if claim.provider == "capture" else sender
 
-    def _fill(self, kept: _Kept, claim: Claim, showing: Showing | None = None) -> Filled:
+    def _values(self, kept: _Kept, claim: Claim, showing: Showing | None = None) -> dict[str, Any]:
+        """Answer what the merge tags of one message say."""
         person = kept.shown_as if kept.shown_as is not None else claim.contact_id
-        contact = Contact.get_or_none(Contact.id == person) if person is not None else None
-        if contact is not None and kept.needs_phone:
-            contacts.load([contact])
+        who = self._person(person, kept, claim.recipient, own=kept.shown_as is None)
         if showing is not None:
             shown = showing.to(claim.contact_id)
         else:
             shown = values.shown(claim.account_id, person, kept.content.conditions)
-        return compose.fill(
-            kept.content,
-            {
-                **kept.shared,
-                **values.of_contact(contact, None if kept.shown_as and contact else claim.recipient),
-                **values.of_message(claim.id),
-                **shown,
-            },
-        )
+        return {**kept.shared, **who, **values.of_message(claim.id), **shown}
+
+    def _person(self, contact_id: int | None, kept: _Kept, recipient: str, own: bool) -> dict[str, Any]:
+        """Answer what is said of a person; `own` says that the address is one of theirs."""
+        found = self._people.get(contact_id) if contact_id is not None and own else None
+        if found is not None:
+            return values.of_person(found, recipient)
+        contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
+        if contact is not None and kept.needs_phone:
+            contacts.load([contact])
+        return values.of_contact(contact, recipient if own or contact is None else None)
 
     def _campaign(self, campaign_id: int) -> _Kept:
         kept = self._kept.get(campaign_id)
@@ -114,28 +126,41 @@ class Workshop:
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         shared = values.of_account(account, brand) | {"data": said.data}
-        kept = _Kept(content, sender, shared, account.name, f"account-{account.id}", True, None, said.shown_as)
+        kept = _Kept(content, Parts(content), sender, shared, b"", True, None, said.shown_as)
         headers = tuple(said.headers.items())
         if marketing:
-            domain = _domain(sender.email)
-            headers += compose.marketing_headers(claim.id, None, account.name, kept.list_id, domain, account.id)
+            list_id, domain = f"account-{account.id}", _domain(sender.email)
+            headers += compose.marketing_headers(claim.id, None, account.name, list_id, domain, account.id)
         return kept, headers
+
+
+def pinned(campaign: Campaign) -> dict[str, Any]:
+    """Answer what a campaign says beside its template, as of now: kept with it, so that a repeat is the same bytes."""
+    account = campaign.account
+    brand = brands.get(account.id)
+    contact_list = campaign.trigger.contact_list
+    return {
+        "look": brands.look(brand),
+        "locale": account.locale,
+        "values": values.of_account(account, brand) | {"campaign": {"name": campaign.name}},
+        "list_name": contact_list.name if contact_list else account.name,
+        "list_id": f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
+    }
 
 
 def _compile_campaign(campaign_id: int) -> _Kept:
     campaign = Campaign.get_by_id(campaign_id)
-    account = Account.get_by_id(campaign.account_id)
+    said = campaign.pinned
     document = TemplateRevision.get_by_id(campaign.content_id).document
-    brand = brands.get(account.id)
-    content = compose.compile_source(compose.source_of(document, brands.look(brand), account.locale, marketing=True))
-    contact_list = campaign.trigger.contact_list
+    content = compose.compile_source(compose.source_of(document, Look(*said["look"]), said["locale"], marketing=True))
     sender = Sender(campaign.sender["email"], campaign.sender["name"], campaign.sender["reply_to"])
-    shared = values.of_account(account, brand) | {"campaign": {"name": campaign.name}}
+    headers = compose.list_headers(
+        campaign_id, said["list_name"], said["list_id"], _domain(sender.email), campaign.account_id
+    )
     return _Kept(
-        content, sender, shared, contact_list.name if contact_list else account.name,
-        f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
+        content, Parts(content), sender, said["values"], mime.head(headers),
         "contact.phone" in content.variables() or "contact" in content.variables(),
-        Showing(account.id, campaign_id, content.conditions),
+        Showing(campaign.account_id, campaign_id, content.conditions),
     )  # fmt: skip
 
 

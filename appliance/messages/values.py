@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from appliance import media
 from appliance.db.open import rows
 from appliance.errors import Invalid
@@ -26,6 +28,36 @@ def of_contact(contact: Contact | None, address: str | None) -> dict[str, Any]:
     return {"contact": person, "first_name": contact.first_name, "last_name": contact.last_name, "email": email}
 
 
+def of_contacts(ids: Iterable[int], with_phone: bool) -> dict[int, dict[str, Any]]:
+    """Answer the `contact` root of many people at once, without the address that each is written to."""
+    listed = ",".join(str(int(one)) for one in ids)
+    phones: dict[int, str] = {}
+    if with_phone:
+        of_kind = f"contact_id IN ({listed}) AND kind = 'phone'"
+        phones = dict(rows(f"SELECT contact_id, value FROM channel WHERE {of_kind} ORDER BY id DESC"))
+    found = rows(
+        f"SELECT id, uuid, first_name, last_name, source, country_code, data FROM contact WHERE id IN ({listed})"
+    )
+    return {
+        row[0]: {
+            "id": row[0], "uuid": row[1], "first_name": row[2], "last_name": row[3], "email": None,
+            "phone": phones.get(row[0]), "source": row[4], "country_code": row[5],
+            "data": (msgspec.json.decode(row[6]) if row[6] else None) or {},
+        }
+        for row in found
+    }  # fmt: skip
+
+
+def of_person(person: dict[str, Any] | None, address: str) -> dict[str, Any]:
+    """Answer the `contact` root and the bare names for somebody whom `of_contacts` knows, or for nobody."""
+    if person is None:
+        return of_contact(None, address)
+    person["email"] = address
+    return {
+        "contact": person, "first_name": person["first_name"], "last_name": person["last_name"], "email": address,
+    }  # fmt: skip
+
+
 def of_account(account: Account, brand: Brand) -> dict[str, Any]:
     """Answer the `account` and `brand` roots."""
     return {
@@ -40,9 +72,9 @@ def of_account(account: Account, brand: Brand) -> dict[str, Any]:
     }
 
 
-def of_message(message_id: int) -> dict[str, Any]:
-    """Answer the links of one message."""
-    stop = links.unsubscribe(message_id)
+def of_message(message_id: int, stop: str | None = None) -> dict[str, Any]:
+    """Answer the links of one message; `stop` is its unsubscribe link where that is known."""
+    stop = stop or links.unsubscribe(message_id)
     # Preferences are part of the same page, so that a reader always finds both
     return {"unsubscribe_url": stop, "preferences_url": stop, "view_url": links.view(message_id)}
 

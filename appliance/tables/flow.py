@@ -105,6 +105,7 @@ class Campaign(Table):
     # Fixed when it goes live: who, what and from whom
     content = ForeignKeyField(TemplateRevision, null=True, index=False)
     sender = Json(null=True)
+    pinned = Json(null=True)  # what it says beside its template (`messages.prepare.pinned`)
     hold_until = Time(null=True)
     test = BooleanField(default=False)  # sent with a test key: captured, never counted
     audience_count = IntegerField(default=0)

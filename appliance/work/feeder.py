@@ -111,6 +111,7 @@ class Feeder:
     def _make(self, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...]) -> list[Ready]:
         now = clock.now_ms()
         found = outbox.candidates(self._ahead, taken, closed, held)
+        self._workshop.fetch(found)
         # A message has the Date of its first attempt, so that a repeat is the same message
         return [self._one(row._replace(dated_at=row.dated_at or now)) for row in found]
 

@@ -111,7 +111,7 @@ class Place:
         # From here on something became of it, whatever happens
         self._known = outcome
         if prepared is not None:
-            outcome.subject, outcome.sender = prepared.filled.subject, prepared.sender
+            outcome.subject, outcome.sender = prepared.subject, prepared.sender
             outcome.internet_message_id = prepared.internet_message_id
             if dialogue is not None and outcome.error is None and self._gate.is_stopped():
                 # Somebody stopped all sending since it was marked; there is no polite way to take it back here either
