@@ -1,47 +1,47 @@
-"""Measures sending: `.venv/bin/python tests/bench_sending.py [--contacts 10000]`; not a test, run by hand."""
+"""Measures sending: `.venv/bin/python -m tests.bench_sending [--contacts 50000]`; not a test, run by hand.
+
+A campaign goes to everybody through the real service into Debian's `smtp-sink`; `smtp-source` and threads of `smtplib`
+send as many ready-made messages of the same size into the same sink, in turns, so that the figures are ratios of one
+run. Then once more with people at work beside it, and once into a server that answers slowly.
+"""
 
 import argparse
 import os
+import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from tests.bench_sending_rivals import Cost, Postfix, ready_made
+from tests.kit.client import Client
+from tests.kit.server import ROOT, Server
+from tests.kit.uploads import done, upload
 
-from tests.kit.client import Client  # noqa: E402  (found only after the line above)
-from tests.kit.server import Server  # noqa: E402  (found only after the line above)
-from tests.kit.smtp_sink import read_spool  # noqa: E402  (found only after the line above)
-
+FIRST = ("Ann", "Jürgen", "Łukasz", "Nguyễn Thị", "Ольга", "<Lee>", "O'Brien", "Chloé")
+FIELDS = "{{ contact.first_name | default: 'friend' }}", "{{ contact.last_name }}", "{{ contact.data.city }}", \
+    "{{ contact.data.plan | upcase }}", "{{ contact.email }}", "{{ account.name }}"  # fmt: skip
 PLAIN = (
     "<p style='margin:0 0 16px'>Our bread of the week is made of old grains: rye, spelt, emmer and a little honey. "
     "We bake at four, we open at eight, and on Saturdays we keep a loaf for you until noon.</p>\n"
-)
-PERSONAL = (
-    "<p style='margin:0 0 16px'>Dear {{ contact.first_name | default: 'friend' }}, this one is for you: "
-    '<a href="https://bakery.example/bread/%d">read how we bake it</a>.</p>\n'
 )
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0"}
 
 
 def html(size: int) -> str:
-    """Return a page of about this size, with a merge tag and a link in every eighth paragraph."""
-    page = "<html><body><h1>Hello {{ contact.first_name }}</h1><p id='who'>[{{ contact.email }}]</p>"
-    number = 0
-    while len(page) < size:
-        page += PLAIN if number % 8 else PERSONAL % number
-        number += 1
-    return page + "</body></html>"
-
-
-def email_of(number: int) -> str:
-    """Return the address of a contact."""
-    return f"person{number}@example.org"
+    """Return a page of about this size: six merge fields in thirty places, eight links."""
+    parts = [f"<p>Dear {field}, this one is for you.</p>\n" for field in FIELDS * 5]
+    parts += [f'<p><a href="https://bakery.example/bread/{n}?utm_source=mail">how we bake it</a></p>\n' for n in range(8)]
+    while sum(map(len, parts)) < size:
+        parts.append(PLAIN)
+    random.Random(1).shuffle(parts)
+    return "<html><body><h1>News</h1>\n" + "".join(parts) + "</body></html>"
 
 
 def cpu_seconds(pid: int) -> float:
@@ -50,85 +50,175 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def peak_mb(pid: int) -> float:
-    """Return the most memory that a process has had resident."""
-    return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
+def memory_mb(pid: int, what: str) -> float:
+    """Return a figure of a process's memory: VmHWM (the most), VmRSS (now)."""
+    return int(re.search(rf"{what}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
 
 def fill(api: Client, count: int) -> int:
-    """Create the contacts in one list and return its id."""
+    """Import the contacts into one list and return its id."""
     people = api.post("/lists", {"name": "Everybody"}).expect(201)["id"]
-
-    def create(number: int) -> None:
-        person = {"email": email_of(number), "first_name": f"Name{number}", "list_ids": [people]}
-        api.post("/contacts", person).expect(201)
-
-    begin = time.monotonic()
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(create, range(count)))
-    print(f"{count} contacts created over HTTP: {count / (time.monotonic() - begin):.0f}/s")
+    lines = ["email,first_name,last_name,city,plan"]
+    lines += [f"person{n}@example.org,{FIRST[n % 8]}{n % 500},Adler{n % 977},Bath{n % 50},pro" for n in range(count)]
+    done(api, upload(api, "\n".join(lines), list_ids=[people], consent_source="bench"), 600)
     return int(people)
 
 
-def send(server: Server, people: int, size: int, count: int) -> None:
-    """Send the campaign, wait until it is completed, and print what it cost."""
-    api = server.client(validate=False)
-    campaign = api.post("/campaigns", {"name": "Measured"}).expect(201)
+def campaign(server: Server, people: int, size: int, count: int) -> tuple[Cost, int]:
+    """Send a campaign and wait until it is completed; answers its cost and its id."""
+    api = server.client(validate=False, keep_alive=True)
+    number = api.post("/campaigns", {"name": "Measured"}).expect(201)["id"]
     content = {"subject": "News for {{ contact.first_name }}", "body": html(size)}
     order = {"trigger_attributes": {"contact_list_id": people}, "template_attributes": content}
-    before, begin = cpu_seconds(server.pid), time.monotonic()
-    api.post(f"/campaigns/{campaign['id']}/send", order).expect(200)
-    answered = time.monotonic() - begin
-    while api.get(f"/campaigns/{campaign['id']}").expect(200)["status"] != "completed":
-        time.sleep(0.1)
-    took, cpu = time.monotonic() - begin, cpu_seconds(server.pid) - before
-    print(f"send answered after {answered:.2f} s; completed after {took:.1f} s: {count / took:.0f} messages/s")
-    print(f"processor: {cpu * 1000 / count:.2f} s per 1,000 messages; memory at most {peak_mb(server.pid):.0f} MB")
+    before, begin = cpu_seconds(server.pid), time.perf_counter()
+    api.post(f"/campaigns/{number}/send", order).expect(200)
+    while (now := api.get(f"/campaigns/{number}").expect(200))["status"] != "completed":
+        time.sleep(0.2)
+    cost = Cost(count, time.perf_counter() - begin, cpu_seconds(server.pid) - before)
+    if now["stats"]["sent"] != count:
+        raise AssertionError(now["stats"])
+    return cost, number
 
 
-def verify(spool: Path, count: int) -> None:
-    """Raise unless everybody got exactly one message, made for that person."""
-    got: Counter[str] = Counter()
-    sizes = 0
-    for message in read_spool(spool):
-        got[message.to] += 1
-        sizes += len(message.raw)
-        number = int(re.search(r"\d+", message.to)[0])
-        page = message.html() or ""
-        if message.subject != f"News for Name{number}" or f"[{message.to}]" not in page or "{{" in page:
-            raise AssertionError(f"not personal: {message.to} {message.subject!r}")
-    wrong = {who: times for who, times in got.items() if times != 1}
-    missing = {email_of(number) for number in range(count)} - set(got)
-    if wrong or missing:
-        raise AssertionError(f"{len(missing)} missing, as {sorted(missing)[:5]}; {len(wrong)} repeated, as {wrong}")
-    print(f"each of {count} got exactly one personal message, of {sizes / count / 1024:.1f} KB on the wire")
+class Meanwhile:
+    """Another client at work: what it does every so many seconds, and how long each takes in milliseconds."""
+
+    def __init__(self, pause: float, what: Callable[[int], Any]) -> None:
+        self.times: list[float] = []
+        self._stop = threading.Event()
+        self._what, self._pause = what, pause
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.wait(self._pause):
+            number += 1
+            begin = time.perf_counter()
+            self._what(number)
+            self.times.append((time.perf_counter() - begin) * 1000)
+
+    def end(self) -> str:
+        """Stop, and say what was measured."""
+        self._stop.set()
+        self._thread.join()
+        found = sorted(self.times)
+        return f"{len(found)} requests, p50 {found[len(found) // 2]:.1f} ms, " \
+               f"p99 {found[min(len(found) - 1, int(len(found) * 0.99))]:.1f} ms, longest {found[-1]:.1f} ms"  # fmt: skip
 
 
-def main() -> None:
-    """Run one measurement."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--contacts", type=int, default=10_000)
-    parser.add_argument("--size", type=int, default=20_000, help="bytes of the HTML")
-    parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--delay", type=float, default=0, help="seconds before the relay answers a message")
-    parser.add_argument("--executable", type=Path, help="measure a built file instead of the sources")
-    options = parser.parse_args()
+def say(name: str, costs: list[Cost]) -> float:
+    """Print the median of some runs and return its rate."""
+    rates = [one.rate for one in costs]
+    rate, cpu = statistics.median(rates), statistics.median(one.cpu_of_1000 for one in costs)
+    print(f"  {name:<28} {rate:>8,.0f}/s ({min(rates):,.0f} to {max(rates):,.0f}), {cpu:.3f} CPU-s per 1,000")
+    return rate
+
+
+def rounds(server: Server, people: int, port: int, postfix: Postfix, mail: Path, options: Any) -> None:
+    """Let the contenders take turns, and print the ratios."""
+    ours: list[Cost] = []
+    theirs: list[Cost] = []
+    threads: list[Cost] = []
+    for _ in range(options.rounds):
+        theirs.append(postfix.source(port, options.connections, options.contacts, mail))
+        threads.append(ready_made(port, options.connections, options.contacts // 5, mail))
+        ours.append(campaign(server, people, options.size, options.contacts)[0])
+    print(f"{options.rounds} rounds of {options.contacts} messages of {mail.stat().st_size / 1024:.1f} KB:")
+    floor, simple, rate = say("smtp-source -d", theirs), say("smtplib threads, ready-made", threads), say("campanero", ours)
+    spent = statistics.median(one.cpu for one in ours) / statistics.median(one.cpu for one in theirs)
+    print(f"  G1 {rate / floor:.2f} of smtp-source (goal 0.9); G2 {rate / simple:.2f} of smtplib (3); "
+          f"G3 {spent:.1f} times smtp-source's processor (2)")  # fmt: skip
+
+
+def beside(server: Server, people: int, options: Any, number: int) -> None:
+    """Send while people read pages and opt out, and print what they wait."""
+    api, other = (server.client(validate=False, keep_alive=True) for _ in range(2))
+    links = _ways_out(api, number, 400)
+    reading = Meanwhile(0.005, lambda n: api.get(f"/contacts/{n % 1000 + 1}").expect(200))
+    leaving = Meanwhile(0.05, lambda n: _opt_out(other, links[n % len(links)]))
+    cost, _ = campaign(server, people, options.size, options.contacts)
+    print(f"with people beside it: {cost.rate:,.0f}/s")
+    print(f"  G10 pages: {reading.end()} (goal p99 15)")
+    print(f"  one-click opt-outs: {leaving.end()} (goal p99 100)")
+
+
+def _ways_out(api: Client, number: int, count: int) -> list[str]:
+    found: list[str] = []
+    for page in range(1, count // 100 + 1):
+        for row in api.get(f"/messages?campaign_id={number}&limit=100&page={page}").expect(200):
+            text = api.get(f"/messages/{row['id']}").expect(200)["text"]
+            found.append(re.search(r"(/u/\S+)", text)[1])
+    return found
+
+
+def _opt_out(api: Client, path: str) -> None:
+    answer = api.request("POST", path, b"List-Unsubscribe=One-Click", {"Content-Type": "application/x-www-form-urlencoded"})
+    if answer.status != 200:
+        raise AssertionError(answer.status)
+
+
+def slowly(options: Any) -> None:
+    """Send into a server that answers a command 20 ms late, and print the round trips a message takes."""
     with tempfile.TemporaryDirectory() as directory:
-        spool = Path(directory, "spool")
-        command = [sys.executable, "-m", "tests.kit.smtp_sink", "--spool", str(spool), "--delay", str(options.delay)]
+        command = [sys.executable, "-m", "tests.kit.smtp_sink", "--spool", f"{directory}/spool", "--delay", "0.02"]
         sink = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:
-            port = int(sink.stdout.readline())
-            env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
-            with Server(relay=port, env=env, executable=options.executable).set_up() as server:
-                server.give_address()
-                people = fill(server.client(validate=False, keep_alive=True), options.contacts)
-                send(server, people, options.size, options.contacts)
-                server.stop()
+            with made(int(sink.stdout.readline()), options) as server:
+                people = fill(server.client(validate=False, keep_alive=True), 3_000)
+                cost, _ = campaign(server, people, options.size, 3_000)
+                share = cost.rate * 0.02 / options.connections
+                print(f"20 ms away: {cost.rate:,.0f}/s; G4 {share:.2f} of a message each round trip (goal 0.9)")
         finally:
             sink.terminate()
             sink.wait(60)
-        verify(spool, options.contacts)
+
+
+def made(port: int, options: Any) -> Server:
+    """Answer a service that is set up to send into a sink."""
+    env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
+    env |= {"CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
+    server = Server(relay=port, env=env, executable=options.executable).set_up().start()
+    return server.give_address()
+
+
+def example(server: Server, home: Path) -> Path:
+    """Write one message of the campaign as it leaves, for the others to send."""
+    from tests.kit.smtp import SmtpServer
+
+    with SmtpServer() as kit:
+        with made(kit.port, argparse.Namespace(connections=1, executable=None)) as other:
+            people = fill(other.client(validate=False), 1)
+            campaign(other, people, server, 1)
+            raw = kit.messages[0].raw
+    path = home / "mail.eml"
+    path.write_bytes(raw)
+    return path
+
+
+def main() -> None:
+    """Run the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--contacts", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", type=int, default=14_800, help="bytes of the HTML")
+    parser.add_argument("--connections", type=int, default=10)
+    parser.add_argument("--postfix", type=Path, help="where Debian's package is unpacked, unless it is installed")
+    parser.add_argument("--executable", type=Path, help="measure a built file instead of the sources")
+    parser.add_argument("--only-rounds", action="store_true", help="nothing but the comparison")
+    options = parser.parse_args()
+    postfix = Postfix(options.postfix)
+    with tempfile.TemporaryDirectory() as directory, postfix.sink() as port:
+        mail = example(options.size, Path(directory))
+        with made(port, options) as server:
+            people = fill(server.client(validate=False, keep_alive=True), options.contacts)
+            rounds(server, people, port, postfix, mail, options)
+            print(f"memory: at most {memory_mb(server.pid, 'VmHWM'):.0f} MB, now {memory_mb(server.pid, 'VmRSS'):.0f} MB")
+            if not options.only_rounds:
+                number = server.client(validate=False).get("/campaigns?limit=1").expect(200)[0]["id"]
+                beside(server, people, options, number)
+    if not options.only_rounds:
+        slowly(options)
 
 
 if __name__ == "__main__":
