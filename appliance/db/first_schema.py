@@ -162,8 +162,8 @@ CREATE TABLE campaign (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id
     scheduled_at INTEGER, content_id INTEGER, sender TEXT, pinned TEXT, hold_until INTEGER, test INTEGER NOT NULL,
     audience_count INTEGER NOT NULL, sent_count INTEGER NOT NULL, pause_reason TEXT, started_at INTEGER,
     completed_at INTEGER, cancelled_at INTEGER, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER
-    NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY (trigger_id)
-    REFERENCES trigger (id), FOREIGN KEY (template_id) REFERENCES template (id), FOREIGN KEY (content_id) REFERENCES
+    NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY
+    (trigger_id) REFERENCES trigger (id), FOREIGN KEY (template_id) REFERENCES template (id), FOREIGN KEY (content_id) REFERENCES
     template_revision (id));
 CREATE UNIQUE INDEX campaign_flow_id ON campaign (flow_id);
 CREATE INDEX campaign_account_id_created_at_id ON campaign (account_id, created_at, id);
