@@ -163,8 +163,8 @@ CREATE TABLE campaign (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id
     audience_count INTEGER NOT NULL, sent_count INTEGER NOT NULL, pause_reason TEXT, started_at INTEGER,
     completed_at INTEGER, cancelled_at INTEGER, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER
     NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY
-    (trigger_id) REFERENCES trigger (id), FOREIGN KEY (template_id) REFERENCES template (id), FOREIGN KEY (content_id) REFERENCES
-    template_revision (id));
+    (trigger_id) REFERENCES trigger (id), FOREIGN KEY (template_id) REFERENCES template (id), FOREIGN KEY (content_id)
+    REFERENCES template_revision (id));
 CREATE UNIQUE INDEX campaign_flow_id ON campaign (flow_id);
 CREATE INDEX campaign_account_id_created_at_id ON campaign (account_id, created_at, id);
 CREATE INDEX campaign_phase_scheduled_at ON campaign (phase, scheduled_at);
@@ -188,7 +188,6 @@ CREATE INDEX message_account_id_created_at_id ON message (account_id, created_at
 CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL;
 CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL;
 CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held');
-CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending';
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;
 CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, subject
     TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, preheader TEXT, from_name TEXT, design

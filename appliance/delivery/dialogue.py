@@ -8,34 +8,17 @@ taken; after it, acceptance cannot be known (RFC 1047). Used by one task at a ti
 import asyncio
 import contextlib
 from collections import deque
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
+from appliance.delivery.offered import Lost, Opened, Refused
 from appliance.delivery.replies import Garbled, Replies, Reply, of_message, of_sender
 from appliance.delivery.send import Envelope, Server, stuffed, transaction
-from appliance.errors import DeliveryError, Permanent, Temporary, Uncertain
+from appliance.errors import Permanent, Temporary, Uncertain
 
 _GOODBYE_SECONDS = 2.0
-
-
-class Refused(Exception):
-    """A message that was refused after its dot: why, and the next envelope that was offered behind it."""
-
-    def __init__(self, error: DeliveryError, opened: "Opened | None") -> None:
-        super().__init__(str(error))
-        self.error, self.opened = error, opened
-
-
-class Lost(Exception):
-    """The connection is gone; its text says how."""
-
-
-class Opened(NamedTuple):
-    """An envelope that was offered: what is awaited for it. Nothing of its message has left."""
-
-    envelope: Envelope
-    mail: "asyncio.Future[Reply]"
-    rcpt: "asyncio.Future[Reply] | None"
-    data: "asyncio.Future[Reply] | None"
+# A message below this leaves in one piece with what stands behind it. Whether the dot of one that did not fit into the
+# machine's own buffers has left cannot be told then, so what is larger leaves alone
+_ONE_WRITE_BYTES = 65_536
 
 
 class Dialogue(asyncio.Protocol):
@@ -189,7 +172,7 @@ class Dialogue(asyncio.Protocol):
             self.write(commands[0])
             return Opened(envelope, self.expect(), None, None)
         self.write(b"".join(commands))
-        return Opened(envelope, self.expect(), self.expect(), self.expect())
+        return self._offered(envelope)
 
     async def ready(self, opened: Opened) -> None:
         """Wait until the server asks for the message; raises Temporary, Permanent or SenderRefused if it does not."""
@@ -246,7 +229,7 @@ class Dialogue(asyncio.Protocol):
                     self._end(Lost(again.words()))
         raise error
 
-    async def deliver(self, content: bytes, following: Envelope | None = None) -> tuple[Reply, Opened | None]:
+    async def deliver(self, envelope: Envelope, following: Envelope | None = None) -> tuple[Reply, Opened | None]:
         """Hand over the message that was asked for, and offer the next envelope behind it where the server allows it.
 
         Answers the acceptance, and what was offered. Raises Temporary or Permanent as the server says; Temporary if the
@@ -254,13 +237,18 @@ class Dialogue(asyncio.Protocol):
         """
         if self._lost is not None:
             raise Temporary(f"the connection broke before the message was handed over: {self._lost}")
+        content = envelope.content if envelope.is_stuffed else stuffed(envelope.content)
         final = self.expect()
-        self.write(stuffed(content) + b".\r\n")
-        await self._left()
         opened = None
-        if following is not None and "PIPELINING" in self.offers and self.messages + 1 < self.server.most_messages:
-            with contextlib.suppress(Permanent):  # said again, and in its own name, where it is offered alone
-                opened = self.open(following)
+        behind = self._behind(following)
+        alone = not behind or len(content) >= _ONE_WRITE_BYTES
+        self.write(b"".join((content, b".\r\n", b"" if alone else behind)))
+        if alone:
+            await self._left()
+        if alone and behind:
+            self.write(behind)
+        if following is not None and behind:
+            opened = self._offered(following)
         try:
             reply = await self.within(final, self.server.reply_timeout)
         except Lost as error:
@@ -271,6 +259,18 @@ class Dialogue(asyncio.Protocol):
         if reply.is_good:
             return reply, opened
         raise Refused(of_message(reply), opened)
+
+    def _behind(self, following: Envelope | None) -> bytes:
+        """Answer the commands that may stand behind a message (RFC 2920, 3.1), or nothing."""
+        if following is None or "PIPELINING" not in self.offers or self.messages + 1 >= self.server.most_messages:
+            return b""
+        try:
+            return b"".join(transaction(following, self.offers))
+        except Permanent:
+            return b""  # said again, and in its own name, where it is offered alone
+
+    def _offered(self, envelope: Envelope) -> Opened:
+        return Opened(envelope, self.expect(), self.expect(), self.expect())
 
     async def _left(self) -> None:
         """Wait until all bytes have left this machine; raises Temporary if they never will."""

@@ -6,7 +6,8 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from appliance.delivery.dialogue import Dialogue, Lost
+from appliance.delivery.dialogue import Dialogue
+from appliance.delivery.offered import Lost
 from appliance.delivery.replies import Reply, before_anybody
 from appliance.delivery.send import Server
 from appliance.errors import DeliveryError, Ours, Unreachable

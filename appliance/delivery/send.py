@@ -13,6 +13,7 @@ class Envelope(NamedTuple):
     mail_from: str
     rcpt_to: str
     content: bytes
+    is_stuffed: bool = False  # no line of it begins with a dot
 
 
 class Server(NamedTuple):

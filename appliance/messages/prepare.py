@@ -72,7 +72,8 @@ class Workshop:
             self._values(kept, claim, kept.showing), kept.sender, claim.id, recipient, dated, headers, kept.headers
         )
         return Prepared(
-            Envelope(self._mail_from(claim, mail.sender[1]), recipient, mime.write(mail)),
+            # Quoted-printable as it is written here has no line that begins with a dot
+            Envelope(self._mail_from(claim, mail.sender[1]), recipient, mime.write(mail), is_stuffed=True),
             mail.subject, mail.sender[1], mail.message_id,
         )  # fmt: skip
 

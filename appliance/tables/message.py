@@ -68,7 +68,6 @@ Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, 
 Message.add_index(
     SQL("CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held')")
 )
-Message.add_index(SQL("CREATE INDEX message_in_hand ON message (id) WHERE status = 'sending'"))
 # What went to an address that is nobody's any more, for the day it is erased
 Message.add_index(SQL("CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL"))
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 
 from appliance.delivery import providers
-from appliance.delivery.dialogue import Dialogue, Opened, Refused
+from appliance.delivery.dialogue import Dialogue
+from appliance.delivery.offered import Opened, Refused
 from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Uncertain, Unreachable
 from appliance.messages.ledger import Outcome
@@ -32,6 +32,8 @@ class Place:
         self._next: Ready | None = None  # the message that comes next, which nobody has marked yet
         self._offered: Opened | None = None  # its envelope, where that is on its way already
         self._known: Outcome | None = None  # what became of the last one, not stored yet
+        self._lent_until = 0.0  # until when the next one may wait here; 0 while nothing is waited for
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
         """Work until nothing is due, or the service is ending."""
@@ -43,6 +45,8 @@ class Place:
                     await self._one(ready, dialogue, closed)
         finally:
             self._give_back()
+            if self._timer is not None:
+                self._timer.cancel()
             await self._store()
 
     async def _found(self) -> bool:
@@ -63,14 +67,25 @@ class Place:
         if known is not None:
             await self._clerk.step(known, None)
 
-    @contextmanager
-    def _lent(self) -> Iterator[None]:
-        """Wait for the other side with the next message in hand, but not long: somebody else may be quicker."""
-        timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._give_back)
-        try:
-            yield
-        finally:
-            timer.cancel()
+    def _lend(self) -> None:
+        """Begin to wait for the other side with the next message in hand, but not long: somebody else may be quicker.
+
+        One timer looks again where it was early: one for each message costs as much as handing it over.
+        """
+        loop = asyncio.get_running_loop()
+        self._lent_until = loop.time() + _PATIENCE_SECONDS
+        if self._timer is None:
+            self._timer = loop.call_at(self._lent_until, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._lent_until <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._lent_until:
+            self._timer = loop.call_at(self._lent_until, self._look)
+        else:
+            self._give_back()
 
     def _give_back(self) -> None:
         ready, self._next = self._next, None
@@ -86,11 +101,13 @@ class Place:
         if here is not None and here.is_open():
             return here, None
         await self._store()
+        self._lend()
         try:
-            with self._lent():
-                return await self._dialogue(provider), None
+            return await self._dialogue(provider), None
         except DeliveryError as error:
             return None, error
+        finally:
+            self._lent_until = 0.0
 
     async def _one(self, ready: Ready, dialogue: Dialogue | None, closed: DeliveryError | None) -> None:
         """Take one message to its outcome; the next may be in hand by then, and its envelope on its way."""
@@ -144,9 +161,9 @@ class Place:
             self._next = self._feeder.poll()
         if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
             behind = self._next.prepared.envelope
+        self._lend()
         try:
-            with self._lent():
-                reply, self._offered = await dialogue.deliver(envelope.content, behind)
+            reply, self._offered = await dialogue.deliver(envelope, behind)
             outcome.reply, outcome.error = reply.text, None
         except Refused as refused:
             outcome.error, self._offered = refused.error, refused.opened
@@ -156,6 +173,8 @@ class Place:
             log.exception("nobody knows whether message %s was taken", outcome.claim.id)
             outcome.error = Uncertain(f"{type(error).__name__}: {error}")
             dialogue.abort()
+        finally:
+            self._lent_until = 0.0
         if self._offered is not None and self._next is None:
             # Somebody else sends it by now, and it cannot be taken back politely
             self._drop(provider)
