@@ -1,0 +1,58 @@
+"""Disks that fill up, and processes that may not write: what works for the user who runs the tests."""
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class CannotMount(Exception):
+    """This user may not mount a file system here."""
+
+
+@contextmanager
+def small_disk(at: Path, megabytes: int) -> Iterator[Path]:
+    """Mount a memory disk of that size; raises CannotMount where that is not allowed."""
+    at.mkdir(parents=True, exist_ok=True)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0700", "campanero-test", str(at)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if made.returncode:
+        raise CannotMount(made.stderr.strip() or "mount failed")
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "--lazy", str(at)], check=True, capture_output=True)
+
+
+def fill(directory: Path, leave: int = 0) -> Path:
+    """Fill the disk of a directory but for so many bytes; returns the file to be deleted again."""
+    filler = directory / "filler"
+    with filler.open("wb") as file:
+        while (free := free_bytes(directory) - leave) > 0:
+            try:
+                file.write(b"\0" * min(free, 1_048_576))
+                file.flush()
+            except OSError:
+                break
+    return filler
+
+
+def free_bytes(directory: Path) -> int:
+    """Return what an ordinary process may still write on the disk of a directory."""
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+@contextmanager
+def unwritable(pid: int) -> Iterator[None]:
+    """Let every write of a running process to any file fail, as on a disk that became read-only."""
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
