@@ -17,7 +17,7 @@ from appliance import config as configuration
 from appliance.account import onboarding
 from appliance.api import door as api
 from appliance.api import reply
-from appliance.db import work
+from appliance.db import storage, work
 from appliance.db.open import close_database
 from appliance.messages import outbox
 from appliance.public import door as public
@@ -111,8 +111,9 @@ def _let_the_rest_come(request: Request) -> None:
 
 async def _start(app: "Sanic[Any, Any]") -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
+    storage.watch(app.ctx.config.data_dir)
     work.start()
-    doubtful = await work.commit(outbox.recover)
+    doubtful = await asyncio.wrap_future(work.record(outbox.recover))
     if doubtful:
         log.warning("%s messages were in hand when the service last stopped", doubtful)
     app.ctx.capture = CaptureServer()

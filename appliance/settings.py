@@ -123,6 +123,20 @@ class Limits(Struct, frozen=True):
     max_lateness: Annotated[Duration, _help("a schedule missed by more than this pauses instead of sending")] = "6h"
 
 
+class Storage(Struct, frozen=True):
+    """When there is too little room to send."""
+
+    least_free_mb: Annotated[
+        int, Meta(ge=0, description="nothing is sent with less free on the data directory's disk")
+    ] = 200
+    least_free_percent: Annotated[
+        float, Meta(ge=0, le=100, description="or with less than this part, if that is less")
+    ] = 5
+    reserve_mb: Annotated[int, Meta(ge=0, description="set aside to record what was in hand when the disk is full")] = (
+        16
+    )
+
+
 class Backup(Struct, frozen=True):
     """Scheduled backups."""
 
@@ -148,5 +162,6 @@ class Config(Struct, frozen=True):
     sms: Sms = Sms()
     network: Network = Network()
     limits: Limits = Limits()
+    storage: Storage = Storage()
     backup: Backup = Backup()
     log: Log = Log()

@@ -11,7 +11,7 @@ from appliance.api import read, reply
 from appliance.api.declare import Call, Route
 from appliance.api.openapi import document
 from appliance.api.routes import ROUTES
-from appliance.db import work
+from appliance.db import storage, work
 from appliance.db.open import scalar
 from appliance.db.work import call
 from appliance.errors import Invalid, Refused
@@ -90,6 +90,9 @@ async def _openapi(request: Request) -> HTTPResponse:
 
 async def _healthz(request: Request) -> HTTPResponse:
     await call(scalar, "SELECT 1")
+    known = storage.unwritable()
+    if known is not None:
+        raise storage.StorageError(known)
     # Writing a row, for a disk that is full still takes a transaction with nothing in it
     await work.commit(heartbeat.beat)
     return reply.json({"status": "ok"})

@@ -1,17 +1,29 @@
-"""Storage that cannot be written: full, read-only, locked or gone, and nobody's request at fault."""
+"""Storage that cannot be written, and the guard that stops sending before the disk is full (P9).
+
+A reserve lies in a file of the data directory. When the disk is full it is given up, and only what has happened already
+(the outcomes of messages in hand) is written into its place; all else is refused until there is room for it again.
+"""
+
+import errno
+import logging
+import os
+import threading
+from pathlib import Path
 
 import apsw
 
+from appliance import config
 from appliance.errors import Unavailable
 
+log = logging.getLogger("campanero.storage")
 _STORAGE = (
-    apsw.FullError,
-    apsw.ReadOnlyError,
-    apsw.BusyError,
-    apsw.LockedError,
-    apsw.IOError,
-    apsw.CantOpenError,
-)
+    apsw.FullError, apsw.ReadOnlyError, apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.CantOpenError,
+    apsw.CorruptError, apsw.NotADBError,
+)  # fmt: skip
+_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
+_MB = 1_048_576
+# With less than this, even a commit that needs no new page may fail in the next moment
+_FLOOR = _MB
 
 
 class StorageError(Unavailable):
@@ -20,9 +32,136 @@ class StorageError(Unavailable):
 
 def storage_error(error: BaseException) -> StorageError | None:
     """Answer the refusal for an error that says the storage is full, read-only or locked; None for any other."""
+    cause = _cause(error)
+    return StorageError(f"the database cannot be written: {cause}") if cause else None
+
+
+def _cause(error: BaseException) -> BaseException | None:
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _STORAGE):
-            return StorageError(f"the database cannot be written: {cause}")
+        if isinstance(cause, _STORAGE) or (isinstance(cause, OSError) and cause.errno in _FILES):
+            return cause
         cause = cause.__cause__ or cause.__context__
     return None
+
+
+class _Guard:
+    """What is known about the storage of this process."""
+
+    def __init__(self) -> None:
+        self.directory: Path | None = None
+        self.full = False  # the reserve is given up, and there is no room for another
+        self.low: str | None = None
+        self.failed: str | None = None
+        self._lock = threading.Lock()
+        self._said: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is sent, or None."""
+        return "the disk of the data directory is full" if self.full else self.failed or self.low
+
+    @property
+    def _reserve(self) -> Path:
+        assert self.directory is not None
+        return self.directory / "reserve"
+
+    def say(self) -> None:
+        """Write a line into the log when trouble comes, changes or ends."""
+        now = self.trouble
+        if now != self._said:
+            self._said = now
+            if now is None:
+                log.warning("the storage is well again; sending goes on")
+            else:
+                log.error("sending stops: %s", now)
+
+    def give_up(self) -> None:
+        """Free the reserve; nothing but what has happened already is written from here on."""
+        if self.directory is None:
+            return
+        with self._lock:
+            self.full = True
+            self._reserve.unlink(missing_ok=True)
+
+    def look(self) -> None:
+        """Measure the disk: see whether it is full, low, or has room for the reserve again."""
+        if self.directory is None:
+            return
+        here = config.current().storage
+        disk = os.statvfs(self.directory)
+        free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        least = min(here.least_free_mb * _MB, whole * here.least_free_percent / 100)
+        self.low = (
+            None if free >= least else f"less than {least / _MB:.0f} MB are free on the disk of the data directory"
+        )
+        if free < _FLOOR:
+            self.give_up()
+        elif free >= here.reserve_mb * _MB + _FLOOR or self._reserve.exists():
+            self._make(here.reserve_mb * _MB)
+        self.say()
+
+    def _make(self, size: int) -> None:
+        with self._lock:
+            if self._reserve.exists() and self._reserve.stat().st_size == size:
+                self.full = False
+                return
+            try:
+                handle = os.open(self._reserve, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
+                try:
+                    if size:
+                        os.posix_fallocate(handle, 0, size)
+                finally:
+                    os.close(handle)
+            except OSError as error:
+                log.debug("no reserve can be set aside: %s", error)
+                self._reserve.unlink(missing_ok=True)
+            else:
+                self.full = False
+
+
+_guard = _Guard()
+
+
+def watch(directory: Path | str) -> None:
+    """Guard this data directory from here on, and set its reserve aside."""
+    _guard.directory = Path(directory)
+    _guard.look()
+
+
+def look() -> None:
+    """Measure the disk again; called once a second."""
+    _guard.look()
+
+
+def failed(error: BaseException) -> None:
+    """Note that something could not be written; a full disk gets its reserve back."""
+    cause = _cause(error)
+    if cause is None:
+        return
+    _guard.failed = f"the database cannot be written: {cause}"
+    if isinstance(cause, apsw.FullError | apsw.IOError):
+        _guard.give_up()
+    _guard.say()
+
+
+def wrote() -> None:
+    """Note that something was written."""
+    if _guard.failed is not None:
+        _guard.failed = None
+        _guard.say()
+
+
+def trouble() -> str | None:
+    """Answer why nothing is sent for now, in words for people; None when all is well."""
+    return _guard.trouble
+
+
+def unwritable() -> str | None:
+    """Answer why nothing can be written at this moment; None when it can, be it ever so little."""
+    return _guard.trouble if _guard.full or _guard.failed else None
+
+
+def is_full() -> bool:
+    """Say whether only what has happened already may be written."""
+    return _guard.full

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import apsw
 import peewee
 
+from appliance.db import storage
 from appliance.db.open import close_database, connection
 from appliance.db.storage import StorageError, storage_error
 
@@ -38,10 +39,10 @@ class _State(threading.local):
 
 
 class _Job:
-    __slots__ = ("after", "alone", "function", "future", "value")
+    __slots__ = ("after", "alone", "function", "future", "records", "value")
 
-    def __init__(self, function: Callable[[], Any], alone: bool = False) -> None:
-        self.function, self.alone = function, alone
+    def __init__(self, function: Callable[[], Any], alone: bool = False, records: bool = False) -> None:
+        self.function, self.alone, self.records = function, alone, records
         self.future: Future[Any] = Future()
         self.after: list[Callable[[], None]] = []
         self.value: Any = None
@@ -60,9 +61,12 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(self, function: Callable[[], T], alone: bool = False) -> "Future[T]":
-        """Queue a verb; the future holds its value once it is on disk. One that is `alone` gets no transaction."""
-        job = _Job(function, alone)
+    def submit(self, function: Callable[[], T], alone: bool = False, records: bool = False) -> "Future[T]":
+        """Queue a verb; the future holds its value once it is on disk.
+
+        One that is `alone` gets no transaction; one that `records` is tried on a full disk too.
+        """
+        job = _Job(function, alone, records)
         self._queue.put(job)
         return job.future
 
@@ -102,6 +106,7 @@ class Writer:
             here = connection()
             here.execute("BEGIN IMMEDIATE")
         except (apsw.Error, peewee.PeeweeException) as error:
+            storage.failed(error)
             self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
             return None
         until = time.monotonic() + _MOST_SECONDS
@@ -135,9 +140,9 @@ class Writer:
         # Who stopped waiting before it began is not run at all; once begun it can no longer be cancelled
         if not job.future.set_running_or_notify_cancel():
             return
-        if not here.in_transaction:
+        if not here.in_transaction or (storage.is_full() and not job.records):
             # An error ended the transaction of this batch: a savepoint now would begin, and commit, one of its own
-            job.future.set_exception(StorageError("the database cannot be written"))
+            job.future.set_exception(StorageError(storage.unwritable() or "the database cannot be written"))
             return
         _state.inside, _state.after = True, job.after
         try:
@@ -146,6 +151,7 @@ class Writer:
             here.execute("RELEASE verb")
         except BaseException as error:
             self._undo(here)
+            storage.failed(error)
             job.future.set_exception(storage_error(error) or error)
         else:
             done.append(job)
@@ -169,11 +175,14 @@ class Writer:
                 raise apsw.Error("the transaction was ended by an error")
             here.execute("COMMIT")
         except apsw.Error as error:
+            storage.failed(error)
             for job in done:
                 job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
             if here.in_transaction:
                 here.execute("ROLLBACK")
             return
+        if done:
+            storage.wrote()
         for job in done:
             job.future.set_result(job.value)
             for function in job.after:
@@ -212,6 +221,13 @@ def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future
     if _writer is None:
         raise StorageError("the service is shutting down")
     return _writer.submit(lambda: function(*arguments, **named))
+
+
+def record(function: Callable[..., T], *arguments: Any) -> "Future[T]":
+    """Queue a verb that writes what has happened already: on a full disk it goes into the reserve."""
+    if _writer is None:
+        raise StorageError("the service is shutting down")
+    return _writer.submit(lambda: function(*arguments), records=True)
 
 
 def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from appliance import clock
+from appliance.db import storage
 from appliance.db.open import connection, rows
 from appliance.db.work import writing
 from appliance.events import log
@@ -53,7 +54,7 @@ def step(found: list[Outcome], marks: list[Claim], process: str) -> set[int]:
     for one in found:
         if one.error is not None or one.skip_reason is not None:
             outcomes.finish(one)
-    return _mark(marks, process) if marks else set()
+    return _mark(marks, process) if marks and storage.trouble() is None else set()
 
 
 def _accepted(found: list[Outcome]) -> None:

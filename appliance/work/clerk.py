@@ -62,7 +62,8 @@ class Clerk:
         found = [one.outcome for one in batch if one.outcome is not None]
         marks = [one.claim for one in batch if one.claim is not None]
         try:
-            future = work.submit(hot.step, found, marks, self._process)
+            hand_in = work.record if found else work.submit
+            future = hand_in(hot.step, found, marks, self._process)
         except Unavailable as error:
             self._failed(batch, error)
             return
@@ -98,7 +99,7 @@ class Clerk:
             lost, kept = batch, []
         self._tell(lost, error)
         self._waiting = kept + self._waiting
-        log.error("sending waits: %s", error)
+        log.debug("sending waits: %s", error)  # said once already, by the storage
         asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._hand_over)
 
     @staticmethod

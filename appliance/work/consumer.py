@@ -42,7 +42,7 @@ class Works:
             try:
                 self.jobs.pulse()
             except Unavailable as error:
-                log.error("the pulse waits: %s", error)
+                log.debug("the pulse waits: %s", error)  # said once already, by the storage
             except Exception:
                 log.exception("the pulse missed a beat")
         close_database()

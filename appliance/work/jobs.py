@@ -8,9 +8,10 @@ from huey import Huey
 from huey.storage import MemoryStorage
 
 from appliance import clock
+from appliance.account import heartbeat
 from appliance.campaigns import preflight, rehearsal, send, states
 from appliance.contacts import mirrors, suppress
-from appliance.db import work
+from appliance.db import storage, work
 from appliance.db.open import checkpoint, rows
 from appliance.errors import Unavailable
 from appliance.importing import forget
@@ -149,9 +150,17 @@ class Jobs:
         bell.ring("erasures")
         return True
 
+    @staticmethod
+    def _tend_storage() -> None:
+        """See how the storage is; what failed is tried again here, so that it goes on though nobody writes."""
+        storage.look()
+        if storage.unwritable() is not None:
+            work.write(heartbeat.beat)
+        checkpoint()
+
     def pulse(self) -> None:
         """Ring for whatever is due; called once a second, so that a lost ring costs no more than that."""
-        checkpoint()
+        self._tend_storage()
         if suppress.is_due():
             work.write(suppress.expire)
         if not self.sender.halted() and outbox.is_due(self.sender.gate.closed()):

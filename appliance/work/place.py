@@ -8,7 +8,7 @@ from appliance.delivery import providers
 from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.offered import Opened, Refused
 from appliance.delivery.send import Envelope
-from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Unavailable, Uncertain, Unreachable
 from appliance.messages.ledger import Outcome
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder, Ready
@@ -119,6 +119,10 @@ class Place:
             outcome.error = await self._asked(dialogue, prepared.envelope, offered)
         try:
             marked = await marking
+        except Unavailable:
+            # The server asked for the message already: a QUIT now would be taken for its text
+            self._drop(ready.claim.provider)
+            raise
         finally:
             self._feeder.done(ready.claim.id)
         if not marked:

@@ -12,6 +12,7 @@ import time
 
 from appliance import config
 from appliance.config import seconds
+from appliance.db import storage
 from appliance.errors import Unavailable
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder
@@ -51,8 +52,8 @@ class Sender:
                 log.debug("the drain has just ended")
 
     def halted(self) -> bool:
-        """Say whether nothing new may start: the process ends, or a person stopped all sending."""
-        return self.stopping.is_set() or self.gate.is_stopped()
+        """Say whether nothing new may start: the process ends, a person stopped all sending, or there is no storage."""
+        return self.stopping.is_set() or self.gate.is_stopped() or storage.trouble() is not None
 
     def drain(self) -> None:
         """Send until nothing is due. One slow conversation keeps its own place, not the others."""
