@@ -21,6 +21,15 @@ def make(directory: Path) -> Path:
     return directory
 
 
+def settle(path: Path) -> None:
+    """Bring a file to disk, or what a directory says of the files in it; without that a power cut may take it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def is_stopped(directory: Path | str) -> bool:
     """Say whether a file `STOP` in the directory stops all sending; looked at before every message."""
     return os.path.lexists(f"{directory}/{STOP_FILE}")

@@ -5,13 +5,13 @@ made again. Its people stand sorted by address at positions 1, 2, 3 ..., which i
 as huge ones, and lets an import be cut anywhere.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import apsw
 
+from appliance import datadir
 from appliance.db.open import connection, scalar
 from appliance.importing.people import Person
 
@@ -92,11 +92,8 @@ class Sink:
         self._here.execute(f"BEGIN; {_SORT} COMMIT")
         self._here.close()
         self._raw.unlink()
-        handle = os.open(self._path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        datadir.settle(self._path)
+        datadir.settle(self._path.parent)
 
 
 class Staged:

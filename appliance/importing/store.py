@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from appliance import clock, config
+from appliance import clock, config, datadir
 from appliance.contacts import lists
 from appliance.db.open import one, rows
 from appliance.db.work import after_commit, writing
@@ -32,7 +32,7 @@ def directory(import_id: int | None = None) -> Path:
 
 
 def look(upload: Upload) -> Look:
-    """Look at the beginning of a file and check what was asked against it; raises Invalid. Reads only the file."""
+    """Look at the beginning of a file and check what was asked against it; raises Invalid. Brings the file to disk."""
     faults = Faults()
     try:
         seen = stage.look(Path(upload.path))
@@ -47,11 +47,15 @@ def look(upload: Upload) -> Look:
     if not {"email", "phone"} & set(goes):
         faults.add("file", "has no column of addresses")
     faults.check()
+    datadir.settle(Path(upload.path))
     return seen
 
 
 def create(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
-    """Take a file that was looked at; raises Invalid for lists that take no members. Its job starts at once."""
+    """Take a file that was looked at; raises Invalid for lists that take no members. Its job starts at once.
+
+    The file is on disk, and the way to it, before the import is.
+    """
     writing()
     _check_lists(account_id, upload.options)
     now = clock.now_ms()
@@ -63,6 +67,8 @@ def create(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
     )  # fmt: skip
     directory(made.id).mkdir(mode=0o700, exist_ok=True)
     Path(upload.path).replace(directory(made.id) / "upload")
+    datadir.settle(directory(made.id))
+    datadir.settle(directory())
     after_commit(lambda: bell.ring("imports"))
     return get(account_id, made.id)
 

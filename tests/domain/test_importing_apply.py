@@ -1,17 +1,20 @@
 """A file that was only checked is applied without being handed in again, as if it had been from the first."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from appliance import fields
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.errors import Invalid, NotFound
 from appliance.importing import results, store
 from appliance.importing.job import Importer
 from appliance.importing.requests import ImportOptions, Upload
-from appliance.tables import Contact, Import
+from appliance.messages import single
+from appliance.tables import Channel, Contact, Import
 from tests.domain.home import Home
 
 FILE = "email,first_name,town\none@example.org,One,Bath\ntwo@example.org,Two,York\nbad,x,\n"
@@ -60,6 +63,60 @@ def test_what_was_checked_is_applied(home: Home) -> None:
     assert {int(line.split(",")[4]) for line in lines[:2]} == {one.id for one in people.values()}
     assert rows("SELECT count(*) FROM import_chunk") == [(1,)]
     assert rows("SELECT DISTINCT actor, text FROM consent") == [("user:2", "the fair")]
+
+
+def test_a_check_makes_no_lists(home: Home) -> None:
+    """Lists that only the rows name are made by the applying, each once, in whichever letters rows name it."""
+    text = 'email,lists\none@example.org,"News, Fair"\ntwo@example.org,news\n'
+    job = checked(home, text, map={"lists": "lists"})
+    assert (job.status, rows("SELECT name FROM contact_list")) == ("complete", [])
+    assert applied(home, job.id, map={"lists": "lists"}).created == 2
+    assert rows("SELECT name_key, contacts_count FROM contact_list ORDER BY 1") == [("fair", 1), ("news", 2)]
+
+
+def test_who_was_written_to_or_put_further_stays(home: Home) -> None:
+    """Taking an import back removes those it made, but for whom something else was done with since."""
+    text = "email\n" + "".join(f"{name}@example.org\n" for name in ("plain", "written", "listed", "changed", "moved"))
+    job = applied(home, checked(home, text).id)
+    ids = {one.value.partition("@")[0]: one.contact_id for one in Channel.select()}
+    body = {"to": "written@example.org", "subject": "Hi", "body": "<p>x</p>"}
+    work.write(single.put, home.account_id, fields.read(single.MessageWrite, body))
+    home.list_of(ids["listed"])
+    home.advance(1)
+    home.patch(ids["changed"], first_name="Anna")
+    home.leave("moved@example.org")
+    work.write(store.undo, home.account_id, job.id)
+
+    assert worked(job.id).phase == "undone"
+    assert {one.id for one in Contact.select()} == set(ids.values()) - {ids["plain"]}
+
+
+def test_results_are_safe_to_open_and_say_why_they_are_gone(home: Home) -> None:
+    """What would be a formula has a quote before it, a number of a phone has none; after a week there are no lines."""
+    job = checked(home, "phone\n+14155550101\n=1+1\n+44 no number\n")
+    assert [line.split(",")[3] for line in told(home, job.id)] == ["+14155550101", "'=1+1", "'+44 no number"]
+    home.advance(8 * 86_400)
+    (store.directory(job.id) / "staging.db").unlink()
+    with pytest.raises(NotFound, match="kept for 7 days"):
+        told(home, job.id)
+
+
+def test_a_file_is_on_disk_before_it_is_spoken_of(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The upload before its import is there, the staging file before its people are: with the way to each."""
+    synced: list[tuple[int, Any]] = []
+    real = os.fsync
+
+    def watched(handle: int) -> None:
+        real(handle)
+        synced.append((os.fstat(handle).st_ino, rows("SELECT phase FROM import")))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    place = store.directory(checked(home).id)
+    upload, staging = ((place / name).stat().st_ino for name in ("upload", "staging.db"))
+    home_of, all_of = place.stat().st_ino, place.parent.stat().st_ino
+
+    assert [one for one, _ in synced] == [upload, home_of, all_of, staging, home_of]
+    assert synced[0][1] == [] and [said for _, said in synced[3:]] == [[("staging",)]] * 2
 
 
 def test_its_day_begins_with_the_applying(home: Home) -> None:
