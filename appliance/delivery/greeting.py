@@ -12,6 +12,7 @@ from appliance.delivery.replies import Reply, before_anybody
 from appliance.delivery.send import Server
 from appliance.errors import DeliveryError, Ours, Unreachable
 
+_MOST_UNSENT = 16_384
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Context = Callable[[], ssl.SSLContext]
 
@@ -52,6 +53,9 @@ async def _open(dialogue: Dialogue, context: Context | None) -> None:
     if connection is not None:
         # Each write is a whole step of the conversation; waiting to fill a packet costs 40 ms a message
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # What the system holds for us cannot be told from what has left: were that whole large messages, a connection
+        # that breaks within one would leave a doubt where there is none
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
 
 
 async def _greet(dialogue: Dialogue, context: Context) -> None:
