@@ -116,6 +116,8 @@ class SmtpServer:
         here.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self.window:
             here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window)
+            # Large packets of the loopback would let the other side hold megabytes for us
+            here.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         here.bind(("127.0.0.1", self.port))
         return here
 

@@ -1,0 +1,167 @@
+"""F07 to F10, A03, A14: connections that hang, break, or speak oddly; what each phase means for its message (P3)."""
+
+import random
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.faults.conftest import Figures, Relayed
+from tests.kit.books import balance
+from tests.kit.client import Client
+from tests.kit.crowd import UNLIMITED, address, completed, crowd, send
+from tests.kit.smtp import SmtpServer
+
+
+def row_of(api: Client, path: str, index: int) -> dict[str, object]:
+    """Return the ledger's row of one of a crowd."""
+    found: list[dict[str, object]] = api.all("/messages", campaign_id=path.rpartition("/")[2])
+    return next(row for row in found if row["to"] == address(index))
+
+
+def test_a_server_that_does_not_greet_costs_nobody_an_attempt(
+    relayed: Relayed, smtp_server: SmtpServer, figures: Figures
+) -> None:
+    """Connections are taken and nothing is said: everybody waits, and goes once when it speaks again."""
+    smtp_server.rules.hold("connect")
+    api = relayed(connect_timeout="1s").client()
+    path = send(api, crowd(api, 60))
+    smtp_server.wait_for_phase("connect", count=6)
+    smtp_server.rules.clear()
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    figures.books(books)
+
+    assert (books.accepted, books.copies, books.missing) == (60, 0, 0)
+    assert {row["attempts"] for row in api.all("/messages")} == {1}
+
+
+def test_a_hang_before_the_message_leaves_no_doubt(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """Where the server never asks for the message it has not got it: tried again, one copy, though doubt is held."""
+    for phase, index in (("mail", None), ("rcpt", 3), ("data", 5)):
+        smtp_server.rules.hold(phase, address(index) if index else "*", times=1)
+    api = relayed(connect_timeout="1s", in_doubt="hold").client()
+    path = send(api, crowd(api, 60))
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    figures.books(books, uncertain=books.uncertain)
+    smtp_server.rules.clear()
+
+    assert (books.accepted, books.copies, books.missing, books.uncertain) == (60, 0, 0, 0)
+    assert row_of(api, path, 3)["attempts"] == row_of(api, path, 5)["attempts"] == 2
+
+
+@pytest.mark.parametrize("mode", ["resend", "hold"])
+def test_a_hang_after_the_dot_is_waited_for_and_then_doubt(
+    relayed: Relayed, smtp_server: SmtpServer, figures: Figures, mode: str
+) -> None:
+    """Taken, and no answer for as long as `reply_timeout`: the same bytes once more, or a person decides."""
+    smtp_server.rules.store_then_hold(address(3), times=1)
+    smtp_server.rules.store_then_hold(address(5))
+    api = relayed(reply_timeout="2s", in_doubt=mode).client()
+    path = send(api, crowd(api, 60))
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    first, *rest = [entry.time for entry in smtp_server.phases("body", address(5))]
+    figures.books(books, uncertain=books.uncertain, waited=f"{rest[0] - first:.1f} s" if rest else "")
+    smtp_server.rules.clear()
+
+    assert books.missing == 0
+    if mode == "hold":
+        assert (books.accepted, books.uncertain, books.copies, rest) == (58, 2, 0, [])
+    else:
+        assert (books.accepted, books.uncertain, books.copies, len(rest)) == (59, 1, 2, 1)
+        assert rest[0] - first >= 2
+        assert row_of(api, path, 5)["status"] == "uncertain" and row_of(api, path, 3)["status"] == "sent"
+
+
+def test_a_reset_within_a_large_message_leaves_no_doubt(fresh_server: FreshServer, figures: Figures) -> None:
+    """Reset before the message has left us it was not taken, whatever the byte: one copy, though doubt is held."""
+    dice, count = random.Random(8), 40
+    with SmtpServer(window=4096) as sink:
+        broken = dice.sample(range(count), 4)
+        for index in broken:
+            sink.rules.reset(dice.randrange(1, 100_000), address(index), times=1)
+        server = fresh_server(relay=sink.port, env=UNLIMITED | {"CAMPANERO_EMAIL__IN_DOUBT": "hold"})
+        api = server.client()
+        body = "<p>" + "A loaf of rye and a loaf of spelt. " * 12_000 + "</p>"
+        path = send(api, crowd(api, count), body=body)
+        completed(api, path)
+        books = balance(api, path, sink.messages)
+        figures.books(books, resets=len(broken), uncertain=books.uncertain)
+
+        assert len(sink.messages[0].raw) > 400_000
+        assert (books.accepted, books.copies, books.missing, books.uncertain) == (count, 0, 0, 0)
+        assert all(row_of(api, path, index)["attempts"] == 2 for index in broken)
+
+
+def test_a_reset_within_a_small_message_is_one_copy(
+    relayed: Relayed, smtp_server: SmtpServer, figures: Figures
+) -> None:
+    """A small one has left us whole when the reset comes, and nobody can know: it is repeated, and stored once."""
+    dice, count = random.Random(9), 400
+    broken = dice.sample(range(count), 20)
+    for index in broken:
+        smtp_server.rules.reset(dice.randrange(1, 900), address(index), times=1)
+    api = relayed().client(validate=False)
+    path = send(api, crowd(api, count))
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    figures.books(books, resets=len(broken), uncertain=books.uncertain)
+
+    assert (books.accepted, books.copies, books.missing, books.uncertain) == (count, 0, 0, 0)
+
+
+def test_taken_and_closed_without_a_word(
+    relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
+) -> None:
+    """One in twenty is stored and the connection closed: one copy more of the same bytes; twice so is `uncertain`."""
+    count = 2_000 if full else 400
+    broken = range(0, count, 20)
+    smtp_server.rules.store_then_close(address(1))
+    for index in broken:
+        smtp_server.rules.store_then_close(address(index), times=1)
+    api = relayed().client(validate=False)
+    path = send(api, crowd(api, count))
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    figures.books(books, closed=len(broken) + 1, uncertain=books.uncertain)
+
+    assert (books.accepted, books.uncertain, books.missing) == (count - 1, 1, 0)
+    assert books.copies == len(broken) + 1
+    assert len(smtp_server.to(address(1))) == 2 and row_of(api, path, 1)["status"] == "uncertain"
+    assert books.stats["bounced"] == books.stats["failed"] == 0
+
+
+LONG = "ä long story " * 60
+
+
+def test_odd_replies_are_read_rightly(fresh_server: FreshServer, figures: Figures) -> None:
+    """In single bytes, of many lines, over 512, in UTF-8, without enhanced codes, any 25x: each means what its code says."""
+    with SmtpServer(piece=1) as sink:
+        rules = sink.rules
+        rules.say("connect", b"220-kit.example ESMTP\r\n220-be nice\r\n220 ready\r\n", times=2)
+        rules.say("mail", b"250\r\n", times=3)
+        rules.say("rcpt", b"251 user not local, will forward\r\n", address(1))
+        rules.say("rcpt", b"252-2.1.5 cannot\r\n252 2.1.5 verify\r\n", address(2))
+        rules.say("data", f"354 {LONG}\r\n".encode(), address(3))
+        rules.say("body", "250 2.0.0 übernommen für später\r\n".encode(), address(4))
+        rules.say("body", b"".join(f"250-{LONG}\r\n".encode() for _ in range(5)) + b"250 ok\r\n", address(5))
+        rules.say("body", b"259 whatever\r\n", address(6))
+        rules.refuse("rcpt", address(7), code=550, text=f"{LONG}\n5.1.1 no\nwie schön")
+        rules.refuse("rcpt", address(8), code=550, text="no such user here")
+        rules.refuse("body", address(9), code=452, text="später\n4.2.2 voll", times=1)
+        rules.say("body", b"nonsense\r\n", address(10), times=1)
+        server = fresh_server(relay=sink.port, env=UNLIMITED)
+        api = server.client()
+        path = send(api, crowd(api, 40))
+        completed(api, path)
+        books = balance(api, path, sink.messages)
+        figures.books(books, uncertain=books.uncertain)
+
+        # Nonsense after the dot is no answer: the message is in doubt, and goes once more
+        assert (books.accepted, books.stats["failed"], books.copies, books.missing) == (38, 2, 1, 0)
+        refused = {index: row_of(api, path, index)["error"] for index in (7, 8)}
+        assert isinstance(refused[7], dict) and isinstance(refused[8], dict)
+        assert refused[7]["smtp"] == refused[8]["smtp"] == 550
+        assert "schön" in refused[7]["text"] and refused[8]["enhanced"] is None
+        assert (row_of(api, path, 9)["attempts"], row_of(api, path, 9)["status"]) == (2, "sent")
