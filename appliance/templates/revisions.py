@@ -133,7 +133,7 @@ def read_at(template: Template, moment: int) -> TemplateRevision | None:
 
 
 def thin(template_id: int) -> int:
-    """Take out old revisions: not the first, the last of a day, or one named, sent, or brought back by one that is kept.
+    """Take out old revisions: not the first, the last of a day, or one named, sent, or brought back by one that stays.
 
     What followed one that goes follows what that one followed, so that undo walks over the gap. Old steps of undo and
     redo go first: what they brought back is still there. Answers how many went.

@@ -71,6 +71,19 @@ def test_a_list_that_an_audience_leaves_out_is_not_deleted_under_it(api: Client)
     assert list(blocked["validation_errors"]) == ["trigger_attributes.data.exclude_contact_list_ids"]
 
 
+def test_a_draft_whose_list_is_gone_is_for_nobody(api: Client) -> None:
+    """Whatever else it said: it does not become for everybody, and has to choose again."""
+    group = api.post("/lists", {"name": "The only ones"}).json["id"]
+    data = {"audience_type": "all_contacts", "confirm_send_to_all": True}
+    body = {"name": "c", "trigger_attributes": {"contact_list_id": group, "data": data},
+            "template_attributes": {"subject": "s", "body": "b"}}  # fmt: skip
+    made = api.post("/campaigns", body).expect(201)["id"]
+    api.delete(f"/lists/{group}").expect(200)
+
+    assert api.get(f"/campaigns/{made}").expect(200)["trigger"]["data"] == {}
+    assert api.post(f"/campaigns/{made}/send").expect(422)["reason"] == "audience_required"
+
+
 def test_members_are_not_lost_by_a_null(api: Client) -> None:
     """`contact_ids: null` names nobody and removes nobody."""
     person = api.post("/contacts", {"email": "kept@example.org"}).json["id"]

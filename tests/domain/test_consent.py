@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from appliance.contacts import consent, store, write
+from appliance.contacts import consent, store, timeline, write
 from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.tables import Channel, Consent
@@ -224,3 +224,16 @@ def test_the_evidence_is_kept(home: Home) -> None:
     assert (last.act, last.by, last.source, last.actor) == ("opt_in", "operator", "ui", "user:3")
     assert (last.ip, last.user_agent, last.text) == ("192.0.2.9", "Browser", "Yes, I want news")
     assert last.contact_id is None and home.acts(ADDRESS)[-1][0] == "opt_in"
+
+
+def test_evidence_from_before_is_found_by_the_address(home: Home) -> None:
+    """Who comes back has the evidence about the address from when it was somebody who is gone; nobody else has it."""
+    first = home.contact(ADDRESS).id
+    home.leave(ADDRESS)
+    work.write(write.delete, home.account_id, first)
+    again, other = home.contact(ADDRESS).id, home.contact("bo@example.org").id
+    found = timeline.consents(home.account_id, again)
+
+    assert [row.act for row in found.rows][-2:] == ["opt_out", "opt_in"] and found.total >= 2
+    assert {row.address for row in found.rows} == {ADDRESS}
+    assert {row.address for row in timeline.consents(home.account_id, other).rows} == {"bo@example.org"}

@@ -8,6 +8,8 @@ from appliance.contacts import paging, store
 from appliance.contacts.requests import ContactQuery
 from appliance.db import work
 from appliance.db.open import rows, run
+from appliance.errors import Invalid
+from appliance.segments import people
 from tests.domain.home import Home
 
 
@@ -82,3 +84,16 @@ def test_the_total_follows_every_write(home: Home) -> None:
 
     work.write(write.delete, home.account_id, contact.id)
     assert store.page(home.account_id, ContactQuery()).total == 2
+
+
+def test_what_takes_too_long_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count has its time and no more, in words that say what to do; what is asked next has all its time again."""
+    long = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 400000) SELECT count(*) FROM n"
+    with monkeypatch.context() as hurried:
+        hurried.setattr(people, "_LONGEST_SECONDS", -1)
+        with pytest.raises(Invalid) as told:
+            people.kept(long, {})
+        assert rows(long) == [(400_000,)]
+
+    assert told.value.fields == {"filters": ["takes too long to count: ask for less"]}
+    assert people.kept(long, {}) == 400_000
