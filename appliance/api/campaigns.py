@@ -41,12 +41,28 @@ async def update(request: Call) -> Answer:
     """Update a campaign; `status` moves it."""
     if isinstance(request.body.status, str):
         require_send(request)
-        await call(preflight.warm, request.account_id, request.id, request.body.template_attributes)
+        await call(
+            preflight.warm,
+            request.account_id,
+            request.id,
+            request.body.template_attributes,
+            request.body.trigger_attributes,
+        )
     await call(store.warm, request.account_id, request.id, request.body.template_attributes)
     done = await commit(
         send.change, request.account_id, request.id, request.body, request.actor, request.credential.test
     )
-    return Answer(shaping.campaign(done))
+    return await _shown(done)
+
+
+async def _warm(request: Call) -> None:
+    body = request.body
+    await call(preflight.warm, request.account_id, request.id, body.template_attributes, body.trigger_attributes)
+
+
+async def _shown(row: Campaign) -> Answer:
+    """Answer a campaign as a verb left it; the rows of a large one are counted here, where nobody waits for that."""
+    return Answer(shaping.campaign(await call(store.sum_up, row)))
 
 
 def require_send(request: Call) -> None:
@@ -62,11 +78,17 @@ def require_send(request: Call) -> None:
 async def go(request: Call) -> Answer:
     """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""
     await call(store.warm, request.account_id, request.id, request.body.template_attributes)
-    await call(preflight.warm, request.account_id, request.id, request.body.template_attributes)
+    await call(
+        preflight.warm,
+        request.account_id,
+        request.id,
+        request.body.template_attributes,
+        request.body.trigger_attributes,
+    )
     key = idempotency_key(request.request)
     path = f"/campaigns/{request.id}/send"
 
-    def verb() -> tuple[shapes.Campaign, bool]:
+    def verb() -> tuple[Campaign, bool]:
         sent: list[Campaign] = []
 
         def run() -> int:
@@ -77,17 +99,17 @@ async def go(request: Call) -> Answer:
 
         once = idempotency.once(request.account_id, path, key, request.raw, run)
         row = store.get(request.account_id, request.id) if once.replayed else sent[0]
-        return shaping.campaign(row), once.replayed
+        return row, once.replayed
 
-    shaped, replayed = await commit(verb)
-    return Answer(shaped, headers={"Idempotent-Replayed": "true"} if replayed else {})
+    row, replayed = await commit(verb)
+    return (await _shown(row))._replace(headers={"Idempotent-Replayed": "true"} if replayed else {})
 
 
 def _move(name: str, verb: Callable[[int, int, str], Campaign], summary: str) -> None:
     async def handler(request: Call) -> Answer:
         if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
             raise Fault(403, "forbidden", "a test key moves only what test keys have sent")
-        return Answer(shaping.campaign(await commit(verb, request.account_id, request.id, request.actor)))
+        return await _shown(await commit(verb, request.account_id, request.id, request.actor))
 
     handler.__doc__ = summary
     ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", returns=shapes.Campaign)(handler)
@@ -107,4 +129,4 @@ async def look(request: Call) -> Answer:
 @ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)
 async def delete(request: Call) -> Answer:
     """Delete a campaign; open messages are cancelled, the ledger and its events stay."""
-    return Answer(shaping.campaign(await commit(states.delete, request.account_id, request.id)))
+    return await _shown(await commit(states.delete, request.account_id, request.id))

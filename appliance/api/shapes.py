@@ -134,6 +134,13 @@ class Stats(Struct):
     accepted: int
 
 
+class Freezing(Struct):
+    """How many people of a large audience have their row already; `total` is null until they are counted."""
+
+    done: int
+    total: int | None
+
+
 class Campaign(Struct):
     """One message to many people."""
 
@@ -148,6 +155,7 @@ class Campaign(Struct):
     scheduled_at: Moment | None
     sent_count: int
     audience_count: int
+    freezing: Freezing | None
     stats: Stats
     editable: bool
     pause_reason: str | None

@@ -77,6 +77,7 @@ def campaign(row: tables.Campaign) -> shapes.Campaign:
     return _same(
         shapes.Campaign, row, stats=shapes.Stats(**row.stats), editable=is_editable(row), trigger=trigger(row.trigger),
         template=content, templates=[content],
+        freezing=shapes.Freezing(row.freezing["done"], row.freezing["total"]) if row.freezing else None,
     )  # fmt: skip
 
 

@@ -1,10 +1,8 @@
-"""Who a campaign is for: one statement that counts them, and the same one that writes their rows."""
+"""Who a campaign is for: one statement that counts them, and the same one that their rows are written from."""
 
 from typing import Any, NamedTuple
 
-from appliance import clock
-from appliance.db.open import connection, rows
-from appliance.db.work import writing
+from appliance.db.open import rows, scalar
 from appliance.segments import people
 from appliance.tables import Campaign, ContactList, Segment
 
@@ -176,38 +174,15 @@ def _reason(people: Audience) -> str:
     return _REASON.format(double=int(people.double_opt_in))
 
 
-def freeze(campaign: Campaign, provider: str, hold_until: int | None) -> int:
-    """Write one row for each person, in the running transaction, and answer how many.
-
-    Later changes of lists or templates do not matter; opt-outs do, and are looked at again before each message.
-    """
-    writing()
-    people = of(campaign)
-    now = clock.now_ms()
-    reason = _reason(people)
-    here = connection()
-    here.execute(
-        "INSERT INTO message (account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "
-        "recipient_key, sender, reply_to, status, skip_reason, source_type, transactional, test, provider, attempts, "
-        "doubts, due_at, created_at, updated_at) "
-        "SELECT account_id, id, :campaign, :flow, :template, :channel, value, key, :sender, :reply_to, "
-        "CASE WHEN reason IS NULL THEN :open ELSE 'skipped' END, reason, 'campaign', 0, :test, :provider, 0, 0, "
-        "CASE WHEN reason IS NULL THEN :due END, :now, :now "
-        f"FROM (SELECT c.account_id, c.id, h.value, h.key, {reason} AS reason FROM contact c {_CHANNEL} "
-        f"WHERE c.id IN ({people.sql}) ORDER BY c.id)",
-        {
-            **people.parameters, "kind": kind(campaign), "campaign": campaign.id, "flow": campaign.flow_id,
-            "template": campaign.template_id, "channel": campaign.channel, "sender": campaign.sender["email"],
-            "reply_to": campaign.sender["reply_to"], "open": "held" if hold_until else "queued",
-            "test": campaign.test, "provider": provider, "due": hold_until or now, "now": now,
-        },
-    )  # fmt: skip
-    count = int(here.changes())
-    here.execute(
-        "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, "
-        "chain_depth, created_at, updated_at) SELECT account_id, contact_id, channel || '_skipped', "
-        "json_object('message_id', id, 'campaign_id', campaign_id, 'reason', skip_reason), 'message:' || id, ?, test, "
-        "1, 0, created_at, created_at FROM message WHERE campaign_id = ? AND status = 'skipped'",
-        (campaign.name, campaign.id),
+def members(people: Audience) -> str:
+    """Answer the people as SQL that may be narrowed: contact id, the channel they get it on, and why not if so."""
+    return (
+        f"SELECT c.id AS contact, h.id AS channel, {_reason(people)} AS why FROM contact c {_CHANNEL} "
+        f"WHERE c.id IN ({people.sql})"
     )
-    return count
+
+
+def most(campaign: Campaign, limit: int) -> int:
+    """Count the people of a campaign, up to a limit."""
+    people = of(campaign)
+    return int(scalar(f"SELECT count(*) FROM ({people.sql} LIMIT :limit)", {**people.parameters, "limit": limit}))

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from appliance import brand as brands
-from appliance.campaigns import advice, audience, lacking, rehearsal, store
+from appliance.campaigns import advice, audience, freezing, lacking, rehearsal, store
 from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.designs import document as designs
 from appliance.designs import variables
@@ -43,8 +43,8 @@ def check(account_id: int, campaign_id: int) -> Preflight:
     return Preflight(not found, found, advice.warnings(case, facts, rehearsed), facts)
 
 
-def warm(account_id: int, campaign_id: int, content: Any) -> None:
-    """Compile a campaign's message, with the content that a send brings along, before the writer has to."""
+def warm(account_id: int, campaign_id: int, content: Any, trigger: Any = None) -> None:
+    """Compile a campaign's message and weigh its audience, with what a send brings along, before the writer has to."""
     from appliance.templates.store import document
 
     campaign = store.get(account_id, campaign_id)
@@ -53,6 +53,7 @@ def warm(account_id: int, campaign_id: int, content: Any) -> None:
     with contextlib.suppress(MergeError):
         if is_written(said):
             compose.compile_source(_source(said, Account.get_by_id(account_id)))
+    freezing.weigh(campaign, trigger)
 
 
 def is_written(document: Mapping[str, Any]) -> bool:

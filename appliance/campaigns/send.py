@@ -3,12 +3,12 @@
 from msgspec import UNSET
 
 from appliance import clock, config
-from appliance.campaigns import audience, findings, numbered, preflight, states, store
+from appliance.campaigns import audience, findings, freezing, numbered, preflight, states, store
 from appliance.campaigns.requests import CampaignPatch, SendRequest
 from appliance.config import seconds
 from appliance.db.open import connection, rows
 from appliance.db.work import after_commit, writing
-from appliance.errors import Invalid
+from appliance.errors import Invalid, Unavailable
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.messages import prepare
@@ -69,6 +69,8 @@ def refuse_blocked(campaign: Campaign, confirmed: bool) -> None:
 def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     """Fix content, sender and audience, and let the rows go (or wait out the hold)."""
     writing()
+    if campaign.closing is not None:
+        raise Unavailable("its last send is still being taken back", "unavailable", retry_after=2)
     now = clock.now_ms()
     campaign.sender = preflight.sender_of(campaign, campaign.account)
     campaign.pinned = prepare.pinned(campaign)
@@ -79,18 +81,18 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
         campaign.approval_state = "approved"
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
     store.touch(campaign)
-    campaign.audience_count = audience.freeze(campaign, findings.transport(campaign), campaign.hold_until)
+    freezing.begin(campaign, findings.transport(campaign))
     campaign.save()
     numbered.keep(campaign)
     Flow.update(status="active", updated_at=now).where(Flow.id == campaign.flow_id).execute()
     Trigger.update(
         triggered_count=Trigger.triggered_count + 1, last_triggered_at=now
     ).where(Trigger.id == campaign.trigger_id).execute()  # fmt: skip
+    facts = {"campaign_id": campaign.id, "audience": None if campaign.freezing else campaign.audience_count}
     log.record(
         Happened(
-            campaign.account_id, "campaign_started", data={"campaign_id": campaign.id,
-            "audience": campaign.audience_count}, resource_uid=f"campaign:{campaign.id}", resource_name=campaign.name,
-            test=campaign.test,
+            campaign.account_id, "campaign_started", data=facts, resource_uid=f"campaign:{campaign.id}",
+            resource_name=campaign.name, test=campaign.test,
         )
     )  # fmt: skip
     after_commit(lambda: bell.ring("outbox"))
@@ -151,7 +153,7 @@ def fire(account_id: int, campaign_id: int) -> None:
     writing()
     campaign = store.get(account_id, campaign_id)
     now = clock.now_ms()
-    if campaign.phase != "scheduled" or campaign.scheduled_at > now:
+    if campaign.phase != "scheduled" or campaign.scheduled_at > now or campaign.closing is not None:
         return
     latest = now - int(seconds(config.current().limits.max_lateness) * 1000)
     blocked = preflight.blockers(preflight.open_case(campaign, confirmed=False))

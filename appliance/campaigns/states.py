@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from appliance import clock
-from appliance.campaigns import numbered, store
+from appliance.campaigns import closing, numbered, store
 from appliance.db.open import connection
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
@@ -105,15 +105,15 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
 
 
 def cancel(account_id: int, campaign_id: int, actor: str) -> Campaign:
-    """End a live or paused campaign for good: its open rows are cancelled; what is in hand still ends by itself."""
+    """End a live or paused campaign for good: nothing of it leaves any more but what is in hand (see `closing`)."""
     writing()
     campaign = store.get(account_id, campaign_id)
     refuse(campaign, "completed", ("active", "paused"))
     now = clock.now_ms()
     campaign.status, campaign.phase, campaign.cancelled_at, campaign.completed_at = "completed", "cancelled", now, now
     campaign.pause_reason = None
+    closing.cancel(campaign)
     store.touch(campaign)
-    _cancel_rows(campaign.id, now)
     _finish_flow(campaign)
     _record(campaign, "campaign_completed", {"cancelled": True, "actor": actor})
     return store.get(account_id, campaign_id)
@@ -143,7 +143,7 @@ def undo(account_id: int, campaign_id: int) -> Campaign:
     untouched = campaign.phase == "holding" and campaign.hold_until > clock.now_ms()
     if not untouched:
         refuse(campaign, "draft", ())
-    connection().execute("DELETE FROM message WHERE campaign_id = ?", (campaign.id,))
+    closing.undo(campaign)
     numbered.drop(campaign.id)
     campaign.status, campaign.phase = "draft", "draft"
     campaign.content = campaign.sender = campaign.pinned = None
@@ -157,11 +157,12 @@ def delete(account_id: int, campaign_id: int) -> Campaign:
     """Delete a campaign and answer it as it was; open rows are cancelled, the ledger and its events stay."""
     writing()
     campaign = store.get(account_id, campaign_id)
-    now = clock.now_ms()
-    _cancel_rows(campaign.id, now)
-    Campaign.update(deleted_at=now, phase="cancelled", status="completed").where(Campaign.id == campaign.id).execute()
+    before = store.get(account_id, campaign_id)
+    closing.cancel(campaign)
+    campaign.deleted_at, campaign.phase, campaign.status = clock.now_ms(), "cancelled", "completed"
+    campaign.save()
     _finish_flow(campaign)
-    return campaign
+    return before
 
 
 def settle() -> int:
@@ -170,7 +171,8 @@ def settle() -> int:
     ready = (
         connection()
         .execute(
-            "SELECT account_id, id FROM campaign c WHERE phase = 'sending' AND deleted_at IS NULL AND NOT EXISTS "
+            "SELECT account_id, id FROM campaign c WHERE phase = 'sending' AND deleted_at IS NULL AND freezing IS NULL "
+            "AND NOT EXISTS "
             "(SELECT 1 FROM message m WHERE m.campaign_id = c.id AND m.status IN ('queued', 'held', 'sending'))"
         )
         .fetchall()
@@ -185,14 +187,6 @@ def settle() -> int:
         if not again:
             _record(campaign, "campaign_completed", {"audience": campaign.audience_count, "sent": campaign.sent_count})
     return len(ready)
-
-
-def _cancel_rows(campaign_id: int, now: int) -> None:
-    connection().execute(
-        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ? "
-        "WHERE campaign_id = ? AND status IN ('queued', 'held')",
-        (now, campaign_id),
-    )
 
 
 def _finish_flow(campaign: Campaign, status: str = "archived") -> None:

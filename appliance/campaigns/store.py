@@ -6,8 +6,9 @@ from msgspec import UNSET
 
 from appliance import clock
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest, TriggerWrite
+from appliance.db import work
 from appliance.db.open import rows
-from appliance.db.work import writing
+from appliance.db.work import snapshot, writing
 from appliance.errors import Conflict, Faults, Invalid, NotFound
 from appliance.messages.store import FINAL, stats
 from appliance.pages import Page, paginate
@@ -18,6 +19,8 @@ from appliance.templates.store import TemplateWrite, is_editable
 _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("cancelled",), "scheduled": ("scheduled",)}
 # Lists or segments that one audience may unite or leave out
 MOST_IDS = 500
+# Up to so many people a campaign's rows are written, ended and counted in one transaction
+AT_ONCE = 20_000
 _STATUSES = ("draft", "active", "paused", "completed")
 _EMPTY = dict.fromkeys(("audience", "pending", *FINAL, "accepted"), 0)
 
@@ -51,11 +54,12 @@ def phases(account_id: int) -> dict[str, int]:
 
 
 def get(account_id: int, campaign_id: int) -> Campaign:
-    """Answer a campaign with trigger, template and sums; raises NotFound."""
-    found = _select().where(Campaign.account == account_id, Campaign.id == campaign_id).first()
-    if found is None:
-        raise NotFound
-    return dress(found)
+    """Answer a campaign with trigger, template and sums, all of one moment (see `dress`); raises NotFound."""
+    with snapshot():
+        found = _select().where(Campaign.account == account_id, Campaign.id == campaign_id).first()
+        if found is None:
+            raise NotFound
+        return dress(found)
 
 
 def _select() -> Any:
@@ -68,9 +72,21 @@ def _select() -> Any:
 
 
 def dress(campaign: Campaign) -> Campaign:
-    """Add what follows from the rows: `stats` and `editable`."""
-    campaign.stats = stats("campaign_id", campaign.id) if campaign.started_at else dict(_EMPTY)
-    campaign.editable = is_editable(campaign)
+    """Add what follows from the rows: `stats` and `editable`.
+
+    Counting the rows of a large campaign takes longer than a writing verb may: there `stats` stays None, and whoever
+    shows the campaign calls `sum_up` afterwards.
+    """
+    campaign.stats, campaign.editable = None, is_editable(campaign)
+    if not (work.is_writing() and campaign.audience_count > AT_ONCE):
+        sum_up(campaign)
+    return campaign
+
+
+def sum_up(campaign: Campaign) -> Campaign:
+    """Add `stats` where they are still missing."""
+    if campaign.stats is None:
+        campaign.stats = stats("campaign_id", campaign.id) if campaign.started_at else dict(_EMPTY)
     return campaign
 
 
@@ -165,13 +181,14 @@ def check(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest
     """Raise Invalid with every fault of trigger and template attributes."""
     faults = Faults()
     if isinstance(request.trigger_attributes, TriggerWrite):
-        _check_trigger(account_id, request.trigger_attributes, faults)
+        check_trigger(account_id, request.trigger_attributes, faults)
     if request.template_attributes is not UNSET:
         templates.check(account_id, request.template_attributes, "template_attributes.", faults)
     faults.check()
 
 
-def _check_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> None:
+def check_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> None:
+    """Note every fault of what would say who a campaign is for."""
     path = "trigger_attributes."
     wanted: list[tuple[str, Any, Any]] = [
         ("contact_list_id", ContactList, trigger.contact_list_id),

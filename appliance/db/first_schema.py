@@ -160,14 +160,16 @@ CREATE TABLE campaign (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id
     NOT NULL, trigger_id INTEGER NOT NULL, template_id INTEGER NOT NULL, name TEXT NOT NULL, channel TEXT NOT NULL,
     status TEXT NOT NULL, phase TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, data TEXT NOT NULL,
     scheduled_at INTEGER, content_id INTEGER, sender TEXT, pinned TEXT, hold_until INTEGER, test INTEGER NOT NULL,
-    audience_count INTEGER NOT NULL, sent_count INTEGER NOT NULL, pause_reason TEXT, started_at INTEGER,
-    completed_at INTEGER, cancelled_at INTEGER, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER
-    NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY
-    (trigger_id) REFERENCES trigger (id), FOREIGN KEY (template_id) REFERENCES template (id), FOREIGN KEY (content_id)
-    REFERENCES template_revision (id));
+    audience_count INTEGER NOT NULL, freezing TEXT, closing TEXT, sent_count INTEGER NOT NULL, refused_count INTEGER
+    NOT NULL, bounced_count INTEGER NOT NULL, complained_count INTEGER NOT NULL, baseline TEXT NOT NULL,
+    pause_reason TEXT, started_at INTEGER, completed_at INTEGER, cancelled_at INTEGER, deleted_at INTEGER,
+    created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id),
+    FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY (trigger_id) REFERENCES trigger (id), FOREIGN KEY
+    (template_id) REFERENCES template (id), FOREIGN KEY (content_id) REFERENCES template_revision (id));
 CREATE UNIQUE INDEX campaign_flow_id ON campaign (flow_id);
 CREATE INDEX campaign_account_id_created_at_id ON campaign (account_id, created_at, id);
 CREATE INDEX campaign_phase_scheduled_at ON campaign (phase, scheduled_at);
+CREATE INDEX campaign_unfinished ON campaign (id) WHERE freezing NOT NULL OR closing NOT NULL;
 CREATE TABLE message (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id
     INTEGER, campaign_id INTEGER, flow_id INTEGER, run_id INTEGER, step_id INTEGER, template_id INTEGER, channel
     TEXT NOT NULL, recipient TEXT, recipient_key TEXT, sender TEXT, reply_to TEXT, subject TEXT, status TEXT NOT

@@ -265,6 +265,22 @@ def writing() -> None:
         raise RuntimeError("a writing verb runs through commit() or write()")
 
 
+def is_writing() -> bool:
+    """Say whether this thread is inside a writing verb, where nothing may take long."""
+    return _state.inside
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """Let all that is read inside be of one moment."""
+    here = connection()
+    here.execute("SAVEPOINT moment")
+    try:
+        yield
+    finally:
+        here.execute("RELEASE moment")
+
+
 def after_commit(function: Callable[[], None]) -> None:
     """Call a function once the running verb is on disk; dropped if the verb fails."""
     writing()

@@ -1,6 +1,6 @@
 """Automations, and the campaigns that are the simplest of them."""
 
-from peewee import BooleanField, ForeignKeyField, IntegerField, TextField
+from peewee import SQL, BooleanField, ForeignKeyField, IntegerField, TextField
 
 from appliance.tables.account import Account
 from appliance.tables.contact import Contact, ContactList, Segment
@@ -109,7 +109,14 @@ class Campaign(Table):
     hold_until = Time(null=True)
     test = BooleanField(default=False)  # sent with a test key: captured, never counted
     audience_count = IntegerField(default=0)
+    freezing = Json(null=True)  # of a large one whose rows are still being written: who, and how far that is
+    closing = TextField(null=True)  # rows of a large one that are still to be ended: cancel, undo
     sent_count = IntegerField(default=0)
+    # For the automatic stop: addresses refused as nobody's, bounced after acceptance, called spam
+    refused_count = IntegerField(default=0)
+    bounced_count = IntegerField(default=0)
+    complained_count = IntegerField(default=0)
+    baseline = Json(default=dict)  # these counts when a person last let it go on
     pause_reason = TextField(null=True)
     started_at = Time(null=True)
     completed_at = Time(null=True)
@@ -120,3 +127,6 @@ class Campaign(Table):
 
     class Meta:
         indexes = ((("account", "created_at", "id"), False), (("phase", "scheduled_at"), False))
+
+
+Campaign.add_index(SQL("CREATE INDEX campaign_unfinished ON campaign (id) WHERE freezing NOT NULL OR closing NOT NULL"))

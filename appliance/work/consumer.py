@@ -12,8 +12,8 @@ from appliance.work.jobs import Jobs
 
 log = logging.getLogger("campanero.pulse")
 
-# One drains the outbox and one reads imports for as long as that takes, the others tend the rest
-_WORKERS = 4
+# One drains the outbox, one reads imports and one writes audiences for as long as that takes, the others tend the rest
+_WORKERS = 5
 
 
 class _InProcess(Consumer):  # type: ignore[misc]  # its library has no types
@@ -53,6 +53,7 @@ class Works:
         self._ending.set()
         self.jobs.sender.stop()
         self.jobs.importer.stopping.set()
+        self.jobs.large.stopping.set()
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()
         self._consumer.stop(graceful=True)

@@ -9,7 +9,8 @@ from huey.storage import MemoryStorage
 
 from appliance import clock
 from appliance.account import heartbeat
-from appliance.campaigns import preflight, rehearsal, send, states
+from appliance.campaigns import large, preflight, rehearsal, send, states
+from appliance.campaigns.large import Large
 from appliance.contacts import mirrors, suppress
 from appliance.db import storage, work
 from appliance.db.open import checkpoint, rows
@@ -65,6 +66,7 @@ class Jobs:
         self.huey = Huey("campanero", storage_class=WakeStorage, results=False)
         self.sender = Sender(process)
         self.importer = Importer()
+        self.large = Large()
         self._draining = threading.Lock()
         self._rehearsing = threading.Lock()
         self._tidied = 0
@@ -73,6 +75,7 @@ class Jobs:
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": forget.tend, "rehearsals": self.rehearse,
+            "audiences": self.large.tend,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -167,6 +170,8 @@ class Jobs:
             bell.ring("outbox")
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             bell.ring("campaigns")
+        if large.is_due():
+            bell.ring("audiences")
         if imports.is_due() or self._hour_is_over():
             bell.ring("imports")
         if forget.is_due():

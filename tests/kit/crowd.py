@@ -1,48 +1,35 @@
-"""Many people in a list, and a campaign to them."""
+"""Many contacts at once, written straight into the database of a server that was set up and is not running."""
 
-from typing import Any
+import time
+from pathlib import Path
 
-from tests.kit.client import Client
-from tests.kit.uploads import done, upload
+import apsw
 
-CONTENT = {
-    "subject": "News for {{ first_name }}",
-    "body": "<p>Dear {{ first_name }}, read <a href='https://bakery.example/bread'>how we bake</a>.</p>",
-    "from_email": "ana@bakery.example",
-}
-# Tests ask often
-UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0"}
+from tests.bench_audience_data import draw, person, whole
 
 
-def address(index: int, name: str = "p") -> str:
-    """Return the address of one of a crowd."""
-    return f"{name}{index}@crowd.example"
-
-
-def crowd(api: Client, count: int, name: str = "p") -> int:
-    """Make a list of so many people and return its id."""
-    group: int = api.post("/lists", {"name": f"Crowd {name}"}).expect(201)["id"]
-    lines = [f"{address(index, name)},N{index}" for index in range(count)]
-    made = done(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[group]))
-    assert (made["status"], made["created"]) == ("complete", count), made
-    return group
-
-
-def draft(api: Client, group: int, **content: Any) -> str:
-    """Make a campaign to a list and return its path."""
-    body = {
-        "name": "Letter", "trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT | content,
-    }  # fmt: skip
-    return f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"
-
-
-def send(api: Client, group: int, **content: Any) -> str:
-    """Send a campaign to a list and return its path."""
-    path = draft(api, group, **content)
-    api.post(f"{path}/send").expect(200)
-    return path
-
-
-def completed(api: Client, path: str, timeout: float = 120) -> Any:
-    """Wait until a campaign is completed and return it."""
-    return api.wait(path, lambda row: row["status"] == "completed", timeout)
+def fill(path: Path, contacts: int, share: float = 0.94) -> None:
+    """Write contacts with an address each, and list 1 of all; that share of them has consent."""
+    now = int(time.time() * 1000)
+    here = apsw.Connection(str(path))
+    here.execute("PRAGMA journal_mode = off; PRAGMA synchronous = off; PRAGMA cache_size = -400000; BEGIN").fetchall()
+    everybody = range(1, contacts + 1)
+    contact = (
+        "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, data, tracking, "
+        "email_sent_count, email_open_count, created_at, updated_at) "
+        "VALUES (?, 1, ?, ?, ?, ?, ?, ?, 'full', 3, 1, ?, ?)"
+    )
+    channel = (
+        "INSERT INTO channel (account_id, contact_id, kind, value, key, subscribed, opt_in_at, data, created_at, "
+        "updated_at) VALUES (1, ?, 'email', ?, ?, ?, ?, '{}', ?, ?)"
+    )
+    listed = (
+        "INSERT INTO contact_list (id, account_id, name, name_key, created_at, updated_at) VALUES (?, 1, ?, ?, ?, ?)"
+    )
+    here.executemany(whole(here, contact), (person(n, contacts, now) for n in everybody))
+    address = ((n, f"person{n}@example.org", f"person{n}@example.org", draw(n, 12) < share) for n in everybody)
+    here.executemany(whole(here, channel), ((*one, now, now, now) for one in address))
+    here.execute(whole(here, listed), (1, "Everybody", "everybody", now, now))
+    here.execute("INSERT INTO membership SELECT 1, id, created_at FROM contact")
+    here.execute("COMMIT; ANALYZE; PRAGMA journal_mode = wal").fetchall()
+    here.close()

@@ -177,6 +177,8 @@ async def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPR
 
 def _is_moving(campaign: Any) -> bool:
     """Say whether the numbers may still change by themselves; after a pause or stop, what is in hand still ends."""
+    if campaign.freezing or (campaign.closing and campaign.stats["pending"]):
+        return True
     settling = campaign.stats["pending"] and clock.now_ms() - campaign.updated_at < _SETTLES_MS
     return campaign.phase in MOVING or bool(settling and campaign.phase in ("paused", "cancelled"))
 

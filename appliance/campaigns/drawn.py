@@ -1,0 +1,92 @@
+"""The list of a large audience: who is in it, drawn once from the contacts as of one moment, in a file of its own.
+
+It is made beside the database, outside of the writer: positions 1, 2, 3 ... in the order of contact ids, with the
+address each person is written to and why not, if so. Finished means on disk under its final name; one that is not is
+thrown away and drawn again.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from appliance import config
+from appliance.campaigns import audience
+from appliance.campaigns.audience import Audience
+from appliance.db.open import connection, scalar
+from appliance.errors import Unavailable
+
+_STEPS = 200_000
+
+
+def directory() -> Path:
+    """Answer where lists are kept: beside the database, private as all of it."""
+    base = Path(config.current().data_dir) / "audiences"
+    base.mkdir(mode=0o700, exist_ok=True)
+    return base
+
+
+def path(campaign_id: int) -> Path:
+    """Answer the file of a campaign's list."""
+    return directory() / f"{campaign_id}.list"
+
+
+def draw(campaign_id: int, people: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
+    """Draw the list of those behind a contact id and answer how many they are; raises Unavailable if told to stop."""
+    final = path(campaign_id)
+    raw = final.with_suffix(".part")
+    for old in (raw, final):
+        old.unlink(missing_ok=True)
+    os.close(os.open(raw, os.O_CREAT | os.O_WRONLY, 0o600))
+    here = connection()
+    here.execute("ATTACH ? AS drawn", (str(raw),)).fetchall()
+    here.set_progress_handler(is_stopping, _STEPS)
+    try:
+        here.execute("PRAGMA drawn.journal_mode = off; PRAGMA drawn.synchronous = off").fetchall()
+        here.execute("CREATE TABLE drawn.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT)")
+        here.execute(
+            "INSERT INTO drawn.person SELECT NULL, * FROM "
+            f"({audience.members(people)} AND c.id > :after ORDER BY c.id)",
+            {**people.parameters, "kind": kind, "after": after},
+        )
+        count = int(scalar("SELECT coalesce(max(pos), 0) FROM drawn.person"))
+    except apsw.InterruptError:
+        raise Unavailable("the service is ending") from None
+    finally:
+        here.set_progress_handler(None)
+        here.execute("DETACH drawn").fetchall()
+    _keep(raw, final)
+    return count
+
+
+def _keep(raw: Path, final: Path) -> None:
+    """Bring a finished list to disk, and only then under its name."""
+    for name, flags in ((raw, os.O_RDONLY), (final.parent, os.O_RDONLY | os.O_DIRECTORY)):
+        handle = os.open(name, flags)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if name is raw:
+            raw.rename(final)
+
+
+def attach(campaign_id: int) -> None:
+    """Put a list beside the database of this connection as `drawn`; outside of a transaction."""
+    detach()
+    # Nobody writes to it any more, and a file that cannot be written to takes no part in transactions
+    connection().execute("ATTACH ? AS drawn", (f"file:{quote(str(path(campaign_id)))}?immutable=1",)).fetchall()
+
+
+def detach() -> None:
+    """Take it away again."""
+    if scalar("SELECT 1 FROM pragma_database_list WHERE name = 'drawn'"):
+        connection().execute("DETACH drawn").fetchall()
+
+
+def sweep() -> None:
+    """Remove the lists that are not needed any more; called when no audience is being frozen."""
+    for name in directory().iterdir():
+        name.unlink(missing_ok=True)

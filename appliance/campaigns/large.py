@@ -1,0 +1,104 @@
+"""Works on the rows of large campaigns: writes those of an audience being frozen, ends those of one that is over.
+
+Chunk by chunk, each a short transaction that others' wait little for; what is left when the service ends is done by
+the next one.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from appliance.campaigns import audience, closing, drawn, freezing
+from appliance.db import work
+from appliance.db.open import checkpoint, one, rows
+from appliance.errors import Unavailable
+from appliance.tables import Campaign
+
+log = logging.getLogger("campanero.audiences")
+_LEAST, _FIRST, _MOST = 50, 200, 10_000
+# The aim; a busy machine makes it several times that
+_CHUNK_SECONDS = 0.008
+_PAUSE_SECONDS = 0.002
+# Some 20 MB of log; the backstop of the database is at 80
+_CHUNKS_A_CHECKPOINT = 20
+_ANSWER_SECONDS = 0.1
+_AGAIN_SECONDS = 60.0
+_UNFINISHED = "freezing NOT NULL OR closing NOT NULL"
+
+
+def is_due() -> bool:
+    """Say whether there are rows to be written or ended."""
+    return one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None
+
+
+class Large:
+    """The one worker on large campaigns of a process."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._busy = threading.Lock()
+        self._failed: dict[int, float] = {}
+
+    def tend(self) -> None:
+        """Work until nothing is left; a second call meanwhile does nothing."""
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            while not self.stopping.is_set() and (found := self._next()) is not None:
+                self._work(*found)
+            if not is_due():
+                drawn.sweep()
+        finally:
+            self._busy.release()
+
+    def _next(self) -> tuple[int, bool] | None:
+        """Answer the next campaign, and whether it is to be ended; those come first."""
+        now = time.monotonic()
+        found = rows(
+            f"SELECT id, closing NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY closing IS NULL, id",
+        )
+        return next(((one[0], bool(one[1])) for one in found if self._failed.get(one[0], 0.0) <= now), None)
+
+    def _work(self, campaign_id: int, is_over: bool) -> None:
+        try:
+            if is_over:
+                self._chunks(closing.chunk, campaign_id)
+            else:
+                self._freeze(campaign_id)
+        except Unavailable:
+            raise
+        except Exception:
+            # Others are not to wait for what cannot be done
+            log.exception("the rows of campaign %s cannot be written", campaign_id)
+            self._failed[campaign_id] = time.monotonic() + _AGAIN_SECONDS
+
+    def _freeze(self, campaign_id: int) -> None:
+        campaign = Campaign.get_by_id(campaign_id)
+        found = freezing.state(campaign)
+        if found is None:
+            return
+        if found.total is None or not drawn.path(campaign_id).exists():
+            kind = audience.kind(campaign)
+            count = drawn.draw(campaign_id, found.people, kind, found.last, self.stopping.is_set)
+            work.write(freezing.listed, campaign_id, count)
+        work.between(drawn.attach, campaign_id)
+        try:
+            self._chunks(freezing.chunk, campaign_id)
+        finally:
+            if not work.is_stopped():
+                work.between(drawn.detach)
+
+    def _chunks(self, verb: Callable[[int, int], tuple[int, float]], campaign_id: int) -> None:
+        """Run a verb again and again, on as many rows as fit a short transaction, as the last one's time teaches."""
+        size, left, count = _FIRST, 1, 0
+        # Whoever asked for it is answered first
+        self.stopping.wait(_ANSWER_SECONDS)
+        while left and not self.stopping.is_set():
+            left, taken = work.write(verb, campaign_id, size)
+            size = max(_LEAST, min(_MOST, int(size * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
+            count += 1
+            time.sleep(_PAUSE_SECONDS)
+            if count % _CHUNKS_A_CHECKPOINT == 0:
+                # Now that this thread hands in nothing the log can come home whole; else a commit has to do it
+                checkpoint()
