@@ -19,7 +19,7 @@ from appliance.api import door as api
 from appliance.api import reply
 from appliance.db import storage, work
 from appliance.db.open import close_database
-from appliance.messages import outbox
+from appliance.messages import repeats
 from appliance.public import door as public
 from appliance.settings import Config
 from appliance.work.capture import CaptureServer
@@ -113,7 +113,8 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     storage.watch(app.ctx.config.data_dir)
     work.start()
-    doubtful = await asyncio.wrap_future(work.record(outbox.recover))
+    found = await work.call(repeats.in_hand)
+    doubtful = await asyncio.wrap_future(work.record(repeats.recover, found))
     if doubtful:
         log.warning("%s messages were in hand when the service last stopped", doubtful)
     app.ctx.capture = CaptureServer()

@@ -67,6 +67,7 @@ def _messages(with_ids: dict[str, int]) -> None:
         f"design = NULL, headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES})",
         with_ids,
     )
+    run(f"DELETE FROM repeat WHERE message_id IN ({_MESSAGES})", with_ids)
     run(f"DELETE FROM captured WHERE account_id = :account AND message_id IN ({_MESSAGES})", with_ids)
     run(
         f"UPDATE event SET contact_id = NULL, data = json_object({facts}), {cleared} "

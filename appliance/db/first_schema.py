@@ -176,12 +176,12 @@ CREATE TABLE message (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
     NULL, skip_reason TEXT, source_type TEXT NOT NULL, transactional INTEGER NOT NULL, test INTEGER NOT NULL,
     provider TEXT NOT NULL, provider_id TEXT, idempotency_key TEXT, internet_message_id TEXT, tags TEXT, segments
     INTEGER, attempts INTEGER NOT NULL, doubts INTEGER NOT NULL, due_at INTEGER, dated_at INTEGER, claimed_by TEXT,
-    error_code TEXT, error_smtp INTEGER, error_enhanced TEXT, error_text TEXT, sent_at INTEGER, delivered_at
-    INTEGER, opened_at INTEGER, clicked_at INTEGER, bounced_at INTEGER, created_at INTEGER NOT NULL, updated_at
-    INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact
-    (id) ON DELETE SET NULL, FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET NULL, FOREIGN KEY
-    (flow_id) REFERENCES flow (id) ON DELETE SET NULL, FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE SET NULL,
-    FOREIGN KEY (template_id) REFERENCES template (id) ON DELETE SET NULL);
+    digest INTEGER, error_code TEXT, error_smtp INTEGER, error_enhanced TEXT, error_text TEXT, sent_at INTEGER,
+    delivered_at INTEGER, opened_at INTEGER, clicked_at INTEGER, bounced_at INTEGER, created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id)
+    REFERENCES contact (id) ON DELETE SET NULL, FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET
+    NULL, FOREIGN KEY (flow_id) REFERENCES flow (id) ON DELETE SET NULL, FOREIGN KEY (run_id) REFERENCES run (id) ON
+    DELETE SET NULL, FOREIGN KEY (template_id) REFERENCES template (id) ON DELETE SET NULL);
 CREATE INDEX message_contact_id ON message (contact_id);
 CREATE INDEX message_flow_id ON message (flow_id);
 CREATE INDEX message_template_id ON message (template_id);
@@ -196,6 +196,10 @@ CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, mes
     TEXT, shown_as INTEGER, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
 CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL;
+CREATE TABLE repeat (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, mail_from TEXT NOT
+    NULL, rcpt_to TEXT NOT NULL, content BLOB NOT NULL, subject TEXT NOT NULL, sender TEXT NOT NULL,
+    internet_message_id TEXT NOT NULL, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
+CREATE UNIQUE INDEX repeat_message_id ON repeat (message_id);
 CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
     template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, words TEXT NOT NULL, FOREIGN KEY (account_id)
     REFERENCES account (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE CASCADE, FOREIGN KEY

@@ -31,9 +31,9 @@ _CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? 
 # A row may be marked if it is still open and due, its source is live, and it may still be written to (P4, P5); what is
 # not marked here is looked at closely, so this may refuse too much and never too little
 _MARK = (
-    "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = coalesce(dated_at, ?), updated_at = ? "
-    "WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ? AND transactional = 0 AND EXISTS (SELECT 1 FROM "
-    "campaign c JOIN account a ON a.id = c.account_id WHERE c.id = message.campaign_id "
+    "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = coalesce(dated_at, ?), digest = ?, "
+    "updated_at = ? WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ? AND transactional = 0 "
+    "AND EXISTS (SELECT 1 FROM campaign c JOIN account a ON a.id = c.account_id WHERE c.id = message.campaign_id "
     "AND c.phase IN ('sending', 'holding') AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) "
     "AND EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = message.account_id AND h.kind = iif(message.channel = 'sms', 'phone', 'email') "
@@ -67,6 +67,7 @@ def _accepted(found: list[Outcome]) -> None:
     )
     # While it was in hand its contact may have been merged into another, or deleted: the row knows
     done = [(one.claim, written[one.claim.id]) for one in found if one.claim.id in written]
+    here.executemany("DELETE FROM repeat WHERE message_id = ?", [(row.id,) for row, _ in done if row.doubts])
     counted = [(row, contact_id) for row, contact_id in done if not row.test]
     campaigns = Counter(row.campaign_id for row, _ in counted if row.campaign_id is not None)
     here.executemany(
@@ -97,12 +98,10 @@ def _happened(row: Claim, contact_id: int | None, names: dict[tuple[int | None, 
 def _mark(marks: Iterable[Claim], process: str) -> set[int]:
     now = clock.now_ms()
     wanted = {row.id: row for row in marks}
-    marked = {
-        found[0]
-        for found in connection().executemany(_MARK, [(process, row.dated_at, now, row.id, now) for row in marks])
-    }
+    asked = [(process, row.dated_at, row.digest, now, row.id, now) for row in marks]
+    marked = {found[0] for found in connection().executemany(_MARK, asked)}
     for number in wanted.keys() - marked:
         fresh = rows(f"SELECT {COLUMNS} FROM message WHERE id = ? AND status IN ('queued', 'held')", (number,))
-        if fresh and outbox.mark(Claim._make(fresh[0]), process, wanted[number].dated_at, now):
+        if fresh and outbox.mark(Claim._make(fresh[0]), process, wanted[number], now):
             marked.add(number)
     return marked

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.db.open import connection, scalar
+from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError
 from appliance.events import log
 from appliance.events.log import Happened
@@ -30,11 +31,21 @@ class Claim(NamedTuple):
     template_id: int | None
     flow_id: int | None
     dated_at: int | None
+    digest: int | None
 
     @property
     def kind(self) -> str:
         """The kind of address it goes to."""
         return "phone" if self.channel == "sms" else "email"
+
+
+class Prepared(NamedTuple):
+    """A message ready to be handed over, and what its row shall say about it."""
+
+    envelope: Envelope
+    subject: str
+    sender: str
+    internet_message_id: str
 
 
 class Outcome(msgspec.Struct):
@@ -47,6 +58,7 @@ class Outcome(msgspec.Struct):
     sender: str | None = None
     internet_message_id: str | None = None
     reply: str | None = None
+    prepared: Prepared | None = None  # what was handed over, where it may have to be repeated
 
 
 COLUMNS = ", ".join(Claim._fields)

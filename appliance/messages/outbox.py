@@ -13,8 +13,7 @@ from appliance import clock, tokens
 from appliance.contacts import consent
 from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
-from appliance.errors import Uncertain
-from appliance.messages import capping, ledger, outcomes
+from appliance.messages import capping, ledger
 from appliance.messages.ledger import COLUMNS, Claim
 
 
@@ -42,8 +41,11 @@ def _size(taken: Container[int]) -> int:
     return len(taken) if isinstance(taken, Sized) else 0
 
 
-def mark(row: Claim, process: str, dated_at: int | None, now: int) -> bool:
-    """Mark an open row as in hand, if it may go out now (P4, P5); one that may never again is skipped."""
+def mark(row: Claim, process: str, wanted: Claim, now: int) -> bool:
+    """Mark an open row as in hand, if it may go out now (P4, P5); one that may never again is skipped.
+
+    `row` is as it stands, `wanted` as it was made ready: its date and the digest of its bytes are kept.
+    """
     writing()
     if row.campaign_id is not None and row.campaign_id not in _live_campaigns():
         return False
@@ -63,9 +65,9 @@ def mark(row: Claim, process: str, dated_at: int | None, now: int) -> bool:
         return False
     # Its Date is that of the first attempt, so that a repeat is the same message
     connection().execute(
-        "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = coalesce(dated_at, ?), updated_at = ? "
-        "WHERE id = ?",
-        (process, dated_at or now, now, row.id),
+        "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = coalesce(dated_at, ?), digest = ?, "
+        "updated_at = ? WHERE id = ?",
+        (process, wanted.dated_at or now, wanted.digest, now, row.id),
     )
     return True
 
@@ -124,13 +126,3 @@ def refusal(row: Claim) -> str | None:
     if not state[0]:
         return "unsubscribed" if state[2] is not None else "no_consent"
     return None
-
-
-def recover() -> int:
-    """Decide about every row that an earlier process had in hand when it died; run once at start."""
-    writing()
-    now = clock.now_ms()
-    found = [Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message WHERE status = 'sending'")]
-    for row in found:
-        outcomes.doubt(row, Uncertain("the service stopped while this message was in hand"), now)
-    return len(found)

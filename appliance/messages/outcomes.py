@@ -15,7 +15,7 @@ from appliance.db.open import connection, one, scalar
 from appliance.db.work import writing
 from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Throttled, Uncertain, Unreachable
 from appliance.messages import ledger
-from appliance.messages.ledger import Claim, Outcome
+from appliance.messages.ledger import Claim, Outcome, Prepared
 
 # "No such recipient" (decisions, section 9, `hard_bounce`)
 HARD_BOUNCES = ("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10")
@@ -43,7 +43,7 @@ def finish(outcome: Outcome) -> None:
         return _again(row, now, error.seconds, attempts=row.attempts, doubts=row.doubts)
     _describe(outcome, now)
     if isinstance(error, Uncertain):
-        return doubt(row, error, now)
+        return doubt(row, error, now, outcome.prepared)
     ledger.fault(row, error)
     if isinstance(error, Temporary) and not _given_up(row, now):
         return _again(row, now, _delay(row.attempts), attempts=row.attempts + 1, doubts=row.doubts)
@@ -75,17 +75,31 @@ def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> No
     return None
 
 
-def doubt(row: Claim, error: DeliveryError, now: int) -> None:
+def doubt(row: Claim, error: DeliveryError, now: int, handed_over: Prepared | None) -> None:
     """Decide about a message that may have been taken: once more the same bytes, or hold (P3)."""
     if config.current().email.in_doubt == "resend" and row.doubts == 0:
         ledger.fault(row, error)
+        _keep(row, handed_over)
         return _again(row, now, 0, attempts=row.attempts + 1, doubts=1)
     connection().execute("UPDATE message SET attempts = attempts + 1, doubts = doubts + 1 WHERE id = ?", (row.id,))
     return ledger.uncertain(row, error.text, now)
 
 
+def _keep(row: Claim, handed_over: Prepared | None) -> None:
+    """Keep the bytes of a message that is repeated, unless its recipient was erased while it was in hand."""
+    if handed_over is None:
+        return
+    envelope, *words = handed_over
+    connection().execute(
+        "INSERT OR REPLACE INTO repeat (message_id, mail_from, rcpt_to, content, subject, sender, internet_message_id) "
+        "SELECT id, ?, ?, ?, ?, ?, ? FROM message WHERE id = ? AND recipient_key NOT NULL",
+        (*envelope[:3], *words, row.id),
+    )
+
+
 def _refused(row: Claim, error: DeliveryError, now: int) -> None:
     code = "refused" if isinstance(error, Permanent) else "expired"
+    connection().execute("DELETE FROM repeat WHERE message_id = ?", (row.id,))
     connection().execute(
         "UPDATE message SET status = 'failed', attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
         "error_code = ?, updated_at = ? WHERE id = ?",

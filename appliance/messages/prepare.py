@@ -11,22 +11,13 @@ from appliance.delivery.send import Envelope
 from appliance.designs.theme import Look
 from appliance.messages import compose, links, values
 from appliance.messages.compose import Content, Filled, Parts, Sender
-from appliance.messages.ledger import Claim
+from appliance.messages.ledger import Claim, Prepared
 from appliance.messages.showing import Showing
 from appliance.messages.single import said_source
 from appliance.tables import Account, Campaign, Contact, Message, MessageContent, TemplateRevision
 
 # Compiled campaigns held at once
 _MOST_KEPT = 32
-
-
-class Prepared(NamedTuple):
-    """A message ready to be handed over, and what its row shall say about it."""
-
-    envelope: Envelope
-    subject: str
-    sender: str
-    internet_message_id: str
 
 
 class _Kept(NamedTuple):
@@ -61,6 +52,8 @@ class Workshop:
 
     def prepare(self, claim: Claim) -> Prepared:
         """Make a message; raises MergeError or ValueError if this one cannot be made."""
+        if not claim.recipient:
+            raise ValueError("its recipient was erased")
         headers: tuple[tuple[str, str], ...]
         if claim.campaign_id is not None:
             kept, headers = self._campaign(claim.campaign_id), (compose.unsubscribe_header(claim.id),)

@@ -15,7 +15,7 @@ from appliance.tables.contact import (
 from appliance.tables.content import Brand, Media, SendingDomain, Template, TemplateRevision
 from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
 from appliance.tables.importing import Erasure, Import, ImportChunk
-from appliance.tables.message import Captured, Event, Link, Message, MessageContent
+from appliance.tables.message import Captured, Event, Link, Message, MessageContent, Repeat
 from appliance.tables.webhook import Webhook, WebhookDelivery
 
 ALL = (
@@ -23,7 +23,7 @@ ALL = (
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListRefusal,
     Template, TemplateRevision, Brand, Media, SendingDomain,
     Flow, Trigger, Step, Run, Campaign,
-    Message, MessageContent, Link, Captured, Event,
+    Message, MessageContent, Repeat, Link, Captured, Event,
     Webhook, WebhookDelivery,
     Erasure, Import, ImportChunk,
 )  # fmt: skip
@@ -53,6 +53,7 @@ __all__ = [
     "Message",
     "MessageContent",
     "OptOut",
+    "Repeat",
     "RevokedToken",
     "Run",
     "Segment",

@@ -44,6 +44,7 @@ class Message(Table):
     due_at = Time(null=True)
     dated_at = Time(null=True)  # its Date header: the first attempt
     claimed_by = TextField(null=True)  # the process that has it in hand
+    digest = IntegerField(null=True)  # of the bytes it left with, so that only those are ever repeated
     error_code = TextField(null=True)
     error_smtp = IntegerField(null=True)
     error_enhanced = TextField(null=True)
@@ -91,6 +92,18 @@ class MessageContent(Table):
 MessageContent.add_index(
     SQL("CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL")
 )
+
+
+class Repeat(Table):
+    """The bytes of a message in doubt, for the one repeat of it (decisions, section 8, P3)."""
+
+    message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
+    mail_from = TextField()
+    rcpt_to = TextField()
+    content = BlobField()
+    subject = TextField()
+    sender = TextField()
+    internet_message_id = TextField()
 
 
 class Link(Table):

@@ -14,9 +14,9 @@ from appliance.db.open import close_database
 from appliance.designs import render
 from appliance.designs.merge import MergeError
 from appliance.errors import Permanent
-from appliance.messages import outbox
-from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.prepare import Prepared, Workshop
+from appliance.messages import outbox, repeats
+from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.messages.prepare import Workshop
 from appliance.work.gate import Gate
 
 log = logging.getLogger("campanero.sender")
@@ -117,7 +117,8 @@ class Feeder:
 
     def _one(self, claim: Claim) -> Ready:
         try:
-            return Ready(claim, self._workshop.prepare(claim))
+            prepared = (repeats.load(claim.id) if claim.doubts else None) or self._workshop.prepare(claim)
+            return Ready(claim._replace(digest=repeats.digest(prepared)), prepared)
         except (MergeError, ValueError) as error:
             words = error.words() if isinstance(error, MergeError) else str(error)
         except Exception as error:

@@ -133,7 +133,7 @@ class Place:
         self._known = outcome
         if prepared is not None:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
-            outcome.internet_message_id = prepared.internet_message_id
+            outcome.internet_message_id, outcome.prepared = prepared.internet_message_id, prepared
             if dialogue is not None and outcome.error is None and self._gate.is_stopped():
                 # Somebody stopped all sending since it was marked; there is no polite way to take it back here either
                 outcome.error = Later("all sending is stopped", 0)

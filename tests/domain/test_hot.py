@@ -118,7 +118,7 @@ def one_by_one(found: list[Outcome], marks: list[Claim]) -> set[int]:
     now = clock.now_ms()
     # What is handed in may be long out of date: the row is looked at as it is
     fresh = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in marks]
-    return {row.id for row, here in fresh if outbox.mark(Claim._make(here), "p", row.dated_at, now)}
+    return {row.id for row, here in fresh if outbox.mark(Claim._make(here), "p", row, now)}
 
 
 def in_one_batch(found: list[Outcome], marks: list[Claim]) -> set[int]:

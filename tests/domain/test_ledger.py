@@ -22,9 +22,8 @@ from appliance.contacts import write
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
-from appliance.messages import outbox
 from appliance.messages.ledger import Claim, Outcome
-from tests.domain.home import Home, turn
+from tests.domain.home import Home, crash, turn
 
 OPEN = {"queued", "held", "sending"}
 ERRORS: dict[str, DeliveryError | None] = {
@@ -143,7 +142,7 @@ class Books(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """The process dies with messages in hand, and the next one decides about each."""
-        assert work.write(outbox.recover) == len(self.hand)
+        assert crash() == len(self.hand)
         for claim_id in self.hand:
             self.handed_over[claim_id] += 1
             self.doubts[claim_id] += 1

@@ -11,7 +11,7 @@ from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertai
 from appliance.messages import outbox
 from appliance.messages.ledger import Claim, Outcome
 from appliance.tables import Campaign, Message
-from tests.domain.home import Home, turn
+from tests.domain.home import Home, crash, turn
 
 ERRORS: dict[str, DeliveryError | None] = {
     "accepted": None,
@@ -128,7 +128,7 @@ def test_a_crash_leaves_what_was_in_hand_in_doubt(in_doubt: str, status: str, ho
     home.configure(email__in_doubt=in_doubt)
     sent(home, people=3)
     claim = take()
-    assert claim is not None and work.write(outbox.recover) == 1
+    assert claim is not None and crash() == 1
     assert (Message.get_by_id(claim.id).status, Message.get_by_id(claim.id).doubts) == (status, 1)
     assert scalar("SELECT count(*) FROM message WHERE status = 'queued' AND doubts = 0") == 2
 

@@ -1,0 +1,60 @@
+"""The exact bytes of messages in doubt, kept for the one repeat that is allowed: the same message, or none (P3)."""
+
+import zlib
+
+from appliance import clock, config
+from appliance.db.open import connection, one, rows
+from appliance.db.work import writing
+from appliance.delivery.send import Envelope
+from appliance.designs.merge import MergeError
+from appliance.errors import Uncertain
+from appliance.messages import ledger, outcomes
+from appliance.messages.ledger import COLUMNS, Claim, Prepared
+from appliance.messages.prepare import Workshop
+
+_STOPPED = "the service stopped while this message was in hand"
+
+
+def digest(prepared: Prepared) -> int:
+    """Answer a checksum of the bytes of a message; it is stored with the mark, before they leave."""
+    return zlib.crc32(prepared.envelope.content)
+
+
+def load(message_id: int) -> Prepared | None:
+    """Answer a message as it was handed over, if that was kept."""
+    row = one(
+        "SELECT mail_from, rcpt_to, content, subject, sender, internet_message_id FROM repeat WHERE message_id = ?",
+        (message_id,),
+    )
+    return None if row is None else Prepared(Envelope(row[0], row[1], row[2], is_stuffed=True), *row[3:])
+
+
+def in_hand() -> list[tuple[Claim, Prepared | None]]:
+    """Answer what an earlier process had in hand when it died, each with its bytes if they can be made again.
+
+    They are compared with the digest of what left: a person or a condition may have changed since.
+    """
+    workshop = Workshop()
+    found = []
+    for row in rows(f"SELECT {COLUMNS} FROM message WHERE status = 'sending'"):
+        claim = Claim._make(row)
+        made: Prepared | None = None
+        try:
+            made = load(claim.id) or workshop.prepare(claim)
+        except (MergeError, ValueError):
+            made = None
+        found.append((claim, made if made is not None and digest(made) == claim.digest else None))
+    return found
+
+
+def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
+    """Decide about every row that an earlier process had in hand (`in_hand`); run once at start. Answers how many."""
+    writing()
+    now = clock.now_ms()
+    for claim, made in found:
+        if made is None and claim.doubts == 0 and config.current().email.in_doubt == "resend":
+            connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
+            ledger.uncertain(claim, f"{_STOPPED}, and what it said has changed since", now)
+        else:
+            outcomes.doubt(claim, Uncertain(_STOPPED), now, made)
+    return len(found)

@@ -1,0 +1,71 @@
+"""A message in doubt is repeated as the same bytes, or a person decides (decisions, section 8, P3)."""
+
+import pytest
+
+from appliance.contacts import erase
+from appliance.db import work
+from appliance.db.open import scalar
+from appliance.errors import Uncertain
+from appliance.messages import repeats
+from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.messages.prepare import Workshop
+from appliance.tables import Message
+from tests.domain.home import BY_API, Home, crash, turn
+
+
+def _taken(home: Home) -> tuple[Claim, Prepared]:
+    """Answer a message in hand, and what is handed over."""
+    contact = home.contact("ann@example.org", first_name="Ann")
+    home.send(home.campaign(home.list_of(contact.id).id, subject="For {{ first_name }}"))
+    claim = turn(None, True)
+    assert claim is not None
+    return claim, Workshop().prepare(claim)
+
+
+@pytest.mark.parametrize("how", ["connection", "crash"])
+def test_a_repeat_is_the_same_bytes(how: str, home: Home) -> None:
+    """Whatever happens to the person between the attempts, the second one says what the first one said."""
+    claim, handed_over = _taken(home)
+    if how == "crash":
+        assert crash() == 1
+    else:
+        turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+    home.patch(claim.contact_id, first_name="Bea")
+    row = Message.get_by_id(claim.id)
+    assert (row.status, row.doubts) == ("queued", 1)
+    kept = repeats.load(claim.id)
+    assert kept is not None and kept == handed_over
+    assert b"Subject: For Ann\r\n" in kept.envelope.content
+
+
+def test_what_cannot_be_the_same_is_not_repeated(home: Home) -> None:
+    """Of a person who changed while their message was in hand of a process that died, nothing is sent by itself."""
+    claim, _ = _taken(home)
+    home.patch(claim.contact_id, first_name="Bea")
+    assert crash() == 1
+    row = Message.get_by_id(claim.id)
+    assert (row.status, row.doubts, row.attempts) == ("uncertain", 1, 1)
+    assert "changed since" in row.error_text
+
+
+@pytest.mark.parametrize("end", ["accepted", "second doubt", "erased"])
+def test_the_bytes_are_kept_no_longer_than_they_are_needed(end: str, home: Home) -> None:
+    """They go with acceptance and with erasure; a message in doubt keeps them for the person who decides."""
+    claim, handed_over = _taken(home)
+    turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+    if end == "erased":
+        work.write(erase.erase, home.account_id, claim.contact_id, BY_API)
+    else:
+        again = turn(None, True)
+        assert again is not None and again.doubts == 1
+        error = None if end == "accepted" else Uncertain("again")
+        turn(Outcome(again, error, subject="x", sender="a@b.example", prepared=handed_over), False)
+    assert scalar("SELECT count(*) FROM repeat") == (1 if end == "second doubt" else 0)
+
+
+def test_an_erased_person_leaves_no_bytes(home: Home) -> None:
+    """Somebody erased while their message is in hand: the doubt that follows keeps nothing of them."""
+    claim, handed_over = _taken(home)
+    work.write(erase.erase, home.account_id, claim.contact_id, BY_API)
+    turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+    assert scalar("SELECT count(*) FROM repeat") == 0
