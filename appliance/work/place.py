@@ -116,7 +116,7 @@ class Place:
         offered, self._offered = self._offered, None
         outcome, prepared = ready.fault or Outcome(ready.claim, closed), ready.prepared
         if dialogue is not None and prepared is not None:
-            outcome.error = await self._asked(dialogue, prepared.envelope, offered)
+            outcome.error = await self._asked(dialogue, prepared.envelope, offered, outcome)
         try:
             marked = await marking
         except Unavailable:
@@ -145,12 +145,19 @@ class Place:
             outcome.skip_reason = "smtputf8_unsupported"
         self._gate.answered(ready.claim, outcome.error)
 
-    async def _asked(self, dialogue: Dialogue, envelope: Envelope, offered: Opened | None) -> DeliveryError | None:
+    async def _asked(
+        self, dialogue: Dialogue, envelope: Envelope, offered: Opened | None, outcome: Outcome
+    ) -> DeliveryError | None:
         """Wait until the server asks for the message; answers why it does not."""
         try:
             await dialogue.ready(offered or dialogue.open(envelope))
         except DeliveryError as error:
             return error
+        except asyncio.CancelledError:
+            # The server still thinks about it when the service ends: it has nothing of the message
+            outcome.error = Later("the service stopped before this message was handed over", 0)
+            self._known = outcome
+            raise
         except Exception as error:
             # A fault of ours before the dot; whatever is wrong with this one, the others go out
             log.exception("a message cannot be handed over")
