@@ -88,7 +88,7 @@ def test_what_was_answered_is_sent_and_what_was_not_may_be_repeated(
 def test_a_campaign_that_was_answered_is_sent_and_a_repeated_send_is_the_same(
     relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
-    """Killed right after or before the answer of `send`, with its audience half made or whole: one audience, sent once."""
+    """Killed right after or before the answer of `send`, its audience half made or whole: one audience, sent once."""
     gate = smtp_server.rules.hold("connect")
     server, dice = relayed(), random.Random(2)
     count, rounds, answered = 200, 25 if full else 3, 0

@@ -136,7 +136,7 @@ LONG = "ä long story " * 60
 
 
 def test_odd_replies_are_read_rightly(fresh_server: FreshServer, figures: Figures) -> None:
-    """In single bytes, of many lines, over 512, in UTF-8, without enhanced codes, any 25x: each means what its code says."""
+    """In single bytes, of many lines, over 512, in UTF-8, without enhanced codes, any 25x: the code is what counts."""
     with SmtpServer(piece=1) as sink:
         rules = sink.rules
         rules.say("connect", b"220-kit.example ESMTP\r\n220-be nice\r\n220 ready\r\n", times=2)
