@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.books import Books
-from tests.kit.crowd import UNLIMITED
+from tests.kit.recipients import UNLIMITED
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 

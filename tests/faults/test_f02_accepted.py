@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.faults.conftest import Figures, Relayed
 from tests.kit.client import Client
-from tests.kit.crowd import address, completed, crowd, draft
+from tests.kit.recipients import address, completed, crowd, draft
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 

@@ -3,7 +3,7 @@
 from tests.faults.conftest import Figures, Relayed
 from tests.kit.books import balance
 from tests.kit.clock import TestClock
-from tests.kit.crowd import address, completed, crowd, send
+from tests.kit.recipients import address, completed, crowd, send
 from tests.kit.smtp import SmtpServer
 
 

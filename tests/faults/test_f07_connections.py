@@ -8,7 +8,7 @@ from tests.conftest import FreshServer
 from tests.faults.conftest import Figures, Relayed
 from tests.kit.books import balance
 from tests.kit.client import Client
-from tests.kit.crowd import UNLIMITED, address, completed, crowd, send
+from tests.kit.recipients import UNLIMITED, address, completed, crowd, send
 from tests.kit.smtp import SmtpServer
 
 

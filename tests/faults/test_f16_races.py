@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tests.faults.conftest import Figures, Relayed
 from tests.kit.books import balance
-from tests.kit.crowd import address, completed, crowd, draft, send
+from tests.kit.recipients import address, completed, crowd, draft, send
 from tests.kit.smtp import SmtpServer
 
 # How long one campaign may stand still while another moves

@@ -5,7 +5,7 @@ import time
 
 from tests.faults.conftest import Figures, Relayed
 from tests.kit.books import balance, identity
-from tests.kit.crowd import completed, crowd, send
+from tests.kit.recipients import completed, crowd, send
 from tests.kit.smtp import SmtpServer
 
 CONNECTIONS = 4

@@ -1,0 +1,48 @@
+"""Many people in a list, and a campaign to them."""
+
+from typing import Any
+
+from tests.kit.client import Client
+from tests.kit.uploads import done, upload
+
+CONTENT = {
+    "subject": "News for {{ first_name }}",
+    "body": "<p>Dear {{ first_name }}, read <a href='https://bakery.example/bread'>how we bake</a>.</p>",
+    "from_email": "ana@bakery.example",
+}
+# Tests ask often
+UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0"}
+
+
+def address(index: int, name: str = "p") -> str:
+    """Return the address of one of a crowd."""
+    return f"{name}{index}@crowd.example"
+
+
+def crowd(api: Client, count: int, name: str = "p") -> int:
+    """Make a list of so many people and return its id."""
+    group: int = api.post("/lists", {"name": f"Crowd {name}"}).expect(201)["id"]
+    lines = [f"{address(index, name)},N{index}" for index in range(count)]
+    made = done(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[group]))
+    assert (made["status"], made["created"]) == ("complete", count), made
+    return group
+
+
+def draft(api: Client, group: int, **content: Any) -> str:
+    """Make a campaign to a list and return its path."""
+    body = {
+        "name": "Letter", "trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT | content,
+    }  # fmt: skip
+    return f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"
+
+
+def send(api: Client, group: int, **content: Any) -> str:
+    """Send a campaign to a list and return its path."""
+    path = draft(api, group, **content)
+    api.post(f"{path}/send").expect(200)
+    return path
+
+
+def completed(api: Client, path: str, timeout: float = 120) -> Any:
+    """Wait until a campaign is completed and return it."""
+    return api.wait(path, lambda row: row["status"] == "completed", timeout)
