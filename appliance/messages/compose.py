@@ -203,10 +203,12 @@ def unsubscribe_header(message_id: int) -> tuple[str, str]:
 def list_headers(
     campaign_id: int | None, list_name: str, list_id: str, domain: str, account_id: int
 ) -> tuple[tuple[str, str], ...]:
-    """Answer what all marketing mail of a source says: RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID."""
+    """Answer what all marketing mail of a source says: RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID, and that
+    nobody's machine shall answer (RFC 3834, section 5)."""
     headers = (
         ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
         ("List-Id", mime.mailbox(list_name, f"{list_id}.{domain}")),
         ("Feedback-ID", f"c{campaign_id or 0}:a{account_id}:{'campaign' if campaign_id else 'flow'}:campanero"),
+        ("X-Auto-Response-Suppress", "All"),  # no holiday notes, from servers that do not go by Precedence
     )
     return headers + ((("Precedence", "bulk"),) if campaign_id else (("Auto-Submitted", "auto-generated"),))

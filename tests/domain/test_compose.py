@@ -146,5 +146,6 @@ def test_marketing_headers_name_one_https_way_out(home: Home) -> None:
     assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert headers["List-Id"] == '"News, daily" <list-5.example.org>'
     assert headers["Feedback-ID"] == "c3:a1:campaign:campanero" and headers["Precedence"] == "bulk"
+    assert headers["X-Auto-Response-Suppress"] == "All"
     flow = dict(compose.marketing_headers(7, None, "News", "list-5", "example.org", 1))
     assert "Precedence" not in flow and flow["Auto-Submitted"] == "auto-generated"

@@ -111,7 +111,14 @@ def test_a_list_name_makes_no_header(evil: str, home: Home) -> None:
     headers = compose.marketing_headers(7, 3, evil, "list-5", "example.org", 1)
     raw = mime.write(mail()._replace(headers=headers))
     message = email.message_from_bytes(raw, policy=policy.default)
-    extra = ["List-Unsubscribe", "List-Unsubscribe-Post", "List-Id", "Feedback-ID", "Precedence"]
+    extra = [
+        "List-Unsubscribe",
+        "List-Unsubscribe-Post",
+        "List-Id",
+        "Feedback-ID",
+        "X-Auto-Response-Suppress",
+        "Precedence",
+    ]
     assert message.keys() == [*PLANNED[:5], *extra, *PLANNED[5:]]
     assert message["List-Id"].endswith("<list-5.example.org>")
 
