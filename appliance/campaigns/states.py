@@ -89,7 +89,7 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
 
     campaign = store.get(account_id, campaign_id)
     refuse(campaign, "active", ("paused",))
-    campaign.pause_reason = None
+    campaign.pause_reason, campaign.baseline = None, counted(campaign)
     if campaign.started_at is None:
         # It was armed and never started: start now, or wait for its time if that is still to come
         if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
@@ -102,6 +102,14 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
     store.touch(campaign)
     after_commit(lambda: bell.ring("outbox"))
     return store.get(account_id, campaign_id)
+
+
+def counted(campaign: Campaign) -> dict[str, int]:
+    """Answer what an automatic stop looks at: accepted, refused as nobody's, bounced, complained."""
+    return {
+        "sent": campaign.sent_count, "refused": campaign.refused_count, "bounced": campaign.bounced_count,
+        "complained": campaign.complained_count,
+    }  # fmt: skip
 
 
 def cancel(account_id: int, campaign_id: int, actor: str) -> Campaign:

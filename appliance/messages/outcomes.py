@@ -14,7 +14,7 @@ from appliance.contacts.suppress import Case
 from appliance.db.open import connection, one, scalar
 from appliance.db.work import writing
 from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Throttled, Uncertain, Unreachable
-from appliance.messages import ledger
+from appliance.messages import ledger, tally
 from appliance.messages.ledger import Claim, Outcome, Prepared
 
 # "No such recipient" (decisions, section 9, `hard_bounce`)
@@ -114,6 +114,8 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
     event = f"{row.channel}_bounced" if hard and row.channel == "email" else f"{row.channel}_failed"
     ledger.record(row, event, {"reason": code, "smtp": error.smtp, "text": error.text})
     if hard and not row.test:
+        if row.campaign_id is not None:
+            tally.against(row.campaign_id, "refused")
         suppress.add(
             row.account_id, Address(row.kind, row.recipient, row.recipient_key),
             Case("hard_bounce", source="smtp", diagnostic=error.text[:1000]),

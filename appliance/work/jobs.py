@@ -9,7 +9,7 @@ from huey.storage import MemoryStorage
 
 from appliance import clock
 from appliance.account import heartbeat
-from appliance.campaigns import large, preflight, rehearsal, send, states
+from appliance.campaigns import large, preflight, rehearsal, send, states, watch
 from appliance.campaigns.large import Large
 from appliance.contacts import mirrors, suppress
 from appliance.db import storage, work
@@ -130,6 +130,8 @@ class Jobs:
         if shut.providers or shut.campaigns:
             work.write(states.stop_refused, shut.providers, shut.campaigns, shut.words)
             self.sender.gate.paused(shut.campaigns)
+        for account_id, campaign_id in watch.suspects():
+            work.write(watch.look, account_id, campaign_id)
         work.write(states.settle)
 
     @staticmethod

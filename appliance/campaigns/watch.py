@@ -1,0 +1,45 @@
+"""Stops campaigns that do more harm than good: too many addresses that do not exist, too many complaints.
+
+The counts stand in the campaign itself, so that looking costs nothing. Once a person lets it go on, what happened
+until then is theirs to answer for: from there it is counted anew.
+"""
+
+from appliance.campaigns import states, store
+from appliance.db.work import writing
+from appliance.tables import Campaign
+
+# Decisions, section 6: hard bounces and complaints, both from so many messages on
+MOST_BOUNCES, MOST_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
+_LIVE = ("sending", "holding")
+
+
+def suspects() -> list[tuple[int, int]]:
+    """Answer (account, id) of the live campaigns that have to stop."""
+    live = Campaign.select().where(
+        Campaign.phase.in_(_LIVE), Campaign.deleted_at.is_null(),
+        Campaign.refused_count + Campaign.bounced_count + Campaign.complained_count > 0,
+    )  # fmt: skip
+    return [(campaign.account_id, campaign.id) for campaign in live if verdict(campaign) is not None]
+
+
+def look(account_id: int, campaign_id: int) -> str | None:
+    """Pause a live campaign if too much speaks against it, and answer the reason."""
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    reason = verdict(campaign) if campaign.phase in _LIVE else None
+    if reason is not None:
+        states.stop(campaign, reason)
+    return reason
+
+
+def verdict(campaign: Campaign) -> str | None:
+    """Say why a campaign has to stop, or None."""
+    counts = states.counted(campaign)
+    sent, refused, bounced, complained = (
+        count - int(campaign.baseline.get(name, 0)) for name, count in counts.items()
+    )  # fmt: skip
+    if sent + refused < FROM_MESSAGES:
+        return None
+    if refused + bounced > MOST_BOUNCES * (sent + refused):
+        return "bounce_rate"
+    return "complaint_rate" if complained > MOST_COMPLAINTS * sent else None

@@ -1,0 +1,53 @@
+"""What stops a campaign by itself, at its very edges (decisions, section 6)."""
+
+from appliance.campaigns import states, store, watch
+from appliance.db import work
+from appliance.db.open import run
+from appliance.messages import tally
+from appliance.tables import Campaign
+from tests.domain.home import Home
+from tests.domain.test_outcomes import finish, take
+
+
+def sent(home: Home, people: int, accepted: int) -> Campaign:
+    """Send a campaign some messages of which were accepted already."""
+    members = [home.contact(f"p{number}@example.org").id for number in range(people)]
+    campaign = home.send(home.campaign(home.list_of(*members).id))
+    for _ in range(accepted):
+        finish(take(), "accepted")
+    return campaign
+
+
+def test_complaints_stop_a_campaign(home: Home) -> None:
+    """Over three in a thousand, from a hundred messages on; counted anew once a person lets it go on."""
+    campaign = sent(home, 120, 99)
+    work.write(tally.against, campaign.id, "complained")
+    assert watch.suspects() == []
+    finish(take(), "accepted")
+    assert watch.suspects() == [(home.account_id, campaign.id)]
+    assert work.write(watch.look, home.account_id, campaign.id) == "complaint_rate"
+    stopped = store.get(home.account_id, campaign.id)
+    work.write(states.resume, home.account_id, campaign.id, "user:1")
+    for _ in range(20):
+        finish(take(), "accepted")
+
+    assert (stopped.status, stopped.pause_reason, stopped.stats["pending"]) == ("paused", "complaint_rate", 20)
+    assert watch.suspects() == []
+    # A thousand later three more are as many as may be, the fourth is one too many
+    work.write(run, "UPDATE campaign SET sent_count = sent_count + 980 WHERE id = ?", (campaign.id,))
+    for _ in range(3):
+        work.write(tally.against, campaign.id, "complained")
+    assert watch.suspects() == []
+    work.write(tally.against, campaign.id, "complained")
+    assert watch.suspects() == [(home.account_id, campaign.id)]
+
+
+def test_bounces_after_acceptance_count_too(home: Home) -> None:
+    """What comes back later is as much a bounce as what was refused at once."""
+    campaign = sent(home, 110, 100)
+    for _ in range(5):
+        work.write(tally.against, campaign.id, "bounced")
+    assert watch.suspects() == []
+    work.write(tally.against, campaign.id, "bounced")
+
+    assert work.write(watch.look, home.account_id, campaign.id) == "bounce_rate"
