@@ -63,7 +63,7 @@ def readable_on(background: str, wanted: str | None = None) -> str:
 
 def lifted(colour: str, background: str, ratio: float = 4.5) -> str:
     """Answer a colour as near to one as can be read on a background, by mixing white or black in."""
-    towards = "#ffffff" if luminance(background) < 0.4 else "#000000"
+    towards = max(("#ffffff", "#000000"), key=lambda one: contrast(one, background))
     for step in range(21):
         found = mix(colour, towards, step / 20)
         if contrast(found, background) >= ratio:

@@ -4,7 +4,10 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from appliance.designs.colours import contrast, lifted
 from appliance.designs.render import Rendered, render
 from appliance.designs.theme import NARROWEST, WIDEST, WIDTH, Look, resolve, stack
 from tests.designs.samples import LOOK
@@ -172,6 +175,30 @@ def test_a_brand_that_its_ground_would_hide_gives_way_to_the_words() -> None:
 
     assert re.findall(button, elsewhere) == [LOOK.brand_color]
     assert re.findall(button, there) == ["#ffffff"]
+
+
+@pytest.mark.parametrize("ground", ["#0b6e4f", "#8a8a8a", "#ffe08a", "#101010"])
+def test_words_that_step_back_can_be_read_on_any_ground(ground: str) -> None:
+    """Their contrast is 4.5 on the section's own colour too."""
+    html = made("quote", styles={"background_color": ground}, text="Loud", author="Ann", role="baker").html
+    found = re.search(r"color:(#[0-9a-f]{6})[^>]*>[^<]*baker", html)
+
+    assert found is not None and contrast(found[1], ground) >= 4.5
+
+
+@given(st.integers(0, 0xFFFFFF), st.integers(0, 0xFFFFFF))
+def test_a_colour_is_lifted_until_it_can_be_read(colour: int, ground: int) -> None:
+    """On every ground there is; one that can be read stays as it is."""
+    one, behind = f"#{colour:06x}", f"#{ground:06x}"
+    found = lifted(one, behind)
+
+    assert contrast(found, behind) >= 4.5 and (found == one or contrast(one, behind) < 4.5)
+
+
+def test_a_button_has_no_more_room_than_a_mail() -> None:
+    """Spaces are 96 pixels at most; what is no space leaves the usual ones."""
+    for said, shown in (("400px 10", "96px 10px"), ("wide", "14px 28px"), (None, "14px 28px")):
+        assert f"padding:{shown}" in made("button", text="Go", href=SHOP, inner_padding=said).html
 
 
 def test_spaces_and_colours_that_are_none_are_told() -> None:
