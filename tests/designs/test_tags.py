@@ -2,6 +2,7 @@
 
 import re
 
+from appliance.designs import merge
 from appliance.designs.render import render
 from appliance.designs.tags import Tokens
 from appliance.designs.theme import Look
@@ -24,6 +25,16 @@ def test_putting_back_ends_whatever_a_text_holds() -> None:
 
     assert tokens.restore(outer) == f"<{{{{ a }}}}|{itself}|{huge}>"
     assert tokens.restore(itself + huge) == f"<{{{{ a }}}}|{itself}|{huge}>{huge}"
+
+
+def test_no_merge_tag_is_read_in_the_words_of_a_brand() -> None:
+    """Names of the company and of its links show braces as they are, whatever a contact's data says."""
+    name = "Acme {{ first_name }} {% if show %}"
+    look = Look(company_name=name, links=((name, "https://x.test/"),))
+    made = render({"sections": [{"type": "header"}, {"type": "social"}]}, look)
+    for part, context in ((made.html, "html"), (made.text, "text")):
+        filled = merge.compile_template(part, context).render({"first_name": "SECRET"})
+        assert "SECRET" not in filled and "{ { first_name" in filled
 
 
 def test_a_brand_is_only_words_to_every_rendering() -> None:

@@ -147,3 +147,18 @@ def test_a_test_to_a_former_address_names_it_no_more(home: Home) -> None:
     work.write(erase.erase, home.account_id, one, BY_API)
     again = Message.get_by_id(row.id)
     assert (again.recipient, again.recipient_key, again.status) == (None, None, "skipped")
+
+
+def test_overwriting_ends_with_its_transaction(home: Home) -> None:
+    """What is deleted is written over until the erasure is on disk; the writes after it go on as quickly as before."""
+    usual = scalar("PRAGMA secure_delete")
+    seen: list[int] = []
+
+    def erased() -> None:
+        erase.erase(home.account_id, one, BY_API)
+        seen.append(scalar("PRAGMA secure_delete"))
+
+    one = home.contact("one@example.org").id
+    work.write(erased)
+
+    assert (usual, seen, scalar("PRAGMA secure_delete")) == (2, [1], 2)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from appliance import fields
+from appliance.contacts import write
 from appliance.db import work
-from appliance.db.open import rows
+from appliance.db.open import rows, run
 from appliance.errors import Invalid, NotFound
 from appliance.importing import results, store
 from appliance.importing.job import Importer
@@ -89,6 +90,26 @@ def test_who_was_written_to_or_put_further_stays(home: Home) -> None:
 
     assert worked(job.id).phase == "undone"
     assert {one.id for one in Contact.select()} == set(ids.values()) - {ids["plain"]}
+
+
+def test_what_an_import_said_of_addresses_is_taken_back(home: Home) -> None:
+    """An opt-out that it lifted is remembered again; an address that it added goes, unless it was written to since."""
+    left = home.contact("left@example.org").id
+    home.patch(left, subscribed_email=False)
+    work.write(write.delete, home.account_id, left)
+    remembered = rows("SELECT kind, address_hash, by, created_at FROM opt_out")
+    for number in ("+14155550101", "+14155550102"):
+        home.upsert(phone=number)
+    text = "email,phone\nleft@example.org,\nsent@example.org,+14155550101\nnew@example.org,+14155550102\n"
+    job = applied(home, checked(home, text, opt_in=True).id, opt_in=True)
+    assert (job.created, job.updated, len(remembered), rows("SELECT * FROM opt_out")) == (1, 2, 1, [])
+    work.write(run, "UPDATE channel SET sent_count = 1 WHERE key = 'sent@example.org'")
+    work.write(store.undo, home.account_id, job.id)
+
+    assert worked(job.id).phase == "undone"
+    assert rows("SELECT kind, address_hash, by, created_at FROM opt_out") == remembered
+    kept = {"+14155550101", "+14155550102", "sent@example.org"}
+    assert {one.value for one in Channel.select()} == kept
 
 
 def test_results_are_safe_to_open_and_say_why_they_are_gone(home: Home) -> None:

@@ -155,6 +155,10 @@ def test_columns_are_guessed() -> None:
     assert columns.guess(names) == [
         "email", "first_name", "last_name", "phone", "data.favourite_colour", "data.x", "", "data.email_2", "",
     ]  # fmt: skip
+    # Of two that mean the same the first wins; several phones are all read
+    assert columns.guess(["email", "E-Mail", "Vorname", "first name", "phone", "mobile"]) == [
+        "email", "data.e_mail", "first_name", "data.first_name", "phone", "phone",
+    ]  # fmt: skip
 
 
 def test_lines_are_bounded(tmp_path: Path) -> None:
