@@ -58,7 +58,7 @@ class Gate:
                 self._words = error.text
                 if claim.campaign_id is not None:
                     self._count(claim.campaign_id)
-            elif not isinstance(error, Unreachable):
+            elif not isinstance(error, Unreachable | Ours):
                 self._refused.pop(claim.provider, None)
                 if claim.campaign_id is not None:
                     self._refused.pop(claim.campaign_id, None)
