@@ -14,8 +14,8 @@ from tests.conftest import FreshServer
 from tests.faults.conftest import Figures, Relayed
 from tests.kit.books import balance
 from tests.kit.client import Client, Response
-from tests.kit.recipients import UNLIMITED, completed, crowd, send
 from tests.kit.disk import CannotMount, fill, free_bytes, small_disk, unwritable
+from tests.kit.recipients import UNLIMITED, completed, crowd, send
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
