@@ -87,7 +87,7 @@ def _message_values(row: tables.Message) -> dict[str, Any]:
         error = shapes.MessageError(row.error_code, row.error_smtp, row.error_enhanced, row.error_text)
     return {
         "to": row.recipient, "from_": row.sender, "tags": row.tags or {}, "error": error,
-        "next_attempt_at": iso(row.due_at) if row.status in ("queued", "held") else None,
+        "next_attempt_at": iso(max(row.due_at, row.created_at)) if row.status in ("queued", "held") else None,
         "source_name": getattr(row, "source_name", None),
     }  # fmt: skip
 

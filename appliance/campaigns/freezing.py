@@ -1,9 +1,9 @@
 """Fixes who gets a campaign: one row of the ledger for each person, from the contacts as they are at its moment.
 
-Up to `AT_ONCE` people have their rows in the transaction of the send. More are written right after it in chunks that
-keep nobody waiting: the send has committed the decision, with the audience as SQL; a list of the people is drawn from
-the contacts of one moment (`drawn`), then stretches of it become rows, in the order of contact ids and under one block
-of message ids. Sending begins with the first chunk, and nothing is completed before the last.
+Up to `MOST_AT_ONCE` people have their rows in the transaction of the send. More are written right after it in chunks
+that keep nobody waiting: the send has committed the decision, with the audience as SQL; a list of the people is drawn
+from the contacts of one moment (`drawn`), then stretches of it become rows, in the order of contact ids and under one
+block of message ids. Sending begins with the first chunk, and nothing is completed before the last.
 
 How far it is stands in the campaign. A process that dies goes on behind the last chunk; if it died before the list was
 complete, or the list is gone (a restored backup has none), the list is drawn again, from the contacts of that later
@@ -20,10 +20,11 @@ from appliance import clock
 from appliance.campaigns import audience
 from appliance.campaigns.audience import Audience
 from appliance.campaigns.requests import TriggerWrite
-from appliance.campaigns.store import AT_ONCE, check_trigger
+from appliance.campaigns.store import MOST_AT_ONCE, check_trigger
 from appliance.db.open import connection, one, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults
+from appliance.messages.ledger import AT_ONCE
 from appliance.tables import Campaign
 from appliance.work import bell
 
@@ -93,7 +94,7 @@ def weigh(campaign: Campaign, trigger: Any = None) -> None:
     if not audience.is_set(campaign):
         return
     begun = time.monotonic()
-    large = audience.most(campaign, AT_ONCE + 1) > AT_ONCE
+    large = audience.most(campaign, MOST_AT_ONCE + 1) > MOST_AT_ONCE
     now = time.monotonic()
     slow = now - begun > _LONG_SECONDS and one(
         "SELECT 1 FROM contact WHERE account_id = ? LIMIT 1 OFFSET ?", (campaign.account_id, _MANY)
@@ -113,7 +114,7 @@ def _is_large(campaign: Campaign) -> bool:
     who, large, when = _weighed.pop(campaign.id, (None, False, 0.0))
     if who == _who(campaign) and when > time.monotonic() - _KNOWN_SECONDS:
         return bool(large)
-    return audience.most(campaign, AT_ONCE + 1) > AT_ONCE
+    return audience.most(campaign, MOST_AT_ONCE + 1) > MOST_AT_ONCE
 
 
 def begin(campaign: Campaign, provider: str) -> None:
@@ -150,7 +151,7 @@ def _values(campaign: Campaign, provider: str) -> dict[str, Any]:
         "flow": campaign.flow_id, "template": campaign.template_id, "channel": campaign.channel,
         "sender": campaign.sender["email"], "reply_to": campaign.sender["reply_to"],
         "open": "held" if held else "queued", "test": campaign.test, "provider": provider,
-        "due": campaign.hold_until or campaign.started_at, "moment": campaign.started_at, "now": now,
+        "due": campaign.hold_until or AT_ONCE, "moment": campaign.started_at, "now": now,
     }  # fmt: skip
 
 

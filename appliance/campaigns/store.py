@@ -20,7 +20,7 @@ _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("ca
 # Lists or segments that one audience may unite or leave out
 MOST_IDS = 500
 # Up to so many people a campaign's rows are written, ended and counted in one transaction
-AT_ONCE = 20_000
+MOST_AT_ONCE = 20_000
 _STATUSES = ("draft", "active", "paused", "completed")
 _EMPTY = dict.fromkeys(("audience", "pending", *FINAL, "accepted"), 0)
 
@@ -78,7 +78,7 @@ def dress(campaign: Campaign) -> Campaign:
     shows the campaign calls `sum_up` afterwards.
     """
     campaign.stats, campaign.editable = None, is_editable(campaign)
-    if not (work.is_writing() and campaign.audience_count > AT_ONCE):
+    if not (work.is_writing() and campaign.audience_count > MOST_AT_ONCE):
         sum_up(campaign)
     return campaign
 

@@ -10,6 +10,9 @@ from appliance.errors import DeliveryError
 from appliance.events import log
 from appliance.events.log import Happened
 
+# Due at once, and still so when the clock steps back
+AT_ONCE = 0
+
 
 class Claim(NamedTuple):
     """A message in hand."""

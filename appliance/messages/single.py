@@ -20,6 +20,7 @@ from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Line, Short, Subject, Text, When
 from appliance.messages import compose, senders
 from appliance.messages.compose import Source
+from appliance.messages.ledger import AT_ONCE
 from appliance.tables import Account, Channel, Message, MessageContent, Template
 from appliance.work import bell
 
@@ -86,7 +87,7 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
         source_type="transactional", transactional=request.transactional, test=test,
         provider="capture" if test else config.current().email.transport,
         idempotency_key=key, tags=_value(request.tags),
-        due_at=None if reason else (request.send_at if held else now), created_at=now, updated_at=now,
+        due_at=None if reason else (request.send_at if held else AT_ONCE), created_at=now, updated_at=now,
     )  # fmt: skip
     MessageContent.create(
         message=message, headers=_value(request.headers) or {}, data=_value(request.data) or {}, **said

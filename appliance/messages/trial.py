@@ -22,6 +22,7 @@ from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id
 from appliance.messages import compose, senders
 from appliance.messages.compose import Source
+from appliance.messages.ledger import AT_ONCE
 from appliance.tables import Account, Channel, Contact, Message, MessageContent, Template, User
 from appliance.templates import store
 from appliance.work import bell
@@ -166,7 +167,7 @@ def _put(
         status="skipped" if suppressed else "queued", skip_reason=f"suppressed_{suppressed}" if suppressed else None,
         source_type="test", transactional=True, test=True,
         provider="capture" if test_key else config.current().email.transport,
-        due_at=None if suppressed else now, created_at=now, updated_at=now,
+        due_at=None if suppressed else AT_ONCE, created_at=now, updated_at=now,
     )  # fmt: skip
     MessageContent.create(message=message, data=data, shown_as=_shown_as(account.id, address, contact), **said)
     if suppressed:
