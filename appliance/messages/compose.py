@@ -192,12 +192,13 @@ def mail(
 def marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
                       account_id: int) -> tuple[tuple[str, str], ...]:  # fmt: skip
     """Answer the headers of marketing mail: its own, and those it shares with all of its campaign."""
-    return (unsubscribe_header(message_id), *list_headers(campaign_id, list_name, list_id, domain, account_id))
+    stop = unsubscribe_header(links.unsubscribe(message_id))
+    return (stop, *list_headers(campaign_id, list_name, list_id, domain, account_id))
 
 
-def unsubscribe_header(message_id: int) -> tuple[str, str]:
+def unsubscribe_header(link: str) -> tuple[str, str]:
     """Answer the way out that is each message's own (RFC 8058, section 3)."""
-    return "List-Unsubscribe", f"<{links.unsubscribe(message_id)}>"
+    return "List-Unsubscribe", f"<{link}>"
 
 
 def list_headers(

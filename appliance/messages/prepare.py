@@ -1,5 +1,6 @@
 """Turns a row in hand into bytes and an envelope; the compiled content of a campaign is kept between rows."""
 
+import logging
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from appliance.messages.showing import Showing
 from appliance.messages.single import said_source
 from appliance.tables import Account, Campaign, Contact, Message, MessageContent, TemplateRevision
 
+log = logging.getLogger("campanero.sender")
 # Compiled campaigns held at once
 _MOST_KEPT = 32
 
@@ -48,7 +50,13 @@ class Workshop:
                 ids.setdefault(claim.campaign_id, set()).add(claim.contact_id)
         self._people = {}
         for campaign_id, people in ids.items():
-            self._people |= values.of_contacts(people, self._campaign(campaign_id).needs_phone)
+            try:
+                kept = self._campaign(campaign_id)
+            except Exception as error:
+                # `prepare` says so of each of its messages; the other campaigns go out
+                log.debug("campaign %s cannot be compiled: %s", campaign_id, error)
+                continue
+            self._people |= values.of_contacts(people, kept.needs_phone)
 
     def prepare(self, claim: Claim) -> Prepared:
         """Make a message; raises MergeError or ValueError if this one cannot be made."""
@@ -56,13 +64,20 @@ class Workshop:
             raise ValueError("its recipient was erased")
         headers: tuple[tuple[str, str], ...]
         if claim.campaign_id is not None:
-            kept, headers = self._campaign(claim.campaign_id), (compose.unsubscribe_header(claim.id),)
+            kept, stop = self._campaign(claim.campaign_id), links.unsubscribe(claim.id)
+            headers = (compose.unsubscribe_header(stop),)
         else:
-            kept, headers = self._single(claim)
+            (kept, headers), stop = self._single(claim), None
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
         dated = (claim.dated_at or clock.now_ms()) / 1000
         mail = kept.parts.mail(
-            self._values(kept, claim, kept.showing), kept.sender, claim.id, recipient, dated, headers, kept.headers
+            self._values(kept, claim, kept.showing, stop),
+            kept.sender,
+            claim.id,
+            recipient,
+            dated,
+            headers,
+            kept.headers,
         )
         return Prepared(
             # Quoted-printable as it is written here has no line that begins with a dot
@@ -80,7 +95,9 @@ class Workshop:
         # A return path of our own needs somebody who listens there; only the capture server always does
         return links.return_path(claim.id, _domain(sender)) if claim.provider == "capture" else sender
 
-    def _values(self, kept: _Kept, claim: Claim, showing: Showing | None = None) -> dict[str, Any]:
+    def _values(
+        self, kept: _Kept, claim: Claim, showing: Showing | None = None, stop: str | None = None
+    ) -> dict[str, Any]:
         """Answer what the merge tags of one message say."""
         person = kept.shown_as if kept.shown_as is not None else claim.contact_id
         who = self._person(person, kept, claim.recipient, own=kept.shown_as is None)
@@ -88,7 +105,7 @@ class Workshop:
             shown = showing.to(claim.contact_id)
         else:
             shown = values.shown(claim.account_id, person, kept.content.conditions)
-        return {**kept.shared, **who, **values.of_message(claim.id), **shown}
+        return {**kept.shared, **who, **values.of_message(claim.id, stop), **shown}
 
     def _person(self, contact_id: int | None, kept: _Kept, recipient: str, own: bool) -> dict[str, Any]:
         """Answer what is said of a person; `own` says that the address is one of theirs."""

@@ -1,0 +1,71 @@
+"""Messages are made ready many at a time, each as it would be alone, and as its campaign was sent."""
+
+import quopri
+
+import pytest
+
+from appliance import brand as brands
+from appliance import fields
+from appliance.db import work
+from appliance.db.open import rows, run
+from appliance.designs.merge import MergeError
+from appliance.messages.ledger import COLUMNS, Claim
+from appliance.messages.prepare import Workshop
+from tests.domain.home import Home
+
+BODY = (
+    "{{ first_name | default: 'friend' }}|{{ contact.data.city }}|{{ contact.phone }}|{{ email }}|"
+    "{{ brand.company_name }}"
+)
+
+
+def _sent(home: Home, people: int = 4, **template: str) -> list[Claim]:
+    """Send a campaign to people who have some of what it says, and answer its rows."""
+    made = [
+        home.contact(f"p{n}@example.org", **({"first_name": f"N{n}", "data": {"city": f"C{n}"}} if n % 2 else {}),
+                     **({"phone": f"+4420794600{n:02}"} if n % 3 == 0 else {}))
+        for n in range(people)
+    ]  # fmt: skip
+    campaign = home.send(home.campaign(home.list_of(*(one.id for one in made)).id, body=BODY, **template))
+    return [
+        Claim._make(row)._replace(dated_at=1_780_000_000_000)
+        for row in rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,))
+    ]
+
+
+def test_many_are_made_as_each_alone(home: Home) -> None:
+    """Read together or one by one, the bytes are the same, whatever a person has or lacks."""
+    claims = _sent(home, 9)
+    together, alone = Workshop(), Workshop()
+    together.fetch(claims)
+    made = [together.prepare(claim) for claim in claims]
+    assert made == [alone.prepare(claim) for claim in claims]
+    said = [quopri.decodestring(one.envelope.content) for one in made]
+    assert b"friend||+442079460000|p0@example.org|Acme" in said[0] and b"N1|C1||p1@example.org|Acme" in said[1]
+
+
+def test_a_campaign_keeps_the_look_it_was_sent_with(home: Home) -> None:
+    """What changes of account and brand after a send is for the next one: a repeat is the same bytes."""
+    claims = _sent(home)
+    before = Workshop().prepare(claims[0])
+    change = fields.read(brands.BrandWrite, {"company_name": "Other Ltd", "physical_address": "2 Side St"})
+    work.write(brands.update, home.account_id, change)
+    work.write(run, "UPDATE account SET name = 'Other', email_from_name = 'Other', locale = 'de'")
+    assert Workshop().prepare(claims[0]) == before
+
+
+def test_a_campaign_that_cannot_be_compiled_stops_no_other(home: Home) -> None:
+    """The rows of a damaged campaign fail one by one; those read together with them are made."""
+    good = _sent(home)
+    bad = home.send(home.campaign(home.list_of(good[0].contact_id, name="Other").id))
+    work.write(
+        run,
+        "UPDATE template_revision SET document = json_set(document, '$.subject', '{{ broken') WHERE id = ?",
+        (bad.content_id,),
+    )
+    (broken,) = (Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ?", (bad.id,)))
+    workshop = Workshop()
+    workshop.fetch([broken, *good])
+    assert len([workshop.prepare(claim) for claim in good]) == 4
+    with pytest.raises(MergeError):
+        workshop.prepare(broken)
