@@ -92,9 +92,10 @@ class Jobs:
         task = self.huey.task(name=name)(run)
 
         def ring() -> None:
-            # One waiting task of a name is enough: it looks at everything when it runs
+            # One waiting task of a name is enough: it looks at everything when it runs. With nothing in the bell none
+            # waits, whatever became of it
             with self._queued_lock:
-                if name in self._queued:
+                if name in self._queued and self.huey.pending_count():
                     return
                 self._queued.add(name)
             task()

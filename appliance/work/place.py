@@ -8,7 +8,7 @@ from appliance.delivery import providers
 from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.offered import Opened, Refused
 from appliance.delivery.send import Envelope
-from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Unavailable, Uncertain, Unreachable
+from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Uncertain, Unreachable
 from appliance.messages.ledger import Outcome
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder, Ready
@@ -119,7 +119,7 @@ class Place:
             outcome.error = await self._asked(dialogue, prepared.envelope, offered, outcome)
         try:
             marked = await marking
-        except Unavailable:
+        except Exception:
             # The server asked for the message already: a QUIT now would be taken for its text
             self._drop(ready.claim.provider)
             raise
