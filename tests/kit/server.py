@@ -55,13 +55,14 @@ class Server:
         clock: TestClock | None = None,
         executable: Path | None = None,
         data: Path | None = None,
+        module: str = "appliance",
     ):
         self.home = Path(tempfile.mkdtemp(prefix="campanero-test-"))
         self.data = data or self.home / "data"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.key: str | None = None
-        self.executable = executable
+        self.executable, self.module = executable, module
         self.lines: list[str] = []
         self.process: subprocess.Popen[str] | None = None
         self._pumps: list[threading.Thread] = []
@@ -79,7 +80,7 @@ class Server:
     # -- the process ----------------------------------------------------------------------------------------------
 
     def _command(self, *words: str) -> list[str]:
-        program = [str(self.executable)] if self.executable else [sys.executable, "-P", "-m", "appliance"]
+        program = [str(self.executable)] if self.executable else [sys.executable, "-P", "-m", self.module]
         return [*program, *words, "--data", str(self.data), *self._config]
 
     def start(self, *options: str, timeout: float = 20) -> Self:

@@ -1,0 +1,38 @@
+"""The appliance with a hand in its bell: `python -m tests.kit.emptied_bell serve ...`.
+
+Between one SIGUSR1 and the next, whatever is put into the bell is taken out again as fast as possible.
+"""
+
+import gc
+import signal
+import sys
+import threading
+import time
+
+from appliance.__main__ import main
+from appliance.work.jobs import WakeStorage
+
+_emptying = threading.Event()
+
+
+def _toggle(*_: object) -> None:
+    if _emptying.is_set():
+        _emptying.clear()
+    else:
+        _emptying.set()
+    print("the bell is", "emptied" if _emptying.is_set() else "left alone", file=sys.stderr, flush=True)
+
+
+def _empty() -> None:
+    bells: list[WakeStorage] = []
+    while _emptying.wait():
+        bells = bells or [one for one in gc.get_objects() if isinstance(one, WakeStorage)]
+        for bell in bells:
+            bell.flush_queue()
+        time.sleep(0.0001)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, _toggle)
+    threading.Thread(target=_empty, daemon=True).start()
+    main()
