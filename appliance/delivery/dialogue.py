@@ -16,9 +16,9 @@ from appliance.delivery.send import Envelope, Server, stuffed, transaction
 from appliance.errors import Permanent, Temporary, Uncertain
 
 _GOODBYE_SECONDS = 2.0
-# A message below this leaves in one piece with what stands behind it. Whether the dot of one that did not fit into the
-# machine's own buffers has left cannot be told then, so what is larger leaves alone
-_ONE_WRITE_BYTES = 65_536
+# A message below this leaves in one piece with what stands behind it: the system takes so much at once (`greeting`).
+# Of what it does not take at once nobody could tell whether the dot is still here, so what is larger leaves alone
+_ONE_WRITE_BYTES = 16_000
 
 
 class Dialogue(asyncio.Protocol):
