@@ -1,0 +1,43 @@
+"""F14, A26: the clock steps in the middle of a send; schedules over steps and clock changes are in the journeys."""
+
+import re
+from urllib.parse import urlsplit
+
+from tests.faults.conftest import Figures, Relayed
+from tests.kit.books import balance
+from tests.kit.clock import TestClock
+from tests.kit.recipients import address, completed, crowd, send
+from tests.kit.smtp import SmtpServer
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+STEPS = (-2, +3, +240)
+
+
+def test_steps_in_the_middle_of_a_send_repeat_and_lose_nothing(
+    relayed: Relayed, smtp_server: SmtpServer, clock: TestClock, figures: Figures
+) -> None:
+    """Two hours back, three forward, ten days forward: one copy each, retries end as they should, links still work."""
+    count = 800
+    smtp_server.rules.delay("body", 0.01)
+    smtp_server.rules.refuse("rcpt", address(700), code=451, text="4.3.0 later", times=1)
+    smtp_server.rules.refuse("rcpt", address(701), code=451, text="4.3.0 never")
+    server = relayed(clock)
+    api = server.client(validate=False)
+    path = send(api, crowd(api, count))
+    for step, at in zip(STEPS, (100, 300, 500), strict=True):
+        smtp_server.wait_for(at)
+        clock.advance(hours=step)
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    failed = api.get("/messages", campaign_id=path.rpartition("/")[2], status="failed").expect(200)
+    figures.books(books, steps=" h, ".join(f"{step:+d}" for step in STEPS) + " h")
+    link = re.search("<(.+)>", smtp_server.messages[0].header("List-Unsubscribe") or "")
+    assert link
+    answer = api.request("POST", urlsplit(link[1]).path, b"List-Unsubscribe=One-Click", FORM)
+
+    assert answer.status == 200
+    assert (books.copies, books.missing) == (0, 0)
+    assert {row["to"]: row["error"]["code"] for row in failed}.items() <= {
+        address(701): "expired", address(700): "expired",
+    }.items()  # fmt: skip
+    assert books.accepted + len(failed) == count and address(701) in {row["to"] for row in failed}
