@@ -40,6 +40,11 @@ def now_ms() -> int:
     return int(now() * 1000)
 
 
+def steady() -> float:
+    """Answer seconds that only go forward, whatever is done to the machine's clock; for pauses and rates."""
+    return time.monotonic() + _offset()
+
+
 def iso(ms: int | None) -> str | None:
     """Write a stored time as the interface shows it: UTC with milliseconds and Z (decisions, section 1)."""
     if ms is None:

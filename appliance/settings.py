@@ -14,6 +14,9 @@ def _help(text: str, **extra: Any) -> Meta:
 
 
 Duration = Annotated[str, Meta(pattern=r"^[0-9]+(s|m|h|d)$")]
+Limited = Annotated[
+    str, Meta(pattern=r"^[^\s/,]+( [0-9]+(\.[0-9]+)?/s)?( [1-9][0-9]*/h)?( [1-9][0-9]* connections?)?$")
+]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
@@ -48,6 +51,14 @@ class Email(Struct, frozen=True):
     connections: Annotated[int, Meta(ge=1, le=100, description="concurrent SMTP transactions")] = 4
     messages_per_connection: Annotated[int, Meta(ge=1, description="then a fresh connection is opened")] = 100
     rate_per_second: Annotated[float, Meta(ge=0, description="0 = unlimited")] = 0
+    rate_per_hour: Annotated[int, Meta(ge=0, description="in any 60 minutes, over restarts too; 0 = unlimited")] = 0
+    sender_limits: Annotated[
+        list[Limited], _help('of sending domains: ["example.org 5/s 200/h 2 connections"], each part optional')
+    ] = field(default_factory=list)
+    recipient_limits: Annotated[
+        list[Limited], _help('of who takes the mail, a large provider or a domain: ["google 10/s 4 connections"]')
+    ] = field(default_factory=list)
+    slow_down: Annotated[Duration, _help("first pause of a group whose servers ask for less; doubles up to 10m")] = "5s"
     in_doubt: Annotated[
         Literal["resend", "hold"], _help("what happens when acceptance cannot be known: resend once, or hold")
     ] = "resend"

@@ -175,7 +175,10 @@ class Dialogue(asyncio.Protocol):
         return self._offered(envelope)
 
     async def ready(self, opened: Opened) -> None:
-        """Wait until the server asks for the message; raises Temporary, Permanent or SenderRefused if it does not."""
+        """Wait until the server asks for the message; raises Temporary, Permanent or SenderRefused if it does not.
+
+        Unreachable says that this connection takes no more messages.
+        """
         try:
             if opened.rcpt is None or opened.data is None:
                 await self._step_by_step(opened)
@@ -204,7 +207,7 @@ class Dialogue(asyncio.Protocol):
         mail = await self.within(opened.mail)
         rcpt = mail if mail.code == 421 else await self.within(opened.rcpt)
         if rcpt.code == 421:  # nothing follows it
-            await self._refused(rcpt, of_message(rcpt))
+            await self._refused(rcpt, of_sender(mail) if rcpt is mail else of_message(rcpt))
         data = await self.within(opened.data)
         if mail.is_good and rcpt.is_good and data.code == 354:
             return

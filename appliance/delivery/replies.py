@@ -87,8 +87,8 @@ def before_anybody(reply: Reply) -> DeliveryError:
 
 
 def of_sender(reply: Reply) -> DeliveryError:
-    """Name a refusal of MAIL: for good it is about whoever sends under that name, and about nobody else."""
-    kind = SenderRefused if reply.code >= 500 else Temporary
+    """Name a refusal of MAIL: for good it is about whoever sends under that name, 421 about the connection."""
+    kind = SenderRefused if reply.code >= 500 else Unreachable if reply.code == 421 else Temporary
     return kind(reply.words(), reply.code, reply.enhanced)
 
 

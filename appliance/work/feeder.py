@@ -4,24 +4,32 @@ What is ready here is in nobody's hand yet: nothing of it is marked, and a proce
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from appliance import clock
 from appliance.db.open import close_database
+from appliance.delivery.groups import domain_of
 from appliance.designs import render
 from appliance.designs.merge import MergeError
 from appliance.errors import Permanent
-from appliance.messages import outbox, repeats
+from appliance.messages import repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.messages.line import Line
 from appliance.messages.prepare import Workshop
 from appliance.work.gate import Gate
+from appliance.work.pace import ALL, Pace
 
 log = logging.getLogger("campanero.sender")
 # What waited longer is read again, so that it says what is true by now
 _STALE_SECONDS = 5.0
+# Nobody waits longer for a limit without looking what else there is
+_LOOK_SECONDS = 5.0
+_LEAST_SECONDS = 0.001
 
 
 class Ready(NamedTuple):
@@ -36,81 +44,210 @@ class Ready(NamedTuple):
 class Feeder:
     """Keeps some messages ready; used on one event loop."""
 
-    def __init__(self, gate: Gate, ahead: int) -> None:
-        self._gate, self._ahead = gate, ahead
+    def __init__(self, gate: Gate, pace: Pace, ahead: int, is_halted: Callable[[], bool]) -> None:
+        self._gate, self._pace, self._is_halted = gate, pace, is_halted
+        self._ahead = pace.most_ahead(ahead)
+        self._single: deque[Ready] = deque()
         self._ready: deque[Ready] = deque()
+        self._aside: dict[str, deque[Ready]] = {}  # ready, and waiting for a limit of this name
         self._taken: set[int] = set()
+        self._senders: dict[int, str] = {}  # of campaigns
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
         self._thread.submit(render.warm)
         self._workshop = Workshop()
+        self._line = Line()
+        self._parked: set[str] = set()  # groups of which rows were stepped over
         self._filling: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        self._stirred = asyncio.Event()
+        self._asked = False
         self.dry = False
 
     async def take(self) -> Ready | None:
-        """Answer the next message; None if nothing is due."""
-        while (found := self.poll()) is None:
-            if self.dry and self._filling is None:
+        """Answer the next message, once it may go; None if nothing is due. One place waits for all."""
+        async with self._turn:
+            while not self._is_halted():
+                self._stirred.clear()
+                found = self.poll()
+                if found is not None:
+                    return found
+                if not await self._comes():
+                    return None
+        return None
+
+    async def provider(self) -> str | None:
+        """Answer by which way out the next message goes, without taking it; None if nothing is due."""
+        while not self._is_halted():
+            for queue in self._queues():
+                if queue:
+                    return queue[0].claim.provider
+            self._see_to_more()
+            if not await self._comes():
                 return None
-            await self._fill()
+        return None
+
+    def poll(self, behind: bool = False) -> Ready | None:
+        """Answer the next message if one may go at this moment, and see to more.
+
+        One that shall follow `behind` another leaves later than it is answered, so it must not keep to any limit.
+        """
+        found = self._next(behind)
+        self._see_to_more()
         return found
 
-    def poll(self) -> Ready | None:
-        """Answer the next message if one is ready at this moment, and see to more."""
-        found = self._next()
-        if len(self._ready) < self._ahead // 2 and self._filling is None and not self.dry:
-            self._start()
-        return found
+    def _queues(self) -> tuple[deque[Ready], ...]:
+        return (self._single, *self._aside.values(), self._ready)
 
-    def _next(self) -> Ready | None:
-        closed, held = (self._gate.closed(), self._gate.held()) if self._ready else ((), ())
+    def _see_to_more(self) -> None:
+        if self._filling is None and (self._asked or (len(self._ready) < self._ahead // 2 and self._finds_more())):
+            self._asked = False
+            self._filling = asyncio.create_task(self._filled())
+
+    def _finds_more(self) -> bool:
+        """Say whether there may be something to make ready: not all was read, or what was stepped over has room now."""
+        if not self.dry or not self._parked:
+            return not self.dry
+        room = self._pace.room(self._aside)
+        return any(room.get(group, 1) > 0 for group in self._parked)
+
+    async def _comes(self) -> bool:
+        """Wait for what is being made ready, or until a limit opens; answers whether there is anything to wait for."""
+        if self._filling is not None and not self._ready:
+            await asyncio.shield(self._filling)
+        elif self._parked or any(self._queues()):
+            await self._opened()
+        else:
+            return False
+        return True
+
+    def _next(self, behind: bool) -> Ready | None:
+        for queue in self._queues():
+            while queue:
+                found = self._fresh(queue)
+                if found is None:
+                    break
+                if found.prepared is None or self._pace.is_free:
+                    return found
+                sender = found.prepared.sender
+                if behind and not self._pace.is_unlimited(found.claim, sender):
+                    queue.appendleft(found)
+                    return None
+                blocked = self._pace.admit(found.claim, sender)
+                if blocked is None:
+                    return found
+                if blocked.name == ALL:
+                    queue.appendleft(found)
+                    return None
+                if not self._set_aside(found, blocked.name, queue):
+                    break
+        return None
+
+    def _fresh(self, queue: deque[Ready]) -> Ready | None:
+        """Take the first of a queue that may still go; the others are read again when their time comes."""
+        closed, held = self._gate.closed(), self._gate.held()
         oldest = asyncio.get_running_loop().time() - _STALE_SECONDS
-        while self._ready:
-            found = self._ready.popleft()
+        while queue:
+            found = queue.popleft()
             claim = found.claim
             if claim.provider not in closed and claim.campaign_id not in held and found.since > oldest:
                 return found
-            self.done(claim.id)
+            self._leave(claim)
             self.dry = False
         return None
 
+    def _set_aside(self, ready: Ready, name: str, queue: deque[Ready]) -> bool:
+        """Keep a message that waits for a limit; answers whether the next of its queue may be looked at."""
+        aside = self._aside.setdefault(name, deque())
+        if queue is aside:
+            aside.appendleft(ready)
+            return False
+        if ready.claim.campaign_id is None:
+            aside.appendleft(ready)
+        elif len(aside) < self._ahead:
+            aside.append(ready)
+        else:
+            self._leave(ready.claim)
+        return True
+
     def put_back(self, ready: Ready) -> None:
         """Take a message back that nobody could hand over; it is the next one again."""
-        self._ready.appendleft(ready)
+        self._pace.end(ready.claim.id, used=False)
+        (self._single if ready.claim.campaign_id is None else self._ready).appendleft(ready)
+        self._stirred.set()
 
-    def done(self, number: int) -> None:
-        """Forget a message that is in nobody's hand: the ledger alone says what is to be done with it."""
-        self._taken.discard(number)
+    def done(self, claim: Claim, marked: bool) -> None:
+        """Forget a message whose mark was asked for: the ledger alone says what is to be done with it."""
+        if marked:
+            self._taken.discard(claim.id)
+        else:
+            self._pace.end(claim.id, used=False)
+            self._leave(claim)
+            self._stirred.set()
+
+    def ended(self, claim: Claim) -> None:
+        """Let the next go whom this one kept waiting."""
+        self._pace.end(claim.id)
+        self._stirred.set()
+
+    def _leave(self, claim: Claim) -> None:
+        self._taken.discard(claim.id)
+        self._line.back(claim)
 
     def more(self) -> None:
-        """Look again: there may be something due by now."""
+        """Look again: there may be something due by now, and a single message goes before what is ready."""
         if self.dry:
             self._workshop = Workshop()  # what it keeps was true when sending began
         self.dry = False
+        self._asked = True
+        self._stirred.set()
 
-    async def _fill(self) -> None:
-        if self._filling is None:
-            self._start()
-        assert self._filling is not None
-        await asyncio.shield(self._filling)
-
-    def _start(self) -> None:
-        self._filling = asyncio.create_task(self._filled())
+    async def _opened(self) -> None:
+        """Wait until something may have changed: a limit opens, a message ended, or somebody wrote rows."""
+        names = {*(name for name, queue in self._aside.items() if queue), *self._parked}
+        wait = self._pace.opens_at(names, bool(self._ready or self._single)) - clock.steady()
+        if wait > _LOOK_SECONDS:
+            self.dry = False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), min(max(wait, _LEAST_SECONDS), _LOOK_SECONDS))
 
     async def _filled(self) -> None:
         try:
+            closed = (*self._gate.closed(), *self._pace.closed())
+            room = None if self._pace.is_free else self._pace.room(self._aside)
+            most = self._ahead if len(self._ready) < self._ahead // 2 else 0
             made = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._make, frozenset(self._taken), self._gate.closed(), self._gate.held()
+                self._thread, self._make, most, frozenset(self._taken), closed, self._held(), room
             )
             self._taken.update(one.claim.id for one in made)
             now = asyncio.get_running_loop().time()
-            self._ready.extend(one._replace(since=now) for one in made)
-            self.dry = not made
+            for one in made:
+                self._keep(one._replace(since=now))
+            self._parked = self._line.waiting()
+            self.dry = not made and not self._line.has_more and most > 0
         finally:
             self._filling = None
+            self._stirred.set()
 
-    def _make(self, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...]) -> list[Ready]:
+    def _keep(self, ready: Ready) -> None:
+        campaign_id = ready.claim.campaign_id
+        if campaign_id is None:
+            self._single.append(ready)
+            return
+        self._ready.append(ready)
+        if ready.prepared is not None:
+            self._senders[campaign_id] = f"from {domain_of(ready.prepared.sender)}"
+
+    def _held(self) -> tuple[int, ...]:
+        """Answer the campaigns of which no more is made ready now: enough of it waits for its sender's limit."""
+        full = {name for name, queue in self._aside.items() if len(queue) >= self._ahead}
+        return (*self._gate.held(), *(one for one, name in self._senders.items() if name in full))
+
+    def _make(
+        self, most: int, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...],
+        room: dict[str, int] | None,
+    ) -> list[Ready]:  # fmt: skip
         now = clock.now_ms()
-        found = outbox.candidates(self._ahead, taken, closed, held)
+        found = self._line.candidates(most, taken, closed, held, room, singles=self._ahead)
         self._workshop.fetch(found)
         # A message has the Date of its first attempt, so that a repeat is the same message
         return [self._one(row._replace(dated_at=row.dated_at or now)) for row in found]

@@ -18,7 +18,7 @@ from appliance.errors import Unavailable
 from appliance.importing import forget
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
-from appliance.messages import outbox
+from appliance.messages import line
 from appliance.segments import indexes
 from appliance.work import bell
 from appliance.work.sender import Sender
@@ -169,7 +169,7 @@ class Jobs:
         self._tend_storage()
         if suppress.is_due():
             work.write(suppress.expire)
-        if not self.sender.halted() and outbox.is_due(self.sender.gate.closed()):
+        if not self.sender.halted() and line.is_due((*self.sender.gate.closed(), *self.sender.pace.closed())):
             bell.ring("outbox")
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             bell.ring("campaigns")

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from appliance.delivery import providers
 from appliance.delivery.dialogue import Dialogue
@@ -13,24 +13,25 @@ from appliance.messages.ledger import Outcome
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder, Ready
 from appliance.work.gate import Gate
+from appliance.work.pace import Pace
 
 log = logging.getLogger("campanero.sender")
 # A message that waits this long behind another, or for a connection, is left to whoever is free
 _PATIENCE_SECONDS = 1.0
+# Connections that nothing leaves by for so long are closed
+_IDLE_SECONDS = 30.0
 
 
 class Place:
-    """Takes messages to their outcomes, one after the other; `turn` is awaited before each where there is a limit."""
+    """Takes messages to their outcomes, one after the other."""
 
-    def __init__(
-        self, gate: Gate, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool],
-        turn: Callable[[], Awaitable[None]] | None,
-    ) -> None:  # fmt: skip
-        self._gate, self._feeder, self._clerk = gate, feeder, clerk
-        self._is_halted, self._turn = is_halted, turn
+    def __init__(self, gate: Gate, pace: Pace, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool]) -> None:
+        self._gate, self._pace, self._feeder, self._clerk = gate, pace, feeder, clerk
+        self._is_halted = is_halted
         self._open: dict[str, Dialogue] = {}
         self._next: Ready | None = None  # the message that comes next, which nobody has marked yet
         self._offered: Opened | None = None  # its envelope, where that is on its way already
+        self._goodbyes: set[asyncio.Future[None]] = set()
         self._known: Outcome | None = None  # what became of the last one, not stored yet
         self._lent_until = 0.0  # until when the next one may wait here; 0 while nothing is waited for
         self._timer: asyncio.TimerHandle | None = None
@@ -41,8 +42,16 @@ class Place:
             while await self._found():
                 dialogue, closed = await self._connected()
                 ready, self._next = self._next, None
-                if ready is not None:
-                    await self._one(ready, dialogue, closed)
+                if ready is not None and not self._may_go(ready):
+                    # Its group asked for less since it was taken; an envelope cannot be taken back politely
+                    if self._offered is not None:
+                        self._drop(ready.claim.provider)
+                    self._feeder.put_back(ready)
+                elif ready is not None:
+                    try:
+                        await self._one(ready, dialogue, closed)
+                    finally:
+                        self._feeder.ended(ready.claim)
         finally:
             self._give_back()
             if self._timer is not None:
@@ -51,16 +60,39 @@ class Place:
 
     async def _found(self) -> bool:
         """See to a next message; answers whether there is one."""
-        if self._next is None and self._turn is None and not self._is_halted():
+        if self._next is None and not self._pace.is_timed and not self._is_halted():
             self._next = self._feeder.poll()
         if self._next is None:
             # Nothing that is known waits for what may take long
             await self._store()
-            if self._turn is not None:
-                await self._turn()
-            if not self._is_halted():
-                self._next = await self._feeder.take()
+            timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._part)
+            try:
+                # Where time is measured, it is the time of the message and not of the connection before it
+                if not self._pace.is_timed or await self._is_connected():
+                    self._next = await self._feeder.take()
+            finally:
+                timer.cancel()
         return self._next is not None
+
+    async def _is_connected(self) -> bool:
+        """Connect for the next message, whichever it will be; answers whether there is one."""
+        while (provider := await self._feeder.provider()) is not None:
+            try:
+                await self._dialogue(provider)
+            except DeliveryError as error:
+                log.debug("%s is closed for now: %s", provider, error)
+            else:
+                return True
+        return False
+
+    def _part(self) -> None:
+        """Say goodbye where nothing was said for long: servers do not like to be kept waiting."""
+        for provider in list(self._open):
+            self._goodbyes.add(task := asyncio.ensure_future(self._forget(provider)))
+            task.add_done_callback(self._goodbyes.discard)
+
+    def _may_go(self, ready: Ready) -> bool:
+        return ready.prepared is None or self._pace.still_admits(ready.claim, ready.prepared.sender)
 
     async def _store(self) -> None:
         known, self._known = self._known, None
@@ -116,7 +148,8 @@ class Place:
         offered, self._offered = self._offered, None
         outcome, prepared = ready.fault or Outcome(ready.claim, closed), ready.prepared
         if dialogue is not None and prepared is not None:
-            outcome.error = await self._asked(dialogue, prepared.envelope, offered, outcome)
+            dialogue = await self._offer(dialogue, prepared.envelope, offered, outcome)
+        marked = False
         try:
             marked = await marking
         except Exception:
@@ -124,7 +157,7 @@ class Place:
             self._drop(ready.claim.provider)
             raise
         finally:
-            self._feeder.done(ready.claim.id)
+            self._feeder.done(ready.claim, marked)
         if not marked:
             # It may not go out any more, and there is no polite way to say so after the server asked for it
             self._drop(ready.claim.provider)
@@ -143,7 +176,24 @@ class Place:
                 await self._delivered(dialogue, prepared.envelope, outcome)
         if isinstance(outcome.error, Permanent) and outcome.error.enhanced == "5.6.7":
             outcome.skip_reason = "smtputf8_unsupported"
+        if dialogue is not None:
+            outcome.error = self._pace.heard(ready.claim, outcome.error)
         self._gate.answered(ready.claim, outcome.error)
+
+    async def _offer(
+        self, dialogue: Dialogue, envelope: Envelope, offered: Opened | None, outcome: Outcome
+    ) -> Dialogue | None:
+        """Offer an envelope, once more if the connection has had enough; answers by what it goes."""
+        outcome.error = await self._asked(dialogue, envelope, offered, outcome)
+        if not isinstance(outcome.error, Unreachable) or not dialogue.messages:
+            return dialogue
+        try:
+            dialogue = await self._dialogue(outcome.claim.provider)
+        except DeliveryError as closed:
+            outcome.error = closed
+            return None
+        outcome.error = await self._asked(dialogue, envelope, None, outcome)
+        return dialogue
 
     async def _asked(
         self, dialogue: Dialogue, envelope: Envelope, offered: Opened | None, outcome: Outcome
@@ -168,8 +218,8 @@ class Place:
     async def _delivered(self, dialogue: Dialogue, envelope: Envelope, outcome: Outcome) -> None:
         """Hand the message over, with the next envelope behind it if a message for the same way out is ready."""
         provider, behind = outcome.claim.provider, None
-        if self._turn is None and not self._is_halted():
-            self._next = self._feeder.poll()
+        if not self._pace.is_timed and not self._is_halted():
+            self._next = self._feeder.poll(behind=True)
         if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
             behind = self._next.prepared.envelope
         self._lend()

@@ -10,13 +10,16 @@ import logging
 import threading
 import time
 
-from appliance import config
+from appliance import clock, config
 from appliance.config import seconds
 from appliance.db import storage
+from appliance.db.open import close_database
 from appliance.errors import Unavailable
+from appliance.messages import outbox
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder
 from appliance.work.gate import Gate, Shut
+from appliance.work.pace import Pace
 from appliance.work.place import Place
 
 log = logging.getLogger("campanero.sender")
@@ -25,6 +28,9 @@ _AHEAD = 4
 # A conversation that hangs longer than a stop may last does not keep the process from ending
 _STOP_SECONDS = 25.0
 _LAST_SECONDS = 2.0
+# A file that stops everything is looked for this often, and again before each message
+_STOP_FILE_SECONDS = 0.25
+_HOUR_MS = 3_600_000
 
 
 class Sender:
@@ -37,9 +43,9 @@ class Sender:
         self._woken = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.Event | None = None
-        rate = config.current().email.rate_per_second
-        self._gap = 1 / rate if rate else 0.0
-        self._next_turn = 0.0
+        self.pace = Pace(config.current().email)
+        self._remembers = not self.pace.counts_hours
+        self._stop_seen = (0.0, False)
 
     def wake(self) -> None:
         """Say that there may be more to send; a running drain puts idle places to work."""
@@ -53,7 +59,10 @@ class Sender:
 
     def halted(self) -> bool:
         """Say whether nothing new may start: the process ends, a person stopped all sending, or there is no storage."""
-        return self.stopping.is_set() or self.gate.is_stopped() or storage.trouble() is not None
+        now = time.monotonic()
+        if now > self._stop_seen[0] + _STOP_FILE_SECONDS:
+            self._stop_seen = (now, self.gate.is_stopped())
+        return self._stop_seen[1] or self.stopping.is_set() or storage.trouble() is not None
 
     def drain(self) -> None:
         """Send until nothing is due. One slow conversation keeps its own place, not the others."""
@@ -75,9 +84,10 @@ class Sender:
     async def _drain(self) -> None:
         places = config.current().email.connections
         self._loop, self._look = asyncio.get_running_loop(), asyncio.Event()
-        feeder, clerk = Feeder(self.gate, places * _AHEAD), Clerk(self.process)
+        feeder, clerk = Feeder(self.gate, self.pace, places * _AHEAD, self.halted), Clerk(self.process)
         tasks: set[asyncio.Task[None]] = set()
         try:
+            await self._remember()
             while not self.stopping.is_set():
                 self._look.clear()
                 self._woken.clear()
@@ -93,6 +103,13 @@ class Sender:
             self._loop = self._look = None
             await clerk.settled()
             await asyncio.get_running_loop().run_in_executor(None, feeder.close)
+
+    async def _remember(self) -> None:
+        """Count what left in the last hour before this process began, once, where a limit of an hour is kept."""
+        if not self._remembers:
+            since = clock.now_ms() - _HOUR_MS
+            self.pace.remember(await asyncio.get_running_loop().run_in_executor(None, _handed_over, since))
+            self._remembers = True
 
     def _begin(self, look: asyncio.Event, tasks: set["asyncio.Task[None]"], feeder: Feeder, clerk: Clerk) -> None:
         def ended(task: "asyncio.Task[None]") -> None:
@@ -115,7 +132,7 @@ class Sender:
                 await asyncio.wait(late, timeout=_LAST_SECONDS)
 
     async def _work(self, feeder: Feeder, clerk: Clerk) -> None:
-        place = Place(self.gate, feeder, clerk, self.halted, self._turn if self._gap else None)
+        place = Place(self.gate, self.pace, feeder, clerk, self.halted)
         try:
             await place.run()
         except Unavailable as error:
@@ -128,8 +145,9 @@ class Sender:
         finally:
             await place.close()
 
-    async def _turn(self) -> None:
-        """Wait for this place's turn under `email.rate_per_second`."""
-        until = self._next_turn = max(self._next_turn + self._gap, time.monotonic())
-        while (left := until - time.monotonic()) > 0 and not self.stopping.is_set():
-            await asyncio.sleep(min(left, 0.2))
+
+def _handed_over(since: int) -> list[tuple[int, str, str | None, str]]:
+    try:
+        return outbox.handed_over(since)
+    finally:
+        close_database()

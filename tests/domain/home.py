@@ -17,8 +17,9 @@ from appliance.contacts.write import Upserted
 from appliance.db import work
 from appliance.db.migrations import migrate
 from appliance.db.open import close_database, open_database, rows, run
-from appliance.messages import hot, outbox, repeats
+from appliance.messages import hot, repeats
 from appliance.messages.ledger import Claim, Outcome
+from appliance.messages.line import Line
 from appliance.messages.prepare import Workshop
 from appliance.tables import Campaign, Channel, Contact, ContactList
 from appliance.work import bell
@@ -135,7 +136,7 @@ def turn(outcome: Outcome | None, want: bool) -> Claim | None:
     """Store an outcome and take the next message in hand, as a place of the sender does; None if none is due."""
     if outcome is not None:
         work.write(hot.step, [outcome], [], "process")
-    while want and (found := outbox.candidates(1)):
+    while want and (found := Line().candidates(1)):
         row = found[0]._replace(dated_at=found[0].dated_at or clock.now_ms())
         if row.recipient is not None:
             row = row._replace(digest=repeats.digest(Workshop().prepare(row)))

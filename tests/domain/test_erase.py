@@ -7,7 +7,7 @@ import pytest
 from appliance.contacts import erase, merge, store, write
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
-from appliance.messages import outbox
+from appliance.messages import line
 from appliance.tables import Message
 from tests.domain.home import BY_API, Home
 from tests.domain.test_outcomes import finish, take
@@ -65,7 +65,7 @@ def test_the_message_that_counts_stays_with_the_merged(home: Home) -> None:
     assert finish(take(), "accepted").contact_id == one
     work.write(merge.merge, home.account_id, two, one, BY_API)
     mine = [row.status for row in Message.select().where(Message.contact == two)]
-    assert mine == ["sent"] and not outbox.is_due()
+    assert mine == ["sent"] and not line.is_due()
 
 
 def test_a_list_that_either_left_is_left(home: Home) -> None:

@@ -10,8 +10,9 @@ from appliance.account.accounts import AccountWrite
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.errors import Temporary
-from appliance.messages import capping, hot, outbox, single
+from appliance.messages import capping, hot, single
 from appliance.messages.ledger import Claim, Outcome
+from appliance.messages.line import Line
 from appliance.messages.single import MessageWrite
 from appliance.tables import Campaign
 from tests.domain.home import Home, turn
@@ -110,7 +111,7 @@ def test_any_order_of_marks_and_ends_keeps_the_cap(home: Home, seed: int) -> Non
         done = [hand.pop(chance.randrange(len(hand)))] if hand and chance.random() < 0.5 else []
         error = Temporary("later", 451) if chance.random() < 0.5 else None
         found = [Outcome(one, error, None, "Hi", "a@example.org", f"{one.id}@example.org") for one in done]
-        wanted = [one._replace(dated_at=clock.now_ms()) for one in outbox.candidates(marks)] if marks else []
+        wanted = [one._replace(dated_at=clock.now_ms()) for one in Line().candidates(marks)] if marks else []
         marked = work.write(hot.step, found, wanted, "process")
         hand += [one for one in wanted if one.id in marked]
         home.advance(chance.choice([0, 6, 400]))

@@ -1,0 +1,234 @@
+"""What may be taken in hand next, read in the order it should go: single messages first, then campaigns in turns.
+
+A line reads each row of a campaign once and remembers where it stands. Rows of a group that gets nothing now are
+stepped over and kept in mind, so that a campaign goes on with its other people however many of them come first.
+"""
+
+import random
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any
+
+from appliance import clock
+from appliance.db.open import connection, rows
+from appliance.delivery.groups import group_of
+from appliance.messages.ledger import COLUMNS, Claim
+
+# Rows looked at for one answer where some are stepped over; the next answer goes on behind them
+_MOST_SEEN = 2_000
+# Ids kept in mind for one group of a campaign; what is beyond is found by beginning again
+_MOST_PARKED = 5_000
+# A row may be written with a time that lies a little before what was read already
+_LATE_MS = 2_000
+_AGAIN_SECONDS = 60.0
+# Behind a place (due_at, id), first at the same time and then later
+BEHIND = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
+_OPEN = "status IN ('queued', 'held')"
+
+
+def live_campaigns() -> list[int]:
+    """Answer the campaigns that may send now, in no order, so that none is always first."""
+    found = [
+        row[0]
+        for row in rows(
+            "SELECT c.id FROM campaign c JOIN account a ON a.id = c.account_id "
+            "WHERE c.phase IN ('sending', 'holding') AND a.sending_stopped = 0"
+        )
+    ]
+    random.shuffle(found)
+    return found
+
+
+class Line:
+    """Where the reading of each campaign stands; None stands for the single messages. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._at: dict[int | None, tuple[int, int]] = {}
+        self._since: dict[int | None, float] = {}
+        # By source and group; dictionaries are sets that keep their order
+        self._parked: dict[tuple[int | None, str], dict[int, None]] = {}
+        self._beyond: set[int | None] = set()
+        self._back: deque[tuple[int | None, int]] = deque()
+        self.has_more = False
+
+    def back(self, row: Claim) -> None:
+        """Take a row back that was answered and did not go; from any thread."""
+        self._back.append((row.campaign_id, row.id))
+
+    def waiting(self) -> set[str]:
+        """Answer the groups whose rows were stepped over."""
+        return {group for (_, group), kept in self._parked.items() if kept}
+
+    def candidates(
+        self, most: int, taken: Set[int] = frozenset(), closed: tuple[str, ...] = (), held: Iterable[int] = (),
+        room: Mapping[str, int] | None = None, singles: int | None = None,
+    ) -> list[Claim]:  # fmt: skip
+        """Answer so many rows of campaigns at most, behind the single messages (as many, or `singles`).
+
+        Left out is what is taken already, what would leave by a provider that is closed, and campaigns that are held
+        back; of the groups in `room` no more than stands there. Nothing is marked: whoever takes a row marks it before
+        its message leaves (`outbox.mark`, `hot.step`).
+        """
+        look = _Look(clock.now_ms(), taken, closed, dict(room or {}))
+        self.has_more = False
+        live = live_campaigns()
+        self._forget({None, *live})
+        self._sort_back()
+        found = self._of(None, most if singles is None else singles, look)
+        held = frozenset(held)
+        left = [one for one in live if one not in held]
+        queues: list[deque[Claim]] = []
+        while left and most > 0:
+            queues.append(deque(self._of(left.pop(), -(-most // (len(left) + 1)), look)))
+            most -= len(queues[-1])
+        while any(queues):
+            found += [queue.popleft() for queue in queues if queue]
+        return found
+
+    def _forget(self, live: set[int | None]) -> None:
+        """Begin again, when its time comes, with what is not live now, and now and then with everything."""
+        now = time.monotonic()
+        for source in {*self._at, *self._since, *(key[0] for key in self._parked)}:
+            if source not in live or now > self._since.setdefault(source, now) + _AGAIN_SECONDS:
+                self._restart(source)
+
+    def _restart(self, source: int | None) -> None:
+        self._at.pop(source, None)
+        self._since.pop(source, None)
+        self._beyond.discard(source)
+        for key in [key for key in self._parked if key[0] == source]:
+            del self._parked[key]
+
+    def _sort_back(self) -> None:
+        """Keep what came back with what was stepped over, unless its source is read from the beginning anyway."""
+        while self._back:
+            source, number = self._back.popleft()
+            if source in self._at:
+                self._parked.setdefault((source, ""), {})[number] = None
+
+    def _of(self, source: int | None, most: int, look: "_Look") -> list[Claim]:
+        if not most:
+            return []
+        found = self._unparked(source, most, look)
+        if source in self._beyond and not any(kept for key, kept in self._parked.items() if key[0] == source):
+            self._restart(source)
+        if len(found) < most:
+            found += self._scanned(source, most - len(found), look)
+        return found
+
+    def _unparked(self, source: int | None, most: int, look: "_Look") -> list[Claim]:
+        found: list[Claim] = []
+        for (owner, group), kept in list(self._parked.items()):
+            count = min(most - len(found), look.room.get(group, most))
+            if owner != source or count <= 0 or not kept:
+                continue
+            ids = list(kept)[:count]
+            for number in ids:
+                del kept[number]
+            marks = ",".join("?" * len(ids))
+            again = rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({marks}) AND {_OPEN} AND due_at <= ?",
+                         (*ids, look.now))  # fmt: skip
+            for row in map(Claim._make, again):
+                if look.has_given(row):
+                    continue
+                if row.provider in look.closed or not look.has_room(row):
+                    self._park(source, row)
+                else:
+                    found.append(row)
+                    look.given.add(row.id)
+        return found
+
+    def _park(self, source: int | None, row: Claim) -> None:
+        kept = self._parked.setdefault((source, group_of(row.recipient_key or "")), {})
+        if len(kept) < _MOST_PARKED:
+            kept[row.id] = None
+        else:
+            self._beyond.add(source)
+
+    def _scanned(self, source: int | None, most: int, look: "_Look") -> list[Claim]:
+        found: list[Claim] = []
+        seen, ended = 0, True
+        self._since.setdefault(source, time.monotonic())
+        at = self._at.get(source, (-1, 0))
+        for *row, due_at in _due(source, look, at):
+            claim = Claim._make(row)
+            if source is not None and claim.provider in look.closed:
+                # All rows of a campaign leave by the same provider: its first one answers for all
+                return found
+            if len(found) >= most or seen >= _MOST_SEEN:
+                ended = False
+                break
+            at, seen = (due_at, claim.id), seen + 1
+            if look.has_given(claim):
+                continue
+            if look.room and not look.has_room(claim):
+                self._park(source, claim)
+            else:
+                found.append(claim)
+        self._stand(source, at, ended, look.now)
+        self.has_more |= not ended and len(found) < most
+        return found
+
+    def _stand(self, source: int | None, at: tuple[int, int], ended: bool, now: int) -> None:
+        if not ended:
+            self._at[source] = at
+        elif source in self._beyond or any(kept for key, kept in self._parked.items() if key[0] == source):
+            self._at[source] = min(at, (now - _LATE_MS, 0))
+        else:
+            self._at.pop(source, None)
+            self._since.pop(source, None)
+
+
+class _Look:
+    """One question to the line."""
+
+    def __init__(self, now: int, taken: Set[int], closed: tuple[str, ...], room: dict[str, int]) -> None:
+        self.now, self.taken, self.closed, self.room = now, taken, closed, room
+        self.given: set[int] = set()  # of what came back, which may stand in the line too
+
+    def has_given(self, row: Claim) -> bool:
+        """Say whether somebody has a row already."""
+        return row.id in self.taken or row.id in self.given
+
+    def has_room(self, row: Claim) -> bool:
+        """Say whether a row's group may have it, and count it."""
+        group = group_of(row.recipient_key or "")
+        left = self.room.get(group)
+        if left is None:
+            return True
+        self.room[group] = left - 1
+        return left > 0
+
+
+def _due(source: int | None, look: _Look, at: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
+    """Read the open rows of a source behind a place, as far as somebody asks for them."""
+    more = ""
+    closed: tuple[str, ...] = ()
+    if source is None:
+        more = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+        closed = look.closed
+        more += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
+    # Many rows of a campaign share their time; asked in one, the index would be read from the first of them
+    for where, values in zip(BEHIND, ((at[0], at[1]), (at[0], look.now)), strict=True):
+        cursor = connection().execute(
+            f"SELECT {COLUMNS}, due_at FROM message WHERE campaign_id IS ? AND {_OPEN} AND {where}{more} "
+            "ORDER BY due_at, id",
+            (source, *values, *closed),
+        )
+        try:
+            yield from cursor
+        finally:
+            # A half-read SELECT would hold a snapshot and keep the write-ahead log from being reset
+            cursor.close(True)
+
+
+def is_due(closed: tuple[str, ...] = ()) -> bool:
+    """Say whether an open row of a live source may move now, by a provider that is not closed."""
+    look = _Look(clock.now_ms(), frozenset(), closed, {})
+    for source in (None, *live_campaigns()):
+        for row in _due(source, look, (-1, 0)):
+            if source is None or Claim._make(row[:-1]).provider not in closed:
+                return True
+            break
+    return False

@@ -1,0 +1,71 @@
+"""What a group gets after its servers asked for less: a pause, half as many at a time, slower still if that is no help.
+
+What comes back comes back step by step, one step for each while without a refusal (`WINDOW_SECONDS`).
+"""
+
+from appliance.work.meter import NEVER
+
+WINDOW_SECONDS = 20.0
+SILENCE_SECONDS = 600.0
+_LEAST_GAP, _MOST_GAP = 0.5, 60.0
+
+
+class Slow:
+    """One group that is spared; used on one event loop, times are those of `clock.steady`."""
+
+    def __init__(self, name: str, usual: int, pause: float) -> None:
+        self.name = name
+        self.most = self._usual = usual
+        self.until = 0.0
+        self.words = ""
+        self.in_use = 0
+        self._pause = pause
+        self._level = 0
+        self._gap = 0.0
+        self._next = 0.0
+        self._window: float | None = None  # since when all is taken
+
+    def refused(self, now: float, words: str, silence: bool) -> None:
+        """Give less from now on; what had been on its way when a pause began says nothing new."""
+        self.words = words
+        if silence:
+            self.most, self._gap, self.until = 1, 0.0, now + SILENCE_SECONDS
+        elif now >= self.until:
+            self._level += 1
+            if self.most == 1:
+                self._gap = min(_MOST_GAP, max(_LEAST_GAP, self._gap * 2))
+            self.most = max(1, self.most // 2)
+            self.until = now + min(SILENCE_SECONDS, self._pause * 2 ** (self._level - 1))
+        self._window = None
+
+    def accepted(self, now: float) -> bool:
+        """Note that one was taken; answers whether the group may have everything again."""
+        if now < self.until:
+            return False
+        if self._window is None:
+            self._window = now
+        elif now >= self._window + WINDOW_SECONDS:
+            self._window = now
+            self._level = max(0, self._level - 1)
+            if self._gap:
+                self._gap = self._gap / 2 if self._gap > _LEAST_GAP else 0.0
+            else:
+                self.most += 1
+        return self.most >= self._usual and not self._gap
+
+    def opens_at(self, now: float) -> float:
+        """Answer when the next message may go; NEVER if one of those at work has to end first."""
+        if now < self.until:
+            return self.until
+        return NEVER if self.in_use >= self.most else self._next
+
+    def take(self, now: float) -> None:
+        """Count a message that goes now."""
+        self.in_use += 1
+        self._next = now + self._gap
+
+    def end(self, used: bool) -> None:
+        """Count a message as done; one that did not go leaves its turn to the next."""
+        self.in_use -= 1
+        if not used:
+            self._next = 0.0

@@ -1,0 +1,198 @@
+"""How fast what may go: rates and numbers at a time, of all, of a sending domain, of a group of recipient domains.
+
+What a server asks for is kept beside what the settings say: a group that wants less is spared (`backoff`), and the
+others go on. Only messages that nobody has marked wait here.
+"""
+
+import random
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+
+from appliance import clock
+from appliance.config import seconds
+from appliance.delivery import rates
+from appliance.delivery.groups import domain_of, group_of
+from appliance.errors import DeliveryError, Throttled
+from appliance.messages.ledger import Claim
+from appliance.settings import Email
+from appliance.work import meter
+from appliance.work.backoff import Slow
+from appliance.work.meter import HOUR, NEVER, Limit, Meter
+
+ALL = "*"
+# Groups that ask for less within a minute before the way out itself is spared
+_MANY_GROUPS, _MANY_SECONDS = 3, 60.0
+# Messages of a limited group that are made ready, for each that may go at a time or in a second
+_AHEAD = 2
+_SOON_SECONDS = 5.0
+
+
+class Pace:
+    """The limits of one process; used on one event loop, and only read elsewhere."""
+
+    def __init__(self, email: Email) -> None:
+        self._provider = email.transport
+        self._pause, self._usual = seconds(email.slow_down), email.connections
+        self.everybody = Meter(ALL, Limit(email.rate_per_second, email.rate_per_hour))
+        self._senders = {name: Meter(f"from {name}", limit) for name, limit in map(meter.read, email.sender_limits)}
+        self._groups = {
+            group: Meter(group, limit)
+            for name, limit in map(meter.read, email.recipient_limits) for group in (group_of(name),)
+        }  # fmt: skip
+        self._slow: dict[tuple[str, str], Slow] = {}
+        self._asked: deque[tuple[float, str]] = deque(maxlen=100)
+        self._going: dict[int, list[Meter | Slow]] = {}
+        self.is_timed = any(self.everybody.limit)
+        self._has_limits = bool(self.is_timed or self._senders or self._groups)
+        self.is_free = not self._has_limits
+
+    # -- what goes ------------------------------------------------------------------------------------------------
+
+    def admit(self, claim: Claim, sender: str) -> Meter | Slow | None:
+        """Let a message go, and count it; or answer what it waits for."""
+        if self.is_free:
+            return None
+        kept_to = self._kept_to(claim, sender)
+        now = clock.steady()
+        for one in kept_to:
+            if one.opens_at(now) > now:
+                return one
+        for one in kept_to:
+            one.take(now)
+        if kept_to:
+            self._going[claim.id] = kept_to
+        return None
+
+    def still_admits(self, claim: Claim, sender: str) -> bool:
+        """Say whether a message that was let go may do so now, for it may be that nothing was kept to then."""
+        return self.is_free or claim.id in self._going or self.admit(claim, sender) is None
+
+    def is_unlimited(self, claim: Claim, sender: str) -> bool:
+        """Say whether a message may be made to follow another one, for it keeps to nothing."""
+        return self.is_free or not self._kept_to(claim, sender)
+
+    def end(self, number: int, used: bool = True) -> None:
+        """Count a message as done, or as one that did not go after all."""
+        if self._going:
+            for one in self._going.pop(number, ()):
+                one.end(used)
+
+    def _kept_to(self, claim: Claim, sender: str) -> list[Meter | Slow]:
+        group = group_of(claim.recipient_key or "")
+        found: list[Meter | Slow | None] = []
+        if self._slow:
+            found += [self._slow.get((claim.provider, ALL)), self._slow.get((claim.provider, group))]
+        # What the settings say is about the way out that they name, not about tests that stay here
+        if self._has_limits and claim.provider == self._provider:
+            found += [self._senders.get(domain_of(sender)), self._groups.get(group)]
+            found += [self.everybody] if self.is_timed else []
+        return [one for one in found if one is not None]
+
+    # -- what is answered -----------------------------------------------------------------------------------------
+
+    def heard(self, claim: Claim, error: DeliveryError | None) -> DeliveryError | None:
+        """Learn from an answer; one that asks for less comes back as Throttled, with the time to try again."""
+        if error is None:
+            if self._slow:
+                self._accepted(claim)
+            return None
+        if not rates.asks_for_less(error):
+            return error
+        now = clock.steady()
+        group = ALL if rates.means_all(error) else group_of(claim.recipient_key or "")
+        slow = self._spare(claim.provider, group, now, error)
+        self._asked.append((now, group))
+        if len({name for at, name in self._asked if at > now - _MANY_SECONDS and name != ALL}) >= _MANY_GROUPS:
+            self._spare(claim.provider, ALL, now, error)
+            self._asked.clear()
+        wait = max(slow.until - now, 1.0) * random.uniform(1.0, 1.1)
+        return Throttled(error.text, wait, error.smtp, error.enhanced)
+
+    def _spare(self, provider: str, group: str, now: float, error: DeliveryError) -> Slow:
+        slow = self._slow.setdefault((provider, group), Slow(group, self._usual, self._pause))
+        slow.refused(now, error.text, rates.asks_for_silence(error))
+        self.is_free = False
+        return slow
+
+    def _accepted(self, claim: Claim) -> None:
+        now = clock.steady()
+        for key in ((claim.provider, ALL), (claim.provider, group_of(claim.recipient_key or ""))):
+            slow = self._slow.get(key)
+            if slow is not None and slow.accepted(now):
+                del self._slow[key]
+        self.is_free = not self._slow and not self._has_limits
+
+    # -- what there is room for -----------------------------------------------------------------------------------
+
+    def closed(self) -> tuple[str, ...]:
+        """Answer the ways out that get nothing for a while."""
+        now = clock.steady()
+        return tuple(provider for (provider, group), slow in [*self._slow.items()] if group == ALL and slow.until > now)
+
+    def room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
+        """Answer how many more of each limited group should be made ready, beside those that wait already."""
+        now = clock.steady()
+        found: dict[str, int] = {}
+        limited: list[tuple[str, Meter | Slow]] = [*self._groups.items()]
+        limited += [(group, one) for (_, group), one in self._slow.items() if group != ALL]
+        for group, one in limited:
+            at = one.opens_at(now)
+            closed = at != NEVER and at > now + _SOON_SECONDS
+            left = 0 if closed else max(0, _most_ahead(one) - len(waiting.get(group, ())))
+            found[group] = min(found.get(group, left), left)
+        return found
+
+    def most_ahead(self, usual: int) -> int:
+        """Answer how many messages to make ready where everybody keeps to a rate."""
+        rate = self.everybody.limit.per_second
+        return min(usual, max(_AHEAD, int(_AHEAD * rate))) if rate else usual
+
+    def opens_at(self, names: Collection[str], others: bool) -> float:
+        """Answer when something may go on that waits for one of these names, or, if there are `others`, for all."""
+        now = clock.steady()
+        at = dict.fromkeys(names, now)
+        everybody = now
+        for one in self._limits():
+            if one.name == ALL:
+                everybody = max(everybody, one.opens_at(now))
+            elif one.name in at:
+                at[one.name] = max(at[one.name], one.opens_at(now))
+        return max(everybody, now if others else min(at.values(), default=now))
+
+    def _limits(self) -> list[Meter | Slow]:
+        return [self.everybody, *self._senders.values(), *self._groups.values(), *self._slow.values()]
+
+    # -- what is known --------------------------------------------------------------------------------------------
+
+    @property
+    def counts_hours(self) -> bool:
+        """Whether a limit of an hour is kept, so that what went before this process counts too."""
+        return any(one.limit.per_hour for one in self._limits() if isinstance(one, Meter))
+
+    def remember(self, found: Iterable[tuple[int, str, str | None, str]]) -> None:
+        """Count what was handed over in the last hour: (when, provider, sender, recipient), the oldest first."""
+        steady, now = clock.steady(), clock.now_ms()
+        for sent_at, provider, sender, recipient in found:
+            at = steady - (now - sent_at) / 1000
+            if provider != self._provider or at <= steady - HOUR:
+                continue
+            for one in (self.everybody, self._senders.get(domain_of(sender or "")),
+                        self._groups.get(group_of(recipient or ""))):  # fmt: skip
+                if one is not None:
+                    one.remember(at)
+
+    def spared(self) -> list[Slow]:
+        """Answer the groups that asked for less."""
+        return [*self._slow.values()]
+
+    def full_hours(self) -> list[tuple[Meter, float]]:
+        """Answer the limits of an hour that are used up, and when each opens."""
+        now = clock.steady()
+        found = [(one, one.hour_opens_at(now)) for one in self._limits() if isinstance(one, Meter)]
+        return [(one, at) for one, at in found if at > now]
+
+
+def _most_ahead(one: Meter | Slow) -> int:
+    if isinstance(one, Slow):
+        return _AHEAD * one.most
+    return max(_AHEAD, _AHEAD * one.limit.connections, int(_AHEAD * one.limit.per_second))
