@@ -61,13 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     setup.add_argument("--name", metavar="ACCOUNT", help="name of the account")
     _people_and_keys(top)
     _command(top, "check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
+    words = "look the installation over, a line for each check; exit 1 if one fails"
+    _command(top, "doctor", _doctor, words)
     _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
     version = _command(top, "version", _version, "print the version")
     version.add_argument("--json", action="store_true", help="with the versions of what is inside")
     return parser
 
 
-def _command(where: Any, name: str, function: Callable[[argparse.Namespace], None], words: str) -> Any:
+def _command(where: Any, name: str, function: Callable[[argparse.Namespace], int | None], words: str) -> Any:
     """Add a command with the options that every command has."""
     made = where.add_parser(name, help=words, description=words)
     made.add_argument("--data", metavar="DIR", help="data directory (default: ./campanero-data)")
@@ -180,6 +182,16 @@ def _check(options: argparse.Namespace) -> None:
         value = config.value_of(loaded.config, name)
         shown = "***" if config.is_secret(info) and value else json.dumps(value, ensure_ascii=False)
         print(f"{name} = {shown}  # {loaded.sources[name]}")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from appliance import doctor
+
+    failed = False
+    for line in doctor.look(lambda page: _load(options, page)):
+        print(f"{line.level:<4}  {line.check}: {' '.join(line.words.split())}", flush=True)
+        failed = failed or line.level == "fail"
+    return int(failed)
 
 
 def _openapi(options: argparse.Namespace) -> None:

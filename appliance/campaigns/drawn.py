@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import apsw
 
-from appliance import config
+from appliance import config, datadir
 from appliance.campaigns import audience
 from appliance.campaigns.audience import Audience
 from appliance.db.open import connection, scalar
@@ -63,14 +63,9 @@ def draw(campaign_id: int, people: Audience, kind: str, after: int, is_stopping:
 
 def _keep(raw: Path, final: Path) -> None:
     """Bring a finished list to disk, and only then under its name."""
-    for name, flags in ((raw, os.O_RDONLY), (final.parent, os.O_RDONLY | os.O_DIRECTORY)):
-        handle = os.open(name, flags)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if name is raw:
-            raw.rename(final)
+    datadir.settle(raw)
+    raw.rename(final)
+    datadir.settle(final.parent)
 
 
 def attach(campaign_id: int) -> None:

@@ -62,6 +62,13 @@ def get(account_id: int, campaign_id: int) -> Campaign:
         return dress(found)
 
 
+def summed(campaign_id: int) -> Campaign | None:
+    """Answer a campaign with its sums, all of one moment, whoever it belongs to and also if it was deleted."""
+    with snapshot():
+        found = Campaign.get_or_none(Campaign.id == campaign_id)
+        return None if found is None else sum_up(found)
+
+
 def _select() -> Any:
     return (
         Campaign.select(Campaign, Trigger, Template)
@@ -85,7 +92,7 @@ def dress(campaign: Campaign) -> Campaign:
 
 def sum_up(campaign: Campaign) -> Campaign:
     """Add `stats` where they are still missing."""
-    if campaign.stats is None:
+    if getattr(campaign, "stats", None) is None:
         campaign.stats = stats("campaign_id", campaign.id) if campaign.started_at else dict(_EMPTY)
     return campaign
 

@@ -89,9 +89,7 @@ class _Guard:
         if self.directory is None:
             return
         here = config.current().storage
-        disk = os.statvfs(self.directory)
-        free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-        least = min(here.least_free_mb * _MB, whole * here.least_free_percent / 100)
+        free, least = room(self.directory)
         self.low = (
             None if free >= least else f"less than {least / _MB:.0f} MB are free on the disk of the data directory"
         )
@@ -118,6 +116,13 @@ class _Guard:
                 self._reserve.unlink(missing_ok=True)
             else:
                 self.full = False
+
+
+def room(directory: Path) -> tuple[int, float]:
+    """Answer the bytes that are free on the disk of a directory, and below how many nothing is sent."""
+    here, disk = config.current().storage, os.statvfs(directory)
+    free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    return free, min(here.least_free_mb * _MB, whole * here.least_free_percent / 100)
 
 
 _guard = _Guard()

@@ -10,6 +10,7 @@ from huey.storage import MemoryStorage
 from appliance import clock
 from appliance.account import heartbeat
 from appliance.campaigns import large, preflight, rehearsal, send, states, watch
+from appliance.campaigns.books import Keeper
 from appliance.campaigns.large import Large
 from appliance.contacts import mirrors, suppress
 from appliance.db import storage, work
@@ -67,6 +68,7 @@ class Jobs:
         self.sender = Sender(process)
         self.importer = Importer()
         self.large = Large()
+        self.keeper = Keeper(process)
         self._draining = threading.Lock()
         self._rehearsing = threading.Lock()
         self._tidied = 0
@@ -134,6 +136,7 @@ class Jobs:
         for account_id, campaign_id in watch.suspects():
             work.write(watch.look, account_id, campaign_id)
         work.write(states.settle)
+        self.keeper.look()
 
     @staticmethod
     def _start(account_id: int, campaign_id: int) -> None:

@@ -7,7 +7,7 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
-from appliance.campaigns import report, requests, states, store
+from appliance.campaigns import books, report, requests, states, store
 from appliance.db.work import call, commit
 from appliance.messages import deciding
 from appliance.messages import store as messages
@@ -204,5 +204,6 @@ def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
         "progress": report.progress(account_id, campaign_id),
         "problems": report.problems(account_id, campaign_id),
         "doubts": report.doubts(campaign_id),
+        "wrong": books.quick(campaign) if campaign.started_at else [],
         "skips": [(words.reason(code), count) for code, count in messages.skip_reasons(campaign_id).items()],
     }
