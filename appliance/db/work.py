@@ -20,6 +20,7 @@ import apsw
 import peewee
 
 from appliance.db import storage
+from appliance.db.keeper import LogKeeper
 from appliance.db.open import close_database, connection
 from appliance.db.storage import StorageError, storage_error
 
@@ -58,6 +59,7 @@ class Writer:
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._keeper = LogKeeper(lambda function: self.submit(function, alone=True).result())
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
@@ -72,11 +74,13 @@ class Writer:
 
     def close(self) -> None:
         """Finish what is queued and end the thread."""
+        self._keeper.close()
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         try:
+            self._keeper.watch(connection())
             job = self._queue.get()
             while job is not None:
                 following = None
