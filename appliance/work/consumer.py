@@ -38,13 +38,15 @@ class Works:
         self._pulse.start()
 
     def _beat(self) -> None:
-        while not self._ending.wait(1.0):
+        # The first beat comes at once: what an earlier process left is due now
+        while not self._ending.is_set():
             try:
                 self.jobs.pulse()
             except Unavailable as error:
                 log.debug("the pulse waits: %s", error)  # said once already, by the storage
             except Exception:
                 log.exception("the pulse missed a beat")
+            self._ending.wait(1.0)
         close_database()
 
     def stop(self) -> None:
