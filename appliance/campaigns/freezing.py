@@ -99,7 +99,7 @@ def weigh(campaign: Campaign, trigger: Any = None) -> None:
     slow = now - begun > _LONG_SECONDS and one(
         "SELECT 1 FROM contact WHERE account_id = ? LIMIT 1 OFFSET ?", (campaign.account_id, _MANY)
     ) is not None  # fmt: skip
-    for number in [number for number, known in _weighed.items() if known[2] < now - _KNOWN_SECONDS]:
+    for number in [number for number, known in list(_weighed.items()) if known[2] < now - _KNOWN_SECONDS]:
         _weighed.pop(number, None)
     _weighed[campaign.id] = (_who(campaign), large or slow, now)
 

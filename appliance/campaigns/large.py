@@ -12,6 +12,7 @@ from collections.abc import Callable
 from appliance.campaigns import audience, closing, drawn, freezing
 from appliance.db import work
 from appliance.db.open import checkpoint, one, rows
+from appliance.db.storage import storage_error
 from appliance.errors import Unavailable
 from appliance.tables import Campaign
 
@@ -68,7 +69,10 @@ class Large:
                 self._freeze(campaign_id)
         except Unavailable:
             raise
-        except Exception:
+        except Exception as error:
+            trouble = storage_error(error)
+            if trouble is not None:
+                raise trouble from error
             # Others are not to wait for what cannot be done
             log.exception("the rows of campaign %s cannot be written", campaign_id)
             self._failed[campaign_id] = time.monotonic() + _AGAIN_SECONDS

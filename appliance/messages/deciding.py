@@ -135,8 +135,8 @@ def _open(numbers: list[int], campaign_id: int | None) -> None:
     if campaign_id is not None:
         # It was completed and stays so in `status`; its phase says that something moves, until nothing is open again
         connection().execute(
-            "UPDATE campaign SET phase = 'sending', updated_at = max(?, updated_at + 1) "
-            "WHERE id = ? AND phase = 'completed'",
+            "UPDATE campaign SET phase = iif(phase = 'completed', 'sending', phase), "
+            "updated_at = max(?, updated_at + 1) WHERE id = ?",
             (now, campaign_id),
         )
     after_commit(lambda: bell.ring("outbox"))

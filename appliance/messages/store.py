@@ -1,6 +1,6 @@
 """The ledger read: messages listed and shown, and the sums that always hold."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -104,15 +104,3 @@ def stats(column: str, number: int) -> dict[str, int]:
     terms = {name: found[name] for name in FINAL}
     accepted = sum(found[name] for name in ("sent", "delivered", "bounced", "complained"))
     return {"audience": pending + sum(terms.values()), "pending": pending, **terms, "accepted": accepted}
-
-
-def skip_reasons(campaign_id: int) -> dict[str, int]:
-    """Count a campaign's skipped rows by reason."""
-    found: dict[str, Any] = dict(
-        rows(
-            "SELECT skip_reason, count(*) FROM message WHERE campaign_id = ? AND status = 'skipped' "
-            "GROUP BY skip_reason",
-            (campaign_id,),
-        )
-    )
-    return found

@@ -194,6 +194,9 @@ def test_undo_and_send_again(crowd: Crowd, smtp_server: SmtpServer, frozen: bool
     if frozen:
         until(api, path, lambda one: not one["freezing"])
     undone = api.patch(path, {"status": "draft"}).expect(200)
+    if frozen:
+        server.kill()
+        api = server.start().client()
     tries = [again := api.post(f"{path}/send")]
     while again.status == 503:
         assert again.headers["Retry-After"]

@@ -82,10 +82,9 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """A draft opens its composer; anything later is a report that follows what happens."""
-    campaign = await call(store.get, visit.account_id, campaign_id)
-    if campaign.phase == "draft":
-        return await compose.page(request, visit, campaign_id)
     facts = await call(_facts, visit.account_id, campaign_id)
+    if facts["campaign"].phase == "draft":
+        return await compose.page(request, visit, campaign_id)
     # The answer to a poll has no trigger once nothing moves any more, so polling ends itself.
     return view.page(request, "campaigns/report.html", moving=_is_moving(facts["campaign"]), **facts)
 
@@ -201,9 +200,9 @@ def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
         "campaign": campaign,
         "stats": campaign.stats,
         "audience": compose.audience_name(campaign, chosen),
-        "progress": report.progress(account_id, campaign_id),
-        "problems": report.problems(account_id, campaign_id),
+        "progress": report.progress(campaign),
+        "problems": report.problems(campaign),
         "doubts": report.doubts(campaign_id),
         "wrong": books.quick(campaign) if campaign.started_at else [],
-        "skips": [(words.reason(code), count) for code, count in messages.skip_reasons(campaign_id).items()],
+        "skips": [(words.reason(code), count) for code, count in report.skips(campaign).items()],
     }
