@@ -1,5 +1,7 @@
 """F04: 421 at the banner, at a recipient, after the dot: nobody is blamed, others go on, one copy in the end (P6)."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.faults.conftest import Figures, Relayed
@@ -7,15 +9,14 @@ from tests.kit.books import balance
 from tests.kit.recipients import completed, crowd, send
 from tests.kit.smtp import SmtpServer
 
-CONNECTIONS = 4
+LATER = "4.7.0 Try again later"
 
 
-@pytest.mark.parametrize("phase", ["connect", "rcpt", "body"])
-def test_a_server_that_says_later_is_waited_for(
-    relayed: Relayed, smtp_server: SmtpServer, figures: Figures, phase: str
+def test_a_server_that_does_not_let_us_in_is_waited_for(
+    relayed: Relayed, smtp_server: SmtpServer, figures: Figures
 ) -> None:
-    """As long as it says 421 nothing is taken and nobody fails; when it stops, everybody gets one copy."""
-    rule = smtp_server.rules.refuse(phase, code=421, text="4.7.0 Try again later")
+    """As long as it says 421 for a greeting nobody fails and no attempt is counted; then everybody gets one copy."""
+    rule = smtp_server.rules.refuse("connect", code=421, text=LATER)
     api = relayed().client(validate=False)
     path = send(api, crowd(api, 120))
     smtp_server.wait_until(lambda: rule.used >= 8, "eight times 421")
@@ -26,5 +27,28 @@ def test_a_server_that_says_later_is_waited_for(
     figures.books(books, refusals=rule.used, uncertain=books.uncertain)
 
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (120, 0, 0, 0)
+    assert {row["attempts"] for row in api.all("/messages")} == {1}
+
+
+@pytest.mark.parametrize("phase", ["rcpt", "body"])
+def test_one_group_that_says_later_is_spared(
+    relayed: Relayed, smtp_server: SmtpServer, figures: Figures, phase: str
+) -> None:
+    """One domain says 421: it gets a pause, the others everything; when it stops, each there gets one copy."""
+    rule = smtp_server.rules.refuse(phase, "*@slow.example", code=421, text=LATER)
+    api = relayed(slow_down="1s").client(validate=False)
+    path = send(api, crowd(api, 300, more=[f"s{index}@slow.example" for index in range(20)]))
+    api.wait(path, lambda row: row["stats"]["sent"] == 300)
+    smtp_server.wait_until(lambda: rule.used >= 5, "a second round of 421")
+    times = [entry.time for entry in smtp_server.phases(phase) if entry.rcpt_to[0].endswith("slow.example")]
+    assert api.get(path).expect(200)["stats"]["pending"] == 20
+    smtp_server.rules.clear()
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    pause = max(after - before for before, after in pairwise(times))
+    figures.books(books, refusals=rule.used, uncertain=books.uncertain, pause=f"{pause:.1f} s")
+
+    assert pause > 0.9
+    assert (books.accepted, books.copies, books.missing, books.uncertain) == (320, 0, 0, 0)
     assert books.stats["failed"] == books.stats["bounced"] == 0
     assert api.get("/suppressions").expect(200) == []

@@ -1,5 +1,6 @@
 """Many people in a list, and a campaign to them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.kit.client import Client
@@ -19,12 +20,13 @@ def address(index: int, name: str = "p") -> str:
     return f"{name}{index}@crowd.example"
 
 
-def crowd(api: Client, count: int, name: str = "p") -> int:
-    """Make a list of so many people and return its id."""
+def crowd(api: Client, count: int, name: str = "p", more: Sequence[str] = ()) -> int:
+    """Make a list of so many people, and of more by their addresses, and return its id."""
     group: int = api.post("/lists", {"name": f"Crowd {name}"}).expect(201)["id"]
     lines = [f"{address(index, name)},N{index}" for index in range(count)]
+    lines += [f"{one},Nobody" for one in more]
     made = done(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[group]))
-    assert (made["status"], made["created"]) == ("complete", count), made
+    assert (made["status"], made["created"]) == ("complete", len(lines)), made
     return group
 
 
