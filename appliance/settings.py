@@ -63,7 +63,8 @@ class Email(Struct, frozen=True):
         Literal["resend", "hold"], _help("what happens when acceptance cannot be known: resend once, or hold")
     ] = "resend"
     allow_unverified_domains: Annotated[bool, _help("true: a warning instead of a blocker")] = False
-    connect_timeout: Annotated[Duration, _help("to open a connection and for each reply before the message")] = "30s"
+    connect_timeout: Annotated[Duration, _help("to open a connection, and to encrypt it")] = "30s"
+    command_timeout: Annotated[Duration, _help("for each reply before the message (RFC 5321, 4.5.3.2)")] = "300s"
     reply_timeout: Annotated[Duration, _help("wait for the reply after the final dot (RFC 5321, 4.5.3.2.6)")] = "600s"
     retry_after: Annotated[list[Annotated[float, Meta(ge=0)]], _help("seconds between attempts; the last repeats")] = (
         field(default_factory=lambda: [300, 600, 1200, 2400, 3600, 7200, 14400])

@@ -132,7 +132,7 @@ class Dialogue(asyncio.Protocol):
         if future.done():
             return future.result()
         loop = asyncio.get_running_loop()
-        self._limit = self.server.connect_timeout if seconds is None else seconds
+        self._limit = self.server.command_timeout if seconds is None else seconds
         self._deadline = loop.time() + self._limit
         # One timer a connection, that looks again when it was early: one for each wait costs as much as a message
         if self._timer is None or self._timer.when() > self._deadline:

@@ -26,6 +26,7 @@ class Server(NamedTuple):
     password: str = ""
     helo: str = ""
     connect_timeout: float = 30.0
+    command_timeout: float = 300.0
     reply_timeout: float = 600.0
     most_messages: int = 100
 

@@ -32,7 +32,11 @@ def talk(port: int, conversation: Callable[[Dialogue], Awaitable[Any]], **settin
     """Hold a conversation and return what it returns."""
 
     async def run() -> Any:
-        server = Server("127.0.0.1", port, **{"tls": "none", "connect_timeout": 3, "reply_timeout": 3, **settings})
+        server = Server(
+            "127.0.0.1",
+            port,
+            **{"tls": "none", "connect_timeout": 3, "command_timeout": 3, "reply_timeout": 3, **settings},
+        )
         dialogue = await greeting.connect(server, _trusting)
         try:
             return await conversation(dialogue)
@@ -153,7 +157,7 @@ def test_silence_ends() -> None:
     for phase, kind in (("rcpt", Temporary), ("body", Uncertain)):
         with SmtpServer() as smtp:
             smtp.rules.delay(phase, 30)
-            (found,) = talk(smtp.port, lambda dialogue: send(dialogue, 1), connect_timeout=0.3, reply_timeout=0.3)
+            (found,) = talk(smtp.port, lambda dialogue: send(dialogue, 1), command_timeout=0.3, reply_timeout=0.3)
         assert type(found) is kind and "0.3 s" in found.text
 
 

@@ -23,7 +23,7 @@ def test_a_server_that_does_not_greet_costs_nobody_an_attempt(
 ) -> None:
     """Connections are taken and nothing is said: everybody waits, and goes once when it speaks again."""
     smtp_server.rules.hold("connect")
-    api = relayed(connect_timeout="1s").client()
+    api = relayed(command_timeout="1s").client()
     path = send(api, crowd(api, 60))
     smtp_server.wait_for_phase("connect", count=6)
     smtp_server.rules.clear()
@@ -39,7 +39,7 @@ def test_a_hang_before_the_message_leaves_no_doubt(relayed: Relayed, smtp_server
     """Where the server never asks for the message it has not got it: tried again, one copy, though doubt is held."""
     for phase, index in (("mail", None), ("rcpt", 3), ("data", 5)):
         smtp_server.rules.hold(phase, address(index) if index else "*", times=1)
-    api = relayed(connect_timeout="1s", in_doubt="hold").client()
+    api = relayed(command_timeout="1s", in_doubt="hold").client()
     path = send(api, crowd(api, 60))
     completed(api, path)
     books = balance(api, path, smtp_server.messages)

@@ -106,7 +106,7 @@ def test_a_server_that_hangs_does_not_hold_the_end(relayed: Relayed, smtp_server
     """
     smtp_server.rules.hold("data", times=2)
     smtp_server.rules.store_then_hold(times=2)
-    server = relayed(connect_timeout="600s", reply_timeout="600s", in_doubt="hold")
+    server = relayed(command_timeout="600s", reply_timeout="600s", in_doubt="hold")
     path = send(server.client(), crowd(server.client(), 40))
     smtp_server.wait_for_phase("data", count=4)
     smtp_server.wait_for(2)

@@ -11,7 +11,11 @@ from tests.kit.recipients import UNLIMITED, completed, crowd, send
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
-SOON = {"CAMPANERO_EMAIL__PROBE_AFTER": "1s", "CAMPANERO_EMAIL__CONNECT_TIMEOUT": "2s"}
+SOON = {
+    "CAMPANERO_EMAIL__PROBE_AFTER": "1s",
+    "CAMPANERO_EMAIL__CONNECT_TIMEOUT": "2s",
+    "CAMPANERO_EMAIL__COMMAND_TIMEOUT": "2s",
+}
 RELAY = "CAMPANERO_EMAIL__RELAY__"
 
 

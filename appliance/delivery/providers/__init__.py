@@ -13,7 +13,8 @@ def _relay() -> Server:
     relay = email.relay
     return Server(
         relay.host, relay.port, relay.tls, relay.username, relay.password,
-        connect_timeout=seconds(email.connect_timeout), reply_timeout=seconds(email.reply_timeout),
+        connect_timeout=seconds(email.connect_timeout), command_timeout=seconds(email.command_timeout),
+        reply_timeout=seconds(email.reply_timeout),
         most_messages=email.messages_per_connection,
     )  # fmt: skip
 
