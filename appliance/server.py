@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
-from sanic.exceptions import BadRequest, PayloadTooLarge
+from sanic.exceptions import BadRequest, PayloadTooLarge, ServiceUnavailable
 from sanic.http.http1 import Http
 
 import ui
@@ -92,6 +92,10 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
     """Let the door that owns the path say what went wrong."""
     if isinstance(error, PayloadTooLarge) or (isinstance(error, reply.Fault) and error.status == 413):
         _let_the_rest_come(request)
+    if isinstance(error, OSError):
+        # A file that cannot be written is the same trouble as a row that cannot
+        known = storage.storage_error(error)
+        error = error if known is None else known if api.owns(request.path) else ServiceUnavailable(known.message)
     if api.owns(request.path):
         return await api.fault(request, error)
     status = getattr(error, "status_code", None) or 500

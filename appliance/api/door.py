@@ -43,6 +43,8 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
     async def handle(request: Request, number: str = "0") -> HTTPResponse | None:
         who = await read.credential(request)
         read.allow(who, route)
+        if route.form is not None:
+            storage.must_write()
         raw = read.raw_body(request, route)
         identity = read.number(number)
         try:
@@ -90,9 +92,7 @@ async def _openapi(request: Request) -> HTTPResponse:
 
 async def _healthz(request: Request) -> HTTPResponse:
     await call(scalar, "SELECT 1")
-    known = storage.unwritable()
-    if known is not None:
-        raise storage.StorageError(known)
+    storage.must_write()
     # Writing a row, for a disk that is full still takes a transaction with nothing in it
     await work.commit(heartbeat.beat)
     return reply.json({"status": "ok"})

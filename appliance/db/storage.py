@@ -167,6 +167,13 @@ def unwritable() -> str | None:
     return _guard.trouble if _guard.full or _guard.failed else None
 
 
+def must_write() -> None:
+    """Raise StorageError where it is known that nothing can be written: before a long request is taken for nothing."""
+    known = unwritable()
+    if known is not None:
+        raise StorageError(known)
+
+
 def is_full() -> bool:
     """Say whether only what has happened already may be written."""
     return _guard.full

@@ -4,6 +4,7 @@ At most one transaction is under way; while it is, the next one gathers. There i
 """
 
 import asyncio
+import contextlib
 import logging
 from concurrent.futures import Future
 from typing import NamedTuple
@@ -45,10 +46,12 @@ class Clerk:
             asyncio.get_running_loop().call_soon(self._hand_over)
         return answer
 
-    async def settled(self) -> None:
-        """Wait until all that is known is stored, or never will be."""
-        while self._busy and not work.is_stopped():
-            await asyncio.sleep(0.02)
+    async def settled(self, seconds: float | None = None) -> None:
+        """Wait until all that is known is stored, or never will be; not longer than that, if it is said."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._busy and not work.is_stopped():
+                    await asyncio.sleep(0.02)
 
     def _hand_over(self) -> None:
         if self._apart:

@@ -101,7 +101,8 @@ class Sender:
             await self._stop(tasks)
         finally:
             self._loop = self._look = None
-            await clerk.settled()
+            # Where nothing can be written, the end of the service does not wait for it
+            await clerk.settled(_LAST_SECONDS if self.stopping.is_set() else None)
             await asyncio.get_running_loop().run_in_executor(None, feeder.close)
 
     async def _remember(self) -> None:
