@@ -39,6 +39,11 @@ class Figures:
             self._found[name] = self._found.get(name, 0) + value
         self.note(**found)
 
+    @property
+    def is_noted(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self._found)
+
     def line(self, name: str) -> str:
         """Return them as a line of the table."""
         known = [str(self._found.pop(one, "")) for one in ("size", "kills", "copies", "missing")]
@@ -51,6 +56,8 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
     """Take a test's figures; printed, and with `--figures FILE` added to the table there."""
     found = Figures()
     yield found
+    if not found.is_noted:
+        return
     line = found.line(f"{request.path.stem}: {request.node.name}")
     print(line)
     table = request.config.getoption("--figures")

@@ -18,6 +18,7 @@ from tests.kit.disk import CannotMount, fill, free_bytes, small_disk, unwritable
 from tests.kit.recipients import UNLIMITED, completed, crowd, send
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
+from tests.kit.uploads import upload
 
 CONNECTIONS = 4
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -48,6 +49,8 @@ def refuses(server: Server, path: str, link: str) -> None:
     ):
         assert (answer.status, answer.json["code"]) == (503, "storage_unavailable"), answer.text
         assert int(answer.headers["Retry-After"]) > 0
+    kept = upload(api, "email\nlate@crowd.example\n")
+    assert (kept.status, kept.json["code"]) == (503, "storage_unavailable")
     refused = one_click(api, link)
     assert refused.status == 503 and int(refused.headers["Retry-After"]) > 0
     assert api.request("GET", urlsplit(link).path).status == 200
@@ -202,6 +205,29 @@ def test_a_disk_that_cannot_be_written_stops_sending_until_it_can(
 
     assert more <= CONNECTIONS
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (1_000, 0, 0, 0)
+
+
+def test_the_service_ends_though_nothing_can_be_written(
+    relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
+) -> None:
+    """SIGTERM on a broken disk ends within 30 s, exit 0; what could not be written is in doubt, and comes once more."""
+    if not full:
+        pytest.skip("takes half a minute; with --full")
+    server = relayed()
+    path = sending(server, smtp_server, 300, 50)
+    with unwritable(server.pid):
+        server.wait_for_line("sending stops")
+        begun = time.monotonic()
+        server.stop(expect=0)
+        took = time.monotonic() - begun
+    smtp_server.rules.clear()
+    api = server.start().client(validate=False)
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    figures.books(books, stopped_after=f"{took:.1f} s")
+
+    assert took < 30
+    assert (books.accepted, books.missing, books.uncertain) == (300, 0, 0) and books.copies <= CONNECTIONS
 
 
 def test_a_lock_of_seconds_is_only_waiting(

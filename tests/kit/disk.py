@@ -4,7 +4,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -55,4 +55,5 @@ def unwritable(pid: int) -> Iterator[None]:
     try:
         yield
     finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+        with suppress(ProcessLookupError):  # it may have ended
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
