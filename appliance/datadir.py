@@ -35,6 +35,14 @@ def is_stopped(directory: Path | str) -> bool:
     return os.path.lexists(f"{directory}/{STOP_FILE}")
 
 
+def stopped_since(directory: Path | str) -> int | None:
+    """Answer when that file was last written, in milliseconds; None if it is gone."""
+    try:
+        return os.lstat(f"{directory}/{STOP_FILE}").st_mtime_ns // 1_000_000
+    except OSError:
+        return None
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Hold the directory for this service; raises InUse at once if another has it. A kill releases it (P10)."""

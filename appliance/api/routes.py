@@ -5,6 +5,7 @@ from appliance.api import (
     brand,
     campaigns,
     contacts,
+    delivery,
     events,
     exports,
     imports,
@@ -30,5 +31,6 @@ ROUTES: tuple[Route, ...] = (
     *uploads.ROUTES,
     *brand.ROUTES,
     *account.ROUTES,
+    *delivery.ROUTES,
     *events.ROUTES,
 )

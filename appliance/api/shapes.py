@@ -141,6 +141,20 @@ class Freezing(Struct):
     total: int | None
 
 
+class Waiting(Struct):
+    """Why a campaign does not move, or not all of it."""
+
+    reason: Annotated[
+        str,
+        Meta(
+            description="sending_stopped, stop_file, paused, scheduled, held, storage, unreachable, hour_limit, group, "
+            "retries; more may follow"
+        ),
+    ]
+    text: str
+    until: Moment | None
+
+
 class Campaign(Struct):
     """One message to many people."""
 
@@ -159,6 +173,7 @@ class Campaign(Struct):
     stats: Stats
     editable: bool
     pause_reason: str | None
+    waiting: Waiting | None
     cancelled_at: Moment | None
     created_at: Moment
     updated_at: Moment

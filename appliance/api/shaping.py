@@ -73,9 +73,10 @@ def trigger(row: tables.Trigger) -> shapes.Trigger:
 
 def campaign(row: tables.Campaign) -> shapes.Campaign:
     """Shape a campaign loaded with trigger, template and sums."""
-    content = template(row.template)
+    content, waits = template(row.template), row.waiting
     return _same(
-        shapes.Campaign, row, stats=shapes.Stats(**row.stats), editable=is_editable(row), trigger=trigger(row.trigger),
+        shapes.Campaign, row, waiting=waits and shapes.Waiting(waits.reason, waits.text, iso(waits.until)),
+        stats=shapes.Stats(**row.stats), editable=is_editable(row), trigger=trigger(row.trigger),
         template=content, templates=[content],
         freezing=shapes.Freezing(row.freezing["done"], row.freezing["total"]) if row.freezing else None,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import UNSET
 
 from appliance import clock
+from appliance.campaigns import waiting
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest, TriggerWrite
 from appliance.db import work
 from appliance.db.open import rows
@@ -79,12 +80,12 @@ def _select() -> Any:
 
 
 def dress(campaign: Campaign) -> Campaign:
-    """Add what follows from the rows: `stats` and `editable`.
+    """Add what follows from the rows: `stats`, `editable` and what it is `waiting` for.
 
     Counting the rows of a large campaign takes longer than a writing verb may: there `stats` stays None, and whoever
     shows the campaign calls `sum_up` afterwards.
     """
-    campaign.stats, campaign.editable = None, is_editable(campaign)
+    campaign.stats, campaign.editable, campaign.waiting = None, is_editable(campaign), waiting.of(campaign)
     if not (work.is_writing() and campaign.audience_count > MOST_AT_ONCE):
         sum_up(campaign)
     return campaign

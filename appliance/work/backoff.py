@@ -3,6 +3,7 @@
 What comes back comes back step by step, one step for each while without a refusal (`WINDOW_SECONDS`).
 """
 
+from appliance import clock
 from appliance.work.meter import NEVER
 
 WINDOW_SECONDS = 20.0
@@ -15,6 +16,7 @@ class Slow:
 
     def __init__(self, name: str, usual: int, pause: float) -> None:
         self.name = name
+        self.since = clock.now_ms()
         self.most = self._usual = usual
         self.until = 0.0
         self.words = ""

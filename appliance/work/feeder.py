@@ -64,16 +64,21 @@ class Feeder:
         self.dry = False
 
     async def take(self) -> Ready | None:
-        """Answer the next message, once it may go; None if nothing is due. One place waits for all."""
-        async with self._turn:
-            while not self._is_halted():
-                self._stirred.clear()
-                found = self.poll()
-                if found is not None:
-                    return found
+        """Answer the next message, once it may go; None if nothing is due."""
+        found = None if self._is_halted() else self.poll()
+        while found is None and not self._is_halted():
+            if not self._waits_for_limits():
+                # Whoever waits for the same goes on in the same round of the loop, and shares a commit
                 if not await self._comes():
                     return None
-        return None
+                found = self.poll()
+                continue
+            async with self._turn:  # one after the other, so that a limit that opens wakes one place and not all
+                self._stirred.clear()
+                found = self.poll()
+                if found is None and self._waits_for_limits():
+                    await self._opened()
+        return found
 
     async def provider(self) -> str | None:
         """Answer by which way out the next message goes, without taking it; None if nothing is due."""
@@ -82,7 +87,9 @@ class Feeder:
                 if queue:
                     return queue[0].claim.provider
             self._see_to_more()
-            if not await self._comes():
+            if self._waits_for_limits():
+                await self._opened()
+            elif not await self._comes():
                 return None
         return None
 
@@ -110,14 +117,15 @@ class Feeder:
         room = self._pace.room(self._aside)
         return any(room.get(group, 1) > 0 for group in self._parked)
 
+    def _waits_for_limits(self) -> bool:
+        """Say whether something is ready, or could be made ready, that may not go now."""
+        return bool(self._ready or (self._filling is None and (self._parked or any(self._queues()))))
+
     async def _comes(self) -> bool:
-        """Wait for what is being made ready, or until a limit opens; answers whether there is anything to wait for."""
-        if self._filling is not None and not self._ready:
-            await asyncio.shield(self._filling)
-        elif self._parked or any(self._queues()):
-            await self._opened()
-        else:
+        """Wait for what is being made ready; answers whether anything is."""
+        if self._filling is None:
             return False
+        await asyncio.shield(self._filling)
         return True
 
     def _next(self, behind: bool) -> Ready | None:

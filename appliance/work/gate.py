@@ -4,9 +4,10 @@ import threading
 import time
 from typing import NamedTuple
 
-from appliance import config, datadir
+from appliance import clock, config, datadir
 from appliance.errors import DeliveryError, Ours, SenderRefused, Unreachable
 from appliance.messages.ledger import Claim
+from appliance.work.standing import Closed
 
 # Refusals in a row that are our fault, before campaigns pause (decisions, section 6, `transport`)
 MOST_REFUSALS = 20
@@ -27,6 +28,7 @@ class Gate:
         self._probe_after = probe_after
         self._lock = threading.Lock()
         self._closed: dict[str, float] = {}
+        self._why: dict[str, tuple[int, str]] = {}  # of what is closed: since when, and the words
         self._refused: dict[str | int, int] = {}
         self._shut: set[str | int] = set()
         self._held: set[int] = set()
@@ -43,10 +45,20 @@ class Gate:
         with self._lock:
             return tuple(name for name, until in self._closed.items() if until > now)
 
+    def standing(self) -> tuple[Closed, ...]:
+        """Answer what is closed, why and until when."""
+        steady, now = time.monotonic(), clock.now_ms()
+        with self._lock:
+            return tuple(
+                Closed(name, self._why[name][1], self._why[name][0], now + int((until - steady) * 1000))
+                for name, until in self._closed.items() if until > steady and name in self._why
+            )  # fmt: skip
+
     def connecting_failed(self, provider: str, error: DeliveryError) -> None:
         """Close a provider that cannot be reached, or will not have us, until it is probed again."""
         with self._lock:
             self._closed[provider] = time.monotonic() + self._probe_after
+            self._why[provider] = (self._why.get(provider, (clock.now_ms(), ""))[0], error.text)
             self._words = error.text
             if isinstance(error, Ours):
                 self._count(provider)
@@ -60,6 +72,7 @@ class Gate:
                     self._count(claim.campaign_id)
             elif not isinstance(error, Unreachable | Ours):
                 self._refused.pop(claim.provider, None)
+                self._why.pop(claim.provider, None)
                 if claim.campaign_id is not None:
                     self._refused.pop(claim.campaign_id, None)
 

@@ -53,10 +53,10 @@ class Meter:
         """Answer when the limit of an hour lets the next message go."""
         if not self.limit.per_hour:
             return 0.0
-        while self._hour and self._hour[0] <= now - HOUR:
-            self._hour.popleft()
+        # Only read here, for other threads ask too; what is older than an hour falls out where one is added
         full = len(self._hour) >= self.limit.per_hour
-        return self._hour[-self.limit.per_hour] + HOUR if full else 0.0
+        at = self._hour[-self.limit.per_hour] + HOUR if full else 0.0
+        return at if at > now else 0.0
 
     def take(self, now: float) -> None:
         """Count a message that goes now."""
@@ -64,7 +64,7 @@ class Meter:
         if self._gap:
             self._next = max(self._next, now - _SLACK) + self._gap
         if self.limit.per_hour:
-            self._hour.append(now)
+            self.remember(now)
 
     def end(self, used: bool) -> None:
         """Count a message as done; one that did not go used nothing up."""
@@ -78,3 +78,5 @@ class Meter:
         """Count a message that went before this process began; the oldest first."""
         if self.limit.per_hour:
             self._hour.append(at)
+            while self._hour[0] <= at - HOUR:
+                self._hour.popleft()

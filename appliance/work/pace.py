@@ -18,6 +18,7 @@ from appliance.settings import Email
 from appliance.work import meter
 from appliance.work.backoff import Slow
 from appliance.work.meter import HOUR, NEVER, Limit, Meter
+from appliance.work.standing import Closed, Full, Spared, Standing
 
 ALL = "*"
 # Groups that ask for less within a minute before the way out itself is spared
@@ -181,15 +182,22 @@ class Pace:
                 if one is not None:
                     one.remember(at)
 
-    def spared(self) -> list[Slow]:
-        """Answer the groups that asked for less."""
-        return [*self._slow.values()]
+    def standing(self) -> Standing:
+        """Answer which groups are spared, and which limits of an hour are used up."""
+        steady, now = clock.steady(), clock.now_ms()
 
-    def full_hours(self) -> list[tuple[Meter, float]]:
-        """Answer the limits of an hour that are used up, and when each opens."""
-        now = clock.steady()
-        found = [(one, one.hour_opens_at(now)) for one in self._limits() if isinstance(one, Meter)]
-        return [(one, at) for one, at in found if at > now]
+        def moment(at: float) -> int:
+            return now + int((at - steady) * 1000)
+
+        slow = [*self._slow.items()]
+        hours = [(one, one.hour_opens_at(steady)) for one in self._limits() if isinstance(one, Meter)]
+        return Standing(
+            tuple(Closed(provider, one.words, one.since, moment(one.until))
+                  for (provider, group), one in slow if group == ALL and one.until > steady),
+            tuple(Spared(provider, group, one.words, one.since, moment(one.until) if one.until > steady else None,
+                         one.most) for (provider, group), one in slow),
+            tuple(Full(one.name, one.limit.per_hour, moment(at)) for one, at in hours if at > steady),
+        )  # fmt: skip
 
 
 def _most_ahead(one: Meter | Slow) -> int:

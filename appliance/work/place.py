@@ -36,6 +36,11 @@ class Place:
         self._lent_until = 0.0  # until when the next one may wait here; 0 while nothing is waited for
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def connections(self) -> int:
+        """How many conversations are open here."""
+        return len(self._open)
+
     async def run(self) -> None:
         """Work until nothing is due, or the service is ending."""
         try:

@@ -16,11 +16,13 @@ from appliance.db import storage
 from appliance.db.open import close_database
 from appliance.errors import Unavailable
 from appliance.messages import outbox
+from appliance.work import standing
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder
 from appliance.work.gate import Gate, Shut
 from appliance.work.pace import Pace
 from appliance.work.place import Place
+from appliance.work.standing import Standing
 
 log = logging.getLogger("campanero.sender")
 # Ready messages for each conversation; more would only wait
@@ -46,6 +48,8 @@ class Sender:
         self.pace = Pace(config.current().email)
         self._remembers = not self.pace.counts_hours
         self._stop_seen = (0.0, False)
+        self._places: set[Place] = set()
+        standing.report(self.standing)
 
     def wake(self) -> None:
         """Say that there may be more to send; a running drain puts idle places to work."""
@@ -80,6 +84,12 @@ class Sender:
     def shut(self) -> Shut:
         """Answer, once, what must be paused because the way out keeps refusing us."""
         return self.gate.take_shut()
+
+    def standing(self) -> Standing:
+        """Say what is closed, spared or used up, and how many conversations are open; from any thread."""
+        found = self.pace.standing()
+        there = sum(place.connections for place in [*self._places])
+        return found._replace(closed=(*self.gate.standing(), *found.closed), connections=there)
 
     async def _drain(self) -> None:
         places = config.current().email.connections
@@ -134,6 +144,7 @@ class Sender:
 
     async def _work(self, feeder: Feeder, clerk: Clerk) -> None:
         place = Place(self.gate, self.pace, feeder, clerk, self.halted)
+        self._places.add(place)
         try:
             await place.run()
         except Unavailable as error:
@@ -145,6 +156,7 @@ class Sender:
             raise
         finally:
             await place.close()
+            self._places.discard(place)
 
 
 def _handed_over(since: int) -> list[tuple[int, str, str | None, str]]:

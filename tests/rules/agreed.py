@@ -98,6 +98,7 @@ ENDPOINTS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("GET", "/brand", (200,)),
     ("PUT", "/brand", (200,)),
     ("GET", "/account", (200,)),
+    ("GET", "/delivery/status", (200,)),
     ("PATCH", "/account", (200,)),
     ("GET", "/events", (200,)),
     ("POST", "/events", (200, 201)),

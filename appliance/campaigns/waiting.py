@@ -1,0 +1,138 @@
+"""Why a campaign does not move, or not all of it: the one thing that matters most, in words, with its time."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from appliance import clock, config, datadir
+from appliance.db import storage
+from appliance.db.open import one, rows, scalar
+from appliance.delivery.groups import domain_of, group_of
+from appliance.tables import Account, Campaign
+from appliance.work import standing
+from appliance.work.standing import Full, Standing
+
+# Rows looked at for people of a group that is spared
+_FEW = 500
+_OPEN = "status IN ('queued', 'held')"
+_PAUSED = {
+    None: "paused by a person",
+    "bounce_rate": "paused: more than 5 % of the addresses do not exist",
+    "complaint_rate": "paused: too many people called it spam",
+    "transport": "paused: the mail server refused us 20 times in a row",
+    "missed_start": "paused: the time to start was missed",
+    "start_failed": "paused: it could not be started",
+}
+
+
+class Waiting(NamedTuple):
+    """A code, words for people, and when it ends if that is known (milliseconds)."""
+
+    reason: str
+    text: str
+    until: int | None = None
+
+
+def of(campaign: Campaign) -> Waiting | None:
+    """Answer what a campaign waits for; None if it is not live, or moves."""
+    if campaign.phase not in ("scheduled", "holding", "sending", "paused"):
+        return None
+    account = Account.get_by_id(campaign.account_id)
+    zone = _zone(account.time_zone)
+    found = _stopped(account) or _by_phase(campaign, zone)
+    if found is not None or campaign.phase not in ("holding", "sending"):
+        return found
+    return _in_the_way(campaign, zone)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def _stopped(account: Account) -> Waiting | None:
+    if account.sending_stopped:
+        more = f": {account.stop_reason}" if account.stop_reason else " by a person"
+        return Waiting("sending_stopped", f"sending is stopped{more}")
+    if datadir.is_stopped(config.current().data_dir):
+        return Waiting("stop_file", "a file STOP in the data directory stops all sending")
+    return None
+
+
+def _by_phase(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
+    if campaign.phase == "paused":
+        words = _PAUSED.get(campaign.pause_reason, f"paused: {campaign.pause_reason}".replace("_", " "))
+        return Waiting("paused", words)
+    if campaign.phase == "scheduled":
+        return Waiting("scheduled", f"goes out at {_at(campaign.scheduled_at, zone)}", campaign.scheduled_at)
+    if campaign.phase == "holding" and (campaign.hold_until or 0) > clock.now_ms():
+        return Waiting("held", f"held until {_at(campaign.hold_until, zone, seconds=True)}", campaign.hold_until)
+    return None
+
+
+def _in_the_way(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
+    trouble = storage.trouble()
+    if trouble is not None:
+        return Waiting("storage", trouble)
+    first = one(f"SELECT provider, due_at FROM message WHERE campaign_id = ? AND {_OPEN} ORDER BY due_at, id LIMIT 1",
+                (campaign.id,))  # fmt: skip
+    if first is None:
+        return None
+    provider, due_at = first
+    now = standing.now()
+    for closed in now.closed:
+        if closed.provider == provider:
+            words = f"the mail server takes nothing now ({closed.text}), next try at {_at(closed.until, zone, True)}"
+            return Waiting("unreachable", words, closed.until)
+    return _limited(campaign, now, provider, zone) or _retrying(campaign, due_at, zone)
+
+
+def _limited(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -> Waiting | None:
+    full = _full(campaign, now, provider)
+    if full is not None:
+        return Waiting("hour_limit", f"limit of {full.per_hour} an hour, next at {_at(full.until, zone)}", full.until)
+    spared = {one.group: one for one in now.spared if one.provider == provider and one.until is not None}
+    for group in _groups(campaign.id) if spared else ():
+        if group in spared:
+            told = spared[group]
+            words = f"mail to {group} waits until {_at(told.until, zone)}: {told.text}"
+            return Waiting("group", words, told.until)
+    return None
+
+
+def _full(campaign: Campaign, now: Standing, provider: str) -> Full | None:
+    """Answer the limit of an hour that holds this campaign up: that of all, of its sender, or of all whom it is for."""
+    if provider != config.current().email.transport:
+        return None
+    names = {full.name: full for full in now.full}
+    found = names.get("*") or names.get(f"from {domain_of((campaign.sender or {}).get('email') or '')}")
+    if found is None and names:
+        groups = set(_groups(campaign.id))
+        found = names.get(groups.pop()) if len(groups) == 1 else None
+    return found
+
+
+def _groups(campaign_id: int) -> list[str]:
+    """Answer the groups of the people who come next."""
+    found = rows(
+        f"SELECT recipient_key FROM message WHERE campaign_id = ? AND {_OPEN} ORDER BY due_at, id LIMIT {_FEW}",
+        (campaign_id,),
+    )
+    return [*dict.fromkeys(group_of(row[0] or "") for row in found)]
+
+
+def _retrying(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
+    in_hand = "SELECT 1 FROM message WHERE status = 'sending' AND campaign_id = ? LIMIT 1"
+    if due_at <= clock.now_ms() or scalar(in_hand, (campaign.id,)):
+        return None
+    return Waiting("retries", f"only retries are left, next at {_at(due_at, zone)}", due_at)
+
+
+def _at(ms: int | None, zone: ZoneInfo, seconds: bool = False) -> str:
+    """Write a moment in the account's zone: the hour, and the day if that is not today."""
+    then = datetime.fromtimestamp((ms or 0) / 1000, UTC).astimezone(zone)
+    today = datetime.fromtimestamp(clock.now(), UTC).astimezone(zone).date()
+    hour = then.strftime("%H:%M:%S" if seconds else "%H:%M")
+    return hour if then.date() == today else f"{then.strftime('%a')} {then.day} {then.strftime('%b')}, {hour}"

@@ -1,0 +1,102 @@
+"""How delivery stands for an account: what is open, what is in the way, how much waits and how fast it goes."""
+
+from typing import Any, NamedTuple
+
+from appliance import clock, config, datadir
+from appliance.db import storage
+from appliance.db.open import rows, scalar
+from appliance.settings import Config
+from appliance.tables import Account
+from appliance.work import standing
+from appliance.work.standing import Standing
+
+_OPEN = "status IN ('queued', 'held')"
+_LIVE = "SELECT id FROM campaign WHERE account_id = ? AND phase IN ('holding', 'sending', 'paused')"
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+
+
+class Obstacle(NamedTuple):
+    """Something that keeps all mail, or that of one limit, from leaving."""
+
+    code: str
+    text: str
+    since: int | None = None
+    until: int | None = None
+    closes: bool = True
+
+
+class Queue(NamedTuple):
+    """What waits: all of it, what could go now, what is in hand, and since when the oldest could go."""
+
+    waiting: int
+    due: int
+    in_hand: int
+    oldest_due_at: int | None
+
+
+class Delivery(NamedTuple):
+    """All that `GET /delivery/status` tells."""
+
+    config: Config
+    account: Account
+    obstacles: list[Obstacle]
+    now: Standing
+    queue: Queue
+    last_minute: int
+    last_hour: int
+    stop_file: bool
+    storage: str | None
+
+
+def status(account_id: int) -> Delivery:
+    """Answer how delivery stands."""
+    account, here, now = Account.get_by_id(account_id), config.current(), standing.now()
+    minute, hour = (_handed_over(account_id, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
+    return Delivery(
+        here, account, obstacles(account, now), now, queue(account_id), minute, hour,
+        datadir.is_stopped(here.data_dir), storage.trouble(),
+    )  # fmt: skip
+
+
+def obstacles(account: Account, now: Standing) -> list[Obstacle]:
+    """Answer what is in the way, what stops everything first."""
+    found = []
+    if account.sending_stopped:
+        found.append(Obstacle("sending_stopped", account.stop_reason or "stopped by a person"))
+    directory = config.current().data_dir
+    if datadir.is_stopped(directory):
+        words = "a file STOP in the data directory stops all sending"
+        found.append(Obstacle("stop_file", words, datadir.stopped_since(directory)))
+    trouble = storage.trouble()
+    if trouble is not None:
+        found.append(Obstacle("storage", trouble))
+    own = config.current().email.transport
+    found += [
+        Obstacle("unreachable", f"{one.provider}: {one.text}", one.since, one.until, closes=one.provider == own)
+        for one in now.closed
+    ]
+    for full in now.full:
+        whom = "" if full.name == "*" else f" {full.name if full.name.startswith('from ') else f'to {full.name}'}"
+        words = f"limit of {full.per_hour} an hour{whom} is used up"
+        found.append(Obstacle("hour_limit", words, None, full.until, closes=full.name == "*"))
+    return found
+
+
+def queue(account_id: int) -> Queue:
+    """Count what waits, by the index of what is due: campaign by campaign, and the single messages."""
+    now, open_rows, ready, oldest = clock.now_ms(), 0, 0, []
+    sources: list[tuple[str, tuple[Any, ...]]] = [("campaign_id IS NULL AND account_id = ?", (account_id,))]
+    sources += [("campaign_id = ?", (row[0],)) for row in rows(_LIVE, (account_id,))]
+    for where, values in sources:
+        [(waiting, due, first)] = rows(
+            f"SELECT count(*), total(due_at <= ?), min(due_at) FROM message WHERE {where} AND {_OPEN}", (now, *values)
+        )
+        open_rows, ready = open_rows + waiting, ready + int(due)
+        oldest += [first] if first is not None and first <= now else []
+    in_hand = "SELECT count(*) FROM message WHERE status = 'sending' AND account_id = ?"
+    return Queue(open_rows, ready, int(scalar(in_hand, (account_id,))), min(oldest, default=None))
+
+
+def _handed_over(account_id: int, since: int) -> int:
+    words = "SELECT count(*) FROM event WHERE account_id = ? AND event = 'email_sent' AND created_at >= ?"
+    return int(scalar(words, (account_id, since)))

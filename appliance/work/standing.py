@@ -1,0 +1,58 @@
+"""How sending stands in this process, for whoever tells people; in processes that send nothing it is empty.
+
+What is answered is made by the sender (`report`); times are milliseconds since 1970 UTC.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Closed(NamedTuple):
+    """A way out that cannot be reached, or that asked for less of everything; it is tried again at `until`."""
+
+    provider: str
+    text: str
+    since: int
+    until: int
+
+
+class Spared(NamedTuple):
+    """A group of recipients that gets less, because its servers asked for that; nothing goes before `until`."""
+
+    provider: str
+    group: str
+    text: str
+    since: int
+    until: int | None
+    connections: int
+
+
+class Full(NamedTuple):
+    """A limit of an hour that is used up: of all (`*`), `from` a domain, or to a group."""
+
+    name: str
+    per_hour: int
+    until: int
+
+
+class Standing(NamedTuple):
+    """All of it."""
+
+    closed: tuple[Closed, ...] = ()
+    spared: tuple[Spared, ...] = ()
+    full: tuple[Full, ...] = ()
+    connections: int = 0
+
+
+_report: Callable[[], Standing] | None = None
+
+
+def report(function: Callable[[], Standing] | None) -> None:
+    """Let this function answer from now on, on any thread."""
+    global _report
+    _report = function
+
+
+def now() -> Standing:
+    """Answer how sending stands at this moment."""
+    return _report() if _report is not None else Standing()
