@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench_audience_data import CITIES, FIRST, LAST, LISTS, make
-from tests.bench_sending import peak_mb
+from tests.bench_sending import memory_mb
 from tests.kit.server import Server
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__RENDERS_PER_MINUTE": "0"}
@@ -197,7 +197,7 @@ def main() -> None:
         server.key = key
         with server:
             measure(Bench(server, options.contacts, options.requests), options.words)
-            print(f"memory at most {peak_mb(server.pid):.0f} MB")
+            print(f"memory at most {memory_mb(server.pid, 'VmHWM'):.0f} MB")
 
 
 def measure(bench: Bench, words: list[str]) -> None:

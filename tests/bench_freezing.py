@@ -14,6 +14,7 @@ from typing import Any
 
 import apsw
 
+from tests.bench_import import memory
 from tests.kit.client import Client
 from tests.kit.crowd import fill
 from tests.kit.server import Server
@@ -50,7 +51,9 @@ def during(server: Server, contacts: int, words: str, act: Any, is_over: Any) ->
     begun = time.monotonic()
     act()
     answered = (time.monotonic() - begun) * 1000
+    most = 0
     while not is_over(api):
+        most = max(most, private(server))
         time.sleep(0.1)
     seconds = time.monotonic() - begun
     others.ending.set()
@@ -58,9 +61,15 @@ def during(server: Server, contacts: int, words: str, act: Any, is_over: Any) ->
     waits = sorted(others.waits)
     print(
         f"{words}: {seconds:.1f} s, answered after {answered:.0f} ms; {len(waits)} writes beside it: "
-        f"p50 {waits[len(waits) // 2]:.1f} ms, p99 {waits[len(waits) * 99 // 100]:.1f} ms, longest {waits[-1]:.1f} ms"
+        f"p50 {waits[len(waits) // 2]:.1f} ms, p99 {waits[len(waits) * 99 // 100]:.1f} ms, longest {waits[-1]:.1f} ms; "
+        f"at most {most} MB of its own"
     )
     return seconds
+
+
+def private(server: Server) -> int:
+    """Answer the megabytes that are the process's own, not mapped from files."""
+    return memory(server.pid)["RssAnon"] // 1024
 
 
 def main() -> None:
