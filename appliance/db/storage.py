@@ -89,7 +89,12 @@ class _Guard:
         if self.directory is None:
             return
         here = config.current().storage
-        free, least = room(self.directory)
+        try:
+            free, least = room(self.directory)
+        except OSError as error:
+            self.failed = f"the data directory cannot be looked at: {error.strerror}"
+            self.say()
+            return
         self.low = (
             None if free >= least else f"less than {least / _MB:.0f} MB are free on the disk of the data directory"
         )
