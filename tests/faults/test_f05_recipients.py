@@ -66,3 +66,43 @@ def test_a_message_that_cannot_be_made_stops_no_other(
     assert (books.accepted, books.missing, books.copies) == (59, 0, 0)
     assert (skipped["to"], skipped["skip_reason"]) == (address(30), "render_error")
     assert skipped["error"]["text"]
+
+
+# What a server says, at which phase, and what becomes of the message (decisions, section 8, P6 and P7)
+VERDICTS = (
+    ("mail", 451, "4.3.0 local trouble", "sent"),
+    ("rcpt", 450, "4.2.0 mailbox busy", "sent"),
+    ("rcpt", 452, "4.2.2 mailbox full", "sent"),
+    ("rcpt", 552, "5.2.2 mailbox full", "failed"),
+    ("rcpt", 550, "5.1.1 no such user", "failed"),
+    ("rcpt", 550, "no such user", "failed"),
+    ("data", 451, "4.3.0 local trouble", "sent"),
+    ("data", 554, "5.5.1 no valid recipients", "failed"),
+    ("body", 451, "4.3.0 local trouble", "sent"),
+    ("body", 452, "4.3.1 no room", "sent"),
+    ("body", 550, "5.7.1 looks like spam", "failed"),
+    ("body", 552, "5.3.4 too big", "failed"),
+)
+
+
+def test_each_answer_has_its_verdict(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """A 4xx once costs an attempt and nothing else; a 5xx is final at once; who does not exist is suppressed alone."""
+    for index, (phase, code, text, _) in enumerate(VERDICTS):
+        who = "*" if phase == "mail" else address(index)
+        smtp_server.rules.refuse(phase, who, code=code, text=text, times=1)
+    api = relayed(slow_down="1s").client()
+    path = send(api, crowd(api, 60))
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    rows = {row["to"]: row for row in api.all("/messages", campaign_id=path.rpartition("/")[2])}
+    figures.books(books, answers=len(VERDICTS), failed=books.stats["failed"])
+
+    assert (books.copies, books.missing, books.uncertain) == (0, 0, 0)
+    for index, (phase, code, text, verdict) in enumerate(VERDICTS):
+        row = rows[address(index)]
+        if phase == "mail":
+            continue
+        assert (row["status"], row["attempts"]) == (verdict, 2 if verdict == "sent" else 1), (phase, code, text, row)
+        assert row["error"] is None or (row["error"]["smtp"], text in row["error"]["text"]) == (code, True)
+    assert sorted(row["attempts"] for row in rows.values()).count(2) == 6
+    assert [row["address"] for row in api.get("/suppressions").expect(200)] == [address(4)]
