@@ -3,6 +3,7 @@
 Only what has ended badly or in doubt can be decided (decisions, section 7); what waits can be taken back.
 """
 
+import logging
 from typing import Any, NamedTuple, cast
 
 from appliance import clock
@@ -14,6 +15,7 @@ from appliance.messages.ledger import AT_ONCE, COLUMNS, Claim, Outcome
 from appliance.tables import Message
 from appliance.work import bell
 
+log = logging.getLogger("campanero.messages")
 RETRIABLE = ("failed", "uncertain")
 # Where a person may take a message from where it is
 _ALLOWED = {
@@ -46,6 +48,7 @@ def retry(account_id: int, message_id: int, actor: str) -> Message:
             {"to": ["may not be written to"]}, reason="recipient_suppressed", message_id=row.id, skip_reason=reason
         )
     _open([row.id], row.campaign_id)
+    log.info("%s sends message %s again", actor, row.id)
     return store.get(account_id, message_id)
 
 
@@ -55,6 +58,7 @@ def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
     row = store.get(account_id, message_id)
     _refuse(row, "sent")
     _count([row.id])
+    log.info("%s counts message %s as sent", actor, row.id)
     return store.get(account_id, message_id)
 
 
@@ -71,10 +75,11 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
         "WHERE id = ?",
         (clock.now_ms(), row.id),
     )
+    log.info("%s takes message %s back", actor, row.id)
     return store.get(account_id, message_id)
 
 
-def retry_some(campaign_id: int, part: Part) -> tuple[int, int]:
+def retry_some(campaign_id: int, part: Part, actor: str) -> tuple[int, int]:
     """Send some of a campaign's messages again; answers how many, and behind which id to go on (0: all were seen).
 
     Whoever may not be written to any more is left as they are.
@@ -83,14 +88,16 @@ def retry_some(campaign_id: int, part: Part) -> tuple[int, int]:
     found = _some(campaign_id, part) if part.status in RETRIABLE and not _is_over(campaign_id) else []
     may = [row.id for row in found if outbox.refusal(row) is None]
     _open(may, campaign_id)
+    log.info("%s sends %s messages of campaign %s again", actor, len(may), campaign_id)
     return len(may), found[-1].id if len(found) == _MOST else 0
 
 
-def assume_some(campaign_id: int, part: Part) -> tuple[int, int]:
+def assume_some(campaign_id: int, part: Part, actor: str) -> tuple[int, int]:
     """Count some of a campaign's messages in doubt as sent; answers as `retry_some`."""
     writing()
     found = _some(campaign_id, part._replace(status="uncertain"))
     _count([row.id for row in found])
+    log.info("%s counts %s messages of campaign %s as sent", actor, len(found), campaign_id)
     return len(found), found[-1].id if len(found) == _MOST else 0
 
 

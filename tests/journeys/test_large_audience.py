@@ -1,5 +1,6 @@
 """Audiences that are too large for one transaction: frozen, cancelled and taken back in chunks, through kills."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.crowd import fill
-from tests.kit.server import Server
+from tests.kit.server import EMAIL, Server
 from tests.kit.smtp import SmtpServer
+from tests.ui.test_roles import FORM, signed_in
 
 CONTENT = {"subject": "s", "body": "<p>Hi</p>", "from_email": "ana@bakery.example"}
 MANY, SENDABLE = 30_000, 0.002
@@ -145,6 +147,20 @@ def test_a_list_that_is_gone_is_drawn_again(crowd: Crowd) -> None:
 
     assert 0 < half < contacts
     assert [number for (number,) in rows] == list(range(1, contacts + 1))
+
+
+def test_the_page_says_how_far_it_is(crowd: Crowd) -> None:
+    """While rows are written the report names how many of how many stand, and follows by itself."""
+    server = crowd(120_000, 0.9)
+    cookie = signed_in(server, EMAIL)
+    path = send(server.client(), hold_seconds=3600)
+    until(server.client(), path, lambda one: one["freezing"]["total"])
+    shown = server.client().request("GET", path, headers=FORM | {"Cookie": cookie}).text
+    until(server.client(), path, lambda one: not one["freezing"])
+    after = server.client().request("GET", path, headers=FORM | {"Cookie": cookie}).text
+
+    assert re.search(r"Writing down who gets it: <b>[\d\u202f,]+</b> of 120.000 people", shown)
+    assert 'hx-trigger="every' in shown and "Writing down" not in after
 
 
 def test_pause_while_freezing(crowd: Crowd, smtp_server: SmtpServer) -> None:

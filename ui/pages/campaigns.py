@@ -148,7 +148,7 @@ async def undecided(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     return view.page(request, "campaigns/decide.html", campaign=campaign, found=found, status=status, known=known)
 
 
-def _decision(name: str, verb: Callable[[int, Part], tuple[int, int]], done: str) -> None:
+def _decision(name: str, verb: Callable[[int, Part, str], tuple[int, int]], done: str) -> None:
     """Register a button of that page: it decides about the messages chosen, or all of them, in short transactions."""
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
@@ -158,7 +158,7 @@ def _decision(name: str, verb: Callable[[int, Part], tuple[int, int]], done: str
         part = Part(form["status"], chosen=None if form["all"] else tuple(form.ids("message")))
         decided, more = 0, True
         while more:
-            count, after = await commit(verb, campaign.id, part)
+            count, after = await commit(verb, campaign.id, part, visit.actor)
             decided, part, more = decided + count, part._replace(after=after), after > 0
         view.say(request, done.format(words.people(decided)) if decided else "There was nothing to decide any more.")
         return view.go(request, f"/campaigns/{campaign_id}")
