@@ -7,16 +7,17 @@ stepped over and kept in mind, so that a campaign goes on with its other people 
 import random
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from appliance import clock
-from appliance.db.open import connection, rows
+from appliance.db.open import rows
 from appliance.delivery.groups import group_of
 from appliance.messages.ledger import COLUMNS, Claim
 
 # Rows looked at for one answer where some are stepped over; the next answer goes on behind them
 _MOST_SEEN = 2_000
+_PAGE = 200
 # Ids kept in mind for one group of a campaign; what is beyond is found by beginning again
 _MOST_PARKED = 5_000
 # A row may be written with a time that lies a little before what was read already
@@ -148,24 +149,27 @@ class Line:
 
     def _scanned(self, source: int | None, most: int, look: "_Look") -> list[Claim]:
         found: list[Claim] = []
-        seen, ended = 0, True
+        seen, ended = 0, False
         self._since.setdefault(source, time.monotonic())
         at = self._at.get(source, (-1, 0))
-        for *row, due_at in _due(source, look, at):
-            claim = Claim._make(row)
-            if source is not None and claim.provider in look.closed:
-                # All rows of a campaign leave by the same provider: its first one answers for all
-                return found
-            if len(found) >= most or seen >= _MOST_SEEN:
-                ended = False
-                break
-            at, seen = (due_at, claim.id), seen + 1
-            if look.has_given(claim):
-                continue
-            if look.room and not look.has_room(claim):
-                self._park(source, claim)
-            else:
-                found.append(claim)
+        while len(found) < most and seen < _MOST_SEEN and not ended:
+            page = _page(source, look, at, _PAGE if look.room else most)
+            ended = len(page) < (_PAGE if look.room else most)
+            for row in page:
+                claim = Claim._make(row[:-1])
+                if source is not None and claim.provider in look.closed:
+                    # All rows of a campaign leave by the same provider: its first one answers for all
+                    return found
+                if len(found) >= most:
+                    ended = False
+                    break
+                at, seen = (row[-1], claim.id), seen + 1
+                if look.has_given(claim):
+                    continue
+                if look.room and not look.has_room(claim):
+                    self._park(source, claim)
+                else:
+                    found.append(claim)
         self._stand(source, at, ended, look.now)
         self.has_more |= not ended and len(found) < most
         return found
@@ -201,34 +205,31 @@ class _Look:
         return left > 0
 
 
-def _due(source: int | None, look: _Look, at: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
-    """Read the open rows of a source behind a place, as far as somebody asks for them."""
+def _page(source: int | None, look: _Look, at: tuple[int, int], size: int) -> list[tuple[Any, ...]]:
+    """Read the next open rows of a source behind a place, each with the time it is due."""
     more = ""
     closed: tuple[str, ...] = ()
     if source is None:
         more = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
         closed = look.closed
         more += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
+    found: list[tuple[Any, ...]] = []
     # Many rows of a campaign share their time; asked in one, the index would be read from the first of them
     for where, values in zip(BEHIND, ((at[0], at[1]), (at[0], look.now)), strict=True):
-        cursor = connection().execute(
-            f"SELECT {COLUMNS}, due_at FROM message WHERE campaign_id IS ? AND {_OPEN} AND {where}{more} "
-            "ORDER BY due_at, id",
-            (source, *values, *closed),
-        )
-        try:
-            yield from cursor
-        finally:
-            # A half-read SELECT would hold a snapshot and keep the write-ahead log from being reset
-            cursor.close(True)
+        if len(found) < size and (at[0] >= 0 or where == BEHIND[1]):
+            found += rows(
+                f"SELECT {COLUMNS}, due_at FROM message WHERE campaign_id IS ? AND {_OPEN} AND {where}{more} "
+                "ORDER BY due_at, id LIMIT ?",
+                (source, *values, *closed, size - len(found)),
+            )
+    return found
 
 
 def is_due(closed: tuple[str, ...] = ()) -> bool:
     """Say whether an open row of a live source may move now, by a provider that is not closed."""
     look = _Look(clock.now_ms(), frozenset(), closed, {})
     for source in (None, *live_campaigns()):
-        for row in _due(source, look, (-1, 0)):
+        for row in _page(source, look, (-1, 0), 1):
             if source is None or Claim._make(row[:-1]).provider not in closed:
                 return True
-            break
     return False
