@@ -74,6 +74,8 @@ class Feeder:
                 found = self.poll()
                 continue
             async with self._turn:  # one after the other, so that a limit that opens wakes one place and not all
+                if self._is_halted():
+                    return None
                 self._stirred.clear()
                 found = self.poll()
                 if found is None and self._waits_for_limits():

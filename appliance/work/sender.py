@@ -108,6 +108,7 @@ class Sender:
                 await self._look.wait()
                 if not tasks and not self._woken.is_set():
                     return
+            feeder.more()
             await self._stop(tasks)
         finally:
             self._loop = self._look = None
