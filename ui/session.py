@@ -1,5 +1,6 @@
 """Who is looking: the cookie of a browser, joined to the session it stands for."""
 
+from contextlib import suppress
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -8,6 +9,7 @@ from sanic.response import HTTPResponse
 
 from appliance.account import sessions
 from appliance.db.work import call, commit
+from appliance.errors import Unavailable
 
 _YEAR = 365 * 86400
 THEMES = ("system", "light", "dark")
@@ -53,7 +55,9 @@ async def visit(request: Request) -> Visit | None:
     if session is None:
         return None
     if sessions.needs_touch(session):
-        await commit(sessions.touch, session.id)
+        # Who only looks is served although nothing can be written
+        with suppress(Unavailable):
+            await commit(sessions.touch, session.id)
     return Visit(request, session)
 
 

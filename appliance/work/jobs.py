@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+import apsw
 from huey import Huey
 from huey.storage import MemoryStorage
 
@@ -165,7 +166,11 @@ class Jobs:
         storage.look()
         if storage.unwritable() is not None:
             work.write(heartbeat.beat)
-        checkpoint()
+        try:
+            checkpoint()
+        except apsw.Error as error:
+            storage.failed(error)
+            raise storage.storage_error(error) or error from None
 
     def pulse(self) -> None:
         """Ring for whatever is due; called once a second, so that a lost ring costs no more than that."""
