@@ -105,12 +105,14 @@ def test_a_disk_that_is_nearly_full_stops_only_the_sending(
 
 
 def test_the_least_free_room_can_be_set(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
-    """With a whole disk asked for nothing is sent; started with less, it goes."""
+    """With a whole disk asked for nothing is sent, and campaign and status say why; started with less, it goes."""
     env = UNLIMITED | {"CAMPANERO_STORAGE__LEAST_FREE_PERCENT": "100", "CAMPANERO_STORAGE__LEAST_FREE_MB": "1000000000"}
     server = fresh_server(relay=smtp_server.port, env=env)
     path = send(server.client(), crowd(server.client(), 20))
     server.wait_for_line("sending stops: less than")
     assert silence(smtp_server, 1.2) == 0
+    waits, told = server.client().get(path).expect(200)["waiting"], server.client().get("/delivery/status").expect(200)
+    assert waits["reason"] == "storage" and told["storage"] == {"ok": False, "text": waits["text"]}
     server.stop()
     server.env["CAMPANERO_STORAGE__LEAST_FREE_PERCENT"] = "0"
     api = server.start().client()
