@@ -11,6 +11,7 @@ from tests.conftest import FreshServer
 from tests.journeys.test_sending import completed, send
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.recipients import crowd
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -69,7 +70,7 @@ def test_a_single_message_takes_the_next_turn(
     smtp_server.rules.delay("body", 0.02)
     server = limited(fresh_server, smtp_server, rate_per_second=rate)
     api = server.client()
-    send(api, listed(server, *[f"p{n}@people.example" for n in range(100_000 if full else 800)]))
+    send(api, crowd(api, 100_000 if full else 800))
     smtp_server.wait_for(2)
     begun = time.time()
     api.post("/messages", {"to": "bo@single.example", **SINGLE}).expect(201)
@@ -136,18 +137,18 @@ def test_a_group_that_asks_for_less_gets_less(fresh_server: FreshServer, smtp_se
     rule = smtp_server.rules.refuse("rcpt", "*@gmail.com", code=421, text="4.7.0 try again later, too much")
     server = limited(fresh_server, smtp_server, slow_down="2s")
     api = server.client()
-    people = [f"g{n}@gmail.com" for n in range(30)] + [f"o{n}@other.example" for n in range(60)]
+    people = [f"g{n}@gmail.com" for n in range(300)] + [f"o{n}@other.example" for n in range(60)]
     made = send(api, listed(server, *people))
     smtp_server.wait_until(lambda: sum(m.to.endswith("other.example") for m in smtp_server.messages) == 60, timeout=15)
     waiting = api.all("/messages", campaign_id=made["id"], status="queued")
     refused = [row for row in waiting if row["error"]]
 
-    assert len(waiting) == 30 and {row["attempts"] for row in waiting} == {0}
+    assert len(waiting) == 300 and {row["attempts"] for row in waiting} == {0}
     assert 1 <= rule.used <= 12 and refused
     assert {(row["error"]["code"], row["error"]["smtp"]) for row in refused} == {("throttled", 421)}
     smtp_server.rules.clear()
     done = completed(api, made)
-    assert (done["stats"]["sent"], done["stats"]["failed"]) == (90, 0)
+    assert (done["stats"]["sent"], done["stats"]["failed"]) == (360, 0)
     assert {row["attempts"] for row in api.all("/messages", campaign_id=made["id"])} == {1}
     assert Counter(message.to for message in smtp_server.messages).most_common(1)[0][1] == 1
 
