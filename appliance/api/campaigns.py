@@ -109,6 +109,9 @@ def _move(name: str, verb: Callable[[int, int, str], Campaign], summary: str) ->
     async def handler(request: Call) -> Answer:
         if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
             raise Fault(403, "forbidden", "a test key moves only what test keys have sent")
+        if name == "resume":
+            # It may have been armed and never started: then it starts now
+            await call(preflight.warm, request.account_id, request.id, None)
         return await _shown(await commit(verb, request.account_id, request.id, request.actor))
 
     handler.__doc__ = summary

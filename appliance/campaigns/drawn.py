@@ -8,6 +8,7 @@ thrown away and drawn again.
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import apsw
@@ -28,14 +29,21 @@ def directory() -> Path:
     return base
 
 
-def path(campaign_id: int) -> Path:
-    """Answer the file of a campaign's list."""
-    return directory() / f"{campaign_id}.list"
+class Send(NamedTuple):
+    """One send of a campaign: taken back and sent again, it is another one, to others perhaps."""
+
+    campaign_id: int
+    moment: int
 
 
-def draw(campaign_id: int, people: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
+def path(send: Send) -> Path:
+    """Answer the file of a list."""
+    return directory() / f"{send.campaign_id}-{send.moment}.list"
+
+
+def draw(send: Send, people: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
     """Draw the list of those behind a contact id and answer how many they are; raises Unavailable if told to stop."""
-    final = path(campaign_id)
+    final = path(send)
     raw = final.with_suffix(".part")
     for old in (raw, final):
         old.unlink(missing_ok=True)
@@ -68,11 +76,11 @@ def _keep(raw: Path, final: Path) -> None:
     datadir.settle(final.parent)
 
 
-def attach(campaign_id: int) -> None:
+def attach(send: Send) -> None:
     """Put a list beside the database of this connection as `drawn`; outside of a transaction."""
     detach()
     # Nobody writes to it any more, and a file that cannot be written to takes no part in transactions
-    connection().execute("ATTACH ? AS drawn", (f"file:{quote(str(path(campaign_id)))}?immutable=1",)).fetchall()
+    connection().execute("ATTACH ? AS drawn", (f"file:{quote(str(path(send)))}?immutable=1",)).fetchall()
 
 
 def detach() -> None:

@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct, convert, to_builtins
 from appliance import clock
 from appliance.campaigns import audience
 from appliance.campaigns.audience import Audience
+from appliance.campaigns.drawn import Send
 from appliance.campaigns.requests import TriggerWrite
 from appliance.campaigns.store import MOST_AT_ONCE, check_trigger
 from appliance.db.open import connection, one, run, scalar
@@ -160,31 +161,31 @@ def state(campaign: Campaign) -> Freezing | None:
     return None if campaign.freezing is None else convert(campaign.freezing, Freezing)
 
 
-def listed(campaign_id: int, count: int) -> None:
-    """Take over a list that was drawn: reserve the ids of its rows."""
+def listed(send: Send, count: int) -> None:
+    """Take over a list that was drawn: reserve the ids of its rows; nothing, if that send was taken back meanwhile."""
     writing()
-    campaign = Campaign.get_by_id(campaign_id)
+    campaign = Campaign.get_by_id(send.campaign_id)
     found = state(campaign)
-    if found is None:
+    if found is None or campaign.started_at != send.moment:
         return
     found.total, found.listed, found.first_id = found.done + count, found.done, _reserved(count)
     _save(campaign, found)
 
 
-def chunk(campaign_id: int, size: int) -> tuple[int, float]:
+def chunk(send: Send, size: int) -> tuple[int, float]:
     """Write the rows of the next so many people of the attached list; answers how many are left, and the seconds."""
     writing()
     begun = time.perf_counter()
-    campaign = Campaign.get_by_id(campaign_id)
+    campaign = Campaign.get_by_id(send.campaign_id)
     found = state(campaign)
-    if found is None or found.total is None:
+    if found is None or found.total is None or campaign.started_at != send.moment:
         return 0, 0.0
     after = found.done - found.listed
     last = min(after + size, found.total - found.listed)
     values = _values(campaign, found.provider)
     values |= {"id": found.first_id, "after": after, "last": last}
     connection().execute(_ROWS.format(people=_DRAWN), values)
-    connection().execute(_SKIPPED, (campaign.name, found.first_id + after, found.first_id + last, campaign_id))
+    connection().execute(_SKIPPED, (campaign.name, found.first_id + after, found.first_id + last, campaign.id))
     found.last = int(scalar("SELECT contact FROM drawn.person WHERE pos = ?", (last,)) or found.last)
     found.done = found.listed + last
     campaign.audience_count = found.done

@@ -8,14 +8,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from appliance.campaigns import audience, closing, drawn, freezing
+from appliance.campaigns.drawn import Send
 from appliance.db import work
 from appliance.db.open import checkpoint, one, rows
 from appliance.db.storage import storage_error
 from appliance.errors import Unavailable
 from appliance.tables import Campaign
 
+T = TypeVar("T")
 log = logging.getLogger("campanero.audiences")
 _LEAST, _FIRST, _MOST = 50, 200, 10_000
 # The aim; a busy machine makes it several times that
@@ -82,24 +85,25 @@ class Large:
         found = freezing.state(campaign)
         if found is None:
             return
-        if found.total is None or not drawn.path(campaign_id).exists():
+        send = Send(campaign_id, campaign.started_at)
+        if found.total is None or not drawn.path(send).exists():
             kind = audience.kind(campaign)
-            count = drawn.draw(campaign_id, found.people, kind, found.last, self.stopping.is_set)
-            work.write(freezing.listed, campaign_id, count)
-        work.between(drawn.attach, campaign_id)
+            count = drawn.draw(send, found.people, kind, found.last, self.stopping.is_set)
+            work.write(freezing.listed, send, count)
+        work.between(drawn.attach, send)
         try:
-            self._chunks(freezing.chunk, campaign_id)
+            self._chunks(freezing.chunk, send)
         finally:
             if not work.is_stopped():
                 work.between(drawn.detach)
 
-    def _chunks(self, verb: Callable[[int, int], tuple[int, float]], campaign_id: int) -> None:
+    def _chunks(self, verb: Callable[[T, int], tuple[int, float]], of: T) -> None:
         """Run a verb again and again, on as many rows as fit a short transaction, as the last one's time teaches."""
         size, left, count = _FIRST, 1, 0
         # Whoever asked for it is answered first
         self.stopping.wait(_ANSWER_SECONDS)
         while left and not self.stopping.is_set():
-            left, taken = work.write(verb, campaign_id, size)
+            left, taken = work.write(verb, of, size)
             size = max(_LEAST, min(_MOST, int(size * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
             count += 1
             time.sleep(_PAUSE_SECONDS)

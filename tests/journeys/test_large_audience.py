@@ -228,6 +228,33 @@ def test_undo_and_send_again(crowd: Crowd, smtp_server: SmtpServer, frozen: bool
     assert len(set(addresses)) == len(addresses) > 20
 
 
+def test_taken_back_and_sent_to_others(crowd: Crowd) -> None:
+    """What was drawn for one send is never written for the next: the others get it, and nobody of the first."""
+    contacts = 120_000
+    server = crowd(contacts, 0.9)
+    api = server.client()
+    few = api.post("/lists", {"name": "Few", "contact_ids": [7, 8, 9]}).expect(201)["id"]
+    many = api.post("/lists", {"name": "Many"}).expect(201)["id"]
+    here = apsw.Connection(str(server.data / "campanero.db"))
+    here.execute("INSERT INTO membership SELECT ?, id, 0 FROM contact WHERE id % 2", (many,)).fetchall()
+    here.close()
+    made = api.post("/campaigns", {"name": "Large", "template_attributes": CONTENT}).expect(201)
+    path = f"/campaigns/{made['id']}"
+    for group in (1, few, 1, many):
+        body = {"trigger_attributes": {"contact_list_id": group}, "hold_seconds": 3600}
+        while (answer := api.post(f"{path}/send", body)).status == 503:
+            time.sleep(0.1)
+        answer.expect(200)
+        if group != many:
+            api.patch(path, {"status": "draft"}).expect(200)
+    done = until(api, path, lambda one: not one["freezing"])
+    server.stop()
+    rows = ledger(server, "SELECT contact_id FROM message ORDER BY id")
+
+    assert done["audience_count"] == contacts // 2
+    assert [number for (number,) in rows] == list(range(1, contacts + 1, 2))
+
+
 def test_delete_while_freezing(crowd: Crowd, smtp_server: SmtpServer) -> None:
     """It is gone at once; what has a row ends as cancelled, nothing leaves, and no list stays behind."""
     server = crowd(relay=smtp_server.port, share=0.9)

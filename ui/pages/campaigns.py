@@ -7,7 +7,7 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
-from appliance.campaigns import books, report, requests, states, store
+from appliance.campaigns import books, preflight, report, requests, states, store
 from appliance.db.work import call, commit
 from appliance.messages import deciding
 from appliance.messages import store as messages
@@ -109,6 +109,9 @@ def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
     @signed_in
     async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+        if name == "resume":
+            # It may have been armed and never started: then it starts now
+            await call(preflight.warm, visit.account_id, campaign_id, None)
         try:
             await commit(verb, visit.account_id, campaign_id, visit.actor)
         except errors.Invalid as refused:
