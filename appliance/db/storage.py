@@ -59,7 +59,7 @@ class _Guard:
     @property
     def trouble(self) -> str | None:
         """Why nothing is sent, or None."""
-        return "the disk of the data directory is full" if self.full else self.failed or self.low
+        return self.failed or ("the disk of the data directory is full" if self.full else self.low)
 
     @property
     def _reserve(self) -> Path:
