@@ -62,7 +62,7 @@ def test_what_was_in_hand_is_recorded_in_the_reserve(
     reserve = disk / "data" / "reserve"
     assert reserve.stat().st_size == 16 * 1_048_576
     filler = fill(disk)
-    server.wait_for_line("disk of the data directory is full")
+    server.wait_for_line("sending stops: .* full")
     assert not reserve.exists()
     fill(disk, leave=900_000)
     gate.release()

@@ -1,0 +1,44 @@
+"""What counts as trouble with the storage, and what does not."""
+
+import errno
+
+import apsw
+import pytest
+
+from appliance.db.storage import storage_error
+from appliance.errors import Unavailable
+
+
+def caused(error: Exception) -> Exception:
+    """Answer an error of a library above, which the given one caused."""
+    try:
+        try:
+            raise error
+        except type(error) as cause:
+            raise RuntimeError("above") from cause
+    except RuntimeError as above:
+        return above
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [
+        apsw.FullError("full"), apsw.ReadOnlyError("read-only"), apsw.BusyError("locked"), apsw.IOError("broken"),
+        apsw.CantOpenError("gone"), apsw.CorruptError("malformed"), apsw.NotADBError("something else"),
+        OSError(errno.ENOSPC, "full"), OSError(errno.EROFS, "read-only"), OSError(errno.EDQUOT, "quota"),
+    ],
+)  # fmt: skip
+def test_trouble_with_the_storage_is_nobodys_fault(error: Exception, wrapped: bool) -> None:
+    """A disk or database that is full, read-only, locked, gone or broken is a 503, however deep the cause lies."""
+    found = storage_error(caused(error) if wrapped else error)
+
+    assert isinstance(found, Unavailable) and found.code == "storage_unavailable" and found.retry_after > 0
+
+
+@pytest.mark.parametrize(
+    "error", [apsw.ConstraintError("not unique"), apsw.SQLError("typo"), OSError(errno.ENOENT, "gone"), ValueError("x")]
+)
+def test_other_errors_are_not_hidden(error: Exception) -> None:
+    """A bug stays a bug."""
+    assert storage_error(error) is None
