@@ -51,9 +51,11 @@ class Delivery(NamedTuple):
 def status(account_id: int) -> Delivery:
     """Answer how delivery stands."""
     account, here, now = Account.get_by_id(account_id), config.current(), standing.now()
+    # First what is in hand, then what left: a message that ends in between is counted once at least
+    waiting = queue(account_id)
     minute, hour = (_handed_over(account_id, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
     return Delivery(
-        here, account, obstacles(account, now), now, queue(account_id), minute, hour,
+        here, account, obstacles(account, now), now, waiting, minute, hour,
         datadir.is_stopped(here.data_dir), storage.trouble(),
     )  # fmt: skip
 
@@ -84,17 +86,20 @@ def obstacles(account: Account, now: Standing) -> list[Obstacle]:
 
 def queue(account_id: int) -> Queue:
     """Count what waits, by the index of what is due: campaign by campaign, and the single messages."""
-    now, open_rows, ready, oldest = clock.now_ms(), 0, 0, []
-    sources: list[tuple[str, tuple[Any, ...]]] = [("campaign_id IS NULL AND account_id = ?", (account_id,))]
+    now, open_rows, ready, in_hand = clock.now_ms(), 0, 0, 0
+    oldest: list[int] = []
+    sources: list[tuple[str, tuple[Any, ...]]] = [("campaign_id IS NULL AND +account_id = ?", (account_id,))]
     sources += [("campaign_id = ?", (row[0],)) for row in rows(_LIVE, (account_id,))]
     for where, values in sources:
-        [(waiting, due, first)] = rows(
-            f"SELECT count(*), total(due_at <= ?), min(due_at) FROM message WHERE {where} AND {_OPEN}", (now, *values)
+        [(waiting, due)] = rows(
+            f"SELECT count(*), total(due_at <= ?) FROM message WHERE {where} AND {_OPEN}", (now, *values)
         )
         open_rows, ready = open_rows + waiting, ready + int(due)
-        oldest += [first] if first is not None and first <= now else []
-    in_hand = "SELECT count(*) FROM message WHERE status = 'sending' AND account_id = ?"
-    return Queue(open_rows, ready, int(scalar(in_hand, (account_id,))), min(oldest, default=None))
+        in_hand += int(scalar(f"SELECT count(*) FROM message WHERE {where} AND status = 'sending'", values))
+        # What may go at once has been waiting since it was written
+        first = f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id LIMIT 1"
+        oldest += [row[0] for row in rows(first, values) if row[0] <= now]
+    return Queue(open_rows, ready, in_hand, min(oldest, default=None))
 
 
 def _handed_over(account_id: int, since: int) -> int:

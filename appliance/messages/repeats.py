@@ -12,6 +12,11 @@ from appliance.messages import ledger, outcomes
 from appliance.messages.ledger import COLUMNS, Claim, Prepared
 from appliance.messages.prepare import Workshop
 
+# Source by source, as the index of states has it; a ledger of years is not read through at each start
+_IN_HAND = (
+    "SELECT id FROM message WHERE campaign_id IS NULL AND status = 'sending' UNION ALL "
+    "SELECT m.id FROM campaign c CROSS JOIN message m ON m.campaign_id = c.id WHERE m.status = 'sending'"
+)
 _STOPPED = "the service stopped while this message was in hand"
 
 
@@ -36,7 +41,7 @@ def in_hand() -> list[tuple[Claim, Prepared | None]]:
     """
     workshop = Workshop()
     found = []
-    for row in rows(f"SELECT {COLUMNS} FROM message WHERE status = 'sending'"):
+    for row in rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({_IN_HAND})"):
         claim = Claim._make(row)
         made: Prepared | None = None
         try:
