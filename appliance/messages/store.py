@@ -89,15 +89,15 @@ def _named(messages: list[Message]) -> list[Message]:
     return messages
 
 
-def stats(column: str, number: int) -> dict[str, int]:
+def stats(column: Literal["campaign_id", "flow_id"], number: int) -> dict[str, int]:
     """Sum the ledger of a campaign or flow (`campaign_id` or `flow_id`); the identity of decisions, section 7, holds.
 
     Every term is counted from the rows themselves in one statement, so the sum cannot drift from them.
     """
-    if column not in ("campaign_id", "flow_id"):
-        raise ValueError(column)
+    # Of two indexes on a campaign only one holds the status; with the other each row would be looked up
+    index = {"campaign_id": "INDEXED BY message_campaign_id_status", "flow_id": ""}[column]
     counted: dict[str, int] = dict(
-        rows(f"SELECT status, count(*) FROM message WHERE {column} = ? GROUP BY status", (number,))
+        rows(f"SELECT status, count(*) FROM message {index} WHERE {column} = ? GROUP BY status", (number,))
     )
     found: dict[str, int] = {name: counted.get(name, 0) for name in STATUSES}
     pending = found["queued"] + found["held"] + found["sending"]
