@@ -7,7 +7,7 @@ from msgspec import Struct
 from appliance import VERSION, brand, config, datadir
 from appliance.account import accounts
 from appliance.account.accounts import AccountWrite
-from appliance.api import shapes, shaping
+from appliance.api import brand_shapes, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.clock import iso
 from appliance.db.open import scalar
@@ -60,7 +60,7 @@ class Account(Struct):
     privacy_ip: str
     counts: dict[str, int]
     usage: dict[str, Any]
-    brand: shapes.Brand
+    brand: brand_shapes.Brand
 
 
 @ROUTES.add("GET", "/account", scope="account:read", returns=Account)

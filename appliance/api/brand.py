@@ -1,7 +1,7 @@
 """The brand over the API."""
 
 from appliance import brand
-from appliance.api import shapes, shaping
+from appliance.api import brand_shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.brand import BrandWrite
 from appliance.db.work import call, commit
@@ -9,13 +9,13 @@ from appliance.db.work import call, commit
 ROUTES = Routes()
 
 
-@ROUTES.add("GET", "/brand", scope="account:read", returns=shapes.Brand)
+@ROUTES.add("GET", "/brand", scope="account:read", returns=brand_shapes.Brand)
 async def show(request: Call) -> Answer:
     """Get the brand identity."""
     return Answer(shaping.brand(await call(brand.get, request.account_id)))
 
 
-@ROUTES.add("PUT", "/brand", scope="account:write", reads=BrandWrite, returns=shapes.Brand)
+@ROUTES.add("PUT", "/brand", scope="account:write", reads=BrandWrite, returns=brand_shapes.Brand)
 async def update(request: Call) -> Answer:
     """Update the brand identity; absent fields stay."""
     return Answer(shaping.brand(await commit(brand.update, request.account_id, request.body)))

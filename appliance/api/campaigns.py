@@ -41,13 +41,7 @@ async def update(request: Call) -> Answer:
     """Update a campaign; `status` moves it."""
     if isinstance(request.body.status, str):
         require_send(request)
-        await call(
-            preflight.warm,
-            request.account_id,
-            request.id,
-            request.body.template_attributes,
-            request.body.trigger_attributes,
-        )
+        await _warm(request)
     await call(store.warm, request.account_id, request.id, request.body.template_attributes)
     done = await commit(
         send.change, request.account_id, request.id, request.body, request.actor, request.credential.test
@@ -78,13 +72,7 @@ def require_send(request: Call) -> None:
 async def go(request: Call) -> Answer:
     """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""
     await call(store.warm, request.account_id, request.id, request.body.template_attributes)
-    await call(
-        preflight.warm,
-        request.account_id,
-        request.id,
-        request.body.template_attributes,
-        request.body.trigger_attributes,
-    )
+    await _warm(request)
     key = idempotency_key(request.request)
     path = f"/campaigns/{request.id}/send"
 

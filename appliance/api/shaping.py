@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from appliance import media, tables
-from appliance.api import shapes
+from appliance.api import brand_shapes, shapes
 from appliance.clock import iso
 from appliance.contacts.store import is_sendable
 from appliance.templates.store import is_editable
@@ -111,10 +111,10 @@ def event(row: tables.Event) -> shapes.Event:
     return _same(shapes.Event, row)
 
 
-def brand(row: tables.Brand) -> shapes.Brand:
+def brand(row: tables.Brand) -> brand_shapes.Brand:
     """Shape the brand; nothing is ever fetched, so where it came from stays null."""
     return _same(
-        shapes.Brand, row, source_url=None, last_scraped_at=None, logo=media.shown(row.logo),
-        links=[shapes.BrandLink(**{"url": "", "icon": "", "title": "", **one}) for one in row.links or []],
+        brand_shapes.Brand, row, source_url=None, last_scraped_at=None, logo=media.shown(row.logo),
+        links=[brand_shapes.BrandLink(**{"url": "", "icon": "", "title": "", **one}) for one in row.links or []],
         complete=bool(row.brand_color and row.company_name),
     )  # fmt: skip

@@ -234,22 +234,6 @@ def test_twenty_refusals_of_us_pause_the_campaign(fresh_server: FreshServer, smt
     assert api.wait(path, lambda row: row["status"] == "completed")["stats"]["sent"] == 40
 
 
-def test_international_recipients(relay: Server, smtp_server: SmtpServer) -> None:
-    """IDN domains travel as ASCII; a local part that needs SMTPUTF8 is skipped where the hop has none."""
-    smtp_server.smtputf8 = False
-    api = relay.client()
-    group = api.post("/lists", {"name": "World"}).json["id"]
-    for address in ("a@bücher.example", "zoë@example.org"):
-        api.post("/contacts", {"email": address, "list_ids": [group]}).expect(201)
-    made = send(api, group)
-    done = completed(api, made)
-
-    assert [message.to for message in smtp_server.messages] == ["a@xn--bcher-kva.example"]
-    assert (done["stats"]["sent"], done["stats"]["skipped"]) == (1, 1)
-    reasons = {row["skip_reason"] for row in api.get("/messages", campaign_id=made["id"], status="skipped").json}
-    assert reasons == {"smtputf8_unsupported"}
-
-
 def test_hostile_values_stay_values(relay: Server, smtp_server: SmtpServer) -> None:
     """What stands in contact data neither runs, nor adds headers, nor reaches a neighbour (T01, T06, T07)."""
     api = relay.client()

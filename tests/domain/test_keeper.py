@@ -1,0 +1,19 @@
+"""The write-ahead log beside a writer that never rests."""
+
+from appliance.db import work
+from appliance.db.open import run, scalar
+from tests.domain.home import Home
+
+
+def test_the_log_stays_short_while_much_is_written(home: Home) -> None:
+    """However much is written without a pause, the write-ahead log is brought home beside it and begins anew."""
+    work.start()
+    log = home.directory / "campanero.db-wal"
+    longest = 0
+    for number in range(600):
+        work.write(run, "INSERT INTO captured (account_id, mail_from, rcpt_to, size, source, received_at) "
+                        "VALUES (?, '', '', 0, ?, 0)", (home.account_id, bytes([number % 251]) * 100_000))  # fmt: skip
+        longest = max(longest, log.stat().st_size)
+    work.stop()
+    assert scalar("SELECT count(*) FROM captured WHERE length(source) = 100000") == 600
+    assert longest < 40_000_000, "60 MB were written"
