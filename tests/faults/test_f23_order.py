@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.faults.conftest import Figures, Relayed
+from tests.kit.books import balance
 from tests.kit.recipients import completed, crowd, draft, send
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -111,7 +112,7 @@ def test_a_message_is_marked_on_disk_before_it_leaves(
         smtp_server.rules.clear()
         completed(api, path)
     word = trace.word(M="Message-ID: <")
-    figures.note(size=100, copies=0, missing=100 - len(smtp_server.messages), syncs=word.count("S"))
+    figures.books(balance(api, path, smtp_server.messages), syncs=word.count("S"))
 
     assert word.count("M") == 100
     assert all("S" in between for between in word.split("M")[:100]), word
