@@ -298,3 +298,28 @@ def test_others_write_meanwhile(crowd: Crowd) -> None:
 
     # 100 ms is the goal of the bench; this one runs on machines that do other things too
     assert frozen > 3 and sorted(waits)[len(waits) * 9 // 10] < 0.25
+
+
+def test_a_large_segment_less_a_list(crowd: Crowd) -> None:
+    """Conditions of every kind of value are kept with the decision, and fix the same people as counting does."""
+    contacts = 60_000
+    server = crowd(contacts, 0.9)
+    api = server.client()
+    filters = [
+        {"name": "contact_data.visits", "predicate": "gteq", "value": 1.5},
+        {"name": "contact_first_name", "predicate": "not_eq", "value": "O'Neill \u00e4"},
+        {"name": "contact_created_at", "predicate": "lt", "value": "2100-01-01"},
+        {"name": "subscribed_email", "predicate": "eq", "value": True},
+    ]
+    segment = api.post("/segments", {"name": "Often", "filters": filters}).expect(201)["id"]
+    left_out = api.post("/lists", {"name": "Out", "contact_ids": list(range(1, 200))}).expect(201)["id"]
+    made = api.post("/campaigns", {"name": "Large", "template_attributes": CONTENT}).expect(201)
+    trigger = {"segment_id": segment, "contact_list_id": 1, "data": {"exclude_contact_list_ids": [left_out]}}
+    path = f"/campaigns/{made['id']}"
+    api.patch(path, {"trigger_attributes": trigger}).expect(200)
+    counted = api.get(f"{path}/preflight").expect(200)["facts"]["audience"]
+    sent = api.post(f"{path}/send", {"hold_seconds": 3600}).expect(200)
+    done = until(api, path, lambda one: not one["freezing"])
+
+    assert sent["freezing"] is not None
+    assert done["audience_count"] == counted > 20_000
