@@ -1,6 +1,7 @@
 """What a group gets after its servers asked for less: a pause, half as many at a time, slower still if that is no help.
 
-What comes back comes back step by step, one step for each while without a refusal (`WINDOW_SECONDS`).
+What comes back comes back step by step: one step for each while without a refusal (`WINDOW_SECONDS`), or for as many
+messages taken in a row as show that more will be.
 """
 
 from appliance import clock
@@ -8,6 +9,7 @@ from appliance.work.meter import NEVER
 
 WINDOW_SECONDS = 20.0
 SILENCE_SECONDS = 600.0
+_ENOUGH, _ENOUGH_SLOWLY = 50, 5
 _LEAST_GAP, _MOST_GAP = 0.5, 60.0
 
 
@@ -25,7 +27,8 @@ class Slow:
         self._level = 0
         self._gap = 0.0
         self._next = 0.0
-        self._window: float | None = None  # since when all is taken
+        self._window: float | None = None  # since when all is taken, and how many were
+        self._taken = 0
 
     def refused(self, now: float, words: str, silence: bool) -> None:
         """Give less from now on; what had been on its way when a pause began says nothing new."""
@@ -45,9 +48,10 @@ class Slow:
         if now < self.until:
             return False
         if self._window is None:
-            self._window = now
-        elif now >= self._window + WINDOW_SECONDS:
-            self._window = now
+            self._window, self._taken = now, 0
+        self._taken += 1
+        if now >= self._window + WINDOW_SECONDS or self._taken > (_ENOUGH_SLOWLY if self._gap else _ENOUGH):
+            self._window, self._taken = now, 0
             self._level = max(0, self._level - 1)
             if self._gap:
                 self._gap = self._gap / 2 if self._gap > _LEAST_GAP else 0.0

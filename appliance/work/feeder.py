@@ -86,8 +86,10 @@ class Feeder:
         """Answer by which way out the next message goes, without taking it; None if nothing is due."""
         while not self._is_halted():
             for queue in self._queues():
-                if queue:
-                    return queue[0].claim.provider
+                found = self._fresh(queue)
+                if found is not None:
+                    queue.appendleft(found)
+                    return found.claim.provider
             self._see_to_more()
             if self._waits_for_limits():
                 await self._opened()

@@ -54,8 +54,10 @@ class Meter:
         if not self.limit.per_hour:
             return 0.0
         # Only read here, for other threads ask too; what is older than an hour falls out where one is added
-        full = len(self._hour) >= self.limit.per_hour
-        at = self._hour[-self.limit.per_hour] + HOUR if full else 0.0
+        try:
+            at = self._hour[-self.limit.per_hour] + HOUR
+        except IndexError:  # so many have not gone
+            return 0.0
         return at if at > now else 0.0
 
     def take(self, now: float) -> None:

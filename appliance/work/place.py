@@ -93,7 +93,8 @@ class Place:
     def _part(self) -> None:
         """Say goodbye where nothing was said for long: servers do not like to be kept waiting."""
         for provider in list(self._open):
-            self._goodbyes.add(task := asyncio.ensure_future(self._forget(provider)))
+            # Gone from here at once: a message that comes now gets a connection of its own
+            self._goodbyes.add(task := asyncio.ensure_future(self._open.pop(provider).close()))
             task.add_done_callback(self._goodbyes.discard)
 
     def _may_go(self, ready: Ready) -> bool:
@@ -282,5 +283,6 @@ class Place:
     async def close(self) -> None:
         """End this place's conversations."""
         self._offered = None
-        for provider in list(self._open):
-            await self._forget(provider)
+        self._part()
+        if self._goodbyes:
+            await asyncio.wait({*self._goodbyes})

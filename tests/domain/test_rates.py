@@ -157,3 +157,14 @@ def test_silence_lasts_ten_minutes_and_begins_with_one() -> None:
     assert slow.opens_at(607.0) == NEVER
     assert not slow.accepted(608.0) and slow.most == 1
     assert not slow.accepted(608.0 + WINDOW_SECONDS) and slow.most == 2
+
+
+def test_many_taken_in_a_row_end_the_slowness_sooner() -> None:
+    """Where one after the other is taken, the pause between two goes first and within few, then more go at a time."""
+    slow = Slow("google", usual=3, pause=5)
+    for _ in range(4):
+        slow.refused(slow.until, "busy", silence=False)
+    now, taken = slow.until, 0
+    while not slow.accepted(now := now + 0.01):
+        taken += 1
+    assert slow.most == 3 and 100 <= taken <= 150 and now < slow.until + 5

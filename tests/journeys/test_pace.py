@@ -216,3 +216,30 @@ def test_a_relay_that_is_throttling(fresh_server: FreshServer, smtp_server: Smtp
     # Refused in few steps, not one by one
     times = sorted(entry.time for entry in smtp_server.phases("body"))
     assert times[-1] - times[0] >= 1
+
+
+def test_whatever_asks_for_less_everybody_gets_one(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Limits, groups that ask for less, a relay that throttles, full connections and stops: one copy for each."""
+    server = limited(
+        fresh_server, smtp_server, slow_down="1s", connections="6", messages_per_connection="7",
+        recipient_limits="yahoo 40/s 2 connections,google 3 connections", sender_limits="bakery.example 150/s",
+    )  # fmt: skip
+    api = server.client()
+    domains = ("gmail.com", "yahoo.com", "outlook.com", "one.example", "two.example")
+    people = [f"p{n}@{domains[n % 5]}" for n in range(300)]
+    made = send(api, listed(server, *people))
+    for phase, who, code, text, times in (
+        ("rcpt", "*@gmail.com", 421, "4.7.0 too much", 3), ("mail", "*", 421, "4.7.0 enough", 1),
+        ("body", "*", 454, "Throttling failure: Maximum sending rate exceeded", 1),
+        ("body", "*@outlook.com", 451, "4.7.650 rate limited", 2),
+        ("rcpt", "*@one.example", 450, "4.2.0 greylisted", 3),
+    ):  # fmt: skip
+        smtp_server.rules.refuse(phase, who, code=code, text=text, times=times)
+        time.sleep(0.3)
+        (server.data / "STOP").touch()
+        time.sleep(0.2)
+        (server.data / "STOP").unlink()
+    done = completed(api, made, 90)
+
+    assert done["stats"]["sent"] == 300 and done["stats"]["failed"] == 0
+    assert Counter(message.to for message in smtp_server.messages) == dict.fromkeys(people, 1)

@@ -1,10 +1,13 @@
 """Why nothing moves: the campaign, its page and the status of delivery always say it, with the time it ends."""
 
+import os
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
@@ -21,6 +24,12 @@ def waits(api: Client, campaign: dict[str, Any], reason: str, timeout: float = 1
     row = api.wait(path, lambda row: (row["waiting"] or {}).get("reason") == reason, timeout)
     found: dict[str, Any] = row["waiting"]
     return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """Answer the processor time that a process has used."""
+    used = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def seconds_until(moment: str | None) -> float:
@@ -92,9 +101,10 @@ def test_what_people_decided_comes_first(fresh_server: FreshServer, smtp_server:
     assert abs(seconds_until(status["obstacles"][1]["since"])) < 60
 
 
-def test_a_relay_that_is_away_is_told(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+@pytest.mark.parametrize("rate", ["0", "20"])
+def test_a_relay_that_is_away_is_told(rate: str, fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Who cannot be reached, why, and when it is tried again; nothing of it is left once it is back."""
-    server = limited(fresh_server, smtp_server, probe_after="3s")
+    server = limited(fresh_server, smtp_server, probe_after="3s", rate_per_second=rate)
     api = server.client()
     group = people(api, 4)
     smtp_server.stop()
@@ -105,6 +115,9 @@ def test_a_relay_that_is_away_is_told(fresh_server: FreshServer, smtp_server: Sm
     assert "cannot be reached" in found["text"] and 0 < seconds_until(found["until"]) <= 3
     assert obstacle["code"] == "unreachable" and "relay" in obstacle["text"]
     assert -60 < seconds_until(obstacle["since"]) <= 0 < seconds_until(obstacle["until"])
+    used = cpu_seconds(server.pid)
+    time.sleep(3)
+    assert cpu_seconds(server.pid) - used < 1.5, "it is probed, not hammered"
     smtp_server.start()
     assert completed(api, made)["waiting"] is None
     status = api.get("/delivery/status").expect(200)
