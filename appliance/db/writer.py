@@ -1,0 +1,189 @@
+"""The one thread that writes: what waits together shares a transaction, and each verb fails alone.
+
+There is no timer: what is queued when the thread comes round is the batch.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+import peewee
+
+from appliance.db import storage
+from appliance.db.keeper import LogKeeper
+from appliance.db.open import close_database, connection
+from appliance.db.storage import StorageError, storage_error
+
+T = TypeVar("T")
+log = logging.getLogger("campanero.writer")
+
+# A batch stops growing after this many verbs or seconds, so that nobody waits long for a neighbour.
+_MOST_VERBS = 200
+_MOST_SECONDS = 0.02
+
+
+class State(threading.local):
+    """What this thread is doing: inside a writing verb or not, and what follows its commit."""
+
+    inside = False
+    after: list[Callable[[], None]] | None = None
+
+
+class _Job:
+    __slots__ = ("after", "alone", "function", "future", "records", "value")
+
+    def __init__(self, function: Callable[[], Any], alone: bool = False, records: bool = False) -> None:
+        self.function, self.alone, self.records = function, alone, records
+        self.future: Future[Any] = Future()
+        self.after: list[Callable[[], None]] = []
+        self.value: Any = None
+
+
+state = State()
+
+
+class Writer:
+    """The one thread of the process that writes."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._keeper = LogKeeper(lambda function: self.submit(function, alone=True).result())
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[[], T], alone: bool = False, records: bool = False) -> "Future[T]":
+        """Queue a verb; the future holds its value once it is on disk.
+
+        One that is `alone` gets no transaction; one that `records` is tried on a full disk too.
+        """
+        job = _Job(function, alone, records)
+        self._queue.put(job)
+        return job.future
+
+    def close(self) -> None:
+        """Finish what is queued and end the thread."""
+        self._keeper.close()
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._keeper.watch(connection())
+            job = self._queue.get()
+            while job is not None:
+                following = None
+                try:
+                    following = self._alone(job) if job.alone else self._batch(job)
+                except Exception:
+                    # Whatever it was, the next who waits must find somebody here
+                    log.exception("a batch of writes broke")
+                job = following or self._queue.get()
+        finally:
+            close_database()
+
+    @staticmethod
+    def _alone(job: _Job) -> None:
+        if not job.future.set_running_or_notify_cancel():
+            return
+        try:
+            job.future.set_result(job.function())
+        except BaseException as error:
+            job.future.set_exception(storage_error(error) or error)
+
+    def _batch(self, job: _Job | None) -> _Job | None:
+        """Run what is queued in one transaction; answers the job behind it that must be alone, if one is."""
+        done: list[_Job] = []
+        stop, following = False, None
+        try:
+            here = connection()
+            here.execute("BEGIN IMMEDIATE")
+        except (apsw.Error, peewee.PeeweeException) as error:
+            storage.failed(error)
+            self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
+            return None
+        until = time.monotonic() + _MOST_SECONDS
+        while job is not None:
+            self._verb(here, job, done)
+            if len(done) >= _MOST_VERBS or time.monotonic() > until or self._queue.empty():
+                break
+            job = self._queue.get()
+            stop = job is None
+            if job is not None and job.alone:
+                following = job
+                break
+        self._commit(here, done)
+        if stop:
+            self._queue.put(None)
+        return following
+
+    def _refuse_all(self, job: _Job | None, error: StorageError) -> None:
+        """Fail a verb and all that wait behind it: each would only wait as long again for the same answer."""
+        while True:
+            if job is None:
+                self._queue.put(None)
+                return
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(error)
+            if self._queue.empty():
+                return
+            job = self._queue.get()
+
+    def _verb(self, here: Any, job: _Job, done: list[_Job]) -> None:
+        # Who stopped waiting before it began is not run at all; once begun it can no longer be cancelled
+        if not job.future.set_running_or_notify_cancel():
+            return
+        if not here.in_transaction or (storage.is_full() and not job.records):
+            # An error ended the transaction of this batch: a savepoint now would begin, and commit, one of its own
+            job.future.set_exception(StorageError(storage.unwritable() or "the database cannot be written"))
+            return
+        state.inside, state.after = True, job.after
+        try:
+            here.execute("SAVEPOINT verb")
+            job.value = job.function()
+            here.execute("RELEASE verb")
+        except BaseException as error:
+            self._undo(here)
+            storage.failed(error)
+            job.future.set_exception(storage_error(error) or error)
+        else:
+            done.append(job)
+        finally:
+            state.inside, state.after = False, None
+
+    @staticmethod
+    def _undo(here: Any) -> None:
+        """Take back one verb; where that cannot be done, the whole transaction."""
+        try:
+            if here.in_transaction:
+                here.execute("ROLLBACK TO verb")
+                here.execute("RELEASE verb")
+        except apsw.Error:
+            if here.in_transaction:
+                here.execute("ROLLBACK")
+
+    def _commit(self, here: Any, done: list[_Job]) -> None:
+        try:
+            if not here.in_transaction:
+                raise apsw.Error("the transaction was ended by an error")
+            here.execute("COMMIT")
+        except apsw.Error as error:
+            storage.failed(error)
+            for job in done:
+                job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
+            if here.in_transaction:
+                here.execute("ROLLBACK")
+            return
+        if done:
+            storage.wrote()
+        for job in done:
+            job.future.set_result(job.value)
+            for function in job.after:
+                try:
+                    function()
+                except Exception:
+                    log.exception("what follows a commit failed; the pulse will find the rows")
