@@ -13,15 +13,13 @@ from typing import Any
 from appliance import clock
 from appliance.db.open import rows
 from appliance.delivery.groups import group_of
-from appliance.messages.ledger import COLUMNS, Claim
+from appliance.messages.ledger import AT_ONCE, COLUMNS, Claim
 
 # Rows looked at for one answer where some are stepped over; the next answer goes on behind them
 _MOST_SEEN = 2_000
 _PAGE = 200
 # Ids kept in mind for one group of a campaign; what is beyond is found by beginning again
 _MOST_PARKED = 5_000
-# A row may be written with a time that lies a little before what was read already
-_LATE_MS = 2_000
 _AGAIN_SECONDS = 60.0
 # Behind a place (due_at, id), first at the same time and then later
 BEHIND = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
@@ -46,6 +44,7 @@ class Line:
 
     def __init__(self) -> None:
         self._at: dict[int | None, tuple[int, int]] = {}
+        self._at_once: dict[int | None, int] = {}  # the last one read of those that are due at once
         self._since: dict[int | None, float] = {}
         # By source and group; dictionaries are sets that keep their order
         self._parked: dict[tuple[int | None, str], dict[int, None]] = {}
@@ -96,6 +95,7 @@ class Line:
 
     def _restart(self, source: int | None) -> None:
         self._at.pop(source, None)
+        self._at_once.pop(source, None)
         self._since.pop(source, None)
         self._beyond.discard(source)
         for key in [key for key in self._parked if key[0] == source]:
@@ -164,21 +164,26 @@ class Line:
                     ended = False
                     break
                 at, seen = (row[-1], claim.id), seen + 1
+                if row[-1] == AT_ONCE:
+                    self._at_once[source] = claim.id
                 if look.has_given(claim):
                     continue
                 if look.room and not look.has_room(claim):
                     self._park(source, claim)
                 else:
                     found.append(claim)
-        self._stand(source, at, ended, look.now)
+        self._stand(source, at, ended)
         self.has_more |= not ended and len(found) < most
         return found
 
-    def _stand(self, source: int | None, at: tuple[int, int], ended: bool, now: int) -> None:
+    def _stand(self, source: int | None, at: tuple[int, int], ended: bool) -> None:
+        """Keep where the next reading begins: new rows are due at once, so they stand before those tried again."""
         if not ended:
             self._at[source] = at
+        elif source is None:
+            self._at.pop(source, None)  # a single message waits for nobody
         elif source in self._beyond or any(kept for key, kept in self._parked.items() if key[0] == source):
-            self._at[source] = min(at, (now - _LATE_MS, 0))
+            self._at[source] = (AT_ONCE, self._at_once.get(source, 0))
         else:
             self._at.pop(source, None)
             self._since.pop(source, None)

@@ -3,13 +3,15 @@
 import random
 import time
 
-from appliance import clock
+from appliance import clock, fields
 from appliance.campaigns import states
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.delivery.groups import group_of
+from appliance.messages import single as messages
 from appliance.messages.ledger import Claim
 from appliance.messages.line import BEHIND, Line
+from appliance.messages.single import MessageWrite
 from tests.domain.home import Home
 
 
@@ -153,3 +155,34 @@ def test_reading_uses_the_index(home: Home) -> None:
                 )
             )
             assert f"message_due (campaign_id=? AND {how})" in plan and "TEMP B-TREE" not in plan, plan
+
+
+def test_what_is_new_comes_at_once_beside_what_is_stepped_over(home: Home) -> None:
+    """Behind rows that wait and rows tried again, a new single message and new rows of a campaign are found at once."""
+    number = many(home, (30, "@gmail.com"), (2, "@bakery.example"))
+    work.write(run, "UPDATE message SET due_at = ? WHERE recipient_key = '1@bakery.example'", (clock.now_ms() - 1000,))
+    line, closed = Line(), {"google": 0}
+    for address in ("a@gmail.com", "b@gmail.com"):
+        single(home, address)
+    first = line.candidates(50, room=closed)
+    assert {row.recipient_key for row in first} == {"first@example.org", "1@bakery.example", "2@bakery.example"}
+    for row in first:
+        finish(row)
+    assert line.candidates(50, room=closed) == [] and not line.has_more
+    single(home, "new@bakery.example")
+    columns = [row[1] for row in rows("PRAGMA table_info(message)") if row[1] not in ("id", "contact_id")]
+    kept = ", ".join(column for column in columns if column != "recipient_key")
+    work.write(
+        run,
+        f"INSERT INTO message ({kept}, recipient_key) SELECT {kept}, 'late@bakery.example' FROM message "
+        "WHERE recipient_key = '30@gmail.com' AND campaign_id = ?",
+        (number,),
+    )
+    found = [row.recipient_key for row in line.candidates(50, room=closed)]
+    assert found == ["new@bakery.example", "late@bakery.example"]
+
+
+def single(home: Home, address: str) -> None:
+    """Queue one single message."""
+    body = {"to": address, "subject": "Receipt", "body": "<p>Thanks</p>"}
+    work.write(messages.put, home.account_id, fields.read(MessageWrite, body))
