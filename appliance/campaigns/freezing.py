@@ -44,11 +44,13 @@ _NOW = (
     "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why FROM ({members}) p "
     "LEFT JOIN channel h ON h.id = p.channel"
 )
-# Who was deleted since the list was drawn, or gave the address away
+# Who was deleted since the list was drawn, or gave the address away. Who took over another's row by a merge has one
 _DRAWN = (
-    "SELECT p.pos, c.id AS contact, h.value, h.key, CASE WHEN c.id IS NULL THEN 'contact_deleted' "
+    "SELECT p.pos, iif(x.id IS NULL, c.id, NULL) AS contact, h.value, h.key, "
+    "CASE WHEN c.id IS NULL OR x.id NOT NULL THEN 'contact_deleted' "
     "ELSE coalesce(p.why, iif(h.id IS NULL, 'no_channel', NULL)) END AS why FROM drawn.person p "
-    "LEFT JOIN contact c ON c.id = p.contact LEFT JOIN channel h ON h.id = p.channel AND h.contact_id = c.id "
+    "LEFT JOIN contact c ON c.id = p.contact LEFT JOIN message x ON x.campaign_id = :campaign AND x.contact_id = c.id "
+    "LEFT JOIN channel h ON h.id = p.channel AND h.contact_id = c.id AND x.id IS NULL "
     "WHERE p.pos > :after AND p.pos <= :last"
 )
 _SKIPPED = (

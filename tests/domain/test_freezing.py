@@ -1,0 +1,48 @@
+"""Audiences frozen in chunks: everybody on the list has exactly one row, whatever becomes of people meanwhile."""
+
+import pytest
+
+from appliance.campaigns import audience, drawn, freezing, store
+from appliance.campaigns.drawn import Send
+from appliance.campaigns.large import Large
+from appliance.contacts import merge
+from appliance.db import work
+from appliance.db.open import rows
+from appliance.tables import Campaign
+from tests.domain.home import BY_API, Home
+
+
+@pytest.fixture
+def begun(home: Home, monkeypatch: pytest.MonkeyPatch) -> tuple[Campaign, list[int]]:
+    """A campaign to six people that counts as large, of whom the first two have their rows; and the six."""
+    monkeypatch.setattr("appliance.campaigns.freezing.MOST_AT_ONCE", 1)
+    people = [home.contact(f"a{number}@example.org").id for number in range(6)]
+    made = home.send(home.campaign(home.list_of(*people).id))
+    state, send = freezing.state(made), Send(made.id, made.started_at)
+    assert state is not None
+    count = drawn.draw(send, state.people, audience.kind(made), 0, lambda: False)
+    work.write(freezing.listed, send, count)
+    work.between(drawn.attach, send)
+    work.write(freezing.chunk, send, 2)
+    work.between(drawn.detach)
+    return made, people
+
+
+@pytest.mark.parametrize("stays", [5, 0])
+def test_people_may_be_merged_while_their_rows_are_written(
+    stays: int, begun: tuple[Campaign, list[int]], home: Home
+) -> None:
+    """One who has a row and one who has none become one person, either way: they get one message, the others theirs."""
+    campaign, people = begun
+    work.write(merge.merge, home.account_id, people[stays], people[5 - stays], BY_API)
+    Large().tend()
+    found = rows(
+        "SELECT contact_id, status, skip_reason FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,)
+    )
+    assert found == [
+        (people[stays], "queued", None),
+        *((number, "queued", None) for number in people[1:5]),
+        (None, "skipped", "contact_deleted"),
+    ]
+    done = store.get(home.account_id, campaign.id)
+    assert done.freezing is None and done.audience_count == 6
