@@ -83,17 +83,18 @@ def uncertain(row: Claim, text: str, now: int) -> None:
     """End a row of which nobody knows whether it was taken."""
     connection().execute(
         "UPDATE message SET status = 'uncertain', doubts = max(doubts, 1), due_at = NULL, claimed_by = NULL, "
-        "error_code = 'in_doubt', error_text = ?, updated_at = ? WHERE id = ?",
+        "error_code = 'in_doubt', error_text = iif(recipient_key IS NULL, NULL, ?), updated_at = ? WHERE id = ?",
         (text, now, row.id),
     )
 
 
 def fault(row: Claim, error: DeliveryError | None) -> None:
-    """Keep the other side's words with the row."""
+    """Keep the other side's words with the row; they may name the recipient, so not with one who was erased."""
     if error is None:
         return
     connection().execute(
-        "UPDATE message SET error_code = ?, error_smtp = ?, error_enhanced = ?, error_text = ? WHERE id = ?",
+        "UPDATE message SET error_code = ?, error_smtp = ?, error_enhanced = ?, "
+        "error_text = iif(recipient_key IS NULL, NULL, ?) WHERE id = ?",
         (type(error).__name__.lower(), error.smtp, error.enhanced, error.text[:1000], row.id),
     )
 

@@ -110,12 +110,14 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
             "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
             (row.account_id, row.kind, row.recipient_key),
         )
+    # Who was erased while their message was in hand is suppressed already, and the words may name them
+    erased = scalar("SELECT recipient_key FROM message WHERE id = ?", (row.id,)) is None
     hard = code == "refused" and error.enhanced in HARD_BOUNCES
     event = f"{row.channel}_bounced" if hard and row.channel == "email" else f"{row.channel}_failed"
-    ledger.record(row, event, {"reason": code, "smtp": error.smtp, "text": error.text})
-    if hard and not row.test:
-        if row.campaign_id is not None:
-            tally.against(row.campaign_id, "refused")
+    ledger.record(row, event, {"reason": code, "smtp": error.smtp, **({} if erased else {"text": error.text})})
+    if hard and not row.test and row.campaign_id is not None:
+        tally.against(row.campaign_id, "refused")
+    if hard and not row.test and not erased:
         suppress.add(
             row.account_id, Address(row.kind, row.recipient, row.recipient_key),
             Case("hard_bounce", source="smtp", diagnostic=error.text[:1000]),

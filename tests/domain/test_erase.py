@@ -7,9 +7,11 @@ import pytest
 from appliance.contacts import erase, merge, store, write
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
+from appliance.errors import DeliveryError, Permanent, Temporary, Throttled, Uncertain
 from appliance.messages import line
+from appliance.messages.ledger import Outcome
 from appliance.tables import Message
-from tests.domain.home import BY_API, Home
+from tests.domain.home import BY_API, Home, turn
 from tests.domain.test_outcomes import finish, take
 
 HOWS: dict[str, Callable[[Home, int, int], None]] = {
@@ -45,6 +47,27 @@ def test_a_message_in_hand_keeps_its_outcome(kind: str, status: str, how: str, h
         expected = ("uncertain", None) if kind == "uncertain" else ("skipped", "contact_deleted")
         assert (row.status, row.skip_reason) == expected
     assert rows("PRAGMA foreign_key_check") == []
+
+
+@pytest.mark.parametrize("in_doubt", ["resend", "hold"])
+@pytest.mark.parametrize("error", [Permanent, Temporary, Throttled, Uncertain])
+def test_the_words_of_the_other_side_do_not_bring_an_erased_address_back(
+    error: type[DeliveryError], in_doubt: str, home: Home
+) -> None:
+    """Whatever answer names somebody who was erased while their message was in hand, nothing of it is kept."""
+    home.configure(email__in_doubt=in_doubt)
+    contact = home.contact("one@example.org").id
+    home.send(home.campaign(home.list_of(contact).id))
+    claim = take()
+    work.write(erase.erase, home.account_id, contact, BY_API)
+    text = "550 5.1.1 <one@example.org>: no such user"
+    said = Throttled(text, 60, 451, "4.7.0") if error is Throttled else error(text, 550, "5.1.1")
+    turn(Outcome(claim, said), False)
+    # The note for those who keep files is taken away by them
+    tables = [row[0] for row in rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'erasure'")]
+    named = [table for table in tables if "one@example" in repr(rows(f"SELECT * FROM [{table}]"))]
+    assert named == []
+    assert rows("SELECT reason, address FROM suppression") == [("erased", None)]
 
 
 def test_merged_people_get_a_campaign_once(home: Home) -> None:
