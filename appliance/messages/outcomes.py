@@ -76,10 +76,13 @@ def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> No
 
 
 def doubt(row: Claim, error: DeliveryError, now: int, handed_over: Prepared | None) -> None:
-    """Decide about a message that may have been taken: once more the same bytes, or hold (P3)."""
+    """Decide about a message that may have been taken: once more the same bytes, or hold (P3).
+
+    The bytes are kept either way: a person who sends it again sends what may have arrived.
+    """
+    _keep(row, handed_over)
     if config.current().email.in_doubt == "resend" and row.doubts == 0:
         ledger.fault(row, error)
-        _keep(row, handed_over)
         return _again(row, now, 0, attempts=row.attempts + 1, doubts=1)
     connection().execute("UPDATE message SET attempts = attempts + 1, doubts = doubts + 1 WHERE id = ?", (row.id,))
     return ledger.uncertain(row, error.text, now)

@@ -1,17 +1,18 @@
-"""The exact bytes of messages in doubt, kept for the one repeat that is allowed: the same message, or none (P3)."""
+"""The exact bytes of messages in doubt, kept for their repeat, by itself or by a person: the same message (P3)."""
 
+import logging
 import zlib
 
 from appliance import clock, config
 from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
 from appliance.delivery.send import Envelope
-from appliance.designs.merge import MergeError
 from appliance.errors import Uncertain
 from appliance.messages import ledger, outcomes
 from appliance.messages.ledger import COLUMNS, Claim, Prepared
 from appliance.messages.prepare import Workshop
 
+log = logging.getLogger("campanero.messages")
 # Source by source, as the index of states has it; a ledger of years is not read through at each start
 _IN_HAND = (
     "SELECT id FROM message WHERE campaign_id IS NULL AND status = 'sending' UNION ALL "
@@ -46,8 +47,9 @@ def in_hand() -> list[tuple[Claim, Prepared | None]]:
         made: Prepared | None = None
         try:
             made = load(claim.id) or workshop.prepare(claim)
-        except (MergeError, ValueError):
-            made = None
+        except Exception as error:
+            # Whatever is wrong with this one, the service begins and the others go out
+            log.warning("message %s cannot be made again: %r", claim.id, error)
         found.append((claim, made if made is not None and digest(made) == claim.digest else None))
     return found
 

@@ -139,7 +139,8 @@ def turn(outcome: Outcome | None, want: bool) -> Claim | None:
     while want and (found := Line().candidates(1)):
         row = found[0]._replace(dated_at=found[0].dated_at or clock.now_ms())
         if row.recipient is not None:
-            row = row._replace(digest=repeats.digest(Workshop().prepare(row)))
+            kept = repeats.load(row.id) if row.doubts else None
+            row = row._replace(digest=repeats.digest(kept or Workshop().prepare(row)))
         if row.id in work.write(hot.step, [], [row], "process"):
             return row
     return None

@@ -4,9 +4,9 @@ import pytest
 
 from appliance.contacts import erase
 from appliance.db import work
-from appliance.db.open import scalar
+from appliance.db.open import run, scalar
 from appliance.errors import Uncertain
-from appliance.messages import repeats
+from appliance.messages import deciding, repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.prepare import Workshop
 from appliance.tables import Message
@@ -46,6 +46,47 @@ def test_what_cannot_be_the_same_is_not_repeated(home: Home) -> None:
     row = Message.get_by_id(claim.id)
     assert (row.status, row.doubts, row.attempts) == ("uncertain", 1, 1)
     assert "changed since" in row.error_text
+
+
+@pytest.mark.parametrize("how", ["connection", "crash"])
+def test_a_person_repeats_the_same_bytes(how: str, home: Home) -> None:
+    """Held for a person, a message goes again as it may have arrived: at their first wish and at their second."""
+    home.configure(email__in_doubt="hold")
+    claim, handed_over = _taken(home)
+    for name in ("Bea", "Cleo"):
+        if how == "crash":
+            assert crash() == 1
+        else:
+            turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+        assert Message.get_by_id(claim.id).status == "uncertain"
+        home.patch(claim.contact_id, first_name=name)
+        work.write(deciding.retry, home.account_id, claim.id, "user:1")
+        again = turn(None, True)
+        assert again is not None and repeats.load(again.id) == handed_over
+        claim = again
+    turn(Outcome(claim, subject="x", sender="a@b.example"), False)
+    assert Message.get_by_id(claim.id).status == "sent" and scalar("SELECT count(*) FROM repeat") == 0
+
+
+def test_what_a_person_counts_as_sent_is_not_kept(home: Home) -> None:
+    """The bytes go with the decision that they will not be needed."""
+    home.configure(email__in_doubt="hold")
+    claim, handed_over = _taken(home)
+    turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+    assert scalar("SELECT count(*) FROM repeat") == 1
+    work.write(deciding.assume_sent, home.account_id, claim.id, "user:1")
+    assert scalar("SELECT count(*) FROM repeat") == 0
+
+
+def test_a_message_that_cannot_be_made_again_keeps_nothing_from_beginning(home: Home) -> None:
+    """Whatever is wrong with one message that was in hand, the service starts: that one is held, another repeated."""
+    claim, _ = _taken(home)
+    work.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
+    other = home.contact("bob@example.org")
+    home.send(home.campaign(home.list_of(other.id, name="Other").id, name="Other"))
+    second = turn(None, True)
+    assert second is not None and crash() == 2
+    assert [Message.get_by_id(row.id).status for row in (claim, second)] == ["uncertain", "queued"]
 
 
 @pytest.mark.parametrize("end", ["accepted", "second doubt", "erased"])
