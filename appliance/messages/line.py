@@ -20,10 +20,11 @@ _MOST_SEEN = 2_000
 _PAGE = 200
 # Ids kept in mind for one group of a campaign; what is beyond is found by beginning again
 _MOST_PARKED = 5_000
-_AGAIN_SECONDS = 60.0
+_AGAIN_SECONDS = 20.0
 # Behind a place (due_at, id), first at the same time and then later
 BEHIND = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
 _OPEN = "status IN ('queued', 'held')"
+_NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
 
 def live_campaigns() -> list[int]:
@@ -58,7 +59,7 @@ class Line:
 
     def waiting(self) -> set[str]:
         """Answer the groups whose rows were stepped over."""
-        return {group for (_, group), kept in self._parked.items() if kept}
+        return {group for (_, group), kept in self._parked.items() if kept and group}
 
     def candidates(
         self, most: int, taken: Set[int] = frozenset(), closed: tuple[str, ...] = (), held: Iterable[int] = (),
@@ -128,12 +129,17 @@ class Line:
             for number in ids:
                 del kept[number]
             marks = ",".join("?" * len(ids))
-            again = rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({marks}) AND {_OPEN} AND due_at <= ?",
-                         (*ids, look.now))  # fmt: skip
+            again = rows(
+                f"SELECT {COLUMNS} FROM message WHERE id IN ({marks}) AND {_OPEN} AND due_at <= ?"
+                f"{_NOT_STOPPED if source is None else ''}",
+                (*ids, look.now),
+            )
             for row in map(Claim._make, again):
                 if look.has_given(row):
                     continue
-                if row.provider in look.closed or not look.has_room(row):
+                if row.provider in look.closed:
+                    self._parked.setdefault((source, ""), {})[row.id] = None
+                elif not look.has_room(row):
                     self._park(source, row)
                 else:
                     found.append(row)
@@ -215,7 +221,7 @@ def _page(source: int | None, look: _Look, at: tuple[int, int], size: int) -> li
     more = ""
     closed: tuple[str, ...] = ()
     if source is None:
-        more = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+        more = _NOT_STOPPED
         closed = look.closed
         more += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
     found: list[tuple[Any, ...]] = []

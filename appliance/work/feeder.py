@@ -50,6 +50,7 @@ class Feeder:
         self._single: deque[Ready] = deque()
         self._ready: deque[Ready] = deque()
         self._aside: dict[str, deque[Ready]] = {}  # ready, and waiting for a limit of this name
+        self._single_aside: dict[str, deque[Ready]] = {}
         self._taken: set[int] = set()
         self._senders: dict[int, str] = {}  # of campaigns
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
@@ -107,7 +108,7 @@ class Feeder:
         return found
 
     def _queues(self) -> tuple[deque[Ready], ...]:
-        return (self._single, *self._aside.values(), self._ready)
+        return (self._single, *self._single_aside.values(), *self._aside.values(), self._ready)
 
     def _see_to_more(self) -> None:
         if self._filling is None and (self._asked or (len(self._ready) < self._ahead // 2 and self._finds_more())):
@@ -146,6 +147,8 @@ class Feeder:
                     return None
                 blocked = self._pace.admit(found.claim, sender)
                 if blocked is None:
+                    if queue is not self._single and queue is not self._ready:
+                        self.dry = False  # there is room for one more of those that wait for this limit
                     return found
                 if blocked.name == ALL:
                     queue.appendleft(found)
@@ -169,13 +172,12 @@ class Feeder:
 
     def _set_aside(self, ready: Ready, name: str, queue: deque[Ready]) -> bool:
         """Keep a message that waits for a limit; answers whether the next of its queue may be looked at."""
-        aside = self._aside.setdefault(name, deque())
+        singly = ready.claim.campaign_id is None
+        aside = (self._single_aside if singly else self._aside).setdefault(name, deque())
         if queue is aside:
             aside.appendleft(ready)
             return False
-        if ready.claim.campaign_id is None:
-            aside.appendleft(ready)
-        elif len(aside) < self._ahead:
+        if len(aside) < self._ahead:
             aside.append(ready)
         else:
             self._leave(ready.claim)
@@ -215,7 +217,8 @@ class Feeder:
 
     async def _opened(self) -> None:
         """Wait until something may have changed: a limit opens, a message ended, or somebody wrote rows."""
-        names = {*(name for name, queue in self._aside.items() if queue), *self._parked}
+        aside = [*self._aside.items(), *self._single_aside.items()]
+        names = {*(name for name, queue in aside if queue), *self._parked}
         wait = self._pace.opens_at(names, bool(self._ready or self._single)) - clock.steady()
         if wait > _LOOK_SECONDS:
             self.dry = False
@@ -228,7 +231,14 @@ class Feeder:
             room = None if self._pace.is_free else self._pace.room(self._aside)
             most = self._ahead if len(self._ready) < self._ahead // 2 else 0
             made = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._make, most, frozenset(self._taken), closed, self._held(), room
+                self._thread,
+                self._make,
+                most,
+                frozenset(self._taken),
+                closed,
+                self._held(),
+                room,
+                len(self._single) + sum(map(len, self._single_aside.values())),
             )
             self._taken.update(one.claim.id for one in made)
             now = asyncio.get_running_loop().time()
@@ -256,10 +266,10 @@ class Feeder:
 
     def _make(
         self, most: int, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...],
-        room: dict[str, int] | None,
+        room: dict[str, int] | None, waiting: int = 0,
     ) -> list[Ready]:  # fmt: skip
         now = clock.now_ms()
-        found = self._line.candidates(most, taken, closed, held, room, singles=self._ahead)
+        found = self._line.candidates(most, taken, closed, held, room, singles=max(0, self._ahead - waiting))
         self._workshop.fetch(found)
         # A message has the Date of its first attempt, so that a repeat is the same message
         return [self._one(row._replace(dated_at=row.dated_at or now)) for row in found]

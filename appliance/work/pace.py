@@ -26,6 +26,8 @@ _MANY_GROUPS, _MANY_SECONDS = 3, 60.0
 # Messages of a limited group that are made ready, for each that may go at a time or in a second
 _AHEAD = 2
 _SOON_SECONDS = 5.0
+# Spared groups are forgotten from so many on, if nothing was heard of them for so long
+_MANY_SPARED, _FORGOTTEN_SECONDS = 64, 1800.0
 
 
 class Pace:
@@ -110,6 +112,10 @@ class Pace:
         return Throttled(error.text, wait, error.smtp, error.enhanced)
 
     def _spare(self, provider: str, group: str, now: float, error: DeliveryError) -> Slow:
+        if len(self._slow) > _MANY_SPARED:
+            # Of whom nothing was heard for long; what they ask for now they will say again
+            long_ago = now - _FORGOTTEN_SECONDS
+            self._slow = {key: one for key, one in self._slow.items() if one.in_use or one.until > long_ago}
         slow = self._slow.setdefault((provider, group), Slow(group, self._usual, self._pause))
         slow.refused(now, error.text, rates.asks_for_silence(error))
         self.is_free = False

@@ -154,7 +154,10 @@ class Place:
         offered, self._offered = self._offered, None
         outcome, prepared = ready.fault or Outcome(ready.claim, closed), ready.prepared
         if dialogue is not None and prepared is not None:
-            dialogue = await self._offer(dialogue, prepared.envelope, offered, outcome)
+            outcome.error = await self._asked(dialogue, prepared.envelope, offered, outcome)
+            if isinstance(outcome.error, Unreachable) and dialogue.messages:
+                # Another connection is another transaction: it is marked again for that, and looked at again
+                outcome.error = Later("this connection has had enough", 0)
         marked = False
         try:
             marked = await marking
@@ -185,21 +188,6 @@ class Place:
         if dialogue is not None:
             outcome.error = self._pace.heard(ready.claim, outcome.error)
         self._gate.answered(ready.claim, outcome.error)
-
-    async def _offer(
-        self, dialogue: Dialogue, envelope: Envelope, offered: Opened | None, outcome: Outcome
-    ) -> Dialogue | None:
-        """Offer an envelope, once more if the connection has had enough; answers by what it goes."""
-        outcome.error = await self._asked(dialogue, envelope, offered, outcome)
-        if not isinstance(outcome.error, Unreachable) or not dialogue.messages:
-            return dialogue
-        try:
-            dialogue = await self._dialogue(outcome.claim.provider)
-        except DeliveryError as closed:
-            outcome.error = closed
-            return None
-        outcome.error = await self._asked(dialogue, envelope, None, outcome)
-        return dialogue
 
     async def _asked(
         self, dialogue: Dialogue, envelope: Envelope, offered: Opened | None, outcome: Outcome
