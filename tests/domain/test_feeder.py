@@ -1,0 +1,147 @@
+"""What is made ready and for whom, with a real sender thread and a real server: in order, no more than is needed."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from appliance import config, fields
+from appliance.db import work
+from appliance.db.open import run
+from appliance.delivery.rates import asks_for_less
+from appliance.errors import Temporary
+from appliance.messages import hot, single
+from appliance.messages.line import Line
+from appliance.messages.single import MessageWrite
+from appliance.work import feeder
+from appliance.work.pace import Pace
+from appliance.work.sender import Sender
+from tests.domain.home import Home
+from tests.domain.test_line import crowd
+from tests.kit.server import free_port
+from tests.kit.smtp import SmtpServer
+
+
+def relay(home: Home, port: int, **settings: Any) -> None:
+    """Let everything leave by a server of the kit."""
+    home.configure(
+        email__transport="relay", email__relay__host="127.0.0.1", email__relay__port=str(port),
+        email__relay__tls="none", email__allow_unverified_domains="true", **settings,
+    )  # fmt: skip
+    work.write(run, "UPDATE message SET provider = 'relay'")
+
+
+def singles(home: Home, count: int) -> None:
+    """Post single messages, numbered in their addresses."""
+
+    def put(number: int) -> None:
+        body = {"to": f"s{number:04}@example.org", "subject": "x", "body": "y"}
+        single.put(home.account_id, fields.read(MessageWrite, body))
+
+    work.write(lambda: [put(number) for number in range(count)])
+
+
+@contextmanager
+def sending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Send in a thread of its own; yields how often something was made ready, and how many messages."""
+    made: Counter[str] = Counter()
+    make = feeder.Feeder._make
+
+    def counted(self: feeder.Feeder, *arguments: Any) -> Any:
+        found = make(self, *arguments)
+        made["fills"] += 1
+        made["messages"] += len(found)
+        return found
+
+    monkeypatch.setattr(feeder.Feeder, "_make", counted)
+    work.start()
+    sender = Sender("p")
+    thread = threading.Thread(target=sender.drain)
+    thread.start()
+    try:
+        yield made
+    finally:
+        sender.stop()
+        thread.join(30)
+
+
+def test_a_way_out_that_is_closed_is_left_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody connects or makes anything ready again and again while a server is away, rate or no rate."""
+    crowd(home, *(f"p{number}@example.org" for number in range(60)))
+    relay(home, free_port())
+    with sending(monkeypatch) as made:
+        time.sleep(1.5)
+    assert made["fills"] < 30
+
+
+def test_a_limit_is_waited_for_in_peace(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a sender's limit is closed nothing is read over and over."""
+    with SmtpServer() as smtp:
+        crowd(home, *(f"p{number}@example.org" for number in range(60)))
+        relay(home, smtp.port, email__sender_limits=["campanero.invalid 2/s"])
+        with sending(monkeypatch) as made:
+            time.sleep(2)
+        assert 2 <= len(smtp.messages) <= 8 and made["fills"] < 60
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_single_messages_go_in_their_order(limited: bool, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait and however slowly they go: the first ones first, and few of them in memory."""
+    limits = {"email__sender_limits": ["campanero.invalid 5/s"]} if limited else {}
+    with SmtpServer() as smtp:
+        smtp.rules.delay("body", 0.1)
+        singles(home, 400)
+        relay(home, smtp.port, **limits)
+        with sending(monkeypatch) as made:
+            time.sleep(3)
+        sent = [int(message.to[1:5]) for message in smtp.messages]
+    assert len(sent) > 5 and max(sent) < len(sent) + 20
+    assert made["messages"] < len(sent) + 120
+
+
+def test_an_opt_out_is_heard_before_another_connection(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that has had enough of a connection gets the next message on another one, after another look (P4)."""
+    with SmtpServer() as smtp:
+        crowd(home, "p1@example.org", "p2@example.org")
+        relay(home, smtp.port, email__connections="1")
+        first = smtp.rules.hold("body", "p1@example.org", times=1)
+        with sending(monkeypatch):
+            first.wait_reached()
+            smtp.rules.refuse("mail", "*", code=421, text="4.3.2 enough", times=1)
+            again = smtp.rules.hold("connect", times=1)
+            first.release()
+            again.wait_reached()
+            home.leave("p2@example.org")
+            again.release()
+            time.sleep(1)
+        assert [message.to for message in smtp.messages] == ["p1@example.org"]
+
+
+def test_what_an_account_may_not_send_is_not_handed_out_again(home: Home) -> None:
+    """A message that was taken when its account was switched off waits, also while some group is spared."""
+    singles(home, 2)
+    work.write(run, "UPDATE message SET recipient = 'a@gmail.com', recipient_key = 'a@gmail.com' WHERE id = 1")
+    line = Line()
+    (row,) = line.candidates(16, frozenset(), room={"google": 0})
+    work.write(run, "UPDATE account SET sending_stopped = 1")
+    assert work.write(hot.step, [], [row], "p") == set()
+    line.back(row)
+    assert line.candidates(16, frozenset(), room={"google": 0}) == []
+
+
+def test_groups_of_which_nothing_is_heard_are_forgotten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What thousands of domains once asked for does not stay in memory for ever."""
+    crowd(home, "p@example.org")
+    pace, now = Pace(config.current().email), 1000.0
+    monkeypatch.setattr("appliance.clock.steady", lambda: now)
+    (claim,) = Line().candidates(1)
+    error = Temporary("slow down", 421, "4.7.0")
+    assert asks_for_less(error)
+    for number in range(2_000):
+        now += 10.0
+        pace.heard(claim._replace(recipient_key=f"a@d{number}.example", provider="relay"), error)
+    assert len(pace._slow) < 400
