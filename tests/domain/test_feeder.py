@@ -60,7 +60,12 @@ def sending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     monkeypatch.setattr(feeder.Feeder, "_make", counted)
     work.start()
     sender = Sender("p")
-    thread = threading.Thread(target=sender.drain)
+
+    def drain() -> None:
+        while not sender.stopping.wait(0.2):  # as the pulse rings in a service
+            sender.drain()
+
+    thread = threading.Thread(target=drain)
     thread.start()
     try:
         yield made
