@@ -19,7 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment
+
+from appliance.delivery import mime
+from appliance.messages import compose, links, values
+from appliance.messages.compose import Parts, Sender, Source
+from tests.bench_import import memory
 from tests.bench_sending_rivals import Cost, Postfix, ready_made
+from tests.domain.home import Home
 from tests.kit.client import Client
 from tests.kit.server import ROOT, Server
 from tests.kit.smtp import SmtpServer
@@ -51,11 +58,6 @@ def cpu_seconds(pid: int) -> float:
     """Return the processor time that a process has used, its threads included."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mb(pid: int, what: str) -> float:
-    """Return a figure of a process's memory: VmHWM (the most), VmRSS (now)."""
-    return int(re.search(rf"{what}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
 
 def fill(api: Client, count: int) -> int:
@@ -183,6 +185,45 @@ def slowly(options: Any) -> None:
             sink.wait(60)
 
 
+def making(size: int) -> None:
+    """Print what it takes to make one message, beside Jinja2 filling in the same HTML alone."""
+    source = html(size)
+    body = Environment(autoescape=True).from_string(
+        source.replace("| default: 'friend'", "or 'friend'").replace("| upcase", "| upper")
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        home = Home(Path(directory))
+        parts = Parts(compose.compile_source(Source("News for {{ contact.first_name }}", source, marketing=True)))
+        people = [_person(number) for number in range(2_000)]
+
+        def mail(number: int) -> None:
+            link = compose.unsubscribe_header(links.unsubscribe(number))
+            said = people[number] | values.of_message(number)
+            mime.write(parts.mail(said, Sender("a@example.org", "A", None), number, "b@example.org", 0.0, (link,)))
+
+        ours, theirs = (_each(what, len(people)) for what in (mail, lambda number: body.render(**people[number])))
+        home.close()
+    print(f"making a message: {ours:.0f} us, Jinja2 filling in its HTML alone: {theirs:.0f} us; "
+          f"G11 {ours / theirs:.2f} (goal 0.8)")  # fmt: skip
+
+
+def _person(number: int) -> dict[str, Any]:
+    data = {"city": f"Bath{number % 50}", "plan": "pro"}
+    name, email = f"{FIRST[number % 8]}{number % 500}", f"person{number}@example.org"
+    person = {"first_name": name, "last_name": f"Adler{number % 977}", "email": email, "data": data}
+    return {"contact": person, "account": {"name": "Bakery"}, "brand": {"company_name": "Bakery"}}
+
+
+def _each(what: Callable[[int], object], count: int) -> float:
+    rounds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        for number in range(count):
+            what(number)
+        rounds.append((time.perf_counter() - begin) / count * 1e6)
+    return min(rounds)
+
+
 def made(port: int, options: Any) -> Server:
     """Answer a service that is set up to send into a sink."""
     env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
@@ -212,15 +253,14 @@ def main() -> None:
     parser.add_argument("--executable", type=Path, help="measure a built file instead of the sources")
     parser.add_argument("--only-rounds", action="store_true", help="nothing but the comparison")
     options = parser.parse_args()
+    making(options.size)
     postfix = Postfix(options.postfix)
     with tempfile.TemporaryDirectory() as directory, postfix.sink() as port:
         mail = example(options.size, Path(directory))
         with made(port, options) as server:
             people = fill(server.client(validate=False, keep_alive=True), options.contacts)
             rounds(server, people, port, postfix, mail, options)
-            print(
-                f"memory: at most {memory_mb(server.pid, 'VmHWM'):.0f} MB, now {memory_mb(server.pid, 'VmRSS'):.0f} MB"
-            )
+            print(f"G6 memory of its own: {memory(server.pid)['RssAnon'] / 1024:.0f} MB")
             if not options.only_rounds:
                 number = server.client(validate=False).get("/campaigns?limit=1").expect(200)[0]["id"]
                 beside(server, people, options, number)
