@@ -89,17 +89,17 @@ class Gate:
         with self._lock:
             return tuple(self._held)
 
-    def paused(self, campaigns: frozenset[int]) -> None:
-        """Forget campaigns that are paused now; when they go on they are tried afresh."""
+    def shut(self) -> Shut:
+        """Answer what must be paused now; it stays so until it is (`paused`)."""
         with self._lock:
-            self._held -= campaigns
-
-    def take_shut(self) -> Shut:
-        """Answer what must be paused now, and forget it."""
-        with self._lock:
-            shut, self._shut = self._shut, set()
             return Shut(
-                frozenset(who for who in shut if isinstance(who, str)),
-                frozenset(who for who in shut if isinstance(who, int)),
+                frozenset(who for who in self._shut if isinstance(who, str)),
+                frozenset(who for who in self._shut if isinstance(who, int)),
                 self._words,
             )
+
+    def paused(self, shut: Shut) -> None:
+        """Forget what is paused now; when it goes on it is tried afresh."""
+        with self._lock:
+            self._shut -= shut.providers | shut.campaigns
+            self._held -= shut.campaigns

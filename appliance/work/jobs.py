@@ -130,10 +130,10 @@ class Jobs:
         for account_id, campaign_id in send.due():
             self._start(account_id, campaign_id)
         work.write(send.release_held)
-        shut = self.sender.shut()
+        shut = self.sender.gate.shut()
         if shut.providers or shut.campaigns:
             work.write(states.stop_refused, shut.providers, shut.campaigns, shut.words)
-            self.sender.gate.paused(shut.campaigns)
+            self.sender.gate.paused(shut)
         for account_id, campaign_id in watch.suspects():
             work.write(watch.look, account_id, campaign_id)
         work.write(states.settle)

@@ -19,7 +19,7 @@ from appliance.messages import outbox
 from appliance.work import standing
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder
-from appliance.work.gate import Gate, Shut
+from appliance.work.gate import Gate
 from appliance.work.pace import Pace
 from appliance.work.place import Place
 from appliance.work.standing import Standing
@@ -80,10 +80,6 @@ class Sender:
         """Let open transactions finish and start nothing new."""
         self.stopping.set()
         self.wake()
-
-    def shut(self) -> Shut:
-        """Answer, once, what must be paused because the way out keeps refusing us."""
-        return self.gate.take_shut()
 
     def standing(self) -> Standing:
         """Say what is closed, spared or used up, and how many conversations are open; from any thread."""
