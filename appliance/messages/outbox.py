@@ -9,8 +9,13 @@ from appliance import tokens
 from appliance.contacts import consent
 from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
-from appliance.messages import capping, ledger, line
+from appliance.messages import capping, ledger
 from appliance.messages.ledger import Claim
+
+_LIVE = (
+    "SELECT 1 FROM campaign c JOIN account a ON a.id = c.account_id "
+    "WHERE c.id = ? AND c.phase IN ('sending', 'holding') AND a.sending_stopped = 0"
+)
 
 
 def mark(row: Claim, process: str, wanted: Claim, now: int) -> bool:
@@ -19,7 +24,7 @@ def mark(row: Claim, process: str, wanted: Claim, now: int) -> bool:
     `row` is as it stands, `wanted` as it was made ready: its date and the digest of its bytes are kept.
     """
     writing()
-    if row.campaign_id is not None and row.campaign_id not in line.live_campaigns():
+    if row.campaign_id is not None and one(_LIVE, (row.campaign_id,)) is None:
         return False
     if row.campaign_id is None and one("SELECT 1 FROM account WHERE id = ? AND sending_stopped = 1", (row.account_id,)):
         return False

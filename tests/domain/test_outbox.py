@@ -1,0 +1,54 @@
+"""A mark that is looked at closely: by the rules, and without reading what is not asked about."""
+
+import apsw
+import pytest
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import connection, run
+from appliance.messages import outbox
+from appliance.messages.ledger import Claim
+from appliance.messages.line import Line
+from tests.domain.home import Home
+from tests.domain.test_line import crowd
+
+
+def _mark(row: Claim) -> bool:
+    return work.write(outbox.mark, row, "process", row, clock.now_ms())
+
+
+@pytest.mark.parametrize(
+    ("change", "may"),
+    [("UPDATE campaign SET phase = 'holding'", True), ("UPDATE campaign SET phase = 'paused'", False),
+     ("UPDATE campaign SET phase = 'cancelled'", False), ("UPDATE account SET sending_stopped = 1", False)],
+)  # fmt: skip
+def test_a_mark_needs_a_live_campaign(change: str, may: bool, home: Home) -> None:
+    """Phase and the account's switch as they are by now count, not what was true when the message was made."""
+    crowd(home, "ana@example.org")
+    row = Line().candidates(1)[0]
+    work.write(run, change)
+    assert _mark(row) is may
+
+
+def test_a_mark_reads_its_own_campaign_alone(home: Home) -> None:
+    """With very many campaigns under way a mark reads no more than with one."""
+    crowd(home, "ana@example.org", "bob@example.org")
+    first, second = Line().candidates(2)
+
+    def read(row: Claim) -> int:
+        seen: list[object] = []
+
+        def marked() -> bool:
+            connection().trace_v2(apsw.SQLITE_TRACE_ROW, seen.append, id="test")
+            try:
+                return outbox.mark(row, "process", row, clock.now_ms())
+            finally:
+                connection().trace_v2(0, None, id="test")
+
+        assert work.write(marked)
+        return len(seen)
+
+    alone = read(first)
+    for number in range(20):
+        crowd(home, f"c{number}@example.org", name=f"C{number}")
+    assert read(second) == alone
