@@ -61,6 +61,8 @@ def _describe(outcome: Outcome, now: int) -> None:
 
 
 def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> None:
+    # What may go at once is due since ever: a clock that steps back keeps it waiting for nothing
+    due = now + int(delay * 1000) if delay else ledger.AT_ONCE
     cancelled = row.campaign_id is not None and one(
         "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (row.campaign_id,)
     )
@@ -69,7 +71,7 @@ def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> No
     connection().execute(
         "UPDATE message SET status = ?, due_at = ?, attempts = ?, doubts = ?, claimed_by = NULL, updated_at = ? "
         "WHERE id = ?",
-        ("cancelled" if cancelled else "queued", None if cancelled else now + int(delay * 1000), attempts, doubts, now,
+        ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, doubts, now,
          row.id),
     )  # fmt: skip
     return None

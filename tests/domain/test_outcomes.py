@@ -122,6 +122,15 @@ def test_a_doubt_is_bounded(in_doubt: str, tries: int, home: Home) -> None:
     assert (row.status, row.doubts, row.error_code) == ("uncertain", tries, "in_doubt") and take() is None
 
 
+def test_a_repeat_does_not_wait_for_a_clock_that_stepped_back(home: Home) -> None:
+    """What goes again at once goes at once, whatever the clock says by then."""
+    sent(home)
+    assert finish(take(), "uncertain").status == "queued"
+    home.advance(-3600)
+    again = take()
+    assert again is not None and again.doubts == 1
+
+
 @pytest.mark.parametrize(("in_doubt", "status"), [("resend", "queued"), ("hold", "uncertain")])
 def test_a_crash_leaves_what_was_in_hand_in_doubt(in_doubt: str, status: str, home: Home) -> None:
     """Only what was in hand when the process died is in doubt; the others go on as if nothing had happened."""
