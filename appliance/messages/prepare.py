@@ -40,7 +40,8 @@ class Workshop:
 
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
-        self._people: dict[int, dict[str, Any]] = {}
+        # By campaign and contact, for not every campaign says the same of somebody
+        self._people: dict[tuple[int | None, int | None], dict[str, Any]] = {}
 
     def fetch(self, claims: Iterable[Claim]) -> None:
         """Read whom the next messages are for, all together; whoever is not read here is read alone."""
@@ -52,11 +53,15 @@ class Workshop:
         for campaign_id, people in ids.items():
             try:
                 kept = self._campaign(campaign_id)
+                if kept.showing is not None:
+                    kept.showing.expect(people)
+                found = values.of_contacts(people, kept.needs_phone)
             except Exception as error:
-                # `prepare` says so of each of its messages; the other campaigns go out
-                log.debug("campaign %s cannot be compiled: %s", campaign_id, error)
+                # `prepare` says so of each message that cannot be made; all others go out
+                log.debug("the people of campaign %s cannot be read together: %s", campaign_id, error)
                 continue
-            self._people |= values.of_contacts(people, kept.needs_phone)
+            for number, person in found.items():
+                self._people[campaign_id, number] = person
 
     def prepare(self, claim: Claim) -> Prepared:
         """Make a message; raises MergeError or ValueError if this one cannot be made."""
@@ -100,18 +105,20 @@ class Workshop:
     ) -> dict[str, Any]:
         """Answer what the merge tags of one message say."""
         person = kept.shown_as if kept.shown_as is not None else claim.contact_id
-        who = self._person(person, kept, claim.recipient, own=kept.shown_as is None)
+        found = self._people.get((claim.campaign_id, claim.contact_id))
+        if found is not None:
+            who = values.of_person(found, claim.recipient)
+        else:
+            who = self._person(person, kept, claim.recipient, own=kept.shown_as is None)
         if showing is not None:
             shown = showing.to(claim.contact_id)
         else:
             shown = values.shown(claim.account_id, person, kept.content.conditions)
         return {**kept.shared, **who, **values.of_message(claim.id, stop), **shown}
 
-    def _person(self, contact_id: int | None, kept: _Kept, recipient: str, own: bool) -> dict[str, Any]:
+    @staticmethod
+    def _person(contact_id: int | None, kept: _Kept, recipient: str, own: bool) -> dict[str, Any]:
         """Answer what is said of a person; `own` says that the address is one of theirs."""
-        found = self._people.get(contact_id) if contact_id is not None and own else None
-        if found is not None:
-            return values.of_person(found, recipient)
         contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
         if contact is not None and kept.needs_phone:
             contacts.load([contact])

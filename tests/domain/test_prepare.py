@@ -44,6 +44,31 @@ def test_many_are_made_as_each_alone(home: Home) -> None:
     assert b"friend||+442079460000|p0@example.org|Acme" in said[0] and b"N1|C1||p1@example.org|Acme" in said[1]
 
 
+def test_two_campaigns_to_one_person_each_say_their_own(home: Home) -> None:
+    """Made ready together, the one that says a phone number says it though the other does not."""
+    person = home.contact("ann@example.org", phone="+442079460000")
+    to = home.list_of(person.id).id
+    for name, body in (("A", "<p>{{ contact.phone }}|{{ email }}</p>"), ("B", "<p>Hi {{ email }}</p>")):
+        home.send(home.campaign(to, name=name, body=body))
+    claims = [Claim._make(row)._replace(dated_at=1_780_000_000_000) for row in rows(f"SELECT {COLUMNS} FROM message")]
+    for order in (claims, claims[::-1]):
+        together = Workshop()
+        together.fetch(order)
+        assert [together.prepare(claim) for claim in claims] == [Workshop().prepare(claim) for claim in claims]
+    assert b"+442079460000|ann@" in quopri.decodestring(together.prepare(claims[0]).envelope.content)
+
+
+def test_one_person_who_cannot_be_read_stops_nobody_else(home: Home) -> None:
+    """Of those read together, one with damaged data fails alone; the others are made."""
+    claims = _sent(home)
+    work.write(run, "UPDATE contact SET data = '[1' WHERE id = ?", (claims[1].contact_id,))
+    workshop = Workshop()
+    workshop.fetch(claims)
+    assert len([workshop.prepare(claim) for claim in claims if claim is not claims[1]]) == 3
+    with pytest.raises(ValueError):
+        workshop.prepare(claims[1])
+
+
 def test_a_campaign_keeps_the_look_it_was_sent_with(home: Home) -> None:
     """What changes of account and brand after a send is for the next one: a repeat is the same bytes."""
     claims = _sent(home)
