@@ -24,7 +24,7 @@ _LEAST, _FIRST, _MOST = 50, 200, 10_000
 # The aim; a busy machine makes it several times that
 _CHUNK_SECONDS = 0.008
 _PAUSE_SECONDS = 0.002
-# Some 20 MB of log; the backstop of the database is at 80
+# Some 20 MB of log, should its keeper not keep up
 _CHUNKS_A_CHECKPOINT = 20
 _ANSWER_SECONDS = 0.1
 _AGAIN_SECONDS = 60.0
@@ -108,5 +108,5 @@ class Large:
             count += 1
             time.sleep(_PAUSE_SECONDS)
             if count % _CHUNKS_A_CHECKPOINT == 0:
-                # Now that this thread hands in nothing the log can come home whole; else a commit has to do it
+                # While this thread hands in nothing the log can come home whole
                 checkpoint()

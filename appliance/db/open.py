@@ -23,7 +23,7 @@ PRAGMAS = {
     "temp_store": 2,
     "mmap_size": 268_435_456,
     "journal_size_limit": 67_108_864,
-    # The pulse brings the log home (`checkpoint`), so that no commit has to wait for that; this is the backstop
+    # For commands and migrations; of the writer of the service, a keeper brings the log home beside the commits
     "wal_autocheckpoint": 20_000,
 }
 

@@ -1,6 +1,6 @@
 """The ledger read: messages listed and shown, and the sums that always hold."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import UNSET, UnsetType
 
@@ -11,15 +11,12 @@ from appliance.fields import PageQuery, Short
 from appliance.pages import Page, paginate
 from appliance.tables import Account, Campaign, Flow, Message, MessageContent
 
-STATUSES = (
-    "queued", "held", "sending", "sent", "delivered", "bounced", "complained", "failed", "skipped", "cancelled",
-    "uncertain",
-)  # fmt: skip
-FINAL = tuple(status for status in STATUSES if status not in ("queued", "held", "sending"))
 Status = Literal[
     "queued", "held", "sending", "sent", "delivered", "bounced", "complained", "failed", "skipped", "cancelled",
     "uncertain",
 ]  # fmt: skip
+STATUSES: tuple[str, ...] = get_args(Status)
+FINAL = tuple(status for status in STATUSES if status not in ("queued", "held", "sending"))
 
 
 class MessageQuery(PageQuery):
