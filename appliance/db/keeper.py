@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import apsw
+import peewee
 
 from appliance.db.open import checkpoint, close_database
 from appliance.db.storage import StorageError
@@ -48,9 +49,13 @@ class LogKeeper:
             try:
                 checkpoint()
                 self._between(checkpoint)
-            except (apsw.Error, StorageError) as error:
+            except (apsw.Error, peewee.PeeweeException, StorageError) as error:
                 # Nothing is lost by a long log; where the disk is in trouble the writer says so
                 log.debug("the log stays as it is: %s", error)
+                self._ending.wait(_AGAIN_SECONDS)
+            except Exception:
+                # Without this thread the log would grow for ever
+                log.exception("the log stays as it is")
                 self._ending.wait(_AGAIN_SECONDS)
         close_database()
 

@@ -82,7 +82,11 @@ class _Guard:
             return
         with self._lock:
             self.full = True
-            self._reserve.unlink(missing_ok=True)
+            try:
+                self._reserve.unlink(missing_ok=True)
+            except OSError as error:
+                # On a disk that takes nothing at all there is none to give up; who waits is to be told all the same
+                log.debug("the reserve cannot be given up: %s", error)
 
     def look(self) -> None:
         """Measure the disk: see whether it is full, low, or has room for the reserve again."""

@@ -8,11 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import apsw
-import peewee
 
 from appliance.db import storage
 from appliance.db.keeper import LogKeeper
@@ -52,6 +51,8 @@ class Writer:
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._ended = False
+        self._watched: Any = None
         self._keeper = LogKeeper(lambda function: self.submit(function, alone=True).result())
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
@@ -63,34 +64,59 @@ class Writer:
         """
         job = _Job(function, alone, records)
         self._queue.put(job)
+        if self._ended:
+            self._refuse_late()  # the thread may have looked for the last time before this one came
         return job.future
 
     def close(self) -> None:
         """Finish what is queued and end the thread."""
-        self._keeper.close()
         self._queue.put(None)
         self._thread.join()
+        # Not before the thread: what the keeper waits for there is done or refused by now, so nobody waits for it twice
+        self._keeper.close()
 
     def _run(self) -> None:
         try:
-            self._keeper.watch(connection())
             job = self._queue.get()
             while job is not None:
                 following = None
                 try:
-                    following = self._alone(job) if job.alone else self._batch(job)
+                    if job.alone:
+                        self._alone(job)
+                    else:
+                        following = self._batch(job)
                 except Exception:
                     # Whatever it was, the next who waits must find somebody here
                     log.exception("a batch of writes broke")
                 job = following or self._queue.get()
         finally:
+            self._ended = True
+            self._refuse_late()
             close_database()
 
-    @staticmethod
-    def _alone(job: _Job) -> None:
+    def _refuse_late(self) -> None:
+        """Fail what was queued behind the end: nobody comes for it any more."""
+        while True:
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                return
+            if job is not None and job.future.set_running_or_notify_cancel():
+                job.future.set_exception(StorageError("the service is shutting down"))
+
+    def _connected(self) -> Any:
+        """Answer this thread's connection, opened if need be, with the keeper of its log told of it."""
+        here = connection()
+        if here is not self._watched:
+            self._keeper.watch(here)
+            self._watched = here
+        return here
+
+    def _alone(self, job: _Job) -> None:
         if not job.future.set_running_or_notify_cancel():
             return
         try:
+            self._connected()
             job.future.set_result(job.function())
         except BaseException as error:
             job.future.set_exception(storage_error(error) or error)
@@ -100,26 +126,48 @@ class Writer:
         done: list[_Job] = []
         stop, following = False, None
         try:
-            here = connection()
+            here = self._connected()
             here.execute("BEGIN IMMEDIATE")
-        except (apsw.Error, peewee.PeeweeException) as error:
+        except Exception as error:
             storage.failed(error)
+            if storage_error(error) is None:
+                self._forget_connection()  # the fault is in the connection itself, and would stay there
             self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
             return None
         until = time.monotonic() + _MOST_SECONDS
-        while job is not None:
-            self._verb(here, job, done)
-            if len(done) >= _MOST_VERBS or time.monotonic() > until or self._queue.empty():
-                break
-            job = self._queue.get()
-            stop = job is None
-            if job is not None and job.alone:
-                following = job
-                break
-        self._commit(here, done)
+        try:
+            while job is not None:
+                self._verb(here, job, done)
+                if len(done) >= _MOST_VERBS or time.monotonic() > until or self._queue.empty():
+                    break
+                job = self._queue.get()
+                stop = job is None
+                if job is not None and job.alone:
+                    following = job
+                    break
+            self._commit(here, done)
+        except Exception as error:
+            self._give_up(done if job is None or job is following else [*done, job], error)
         if stop:
             self._queue.put(None)
         return following
+
+    def _give_up(self, batch: list[_Job], error: Exception) -> None:
+        """Answer whoever has no answer yet of a batch that broke; what is open of it is undone with its connection."""
+        log.error("a batch of writes broke", exc_info=error)
+        storage.failed(error)
+        for job in batch:
+            if not job.future.done():
+                job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
+        self._forget_connection()
+
+    def _forget_connection(self) -> None:
+        """Close this thread's connection, which undoes what it holds; the next batch opens another."""
+        self._watched = None
+        try:
+            close_database()
+        except Exception:
+            log.exception("the connection of the writer could not be closed")
 
     def _refuse_all(self, job: _Job | None, error: StorageError) -> None:
         """Fail a verb and all that wait behind it: each would only wait as long again for the same answer."""
@@ -147,9 +195,11 @@ class Writer:
             job.value = job.function()
             here.execute("RELEASE verb")
         except BaseException as error:
-            self._undo(here)
-            storage.failed(error)
-            job.future.set_exception(storage_error(error) or error)
+            try:
+                self._undo(here)
+            finally:
+                storage.failed(error)
+                job.future.set_exception(storage_error(error) or error)
         else:
             done.append(job)
         finally:
