@@ -49,6 +49,8 @@ def transaction(envelope: Envelope, offers: Mapping[str, str]) -> tuple[bytes, b
         if "SMTPUTF8" not in offers:
             raise Permanent("the next hop does not take this address (no SMTPUTF8)", 553, "5.6.7")
         words.append("SMTPUTF8")
+        if "8BITMIME" in offers:
+            words.append("BODY=8BITMIME")  # the header of such a message holds its addresses as they are
     if "SIZE" in offers:
         size = len(envelope.content)
         limit = offers["SIZE"]
