@@ -4,6 +4,7 @@ import asyncio
 import base64
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 
 from appliance.delivery.dialogue import Dialogue
@@ -15,6 +16,8 @@ from appliance.errors import DeliveryError, Ours, Unreachable
 _MOST_UNSENT = 16_384
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Context = Callable[[], ssl.SSLContext]
+_name = ""
+_asking = threading.Lock()
 
 
 async def connect(server: Server, context: Context = ssl.create_default_context) -> Dialogue:
@@ -49,6 +52,11 @@ async def _open(dialogue: Dialogue, context: Context | None) -> None:
             )  # fmt: skip
     except TimeoutError:
         raise OSError(f"no connection within {server.connect_timeout:g} s") from None
+    except ValueError as error:
+        if isinstance(error, OSError):
+            raise  # a certificate that is not trusted is both
+        # Of Python's own encoding of names; no name server was ever asked
+        raise Ours(f"{server.host!r} cannot be the name of a host: {error}") from None
     connection = transport.get_extra_info("socket")
     if connection is not None:
         # Each write is a whole step of the conversation; waiting to fill a packet costs 40 ms a message
@@ -78,7 +86,7 @@ async def _greet(dialogue: Dialogue, context: Context) -> None:
 
 async def _ehlo(dialogue: Dialogue) -> None:
     """Say who we are and learn what the server offers; an old one that knows no EHLO offers nothing."""
-    name = dialogue.server.helo or socket.getfqdn()
+    name = dialogue.server.helo or await _own_name()
     reply = await dialogue.command(f"EHLO {name}")
     if not reply.is_good and reply.code in (500, 502, 550):
         reply = await dialogue.command(f"HELO {name}")
@@ -88,6 +96,18 @@ async def _ehlo(dialogue: Dialogue) -> None:
     _good(reply)
     lines = (line.partition(" ") for line in reply.text.splitlines()[1:])
     dialogue.offers = {word.upper(): rest.strip() for word, _, rest in lines}
+
+
+async def _own_name() -> str:
+    """Answer the name of this machine; a name server that is slow holds up nobody but who greets first."""
+    return _name or await asyncio.get_running_loop().run_in_executor(None, _ask_name)
+
+
+def _ask_name() -> str:
+    global _name
+    with _asking:
+        _name = _name or socket.getfqdn()
+        return _name
 
 
 async def _log_in(dialogue: Dialogue) -> None:
