@@ -11,7 +11,7 @@ from appliance.db.open import connection, one, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
 from appliance.messages import hot, outbox, store
-from appliance.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.messages.ledger import AGAIN_AT_ONCE, COLUMNS, Claim, Outcome
 from appliance.tables import Message
 from appliance.work import bell
 
@@ -137,7 +137,7 @@ def _open(numbers: list[int], campaign_id: int | None) -> None:
     now = clock.now_ms()
     connection().executemany(
         "UPDATE message SET status = 'queued', due_at = ?, updated_at = ? WHERE id = ?",
-        [(now, now, number) for number in numbers],
+        [(AGAIN_AT_ONCE, now, number) for number in numbers],
     )
     if campaign_id is not None:
         # It was completed and stays so in `status`; its phase says that something moves, until nothing is open again

@@ -12,6 +12,8 @@ from appliance.events.log import Happened
 
 # Due at once, and still so when the clock steps back
 AT_ONCE = 0
+# So too, and behind what has not gone yet, where whoever reads the rows in their order still comes by
+AGAIN_AT_ONCE = 1
 
 
 class Claim(NamedTuple):

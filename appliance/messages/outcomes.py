@@ -62,7 +62,7 @@ def _describe(outcome: Outcome, now: int) -> None:
 
 def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> None:
     # What may go at once is due since ever: a clock that steps back keeps it waiting for nothing
-    due = now + int(delay * 1000) if delay else ledger.AT_ONCE
+    due = now + int(delay * 1000) if delay else ledger.AGAIN_AT_ONCE
     cancelled = row.campaign_id is not None and one(
         "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (row.campaign_id,)
     )

@@ -64,6 +64,13 @@ def test_those_chosen_go_again(home: Home, campaign: Campaign) -> None:
     assert stats(home, campaign) == {"audience": 8, "sent": 2, "accepted": 2, "failed": 3, "uncertain": 3}
 
 
+def test_those_chosen_do_not_wait_for_a_clock_that_stepped_back(home: Home, campaign: Campaign) -> None:
+    """What a person sends again goes at once, whatever the clock says by then."""
+    assert sum(decide(deciding.retry_some, campaign, Part("uncertain"))) == 5
+    home.advance(-3600)
+    assert take() is not None
+
+
 def test_who_may_not_be_written_to_is_left(home: Home, campaign: Campaign) -> None:
     """Those refused as nobody's address are on the do-not-send list by now: sending all again sends none."""
     assert decide(deciding.retry_some, campaign, Part("failed")) == [0, 0]

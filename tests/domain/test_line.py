@@ -8,8 +8,10 @@ from appliance.campaigns import states
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.delivery.groups import group_of
+from appliance.errors import Uncertain
+from appliance.messages import hot
 from appliance.messages import single as messages
-from appliance.messages.ledger import Claim
+from appliance.messages.ledger import Claim, Outcome
 from appliance.messages.line import BEHIND, Line
 from appliance.messages.single import MessageWrite
 from tests.domain.home import Home
@@ -186,3 +188,15 @@ def single(home: Home, address: str) -> None:
     """Queue one single message."""
     body = {"to": address, "subject": "Receipt", "body": "<p>Thanks</p>"}
     work.write(messages.put, home.account_id, fields.read(MessageWrite, body))
+
+
+def test_a_repeat_does_not_wait_for_a_group_that_gets_nothing(home: Home) -> None:
+    """Read to the end, with a silent group stepped over, a campaign's message that goes again is found at once."""
+    crowd(home, "ana@example.org", "a@gmail.com", "bob@example.org")
+    line = Line()
+    first, second = line.candidates(10, room={"google": 0})
+    work.write(hot.step, [], [first], "process")
+    finish(second)
+    assert line.candidates(10, frozenset({first.id}), room={"google": 0}) == []
+    work.write(hot.step, [Outcome(first, Uncertain("the connection broke"))], [], "process")
+    assert [row.id for row in line.candidates(10, room={"google": 0})] == [first.id]
