@@ -102,7 +102,9 @@ def test_each_answer_has_its_verdict(relayed: Relayed, smtp_server: SmtpServer, 
         row = rows[address(index)]
         if phase == "mail":
             continue
-        assert (row["status"], row["attempts"]) == (verdict, 2 if verdict == "sent" else 1), (phase, code, text, row)
+        least = 2 if verdict == "sent" else 1
+        assert row["status"] == verdict and row["attempts"] in (least, least + 1), (phase, code, text, row)
         assert row["error"] is None or (row["error"]["smtp"], text in row["error"]["text"]) == (code, True)
-    assert sorted(row["attempts"] for row in rows.values()).count(2) == 6
+    # Whichever connection is the first to begin a message has the one refused at MAIL
+    assert sum(row["attempts"] for row in rows.values()) == 60 + 6
     assert [row["address"] for row in api.get("/suppressions").expect(200)] == [address(4)]
