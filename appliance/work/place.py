@@ -173,6 +173,11 @@ class Place:
             return
         # From here on something became of it, whatever happens
         self._known = outcome
+        await self._through(ready, dialogue, outcome)
+
+    async def _through(self, ready: Ready, dialogue: Dialogue | None, outcome: Outcome) -> None:
+        """Hand over a message that is marked and asked for, and learn from what became of it."""
+        prepared = ready.prepared
         if prepared is not None:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
             outcome.internet_message_id, outcome.prepared = prepared.internet_message_id, prepared
