@@ -40,7 +40,7 @@ class Watch:
         """Stop looking, and raise for what was seen."""
         self._over.set()
         self._thread.join()
-        assert self.looks > 20 and not self._faults, self._faults[:3]
+        assert self.looks > 3 and not self._faults, self._faults[:3]
 
 
 def killed(server: Server, sink: SmtpServer, count: int, kills: int, dice: random.Random) -> Books:
