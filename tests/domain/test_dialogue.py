@@ -91,7 +91,7 @@ def test_messages_arrive_whole_and_in_order(pipelining: bool) -> None:
     assert {one.raw for one in messages} == {BODY}
 
 
-def test_a_message_costs_one_round_trip() -> None:
+def test_a_message_costs_one_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     """The envelope of the next leaves in one piece with each body, before its reply; nothing else is between them."""
     with SmtpServer() as smtp:
         smtp.rules.delay("body", 0.02)
@@ -99,7 +99,12 @@ def test_a_message_costs_one_round_trip() -> None:
 
         async def conversation(dialogue: Dialogue) -> None:
             write = dialogue.write
-            dialogue.write = lambda data: (asked.append(_ends(data)), write(data))[1]  # type: ignore[method-assign]
+
+            def noted(data: bytes) -> None:
+                asked.append(_ends(data))
+                write(data)
+
+            monkeypatch.setattr(dialogue, "write", noted)
             await send(dialogue, 5)
 
         talk(smtp.port, conversation)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ def test_a_failing_verb_rolls_back_alone(place: int, writer: Home) -> None:
         note("half")
         raise Broken
 
-    verbs: list[Callable[[], Any]] = [lambda text=text: note(text) for text in "wxyz"]  # type: ignore[misc]
+    verbs: list[Callable[[], Any]] = [partial(note, text) for text in "wxyz"]
     verbs.insert(place, fail)
     found = together(*verbs)
     assert [ended(future) for future in found] == [*"wxyz"[:place], "Broken", *"wxyz"[place:]]
@@ -237,7 +238,7 @@ def test_verbs_that_wait_share_a_commit(writer: Home) -> None:
         note(text)
         work.after_commit(lambda: seen.append(len(_elsewhere())))
 
-    for future in together(*(lambda text=str(number): watched(text) for number in range(20))):  # type: ignore[misc]
+    for future in together(*(partial(watched, str(number)) for number in range(20))):
         future.result(PATIENCE)
     work.write(lambda: None)
     assert len(seen) == 20 and seen[-1] == 20 and len(set(seen)) <= 5

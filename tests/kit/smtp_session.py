@@ -238,7 +238,7 @@ class Session:
         raise Closed
 
     def _buffer(self) -> bytearray:
-        return self.reader._buffer  # type: ignore[attr-defined,no-any-return]
+        return self.reader._buffer  # type: ignore[attr-defined,no-any-return]  # its stubs leave it out
 
     async def _finish(self, message: Message) -> None:
         """Take or refuse a complete message; it is stored before the 250 is said."""
