@@ -9,13 +9,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 import apsw
 
 from appliance import config, datadir
 from appliance.campaigns import audience
 from appliance.campaigns.audience import Audience
+from appliance.db import beside
 from appliance.db.open import connection, scalar
 from appliance.errors import Unavailable
 
@@ -78,15 +78,12 @@ def _keep(raw: Path, final: Path) -> None:
 
 def attach(send: Send) -> None:
     """Put a list beside the database of this connection as `drawn`; outside of a transaction."""
-    detach()
-    # Nobody writes to it any more, and a file that cannot be written to takes no part in transactions
-    connection().execute("ATTACH ? AS drawn", (f"file:{quote(str(path(send)))}?immutable=1",)).fetchall()
+    beside.attach(path(send), "drawn")
 
 
 def detach() -> None:
     """Take it away again."""
-    if scalar("SELECT 1 FROM pragma_database_list WHERE name = 'drawn'"):
-        connection().execute("DETACH drawn").fetchall()
+    beside.detach("drawn")
 
 
 def sweep() -> None:

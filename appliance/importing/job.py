@@ -128,7 +128,7 @@ class Importer:
         while after < count and not self.stopping.is_set():
             last, parts = min(after + size, count), parts + 1
             if parts % _PARTS_A_CHECKPOINT == 0:
-                # Now that this thread hands in nothing the log can come home whole; else a commit has to do it
+                # While this thread hands in nothing the log can come home whole
                 checkpoint()
             if job.dry_run:
                 outcomes = steps.check(asked, job.resource, staged.people(after, last))

@@ -7,12 +7,12 @@ as huge ones, and lets an import be cut anywhere.
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import apsw
 
 from appliance import datadir
-from appliance.db.open import connection, scalar
+from appliance.db import beside
+from appliance.db.open import connection
 from appliance.importing.people import Person
 
 _FIELDS = ", ".join(Person._fields)
@@ -133,15 +133,12 @@ class Staged:
 
 def attach(path: Path) -> None:
     """Put a finished staging file beside the database of this connection as `staged`; outside of a transaction."""
-    detach()
-    # Nobody writes to it any more, and a file that cannot be written to takes no part in transactions
-    connection().execute("ATTACH ? AS staged", (f"file:{quote(str(path))}?immutable=1",)).fetchall()
+    beside.attach(path, "staged")
 
 
 def detach() -> None:
     """Take it away again."""
-    if scalar("SELECT 1 FROM pragma_database_list WHERE name = 'staged'"):
-        connection().execute("DETACH staged").fetchall()
+    beside.detach("staged")
 
 
 def attached_people(after: int, last: int) -> list[Person]:
