@@ -23,7 +23,10 @@ def test_one_is_sent_again_and_the_rest_counted(
     page.goto(path)
     expect(page.locator("#doubts tbody tr")).to_have_count(3)
     page.locator("#doubts").get_by_role("link", name="Decide").click()
-    page.get_by_role("checkbox", name="one@example.org").check()
+    # Which three of the four met the fault, nobody knows beforehand
+    chosen = page.locator("tbody tr").first.get_by_role("checkbox")
+    twice = (chosen.get_attribute("aria-label") or "").partition("@")[0]
+    chosen.check()
     page.get_by_role("button", name="Send again").click()
     page.get_by_role("dialog").get_by_role("button", name="Send again").click()
     expect(page.get_by_text("On its way again to 1 person")).to_be_visible()
@@ -38,9 +41,9 @@ def test_one_is_sent_again_and_the_rest_counted(
     page.context.close()
 
     assert (stats["sent"], stats["uncertain"]) == (4, 0)
-    assert sorted(message.to.partition("@")[0] for message in smtp_server.messages) == [
-        "four", "one", "one", "three", "two",
-    ]  # fmt: skip
+    assert sorted(message.to.partition("@")[0] for message in smtp_server.messages) == sorted(
+        ["one", "two", "three", "four", twice]
+    )
     assert not browser_problems.found
 
 
