@@ -121,11 +121,16 @@ CREATE TABLE media (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id IN
 CREATE INDEX media_account_id ON media (account_id);
 CREATE UNIQUE INDEX media_signed_id ON media (signed_id);
 CREATE TABLE sending_domain (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT
-    NOT NULL, provider TEXT NOT NULL, status TEXT NOT NULL, ownership_token TEXT NOT NULL, selector TEXT NOT NULL,
-    private_key BLOB, dns_records TEXT, failed_checks INTEGER NOT NULL, enabled INTEGER NOT NULL, verified_at
+    NOT NULL, provider TEXT NOT NULL, status TEXT NOT NULL, ownership_token TEXT NOT NULL, dns_records TEXT,
+    attention TEXT, failed_checks INTEGER NOT NULL, enabled INTEGER NOT NULL, verified_at INTEGER, failed_at
     INTEGER, checked_at INTEGER, next_check_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
     FOREIGN KEY (account_id) REFERENCES account (id));
 CREATE UNIQUE INDEX sending_domain_account_id_name ON sending_domain (account_id, name);
+CREATE TABLE domain_key (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, domain_id INTEGER NOT NULL, selector TEXT
+    NOT NULL, algorithm TEXT NOT NULL, private_key BLOB NOT NULL, public_key TEXT NOT NULL, state TEXT NOT NULL,
+    created_at INTEGER NOT NULL, activated_at INTEGER, retired_at INTEGER, FOREIGN KEY (domain_id) REFERENCES
+    sending_domain (id) ON DELETE CASCADE);
+CREATE UNIQUE INDEX domain_key_domain_id_selector ON domain_key (domain_id, selector);
 CREATE TABLE flow (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, hidden INTEGER NOT
     NULL, status TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, name TEXT NOT NULL, goal TEXT,
     steps TEXT NOT NULL, version INTEGER NOT NULL, data TEXT NOT NULL, sent_count INTEGER NOT NULL, created_at

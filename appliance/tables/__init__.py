@@ -12,7 +12,7 @@ from appliance.tables.contact import (
     Segment,
     Suppression,
 )
-from appliance.tables.content import Brand, Media, SendingDomain, Template, TemplateRevision
+from appliance.tables.content import Brand, DomainKey, Media, SendingDomain, Template, TemplateRevision
 from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
 from appliance.tables.importing import Erasure, Import, ImportChunk
 from appliance.tables.message import Captured, Event, Link, Message, MessageContent, Repeat
@@ -21,7 +21,7 @@ from appliance.tables.webhook import Webhook, WebhookDelivery
 ALL = (
     Account, User, Session, ApiKey, RevokedToken, Setting, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListRefusal,
-    Template, TemplateRevision, Brand, Media, SendingDomain,
+    Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, Campaign,
     Message, MessageContent, Repeat, Link, Captured, Event,
     Webhook, WebhookDelivery,
@@ -40,6 +40,7 @@ __all__ = [
     "Consent",
     "Contact",
     "ContactList",
+    "DomainKey",
     "Erasure",
     "Event",
     "Flow",

@@ -98,12 +98,12 @@ class SendingDomain(Table):
     provider = TextField(default="smtp")
     status = TextField(default="pending")
     ownership_token = TextField()
-    selector = TextField()
-    private_key = BlobField(null=True)
-    dns_records = Json(null=True)
-    failed_checks = IntegerField(default=0)
+    dns_records = Json(null=True)  # as they were last seen
+    attention = TextField(null=True)  # what a person should look at though nothing has failed yet
+    failed_checks = IntegerField(default=0)  # in a row
     enabled = BooleanField(default=True)
     verified_at = Time(null=True)
+    failed_at = Time(null=True)
     checked_at = Time(null=True)
     next_check_at = Time(null=True)
     created_at = Time()
@@ -111,3 +111,20 @@ class SendingDomain(Table):
 
     class Meta:
         indexes = ((("account", "name"), True),)
+
+
+class DomainKey(Table):
+    """A DKIM key of a sending domain; one that is retired still verifies mail that is on its way."""
+
+    domain = ForeignKeyField(SendingDomain, on_delete="CASCADE", index=False)
+    selector = TextField()
+    algorithm = TextField()  # rsa, ed25519
+    private_key = BlobField()  # PKCS 8, encrypted with the installation's key
+    public_key = TextField()  # the value of `p=`
+    state = TextField()  # next, active, retired
+    created_at = Time()
+    activated_at = Time(null=True)
+    retired_at = Time(null=True)
+
+    class Meta:
+        indexes = ((("domain", "selector"), True),)

@@ -1,0 +1,1 @@
+"""What comes back after a message was accepted: deliveries, bounces, complaints."""

@@ -1,0 +1,1 @@
+"""The door for returned mail: our own SMTP listener, which relays nothing."""
