@@ -164,13 +164,14 @@ CREATE INDEX run_status_due_at ON run (status, due_at);
 CREATE TABLE campaign (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER
     NOT NULL, trigger_id INTEGER NOT NULL, template_id INTEGER NOT NULL, name TEXT NOT NULL, channel TEXT NOT NULL,
     status TEXT NOT NULL, phase TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, data TEXT NOT NULL,
-    scheduled_at INTEGER, content_id INTEGER, sender TEXT, pinned TEXT, hold_until INTEGER, test INTEGER NOT NULL,
-    audience_count INTEGER NOT NULL, freezing TEXT, closing TEXT, sent_count INTEGER NOT NULL, refused_count INTEGER
-    NOT NULL, bounced_count INTEGER NOT NULL, complained_count INTEGER NOT NULL, baseline TEXT NOT NULL,
-    pause_reason TEXT, started_at INTEGER, completed_at INTEGER, cancelled_at INTEGER, deleted_at INTEGER,
-    created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id),
-    FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY (trigger_id) REFERENCES trigger (id), FOREIGN KEY
-    (template_id) REFERENCES template (id), FOREIGN KEY (content_id) REFERENCES template_revision (id));
+    tracking INTEGER NOT NULL, scheduled_at INTEGER, content_id INTEGER, sender TEXT, pinned TEXT, hold_until
+    INTEGER, test INTEGER NOT NULL, audience_count INTEGER NOT NULL, freezing TEXT, closing TEXT, sent_count INTEGER
+    NOT NULL, refused_count INTEGER NOT NULL, bounced_count INTEGER NOT NULL, complained_count INTEGER NOT NULL,
+    baseline TEXT NOT NULL, pause_reason TEXT, started_at INTEGER, completed_at INTEGER, cancelled_at INTEGER,
+    deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id)
+    REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id), FOREIGN KEY (trigger_id) REFERENCES trigger
+    (id), FOREIGN KEY (template_id) REFERENCES template (id), FOREIGN KEY (content_id) REFERENCES template_revision
+    (id));
 CREATE UNIQUE INDEX campaign_flow_id ON campaign (flow_id);
 CREATE INDEX campaign_account_id_created_at_id ON campaign (account_id, created_at, id);
 CREATE INDEX campaign_phase_scheduled_at ON campaign (phase, scheduled_at);
@@ -198,7 +199,7 @@ CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;
 CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, subject
     TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, preheader TEXT, from_name TEXT, design
-    TEXT, shown_as INTEGER, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
+    TEXT, shown_as INTEGER, links TEXT, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
 CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL;
 CREATE TABLE repeat (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, mail_from TEXT NOT
@@ -212,6 +213,14 @@ CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INT
 CREATE INDEX link_account_id ON link (account_id);
 CREATE INDEX link_template_id ON link (template_id);
 CREATE UNIQUE INDEX link_campaign_id_number ON link (campaign_id, number);
+CREATE TABLE hit (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
+    message_id INTEGER, kind TEXT NOT NULL, number INTEGER, method TEXT NOT NULL, ip TEXT, user_agent TEXT, referrer
+    TEXT, verdict TEXT NOT NULL, reason TEXT, event_id INTEGER, test INTEGER NOT NULL, at INTEGER NOT NULL, FOREIGN
+    KEY (account_id) REFERENCES account (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET NULL,
+    FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE SET NULL);
+CREATE INDEX hit_message_id_at ON hit (message_id, at);
+CREATE INDEX hit_campaign_id_kind_number_verdict ON hit (campaign_id, kind, number, verdict);
+CREATE INDEX hit_told ON hit (message_id, kind, number) WHERE event_id NOT NULL;
 CREATE TABLE captured (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
     INTEGER, mail_from TEXT NOT NULL, rcpt_to TEXT NOT NULL, from_header TEXT, subject TEXT, preview TEXT, size
     INTEGER NOT NULL, source BLOB NOT NULL, received_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES

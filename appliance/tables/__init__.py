@@ -15,7 +15,7 @@ from appliance.tables.contact import (
 from appliance.tables.content import Brand, DomainKey, Media, SendingDomain, Template, TemplateRevision
 from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
 from appliance.tables.importing import Erasure, Import, ImportChunk
-from appliance.tables.message import Captured, Event, Link, Message, MessageContent, Repeat
+from appliance.tables.message import Captured, Event, Hit, Link, Message, MessageContent, Repeat
 from appliance.tables.webhook import Webhook, WebhookDelivery
 
 ALL = (
@@ -23,7 +23,7 @@ ALL = (
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListRefusal,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, Campaign,
-    Message, MessageContent, Repeat, Link, Captured, Event,
+    Message, MessageContent, Repeat, Link, Hit, Captured, Event,
     Webhook, WebhookDelivery,
     Erasure, Import, ImportChunk,
 )  # fmt: skip
@@ -44,6 +44,7 @@ __all__ = [
     "Erasure",
     "Event",
     "Flow",
+    "Hit",
     "Idempotency",
     "Import",
     "ImportChunk",

@@ -101,6 +101,7 @@ class Campaign(Table):
     approval_state = TextField(default="pending_review")
     approval_note = TextField(null=True)
     data = Json(default=dict)
+    tracking = BooleanField(default=True)  # whether its opens and clicks are counted
     scheduled_at = Time(null=True)
     # Fixed when it goes live: who, what and from whom
     content = ForeignKeyField(TemplateRevision, null=True, index=False)

@@ -86,6 +86,7 @@ class MessageContent(Table):
     from_name = TextField(null=True)
     design = Json(null=True)
     shown_as = IntegerField(null=True)  # of a test: the contact whose values it shows
+    links = Json(null=True)  # of marketing mail: its addresses with merge tags in place, by number
 
 
 # Tests with somebody's values, for the day they are erased
@@ -118,6 +119,35 @@ class Link(Table):
 
     class Meta:
         indexes = ((("campaign", "number"), True),)
+
+
+class Hit(Table):
+    """A pixel or a link that was asked for, as it came, and who we think asked.
+
+    Who wants to be counted without being known is: there `message` is null, and so is all that is about the asker.
+    """
+
+    account = ForeignKeyField(Account, index=False)
+    campaign = ForeignKeyField(Campaign, null=True, on_delete="SET NULL", index=False)
+    message = ForeignKeyField(Message, null=True, on_delete="SET NULL", index=False)
+    kind = TextField()  # open, click
+    number = IntegerField(null=True)  # of the link
+    method = TextField()
+    ip = TextField(null=True)  # as far as the account keeps it
+    user_agent = TextField(null=True)
+    referrer = TextField(null=True)
+    verdict = TextField()  # human, machine, unsure
+    reason = TextField(null=True)
+    event_id = IntegerField(null=True)  # the event that it was told by, if it was the first of its sort
+    test = BooleanField(default=False)
+    at = Time()
+
+    class Meta:
+        # All of a message in their order, and the sums of a campaign without reading a row
+        indexes = ((("message", "at"), False), (("campaign", "kind", "number", "verdict"), False))
+
+
+Hit.add_index(SQL("CREATE INDEX hit_told ON hit (message_id, kind, number) WHERE event_id NOT NULL"))
 
 
 class Captured(Table):
