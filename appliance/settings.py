@@ -63,6 +63,9 @@ class Email(Struct, frozen=True):
         Literal["resend", "hold"], _help("what happens when acceptance cannot be known: resend once, or hold")
     ] = "resend"
     allow_unverified_domains: Annotated[bool, _help("true: a warning instead of a blocker")] = False
+    dkim_ed25519: Annotated[
+        bool, _help("a second signature with a short key (RFC 8463); each domain gets one more record")
+    ] = False
     connect_timeout: Annotated[Duration, _help("to open a connection, and to encrypt it")] = "30s"
     command_timeout: Annotated[Duration, _help("for each reply before the message (RFC 5321, 4.5.3.2)")] = "300s"
     reply_timeout: Annotated[Duration, _help("wait for the reply after the final dot (RFC 5321, 4.5.3.2.6)")] = "600s"

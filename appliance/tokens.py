@@ -128,3 +128,14 @@ def sign_hex(purpose: str, number: int) -> str:
     """Make a token that survives lower-casing, for the local part of a return path: id and 64-bit MAC as hex."""
     body = number.to_bytes(6, "big")
     return (body + _mac(purpose, body, 8)).hex()
+
+
+def read_hex(purpose: str, token: str) -> int | None:
+    """Answer the number inside a token of `sign_hex`, in whatever case it comes back, or None if it is not ours."""
+    if len(token) != 28 or not token.isascii() or not token.isalnum():
+        return None
+    try:
+        raw = bytes.fromhex(token)
+    except ValueError:
+        return None
+    return int.from_bytes(raw[:6], "big") if hmac.compare_digest(_mac(purpose, raw[:6], 8), raw[6:]) else None

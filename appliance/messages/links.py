@@ -28,3 +28,9 @@ def message_of(internet_message_id_header: str) -> int | None:
 def return_path(message_id: int, domain: str) -> str:
     """Answer the return path that names a message, on the bounce host of its From domain."""
     return f"b+{tokens.sign_hex(BOUNCE, message_id)}@bounce.{domain}"
+
+
+def returned_to(local_part: str) -> int | None:
+    """Answer which message a local part of a return path belongs to, or None if it is none of ours."""
+    prefix, _, token = local_part.partition("+")
+    return tokens.read_hex(BOUNCE, token) if prefix.lower() == "b" else None

@@ -104,3 +104,24 @@ def test_a_return_path_survives_lower_case(number: int, home: Home) -> None:
     token = tokens.sign_hex(links.BOUNCE, number)
     assert token == token.lower() and set(token) <= set(string.hexdigits)
     assert len(f"b+{token}") <= 64 and int(token[:12], 16) == number
+
+
+@given(number=NUMBERS)
+def test_a_return_path_names_its_message(number: int, home: Home) -> None:
+    """What comes back to a return path of ours is known, in upper case too; a changed character is nobody's."""
+    local = links.return_path(number, "example.org").partition("@")[0]
+    assert links.returned_to(local) == links.returned_to(local.upper()) == number
+    for place in range(2, len(local)):
+        other = "0" if local[place] != "0" else "1"
+        assert links.returned_to(local[:place] + other + local[place + 1 :]) is None
+    for forged in (
+        local[:-1],
+        local + "0",
+        local[1:],
+        "c" + local[1:],
+        local[:2] + " " + local[3:],
+        "b+",
+        "",
+        "b+" + "é" * 28,
+    ):
+        assert links.returned_to(forged) is None
