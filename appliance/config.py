@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
+from appliance import clients
 from appliance.errors import ConfigError
 from appliance.settings import Config
 
@@ -178,6 +179,10 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
         faults.append(f"base_url: {config.base_url!r} is not an http(s) address")
     if config.email.transport == "relay" and not config.email.relay.host:
         faults.append("email.relay.host: needed when email.transport is relay")
+    try:
+        clients.networks(tuple(config.network.trusted_proxies))
+    except ValueError as error:
+        faults.append(f"network.trusted_proxies: {error}")
     faults += [f"{name}: {words}" for name, wrong, words in _not_yet(config) if wrong]
     if environment.get("CAMPANERO_TEST_CLOCK") and url.hostname not in LOOPBACK:
         faults.append("CAMPANERO_TEST_CLOCK: only with a base_url on the loopback interface")

@@ -13,6 +13,7 @@ from sanic.exceptions import BadRequest, PayloadTooLarge, ServiceUnavailable
 from sanic.http.http1 import Http
 
 import ui
+from appliance import clients
 from appliance import config as configuration
 from appliance.account import onboarding
 from appliance.api import door as api
@@ -54,6 +55,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     public.mount(app)
     ui.mount(app)
     app.exception(Exception)(_fault)
+    app.on_request(_note_client, priority=102)
     app.on_request(_refuse_malformed, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
     app.on_response(_mark)  # type: ignore[no-untyped-call]  # untyped in the library
@@ -62,6 +64,12 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.before_server_stop(_drain)
     app.after_server_stop(_stop)
     return app
+
+
+async def _note_client(request: Request) -> None:
+    """Note where a request comes from, as every door has to take it: proxies that are trusted say for whom they ask."""
+    forwarded = request.headers.getall("x-forwarded-for", [])
+    request.ctx.client = clients.address(request.ip, forwarded, request.app.ctx.config.network.trusted_proxies)
 
 
 async def _refuse_malformed(request: Request) -> HTTPResponse | None:

@@ -120,7 +120,7 @@ class Network(Struct, frozen=True):
     allow_private_hosts: Annotated[list[str], _help("private hosts that webhooks may reach")] = field(
         default_factory=list
     )
-    trusted_proxies: Annotated[list[str], _help("addresses whose X-Forwarded-For is believed")] = field(
+    trusted_proxies: Annotated[list[str], _help("addresses or networks whose X-Forwarded-For is believed")] = field(
         default_factory=list
     )
 

@@ -11,7 +11,7 @@ MOST = 100
 
 def evidence(visit: Visit) -> Evidence:
     """Answer the evidence of what this person does on a page."""
-    return Evidence("ui", visit.actor, visit.request.ip, (visit.request.headers.get("user-agent") or "")[:400] or None)
+    return Evidence("ui", visit.actor, visit.request.ctx.client, visit.request.headers.get("user-agent"))
 
 
 def all_lists(account_id: int) -> list[Any]:

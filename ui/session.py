@@ -66,7 +66,7 @@ async def begin(request: Request, response: HTTPResponse, user_id: int) -> None:
     old = request.cookies.get(cookie_name(request))
     if old:
         await commit(sessions.end, old)
-    token = await commit(sessions.begin, user_id, request.ip, request.headers.get("user-agent"))
+    token = await commit(sessions.begin, user_id, request.ctx.client, request.headers.get("user-agent"))
     response.add_cookie(
         cookie_name(request), token, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=None
     )

@@ -1,6 +1,6 @@
 """Accounts: what each has, and what it may change about itself."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
@@ -26,12 +26,14 @@ class AccountWrite(Struct):
 
     name: Name | UnsetType = UNSET
     time_zone: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
+    locale: Annotated[str, Meta(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$")] | UnsetType = UNSET
     email_from_name: Line | None | UnsetType = UNSET
     email_from_email: EmailText | None | UnsetType = UNSET
     email_reply_to: EmailText | None | UnsetType = UNSET
     sending_stopped: bool | UnsetType = UNSET
     stop_reason: Line | None | UnsetType = UNSET
     frequency_cap: FrequencyCap | None | UnsetType = UNSET
+    privacy_ip: Literal["truncated", "full", "none"] | UnsetType = UNSET
 
 
 def create(name: str) -> Account:

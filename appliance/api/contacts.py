@@ -25,8 +25,8 @@ ROUTES = Routes()
 def evidence(request: Call) -> Evidence:
     """Answer how a write over the API came about."""
     return Evidence(
-        source="api", actor=request.actor, ip=request.request.ip, user_agent=request.request.headers.get("user-agent"),
-        test=request.credential.test,
+        source="api", actor=request.actor, ip=request.request.ctx.client,
+        user_agent=request.request.headers.get("user-agent"), test=request.credential.test,
     )  # fmt: skip
 
 

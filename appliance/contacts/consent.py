@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance import clock, tokens
+from appliance import clients, clock, tokens
 from appliance.contacts.records import CHANNELS
 from appliance.db.open import one, rows, run
 from appliance.db.work import writing
@@ -196,20 +196,31 @@ def remember_hash(account_id: int, kind: str, address_hash: bytes, by: By, when:
 
 def record(
     account_id: int, address: tuple[str, str | bytes], act: str, by: str, evidence: Evidence,
-    contact_id: int | None = None, data: dict[str, Any] | None = None,
+    contact_id: int | None = None, data: dict[str, Any] | None = None, list_id: int | None = None,
 ) -> None:  # fmt: skip
-    """Append one row of evidence for an address, given as (kind, key) or (kind, hash)."""
+    """Append one row of evidence for an address, given as (kind, key) or (kind, hash).
+
+    Of where it came from as much is kept as the account says (`privacy_ip`).
+    """
     kind, key = address
     hashed = key if isinstance(key, bytes) else tokens.address_hash(kind, key)
     data = {**({"message_id": evidence.message_id} if evidence.message_id else {}), **(data or {})}
     run(
         "INSERT INTO consent (account_id, contact_id, kind, address_hash, act, by, source, actor, ip, user_agent, "
-        "text, data, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "text, data, list_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            account_id, contact_id, kind, hashed, act, by, evidence.source, evidence.actor, evidence.ip,
-            evidence.user_agent, evidence.text, _encode(data).decode(), clock.now_ms(),
+            account_id, contact_id, kind, hashed, act, by, evidence.source, evidence.actor,
+            _kept_ip(account_id, evidence), (evidence.user_agent or "")[:400] or None, evidence.text,
+            _encode(data).decode(), list_id, clock.now_ms(),
         ),
     )  # fmt: skip
+
+
+def _kept_ip(account_id: int, evidence: Evidence) -> str | None:
+    if evidence.ip is None:
+        return None
+    row = one("SELECT privacy_ip FROM account WHERE id = ?", (account_id,))
+    return clients.kept(evidence.ip, row[0] if row else "none")
 
 
 def _record(channel: Channel, act: str, by: By, evidence: Evidence) -> None:

@@ -98,7 +98,7 @@ async def _unsubscribe(request: Request, token: str) -> HTTPResponse:
         return _page("lost.html", 400)
     source = "one_click" if one_click else "link"
     try:
-        done = await commit(unsubscribes.opt_out, token, source, request.ip, request.headers.get("user-agent"))
+        done = await commit(unsubscribes.opt_out, token, source, request.ctx.client, request.headers.get("user-agent"))
         door = await call(unsubscribes.door, token) if done else None
     except Unavailable:
         return unavailable()

@@ -222,7 +222,7 @@ def test_the_evidence_is_kept(home: Home) -> None:
     work.write(write.delete, home.account_id, contact_id)
     last = Consent.select().order_by(Consent.id.desc()).get()
     assert (last.act, last.by, last.source, last.actor) == ("opt_in", "operator", "ui", "user:3")
-    assert (last.ip, last.user_agent, last.text) == ("192.0.2.9", "Browser", "Yes, I want news")
+    assert (last.ip, last.user_agent, last.text) == ("192.0.2.0", "Browser", "Yes, I want news")
     assert last.contact_id is None and home.acts(ADDRESS)[-1][0] == "opt_in"
 
 

@@ -28,7 +28,7 @@ async def save(request: Request) -> HTTPResponse:
     """Sign in and go where the person wanted to; a wrong address and a wrong password read alike."""
     form = Form.of(request)
     where = local_path(form["next"])
-    names = (f"email:{form['email'].casefold()}", f"client:{request.ip}")
+    names = (f"email:{form['email'].casefold()}", f"client:{request.ctx.client}")
     attempts.check(*names)
     user = await call(users.verify, form["email"], form.exact("password"))
     if user is None:
