@@ -17,7 +17,8 @@ from appliance.settings import Config
 
 PREFIX = "CAMPANERO_"
 # Read elsewhere: these are not settings of the file.
-OTHER_VARIABLES = {"CAMPANERO_TEST_CLOCK", "CAMPANERO_CONFIG"}
+REHEARSALS = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")
+OTHER_VARIABLES = {*REHEARSALS, "CAMPANERO_CONFIG"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -184,8 +185,11 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
     except ValueError as error:
         faults.append(f"network.trusted_proxies: {error}")
     faults += [f"{name}: {words}" for name, wrong, words in _not_yet(config) if wrong]
-    if environment.get("CAMPANERO_TEST_CLOCK") and url.hostname not in LOOPBACK:
-        faults.append("CAMPANERO_TEST_CLOCK: only with a base_url on the loopback interface")
+    faults += [
+        f"{name}: only with a base_url on the loopback interface"
+        for name in REHEARSALS
+        if environment.get(name) and url.hostname not in LOOPBACK
+    ]
     if faults:
         raise ConfigError("; ".join(faults))
 

@@ -195,14 +195,15 @@ def test_secrets_are_masked() -> None:
     ],
 )
 def test_the_test_clock_stays_at_home(base_url: str, listen: str, allowed: bool, tmp_path: Path) -> None:
-    """The clock of rehearsals is refused unless all our links lead to this machine."""
+    """What serves rehearsals, clock and stand-ins of servers, is refused unless all our links lead to this machine."""
     options = {"base_url": base_url, "listen": listen}
-    environment = {"CAMPANERO_TEST_CLOCK": str(tmp_path / "clock")}
+    environment = {name: str(tmp_path / "file") for name in ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")}
     assert config.load(options, {}).config.listen == listen
     if allowed:
         assert config.load(options, environment).warnings == []
     else:
-        assert "CAMPANERO_TEST_CLOCK" in fault(options=options, environment=environment)
+        said = fault(options=options, environment=environment)
+        assert all(name in said for name in environment)
 
 
 def test_the_test_clock_is_refused_by_every_command(tmp_path: Path) -> None:

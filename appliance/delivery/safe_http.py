@@ -1,0 +1,165 @@
+"""Asks web servers whose address somebody else named, without being their hand inside our network (trust, T28, T29).
+
+A name is resolved once, all its addresses must be public, and the connection goes to one of those that were checked.
+There are no redirects, no proxies from the environment, little time and little room. Whatever went wrong is one and
+the same error, so that nobody learns from it which ports of which machines are open.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from appliance import config
+
+if TYPE_CHECKING:  # it takes 0.4 s to load, and most never need it
+    import httpx
+
+log = logging.getLogger("campanero.http")
+
+MOST_BYTES = 2_097_152
+SECONDS = 5.0
+_PORTS = (80, 443)
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_LOCAL = tuple(
+    ipaddress.ip_network(text)
+    for text in ("64:ff9b:1::/48", "100.64.0.0/10", "192.88.99.0/24", "fec0::/10", "::/96", "2001::/32", "3fff::/20")
+)
+# An interface that carries an IPv4 address inside (ISATAP, RFC 5214, 6.1)
+_ISATAP = (0x00005EFE, 0x02005EFE)
+
+
+class Unreached(Exception):
+    """The server was not asked, or did not answer as it should; why stands in the log alone."""
+
+    def __init__(self) -> None:
+        super().__init__("the address cannot be reached")
+
+
+class _Refused(Exception):
+    """The address is none that may be asked."""
+
+
+class Answer(NamedTuple):
+    """What a web server said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def is_public(address: str) -> bool:
+    """Say whether an IP address is one of the open network, also behind the IPv6 forms that carry an IPv4 address."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if any(ip.version == network.version and ip in network for network in _LOCAL):
+        return False
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = _inside(ip)
+        if inner is not None:
+            return is_public(str(inner))
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+
+
+def _inside(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Answer the IPv4 address that an IPv6 address leads to: mapped, 6to4, NAT64 or ISATAP."""
+    if ip.ipv4_mapped or ip.sixtofour:
+        return ip.ipv4_mapped or ip.sixtofour
+    if ip in _NAT64 or (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return None
+
+
+async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MOST_BYTES) -> Answer:
+    """GET what somebody named; raises Unreached."""
+    return await ask("GET", url, schemes=schemes, most=most)
+
+
+async def ask(
+    method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None,
+    schemes: tuple[str, ...] = ("http", "https"), most: int = MOST_BYTES, seconds: float = SECONDS,
+) -> Answer:  # fmt: skip
+    """Ask a web server once; raises Unreached. `most` bounds the answer's body and `seconds` the whole of it."""
+    import httpx
+
+    try:
+        async with asyncio.timeout(seconds):
+            return await _ask(method, httpx.URL(url), dict(headers or {}), content, schemes, most)
+    except (_Refused, httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError, UnicodeError, ValueError) as error:
+        log.info("%.200s was not reached: %s", url, error or type(error).__name__)
+        raise Unreached from None
+
+
+async def _ask(
+    method: str, url: "httpx.URL", headers: dict[str, str], content: bytes | None, schemes: tuple[str, ...], most: int
+) -> Answer:
+    import httpx
+
+    port = url.port or {"http": 80, "https": 443}.get(url.scheme, 0)
+    if url.scheme not in schemes or url.userinfo or not url.host:
+        raise _Refused("not an address that is asked")
+    allowed = url.host in config.current().network.allow_private_hosts
+    if port not in _PORTS and not allowed:
+        raise _Refused(f"port {port} is not of the web")
+    stand_in = _rehearsal().get("hosts", {}).get(url.host)
+    found = [("127.0.0.1", stand_in)] if stand_in else [(ip, port) for ip in await _addresses(url.host, port, allowed)]
+    headers = {"Host": url.netloc.decode(), "Accept-Encoding": "identity", "User-Agent": "Campanero", **headers}
+    async with httpx.AsyncClient(verify=_trusted(), trust_env=False, follow_redirects=False) as client:
+        for ip, number in found:
+            there = url.copy_with(host=ip, port=number)
+            extensions = {"sni_hostname": url.host}
+            try:
+                async with client.stream(
+                    method, there, headers=headers, content=content, extensions=extensions
+                ) as answer:
+                    return Answer(answer.status_code, answer.headers, await _body(answer, most))
+            except httpx.ConnectError as error:
+                log.info("%s did not let us in at %s: %s", url.host, ip, error)
+    raise _Refused("no address of it let us in")
+
+
+async def _addresses(host: str, port: int, allowed: bool) -> list[str]:
+    """Answer the addresses of a name; one that is not public refuses them all, unless the operator named the host."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    if not addresses or not (allowed or all(map(is_public, addresses))):
+        raise _Refused("an address of it is not public")
+    return addresses
+
+
+async def _body(answer: "httpx.Response", most: int) -> bytes:
+    body = b""
+    # As it came: what is small when packed may be huge when it is not
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > most:
+            raise _Refused(f"more than {most} bytes")
+    return body
+
+
+def _rehearsal() -> dict[str, Any]:
+    """Answer who plays which server in a rehearsal: {"ca": file, "hosts": {name: port on this machine}}.
+
+    The configuration refuses it unless all our own links lead to this machine.
+    """
+    path = os.environ.get("CAMPANERO_TEST_HOSTS")
+    return json.loads(Path(path).read_text()) if path else {}
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    import httpx
+
+    context = httpx.create_ssl_context(trust_env=False)
+    if _rehearsal():
+        context.load_verify_locations(_rehearsal()["ca"])
+    return context

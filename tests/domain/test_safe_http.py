@@ -1,0 +1,133 @@
+"""Asking web servers that others named: never inside our own network, never for long (trust, T28, T29)."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import config
+from appliance.delivery import safe_http
+from appliance.delivery.safe_http import Answer, Unreached
+from tests.kit.certificates import self_signed
+
+PRIVATE = [
+    "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+    "240.0.0.1", "255.255.255.255", "198.18.0.1", "192.0.2.1", "192.88.99.1", "::", "::1", "::7f00:1",
+    "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001:0:1::1",
+    "fe80::1%eth0", "fc00::1", "fec0::1", "ff02::1", "2001:db8::1", "2606:4700::5efe:a00:1", "fe80::5efe:7f00:1", "x",
+]  # fmt: skip
+PUBLIC = ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::", "2606:4700:4700::1111"]
+# Ways to write this machine, and addresses that are none
+SPELLINGS = [
+    "http://127.0.0.1:{port}/", "http://127.1:{port}/", "http://0x7f000001:{port}/", "http://2130706433:{port}/",
+    "http://localhost:{port}/", "http://[::1]:{port}/", "http://[::ffff:127.0.0.1]:{port}/",
+    "http://[64:ff9b::7f00:1]:{port}/", "http://a@127.0.0.1:{port}/", "http://a:b@8.8.8.8:{port}/", "http://0:{port}/",
+    "https://127.0.0.1:{port}/", "ftp://127.0.0.1:{port}/", "file:///etc/passwd", "gopher://127.0.0.1:{port}/",
+    "http://", "nonsense", "http://127.0.0.1\n:{port}/",
+]  # fmt: skip
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, dict(self.headers)))  # type: ignore[attr-defined]
+        status, body = (302, b"") if self.path == "/away" else (200, b"x" * 5000)
+        self.send_response(status)
+        self.send_header("Location", "/there")
+        self.send_header("Content-Length", "999999" if self.path == "/endless" else str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        if self.path == "/endless":
+            threading.Event().wait(1)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def web() -> Iterator[ThreadingHTTPServer]:
+    """A web server of this machine that remembers who asked."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    server.asked = []  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Answer]]:
+    """Ask with the defaults of the configuration, or `allowed` hosts."""
+
+    def run(url: str, *, allowed: tuple[str, ...] = (), **options: Any) -> Answer:
+        monkeypatch.setattr(config, "_current", config.load({"network.allow_private_hosts": list(allowed)}, {}).config)
+        return asyncio.run(safe_http.ask("GET", url, **options))
+
+    yield run
+    safe_http._trusted.cache_clear()
+
+
+def test_which_addresses_are_public() -> None:
+    """Whatever leads to this machine or a local network is not public, however it is wrapped."""
+    assert [address for address in PRIVATE if safe_http.is_public(address)] == []
+    assert [address for address in PUBLIC if not safe_http.is_public(address)] == []
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_no_spelling_reaches_this_machine(spelling: str, ask: Callable[..., Answer], web: Any,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """No way to write our own address opens a connection, and an open port is the same error as a closed one."""
+    monkeypatch.setattr(safe_http, "_PORTS", (80, 443, web.server_port, 9))
+    said = []
+    for port in (web.server_port, 9):
+        with pytest.raises(Unreached) as refused:
+            ask(spelling.format(port=port))
+        said.append(str(refused.value))
+    assert web.asked == [] and said[0] == said[1]
+
+
+def test_only_ports_of_the_web(ask: Callable[..., Answer]) -> None:
+    """A public address is asked on the web's ports only."""
+    with pytest.raises(Unreached):
+        ask("http://8.8.8.8:25/")
+
+
+def test_an_operator_may_name_a_host(ask: Callable[..., Answer], web: Any) -> None:
+    """A private host that stands in the configuration is asked, on any port, with its own name, and not redirected."""
+    url = f"http://localhost:{web.server_port}"
+    assert ask(f"{url}/here", allowed=("localhost",)).body == b"x" * 5000
+    assert ask(f"{url}/away", allowed=("localhost",)).status == 302
+    assert [path for path, _ in web.asked] == ["/here", "/away"]
+    assert web.asked[0][1]["Host"] == f"localhost:{web.server_port}"
+    with pytest.raises(Unreached):
+        ask(f"{url}/here", allowed=("otherhost",))
+
+
+@pytest.mark.parametrize(("path", "options"), [("/", {"most": 4999}), ("/endless", {"seconds": 0.3})])
+def test_bounds(path: str, options: dict[str, Any], ask: Callable[..., Answer], web: Any) -> None:
+    """What is too large or too slow is not waited for."""
+    with pytest.raises(Unreached):
+        ask(f"http://localhost:{web.server_port}{path}", allowed=("localhost",), **options)
+
+
+def test_tls_is_checked_for_the_name(ask: Callable[..., Answer], web: Any, tmp_path: Path,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Connected to the address that was checked, the certificate must still be of the name; a stand-in no less."""
+    made = self_signed()
+    (tmp_path / "ca.pem").write_bytes(made.certificate)
+    web.socket = made.context().wrap_socket(web.socket, server_side=True)
+    hosts = {"127.0.0.1": web.server_port, "sns.example.org": web.server_port}
+    (tmp_path / "hosts").write_text(json.dumps({"ca": str(tmp_path / "ca.pem"), "hosts": hosts}))
+    monkeypatch.setenv("CAMPANERO_TEST_HOSTS", str(tmp_path / "hosts"))
+    safe_http._trusted.cache_clear()
+    assert ask("https://127.0.0.1/").status == 200
+    with pytest.raises(Unreached):
+        ask("https://sns.example.org/")
+    assert [path for path, _ in web.asked] == ["/"]
