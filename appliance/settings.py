@@ -17,6 +17,12 @@ Duration = Annotated[str, Meta(pattern=r"^[0-9]+(s|m|h|d)$")]
 Limited = Annotated[
     str, Meta(pattern=r"^[^\s/,]+( [0-9]+(\.[0-9]+)?/s)?( [1-9][0-9]*/h)?( [1-9][0-9]* connections?)?$")
 ]
+Nameserver = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?|[0-9A-Fa-f:.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*|[^\s:\[\]]+(:[0-9]{1,5})?)$"
+    ),
+]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
@@ -116,7 +122,9 @@ class Sms(Struct, frozen=True):
 class Network(Struct, frozen=True):
     """What we may reach and whom we believe."""
 
-    dns_servers: Annotated[list[str], _help('"host:port"; [] = those of the system')] = field(default_factory=list)
+    dns_servers: Annotated[list[Nameserver], _help('"host:port"; [] = those of the system')] = field(
+        default_factory=list
+    )
     allow_private_hosts: Annotated[list[str], _help("private hosts that webhooks may reach")] = field(
         default_factory=list
     )
