@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the real server, a client, an SMTP server, a clock, a browser."""
+"""Fixtures of all tests: the real server, a client, an SMTP server, a DNS server, a clock, a browser."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page
 from tests.kit.browser import Problems, find_browser, new_page, running_browser, sign_in
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.dns import DnsServer
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -72,6 +73,13 @@ def fresh_server() -> Iterator[FreshServer]:
 def smtp_server() -> Iterator[SmtpServer]:
     """An SMTP server that behaves well until told otherwise."""
     with SmtpServer() as running:
+        yield running
+
+
+@pytest.fixture
+def dns() -> Iterator[DnsServer]:
+    """A DNS server for `fresh_server(env=dns.env)`; no name exists until told."""
+    with DnsServer() as running:
         yield running
 
 

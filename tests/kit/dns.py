@@ -1,0 +1,270 @@
+"""A DNS server of our own on loopback, UDP and TCP on one port: a zone as a dictionary, and everything that goes wrong.
+
+    with DnsServer() as dns:
+        dns.set("example.com", "TXT", "v=spf1 -all")
+        Server(env=dns.env)   # a server process whose look-ups come here
+
+Names that were never set do not exist (NXDOMAIN). It follows CNAMEs as a resolver does, and answers both loops and
+chains with every link it met.
+"""
+
+import os
+import socket
+import socketserver
+import threading
+from collections import Counter
+from typing import Self, TypeVar
+
+import dns.exception
+import dns.flags
+import dns.message
+import dns.name
+import dns.opcode
+import dns.rcode
+import dns.rdata
+import dns.rdataclass
+import dns.rdatatype
+import dns.rrset
+
+Values = tuple["str | tuple[str, ...]", ...]
+TTL = 300
+_PLAIN_UDP = 512
+_LONGEST_STRING = 255
+_LARGEST = 65535
+
+
+class DnsServer:
+    """A stub server; use as a context manager. Whatever is told counts from the next question on."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
+        self.questions: list[tuple[str, str, str]] = []  # name, kind, "udp" or "tcp"
+        self._answers: dict[tuple[str, str], list[Values]] = {}
+        self._rcodes: dict[str, str] = {}
+        self._delays: dict[str, float] = {}
+        self._silent: set[str] = set()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self.chases = True  # whether a CNAME is answered with its whole chain, or with its first link
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._udp, self._tcp = _pair(family, host, self)
+        self.port: int = self._udp.server_address[1]
+
+    @property
+    def address(self) -> str:
+        """Return `host:port` as settings take it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the environment that makes a server process ask here: `fresh_server(env=dns.env)`."""
+        return {"CAMPANERO_NETWORK__DNS_SERVERS": self.address}
+
+    # -- the zone -------------------------------------------------------------------------------------------------
+
+    def set(self, name: str, kind: str, *values: str | tuple[str, ...]) -> None:
+        """Let a name have these records of a kind, and no others of it.
+
+        The text of a TXT longer than 255 octets is split; a tuple of strings is split as given. MX reads `10 host`.
+        """
+        self.sequence(name, kind, values)
+
+    def sequence(self, name: str, kind: str, *answers: Values) -> None:
+        """Let a name answer differently each time it is asked: each a tuple of values, the last one from then on."""
+        with self._lock:
+            self._answers[_key(name), kind] = list(answers)
+
+    def remove(self, name: str, kind: str | None = None) -> None:
+        """Take away the records of a kind, or all that a name has and does."""
+        with self._lock:
+            for known in [one for one in self._answers if one[0] == _key(name) and kind in (None, one[1])]:
+                del self._answers[known]
+            if kind is None:
+                self._forget(name)
+
+    def heal(self, name: str) -> None:
+        """Let a name answer from the zone again, at once."""
+        with self._lock:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._rcodes.pop(_key(name), None)
+        self._delays.pop(_key(name), None)
+        self._silent.discard(_key(name))
+
+    def fail(self, name: str, rcode: str = "SERVFAIL") -> None:
+        """Answer every question about a name with this code."""
+        with self._lock:
+            self._rcodes[_key(name)] = rcode
+
+    def delay(self, name: str, seconds: float) -> None:
+        """Answer questions about a name only after a while."""
+        with self._lock:
+            self._delays[_key(name)] = seconds
+
+    def silence(self, name: str) -> None:
+        """Never answer a question about a name."""
+        with self._lock:
+            self._silent.add(_key(name))
+
+    def asked(self, name: str | None = None, kind: str | None = None) -> int:
+        """Count the questions so far, of a name and a kind if given."""
+        with self._lock:
+            return sum(
+                n for (one, of, _), n in Counter(self.questions).items()
+                if (name is None or one == _key(name)) and kind in (None, of)
+            )  # fmt: skip
+
+    # -- answering ------------------------------------------------------------------------------------------------
+
+    def answer(self, wire: bytes, over: str) -> bytes | None:
+        """Answer one question; None keeps silent."""
+        try:
+            query = dns.message.from_wire(wire)
+        except dns.exception.DNSException:
+            return None
+        question = query.question[0]
+        name, kind = _key(question.name.to_text()), dns.rdatatype.to_text(question.rdtype)
+        with self._lock:
+            self.questions.append((name, kind, over))
+            wait, silent = self._delays.get(name, 0), name in self._silent
+        if silent or self._ended.wait(wait):
+            return None
+        response = dns.message.make_response(query, recursion_available=True, our_payload=1232)
+        with self._lock:
+            self._fill(response, name, kind)
+        return _fitting(query, response) if over == "udp" else response.to_wire(max_size=_LARGEST)
+
+    def _fill(self, response: dns.message.Message, name: str, kind: str) -> None:
+        met: set[str] = set()
+        while name not in met:
+            met.add(name)
+            if name in self._rcodes:
+                response.set_rcode(dns.rcode.from_text(self._rcodes[name]))
+                return
+            if self._give(response, name, kind) or not (target := self._give(response, name, "CNAME")):
+                break
+            if not self.chases or kind == "CNAME":
+                return
+            name = _key(target)
+        if not any(one == name or one.endswith(f".{name}") for one, _ in self._answers):
+            response.set_rcode(dns.rcode.NXDOMAIN)
+
+    def _give(self, response: dns.message.Message, name: str, kind: str) -> str:
+        """Put the records of a name into the answer; return the last of them, or an empty text."""
+        answers = self._answers.get((name, kind))
+        values = () if not answers else answers.pop(0) if len(answers) > 1 else answers[0]
+        if not values:
+            return ""
+        owner = dns.name.from_text(name)
+        response.answer.append(dns.rrset.from_rdata_list(owner, TTL, [_rdata(kind, one) for one in values]))
+        return str(values[-1])
+
+    def __enter__(self) -> Self:
+        for server in (self._udp, self._tcp):
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for server in (self._udp, self._tcp):
+            server.shutdown()
+            server.server_close()
+
+
+def system_has_ipv6() -> bool:
+    """Say whether this machine has the IPv6 loopback address."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return os.name == "posix"
+
+
+def _key(name: str) -> str:
+    return dns.name.from_text(name, idna_codec=dns.name.IDNA_2008_Practical).to_text().lower()
+
+
+def _rdata(kind: str, value: str | tuple[str, ...]) -> dns.rdata.Rdata:
+    """Make a record of what a test wrote."""
+    if kind == "TXT":
+        strings = value if isinstance(value, tuple) else _split(value)
+        value = " ".join('"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"' for one in strings)
+    elif isinstance(value, tuple):
+        raise TypeError("only a TXT has several strings")
+    return dns.rdata.from_text(
+        dns.rdataclass.IN, dns.rdatatype.from_text(kind), value, origin=dns.name.root, relativize=False
+    )
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(text[at : at + _LONGEST_STRING] for at in range(0, max(len(text), 1), _LONGEST_STRING))
+
+
+def _fitting(query: dns.message.Message, response: dns.message.Message) -> bytes:
+    """Write an answer for UDP: cut, and marked so, where it does not fit."""
+    limit = query.payload if query.edns >= 0 else _PLAIN_UDP
+    try:
+        return response.to_wire(max_size=limit)
+    except dns.exception.TooBig:
+        response.answer.clear()
+        response.flags |= dns.flags.TC
+        return response.to_wire()
+
+
+class _Udp(socketserver.ThreadingUDPServer):
+    daemon_threads = True
+
+
+class _Tcp(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+class _UdpHandler(socketserver.BaseRequestHandler):
+    dns: DnsServer
+
+    def handle(self) -> None:
+        wire, sock = self.request
+        answer = self.dns.answer(wire, "udp")
+        if answer is not None:
+            sock.sendto(answer, self.client_address)
+
+
+class _TcpHandler(socketserver.StreamRequestHandler):
+    dns: DnsServer
+
+    def handle(self) -> None:
+        while len(head := self.rfile.read(2)) == 2:
+            answer = self.dns.answer(self.rfile.read(int.from_bytes(head)), "tcp")
+            if answer is None:
+                return
+            self.wfile.write(len(answer).to_bytes(2) + answer)
+
+
+_Kind = TypeVar("_Kind", _Udp, _Tcp)
+
+
+def _server(
+    kind: type[_Kind],
+    handler: type[_UdpHandler] | type[_TcpHandler],
+    family: socket.AddressFamily,
+    host: str,
+    port: int,
+    stub: DnsServer,
+) -> _Kind:
+    """Bind a server whose handlers know the stub."""
+    server_class = type(kind.__name__, (kind,), {"address_family": family})
+    return server_class((host, port), type(handler.__name__, (handler,), {"dns": stub}))
+
+
+def _pair(family: socket.AddressFamily, host: str, stub: DnsServer) -> tuple[_Udp, _Tcp]:
+    """Bind both to one port; what is free for one may be in use for the other."""
+    for _ in range(50):
+        tcp = _server(_Tcp, _TcpHandler, family, host, 0, stub)
+        try:
+            return _server(_Udp, _UdpHandler, family, host, tcp.server_address[1], stub), tcp
+        except OSError:
+            tcp.server_close()
+    raise AssertionError("no port is free for both UDP and TCP")

@@ -1,0 +1,172 @@
+"""The DNS server of the kit, asked through the appliance's own resolver and by hand."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+from dns.message import Message, make_query
+from dns.query import tcp, udp
+from dns.rcode import NOERROR
+
+from appliance import config
+from appliance.delivery import resolver
+from appliance.settings import Config, Network
+from tests.kit.dns import DnsServer, system_has_ipv6
+
+ask = partial(resolver.lookup, patience=3)
+
+
+@pytest.fixture
+def zone(dns: DnsServer) -> Iterator[DnsServer]:
+    """The stub server, and this process asking it."""
+    with asking(dns.address):
+        yield dns
+
+
+@contextmanager
+def asking(*servers: str) -> Iterator[None]:
+    """Let this process ask these servers for a while."""
+    before = config._current
+    config.use(Config(network=Network(dns_servers=list(servers))))
+    yield
+    config._current = before
+
+
+def test_what_is_found_is_written_as_people_compare_it(zone: DnsServer) -> None:
+    """Split strings are one text, MX reads `10 host`, names have no final dot, addresses are plain."""
+    zone.set("example.com", "TXT", ("v=spf1 ", "-all"), "x" * 300)
+    zone.set("example.com", "MX", "10 mail.example.com.", "0 .")
+    zone.set("example.com", "A", "192.0.2.1")
+    zone.set("1.2.0.192.in-addr.arpa", "PTR", "mail.example.com.")
+    assert sorted(ask("Example.COM.", "TXT").records) == ["v=spf1 -all", "x" * 300]
+    assert sorted(ask("example.com", "MX").records) == ["0 .", "10 mail.example.com"]
+    assert ask("example.com", "A")[:2] == ("found", ("192.0.2.1",))
+    assert resolver.reverse("192.0.2.1").records == ("mail.example.com",)
+    assert ask("example.com", "A").ttl == 300
+
+
+def test_nothing_is_told_from_nobody(zone: DnsServer) -> None:
+    """A missing name, a missing kind, a name only in the middle, and an error are four things."""
+    zone.set("a.b.example.com", "A", "192.0.2.1")
+    zone.fail("broken.example.com")
+    zone.fail("refused.example.com", "REFUSED")
+    assert ask("no.example.com", "A")[:3] == ("nxdomain", (), "no.example.com does not exist")
+    assert ask("a.b.example.com", "TXT")[:3] == ("none", (), "a.b.example.com has no TXT record")
+    assert ask("b.example.com", "A").state == "none"
+    broken = ask("broken.example.com", "A")
+    assert (broken.state, broken.cause, broken.words) == ("failed", "servfail", "the DNS server answered SERVFAIL")
+    assert "REFUSED" in ask("refused.example.com", "A").words
+    assert ask("a" * 64 + ".com", "A").cause == "name"
+    assert ask("..", "A").cause == "name"
+
+
+@pytest.mark.parametrize("chases", [True, False], ids=["whole chain", "first link only"])
+def test_chains_are_followed_and_circles_named(zone: DnsServer, chases: bool) -> None:
+    """The end of a chain answers; a circle is a failure with its links, whatever the server does with it."""
+    zone.chases = chases
+    zone.set("a.test", "CNAME", "b.test.")
+    zone.set("b.test", "CNAME", "c.test.")
+    zone.set("c.test", "TXT", "end")
+    zone.set("dead.test", "CNAME", "gone.test.")
+    zone.set("x.test", "CNAME", "y.test.")
+    zone.set("y.test", "CNAME", "x.test.")
+    end = ask("a.test", "TXT")
+    assert (end.state, end.records, end.canonical) == ("found", ("end",), "c.test")
+    assert ask("a.test", "CNAME").records == ("b.test",)
+    assert ask("dead.test", "TXT")[:3] == ("nxdomain", (), "gone.test does not exist; dead.test points there")
+    loop = ask("x.test", "TXT")
+    assert (loop.state, loop.cause) == ("failed", "loop")
+    assert "circle" in loop.words
+
+
+def test_a_circle_is_told_from_a_server_that_fails(zone: DnsServer) -> None:
+    """A resolver that answers SERVFAIL to a circle shows it by its links; one that only fails is not blamed."""
+    for number in range(20):
+        zone.set(f"n{number}.test", "CNAME", f"n{number + 1}.test.")
+    zone.set("n20.test", "TXT", "too far")
+    assert ask("n0.test", "TXT").cause == "loop"
+    zone.fail("x.test")
+    assert ask("x.test", "TXT").cause == "servfail"
+
+
+def test_a_long_answer_comes_over_tcp(zone: DnsServer) -> None:
+    """What does not fit in a datagram is asked for again over TCP."""
+    zone.set("long.test", "TXT", *(str(n) * 200 for n in range(10)))
+    assert len(ask("long.test", "TXT").records) == 10
+    assert {over for _, _, over in zone.questions} == {"udp", "tcp"}
+
+
+def test_sequences_delays_and_silence(zone: DnsServer) -> None:
+    """Answers may change from question to question; silence ends in a failure that says so, in time."""
+    zone.sequence("s.test", "TXT", ("one",), ("two",))
+    assert [ask("s.test", "TXT").records[0] for _ in range(3)] == ["one", "two", "two"]
+    assert zone.asked("s.test", "TXT") == 3
+    zone.delay("s.test", 0.2)
+    assert ask("s.test", "TXT").state == "found"
+    zone.silence("s.test")
+    silent = resolver.lookup("s.test", "TXT", patience=0.3)
+    assert (silent.cause, silent.words) == ("timeout", "no DNS server answered within 0.3 s")
+    zone.heal("s.test")
+    assert ask("s.test", "TXT").state == "found"
+    zone.remove("s.test")
+    assert ask("s.test", "TXT").state == "nxdomain"
+
+
+def test_the_next_server_is_asked_where_one_is_gone(zone: DnsServer) -> None:
+    """A dead port and a failing server do not stop the look-up; only dead ones make it fail."""
+    zone.set("a.test", "A", "192.0.2.1")
+    with DnsServer() as failing, DnsServer() as ended:
+        failing.fail("a.test")
+        gone = ended.address
+        with asking(failing.address, zone.address):
+            assert ask("a.test", "A").state == "found"
+    with asking(gone, zone.address):
+        assert resolver.lookup("a.test", "A", patience=1.5).state == "found"
+    with asking(gone):
+        assert resolver.lookup("a.test", "A", patience=0.1).state == "failed"
+
+
+@pytest.mark.skipif(not system_has_ipv6(), reason="no ::1 here")
+def test_over_ipv6() -> None:
+    """A server may have an IPv6 address, in brackets as in a URL."""
+    with DnsServer("::1") as six, asking(six.address):
+        six.set("a.test", "AAAA", "2001:db8::1")
+        assert ask("a.test", "AAAA").records == ("2001:db8::1",)
+
+
+def test_servers_of_the_system_are_asked_where_none_are_named() -> None:
+    """Nothing configured means what the system says; a name that is not one costs no question."""
+    with asking():
+        assert resolver.configured() == ()
+        assert ask("..", "A").cause == "name"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("9.9.9.9", ("9.9.9.9", 53)), ("9.9.9.9:5353", ("9.9.9.9", 5353)), ("[::1]:54", ("::1", 54)),
+        ("::1", ("::1", 53)), ("[::1]", ("::1", 53)), ("dns.lan:53", ("dns.lan", 53)),
+    ],
+)  # fmt: skip
+def test_servers_are_read(written: str, meant: tuple[str, int]) -> None:
+    """`host`, `host:port` and IPv6 in brackets or bare."""
+    assert resolver.split(written) == meant
+
+
+@pytest.mark.parametrize("wrong", ["", ":53", "a:b", "a:0", "a:70000", "[::1]53"])
+def test_servers_that_are_none(wrong: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ValueError, match="host:port"):
+        resolver.split(wrong)
+
+
+@pytest.mark.parametrize("over", [udp, tcp])
+def test_questions_by_hand(dns: DnsServer, over: Callable[..., Message]) -> None:
+    """The stub speaks plain DNS with any client, and garbage does not hurt it."""
+    dns.set("plain.test", "TXT", 'quo"ted \\ text')
+    assert dns.answer(b"garbage", "udp") is None
+    reply = over(make_query("plain.test", "TXT", use_edns=False), dns.host, port=dns.port, timeout=5)
+    assert reply.rcode() == NOERROR
+    assert 'quo\\"ted' in str(reply.answer[0])
+    assert dns.asked("plain.test") == 1
