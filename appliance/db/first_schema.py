@@ -241,6 +241,16 @@ CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_k
 CREATE INDEX event_of_contact ON event (contact_id, event, created_at, test, generated, json_extract(data,
     '$.verdict'));
 CREATE INDEX event_resource ON event (account_id, resource_uid) WHERE resource_uid NOT NULL;
+CREATE TABLE returned (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
+    INTEGER NOT NULL, campaign_id INTEGER, address_hash BLOB NOT NULL, kind TEXT NOT NULL, created_at INTEGER NOT
+    NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (message_id) REFERENCES message (id) ON
+    DELETE CASCADE);
+CREATE UNIQUE INDEX returned_message_id ON returned (message_id);
+CREATE INDEX returned_account_id_address_hash_created_at ON returned (account_id, address_hash, created_at);
+CREATE INDEX returned_unauthenticated ON returned (campaign_id) WHERE kind = 'authentication';
+CREATE TABLE told (source TEXT NOT NULL, key TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (source, key))
+    WITHOUT ROWID;
+CREATE INDEX told_created_at ON told (created_at);
 CREATE TABLE webhook (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, url TEXT NOT NULL,
     events TEXT NOT NULL, enabled INTEGER NOT NULL, secret BLOB NOT NULL, failing_since INTEGER, last_event_id
     INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES

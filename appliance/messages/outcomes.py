@@ -6,19 +6,14 @@ What was accepted is written in one place only, for all of a batch: `hot.step`.
 import random
 
 from appliance import clock, config
-from appliance.addresses import Address
 from appliance.config import seconds
-from appliance.contacts import suppress
-from appliance.contacts.consent import Evidence
-from appliance.contacts.suppress import Case
 from appliance.db.open import connection, one, scalar
 from appliance.db.work import writing
+from appliance.delivery import classes
+from appliance.delivery.classes import Class
 from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Throttled, Uncertain, Unreachable
-from appliance.messages import ledger, tally
+from appliance.messages import ledger, tally, verdicts
 from appliance.messages.ledger import Claim, Outcome, Prepared
-
-# "No such recipient" (decisions, section 9, `hard_bounce`)
-HARD_BOUNCES = ("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10")
 
 
 def finish(outcome: Outcome) -> None:
@@ -117,17 +112,23 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
         )
     # Who was erased while their message was in hand is suppressed already, and the words may name them
     erased = scalar("SELECT recipient_key FROM message WHERE id = ?", (row.id,)) is None
-    hard = code == "refused" and error.enhanced in HARD_BOUNCES
-    event = f"{row.channel}_bounced" if hard and row.channel == "email" else f"{row.channel}_failed"
-    ledger.record(row, event, {"reason": code, "smtp": error.smtp, **({} if erased else {"text": error.text})})
-    if hard and not row.test and row.campaign_id is not None:
+    found = verdicts.against(row, judged(error), "smtp", error.text)
+    said = {"reason": code, "class": found.name, "smtp": error.smtp, "enhanced": error.enhanced}
+    event = found.event if row.channel == "email" else f"{row.channel}_failed"
+    ledger.record(row, event, said if erased else {**said, "text": error.text[:1000]})
+    if found is classes.HARD and not row.test and row.campaign_id is not None:
         tally.against(row.campaign_id, "refused")
-    if hard and not row.test and not erased:
-        suppress.add(
-            row.account_id, Address(row.kind, row.recipient, row.recipient_key),
-            Case("hard_bounce", source="smtp", diagnostic=error.text[:1000]),
-            Evidence(source="smtp", actor="system", message_id=row.id),
-        )  # fmt: skip
+
+
+def judged(error: DeliveryError) -> Class:
+    """Say what it means that a message was given up or refused for good."""
+    found = classes.classify(error.smtp, error.enhanced, error.text)
+    if isinstance(error, Permanent) or found.against == "nobody":
+        return found
+    # Nobody's mailbox but the way there: it broke, it is throttled, it refuses us
+    if error.smtp is None or not isinstance(error, Temporary):
+        return classes.SETUP
+    return found if found in (classes.FULL, classes.EXPIRED) else classes.TEMPORARY
 
 
 def _delay(attempts: int) -> float:

@@ -13,6 +13,7 @@ from appliance.tables.contact import (
     Suppression,
 )
 from appliance.tables.content import Brand, DomainKey, Media, SendingDomain, Template, TemplateRevision
+from appliance.tables.feedback import Returned, Told
 from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
 from appliance.tables.importing import Erasure, Import, ImportChunk
 from appliance.tables.message import Captured, Event, Hit, Link, Message, MessageContent, Repeat
@@ -24,6 +25,7 @@ ALL = (
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, Campaign,
     Message, MessageContent, Repeat, Link, Hit, Captured, Event,
+    Returned, Told,
     Webhook, WebhookDelivery,
     Erasure, Import, ImportChunk,
 )  # fmt: skip
@@ -56,6 +58,7 @@ __all__ = [
     "MessageContent",
     "OptOut",
     "Repeat",
+    "Returned",
     "RevokedToken",
     "Run",
     "Segment",
@@ -66,6 +69,7 @@ __all__ = [
     "Suppression",
     "Template",
     "TemplateRevision",
+    "Told",
     "Trigger",
     "User",
     "Webhook",

@@ -1,0 +1,159 @@
+"""Writes what came back about a message, once and only as far as it can be true (decisions, sections 7 and 9).
+
+Believed is what names a message of ours that left in the last two weeks, and its recipient. A status never goes back:
+sent, delivered, bounced, complained. Who says it makes no difference: a report, a provider's hook, a rehearsal.
+"""
+
+from typing import NamedTuple
+
+from appliance import addresses, clock
+from appliance.addresses import Address
+from appliance.contacts import suppress
+from appliance.contacts.consent import Evidence
+from appliance.contacts.suppress import Case
+from appliance.db.open import one, run
+from appliance.db.work import writing
+from appliance.delivery import classes
+from appliance.delivery.classes import Class
+from appliance.errors import Unavailable
+from appliance.feedback.facts import Fact
+from appliance.messages import deciding, ledger, tally, verdicts
+from appliance.messages.ledger import COLUMNS, Claim
+
+_DAY_MS = 24 * 3600 * 1000
+_LATEST_MS = 14 * _DAY_MS
+# Keys are kept longer than anything is believed
+_KEYS_MS = 30 * _DAY_MS
+_RANK = {"uncertain": 0, "sent": 0, "delivered": 1, "bounced": 2, "complained": 3}
+_TO = {"delivered": "delivered", "bounced": "bounced", "soft_bounced": "bounced", "complained": "complained"}
+# These read the words of servers themselves; others have judged before they tell
+_OWN = ("dsn", "smtp")
+
+
+class _Known(NamedTuple):
+    """A message somebody tells about, and how it stood."""
+
+    row: Claim
+    status: str
+    left_at: int
+
+
+def apply(fact: Fact) -> bool:
+    """Write a fact with all that follows from it; False if it changes nothing: known, late, or not to be believed.
+
+    Raises Unavailable while the message is in hand: it has left and is not written down yet, so ask again.
+    """
+    writing()
+    known = _find(fact)
+    if known is None or _RANK[known.status] >= _RANK[_TO[fact.kind]] or not _is_new(fact):
+        return False
+    if known.status == "uncertain":
+        deciding.assume_sent(known.row.account_id, known.row.id, fact.source)
+    match fact.kind:
+        case "delivered":
+            _delivered(known, fact)
+        case "complained":
+            _complained(known, fact)
+        case _:
+            _bounced(known, fact)
+    return True
+
+
+def _find(fact: Fact) -> _Known | None:
+    """Answer the message of a fact if what is said of it can be true."""
+    found = one(
+        f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
+        "AND recipient_key NOT NULL AND test = 0",
+        (fact.message_id,),
+    )
+    if found is None:
+        return None
+    known = _Known(Claim._make(found[:-2]), *found[-2:])
+    if not _is_recipient(known.row, fact.recipient):
+        return None
+    if known.status == "sending" or (known.status == "queued" and known.row.doubts):
+        raise Unavailable("this message is still in hand; tell it again in a moment", "unavailable", 30)
+    late = clock.now_ms() - known.left_at > _LATEST_MS
+    return None if late or known.status not in _RANK else known
+
+
+def _is_recipient(row: Claim, reported: str | None) -> bool:
+    if reported is None:
+        return True
+    try:
+        return addresses.read(row.kind, reported).key == row.recipient_key
+    except ValueError:
+        return False
+
+
+def _is_new(fact: Fact) -> bool:
+    """Remember the name of a report; False if it was heard before."""
+    if fact.key is None:
+        return True
+    now = clock.now_ms()
+    run(
+        "DELETE FROM told WHERE (source, key) IN (SELECT source, key FROM told WHERE created_at < ? LIMIT 10)",
+        (now - _KEYS_MS,),
+    )
+    return run("INSERT OR IGNORE INTO told VALUES (?, ?, ?)", (fact.source, fact.key[:400], now)) == 1
+
+
+def _delivered(known: _Known, fact: Fact) -> None:
+    run(
+        "UPDATE message SET status = 'delivered', delivered_at = ?, updated_at = ? WHERE id = ?",
+        (_moment(known, fact), clock.now_ms(), known.row.id),
+    )
+    ledger.record(known.row, f"{known.row.channel}_delivered", {"source": fact.source})
+
+
+def _bounced(known: _Known, fact: Fact) -> None:
+    row = known.row
+    run(
+        "UPDATE message SET status = 'bounced', bounced_at = ?, updated_at = ?, error_code = 'returned', "
+        "error_smtp = ?, error_enhanced = ?, error_text = ? WHERE id = ?",
+        (_moment(known, fact), clock.now_ms(), fact.smtp, fact.enhanced, fact.text[:1000], row.id),
+    )
+    run(
+        "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
+        (row.account_id, row.kind, row.recipient_key),
+    )
+    found = verdicts.against(row, judged(fact), fact.source, fact.text)
+    event = found.event if row.channel == "email" else f"{row.channel}_failed"
+    ledger.record(
+        row, event, {"reason": "returned", "class": found.name, "smtp": fact.smtp, "enhanced": fact.enhanced,
+                     "text": fact.text[:1000], "source": fact.source},
+    )  # fmt: skip
+    if found is classes.HARD and row.campaign_id is not None:
+        tally.against(row.campaign_id, "bounced")
+
+
+def judged(fact: Fact) -> Class:
+    """Say what a bounce means: its codes and words decide, and where they say nothing, who told it."""
+    found = classes.classify(fact.smtp, fact.enhanced, fact.text)
+    if fact.source in _OWN or found in (classes.FULL, classes.DISABLED, classes.EXPIRED):
+        return found
+    if found.against == "nobody" and found is not classes.REFUSED:
+        return found
+    return classes.HARD if fact.kind == "bounced" else classes.TEMPORARY
+
+
+def _complained(known: _Known, fact: Fact) -> None:
+    row = known.row
+    run(
+        "UPDATE message SET status = 'complained', updated_at = ? WHERE id = ?",
+        (clock.now_ms(), row.id),
+    )
+    ledger.record(row, f"{row.channel}_complained", {"source": fact.source, "text": fact.text[:1000]})
+    suppress.add(
+        row.account_id, Address(row.kind, row.recipient, row.recipient_key),
+        Case("complaint", source=fact.source, diagnostic=fact.text[:1000] or None),
+        Evidence(source=fact.source, actor="recipient", text=fact.text[:1000] or None, message_id=row.id),
+    )  # fmt: skip
+    if row.campaign_id is not None:
+        tally.against(row.campaign_id, "complained")
+
+
+def _moment(known: _Known, fact: Fact) -> int:
+    """Answer when it happened, as reported if that can be."""
+    now = clock.now_ms()
+    return min(max(fact.at, known.left_at), now) if fact.at is not None else now

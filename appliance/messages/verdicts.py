@@ -1,0 +1,84 @@
+"""What a refusal does to an address: kept with its class, and the address is suppressed once that is enough.
+
+The same whether a server said it at once (`outcomes`) or a report brought it later (`feedback.record`). What is about
+size, content, policy, reputation or ourselves never counts against a recipient (decisions, section 9).
+"""
+
+from appliance import clock, tokens
+from appliance.addresses import Address
+from appliance.contacts import suppress
+from appliance.contacts.consent import Evidence
+from appliance.contacts.suppress import Case
+from appliance.db.open import rows, run, scalar
+from appliance.db.work import writing
+from appliance.delivery import classes
+from appliance.delivery.classes import Class
+from appliance.messages.ledger import Claim
+
+_DAY_MS = 24 * 3600 * 1000
+# So long what speaks against an address is remembered, and so often it may
+_WINDOW_MS = 30 * _DAY_MS
+_ENOUGH = {"second": 2, "fifth": 5}
+# A message that was accepted arrived if nothing came back for so long
+_ARRIVED_AFTER_MS = 2 * _DAY_MS
+_SOFT = tuple(one.name for one in classes.ALL if one.against in ("second", "fifth"))
+_TWICE = tuple(one.name for one in classes.ALL if one.against == "second")
+_SUCCESS = (
+    "SELECT max(max(coalesce(delivered_at, 0), coalesce(clicked_at, 0), "
+    "iif(status = 'sent' AND sent_at <= ?1, sent_at, 0))) FROM message "
+    "WHERE account_id = ?2 AND recipient_key = ?3 AND contact_id IS ?4 AND test = 0 "
+    "AND status IN ('sent', 'delivered', 'complained')"
+)
+
+
+def against(row: Claim, found: Class, source: str, text: str) -> Class:
+    """Keep what speaks against the address of a message, and answer what it comes to with what there was before.
+
+    A test, an SMS and an address that was erased meanwhile are nobody's fault.
+    """
+    writing()
+    contact = rows("SELECT contact_id, recipient_key FROM message WHERE id = ?", (row.id,))
+    if row.test or row.channel != "email" or not contact or contact[0][1] is None:
+        return found
+    now, hashed = clock.now_ms(), tokens.address_hash("email", row.recipient_key)
+    run(
+        "INSERT INTO returned (account_id, message_id, campaign_id, address_hash, kind, created_at) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO UPDATE SET kind = excluded.kind, "
+        "created_at = excluded.created_at",
+        (row.account_id, row.id, row.campaign_id, hashed, found.name, now),
+    )
+    if found.against == "nobody":
+        return found
+    if found.against != "at_once":
+        run("UPDATE contact SET email_soft_bounce_count = email_soft_bounce_count + 1 WHERE id = ?", (contact[0][0],))
+    if found.against == "at_once":
+        _suppress(row, "hard_bounce", source, text)
+        return found
+    since = max(now - _WINDOW_MS, _last_success(row, contact[0][0], now))
+    if found.against == "second" and _count(row.account_id, hashed, since, _TWICE) >= _ENOUGH["second"]:
+        _suppress(row, "hard_bounce", source, text)
+        return classes.HARD
+    if _count(row.account_id, hashed, since, _SOFT) >= _ENOUGH["fifth"]:
+        _suppress(row, "soft_bounce", source, text)
+    return found
+
+
+def _count(account_id: int, address_hash: bytes, since: int, kinds: tuple[str, ...]) -> int:
+    words = (
+        "SELECT count(*) FROM returned WHERE account_id = ? AND address_hash = ? AND created_at > ? "
+        f"AND kind IN ({','.join('?' * len(kinds))})"
+    )
+    return int(scalar(words, (account_id, address_hash, since, *kinds)))
+
+
+def _last_success(row: Claim, contact_id: int | None, now: int) -> int:
+    values = (now - _ARRIVED_AFTER_MS, row.account_id, row.recipient_key, contact_id)
+    return int(scalar(_SUCCESS, values) or 0)
+
+
+def _suppress(row: Claim, reason: str, source: str, text: str) -> None:
+    suppress.add(
+        row.account_id, Address(row.kind, row.recipient, row.recipient_key),
+        Case(reason, source=source, diagnostic=text[:1000] or None),
+        Evidence(source=source, actor="system", message_id=row.id),
+    )  # fmt: skip
