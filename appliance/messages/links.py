@@ -25,9 +25,9 @@ def message_of(internet_message_id_header: str) -> int | None:
     return tokens.read(MESSAGE_ID, internet_message_id_header.strip("<> ").partition("@")[0], 8)
 
 
-def return_path(message_id: int, domain: str) -> str:
-    """Answer the return path that names a message, on the bounce host of its From domain."""
-    return f"b+{tokens.sign_hex(BOUNCE, message_id)}@bounce.{domain}"
+def return_path(message_id: int, host: str) -> str:
+    """Answer the return path that names a message, on the host that takes what comes back."""
+    return f"b+{tokens.sign_hex(BOUNCE, message_id)}@{host}"
 
 
 def returned_to(local_part: str) -> int | None:

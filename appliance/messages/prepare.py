@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from appliance import addresses, clock
 from appliance import brand as brands
 from appliance.contacts import store as contacts
-from appliance.delivery import mime
+from appliance.delivery import dkim, mime
+from appliance.delivery.dkim import Signer
 from appliance.delivery.send import Envelope
 from appliance.designs.theme import Look
 from appliance.messages import compose, links, values
@@ -15,6 +16,8 @@ from appliance.messages.compose import Content, Filled, Parts, Sender
 from appliance.messages.ledger import Claim, Prepared
 from appliance.messages.showing import Showing
 from appliance.messages.single import said_source
+from appliance.sending_domains import keys, returns
+from appliance.sending_domains.keys import Ring
 from appliance.tables import Account, Campaign, Contact, Message, MessageContent, TemplateRevision
 
 log = logging.getLogger("campanero.sender")
@@ -35,11 +38,31 @@ class _Kept(NamedTuple):
     shown_as: int | None = None  # of a test: the contact whose values it shows
 
 
+class _Origin(NamedTuple):
+    """What a From domain is on the wire: who signs for it, and which host takes what comes back."""
+
+    ring: Ring
+    returns: str | None
+
+
+class Draft(NamedTuple):
+    """A message before it is signed, which takes longer than all the rest and needs nothing but the keys."""
+
+    prepared: Prepared
+    signers: tuple[Signer, ...]
+
+    def signed(self) -> Prepared:
+        """Answer the message as it leaves; from any thread."""
+        envelope = self.prepared.envelope
+        return self.prepared._replace(envelope=envelope._replace(content=dkim.sign(envelope.content, self.signers)))
+
+
 class Workshop:
     """Prepares messages; one for each thread that sends, so that nothing is shared while it is being changed."""
 
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
+        self._origins: dict[tuple[int, str], _Origin] = {}
         # By campaign and contact, for not every campaign says the same of somebody
         self._people: dict[tuple[int | None, int | None], dict[str, Any]] = {}
 
@@ -50,6 +73,7 @@ class Workshop:
             if claim.campaign_id is not None and claim.contact_id is not None:
                 ids.setdefault(claim.campaign_id, set()).add(claim.contact_id)
         self._people = {}
+        self._origins = {}  # a key may have followed another since
         for campaign_id, people in ids.items():
             try:
                 kept = self._campaign(campaign_id)
@@ -64,7 +88,11 @@ class Workshop:
                 self._people[campaign_id, number] = person
 
     def prepare(self, claim: Claim) -> Prepared:
-        """Make a message; raises MergeError or ValueError if this one cannot be made."""
+        """Make a message as it leaves; raises as `draft` does."""
+        return self.draft(claim).signed()
+
+    def draft(self, claim: Claim) -> Draft:
+        """Make a message; raises MergeError or ValueError if this one cannot be made, KeyUnusable if none can be."""
         if not claim.recipient:
             raise ValueError("its recipient was erased")
         headers: tuple[tuple[str, str], ...]
@@ -74,21 +102,21 @@ class Workshop:
         else:
             (kept, headers), stop = self._single(claim), None
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
-        dated = (claim.dated_at or clock.now_ms()) / 1000
+        dated = claim.dated_at or clock.now_ms()
         mail = kept.parts.mail(
             self._values(kept, claim, kept.showing, stop),
             kept.sender,
             claim.id,
             recipient,
-            dated,
+            dated / 1000,
             headers,
             kept.headers,
         )
-        return Prepared(
-            # Quoted-printable as it is written here has no line that begins with a dot
-            Envelope(self._mail_from(claim, mail.sender[1]), recipient, mime.write(mail), is_stuffed=True),
-            mail.subject, mail.sender[1], mail.message_id,
-        )  # fmt: skip
+        sender = mail.sender[1]
+        origin = self._origin(claim.account_id, _domain(sender))
+        # Quoted-printable as it is written here has no line that begins with a dot
+        envelope = Envelope(_mail_from(claim, sender, origin), recipient, mime.write(mail), is_stuffed=True)
+        return Draft(Prepared(envelope, mail.subject, sender, mail.message_id), origin.ring.at(dated))
 
     def view(self, message: Message) -> Filled:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
@@ -96,9 +124,12 @@ class Workshop:
         kept = self._campaign(claim.campaign_id) if claim.campaign_id else self._single(claim)[0]
         return compose.fill(kept.content, self._values(kept, claim))
 
-    def _mail_from(self, claim: Claim, sender: str) -> str:
-        # A return path of our own needs somebody who listens there; only the capture server always does
-        return links.return_path(claim.id, _domain(sender)) if claim.provider == "capture" else sender
+    def _origin(self, account_id: int, domain: str) -> _Origin:
+        found = self._origins.get((account_id, domain))
+        if found is None:
+            found = _Origin(keys.ring(account_id, domain), returns.host(account_id, domain))
+            self._origins[account_id, domain] = found
+        return found
 
     def _values(
         self, kept: _Kept, claim: Claim, showing: Showing | None = None, stop: str | None = None
@@ -180,6 +211,12 @@ def _compile_campaign(campaign_id: int) -> _Kept:
         "contact.phone" in content.variables() or "contact" in content.variables(),
         Showing(campaign.account_id, campaign_id, content.conditions),
     )  # fmt: skip
+
+
+def _mail_from(claim: Claim, sender: str, origin: _Origin) -> str:
+    """Answer the return path: one of our own needs somebody who listens there, as the capture server always does."""
+    host = returns.bounce_host(_domain(sender)) if claim.provider == "capture" else origin.returns
+    return links.return_path(claim.id, host) if host is not None else sender
 
 
 def _domain(address: str) -> str:

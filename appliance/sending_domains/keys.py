@@ -154,47 +154,72 @@ def _store(domain: SendingDomain, pair: Pair, state: str) -> DomainKey:
     )  # fmt: skip
 
 
-def signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
-    """Answer what signs mail from a domain of an account, dated at a moment: none, one, or one for each algorithm.
+class Ring:
+    """The keys that sign for a From domain, for as long as nothing of them changes."""
 
-    A verified domain signs for what is below it too, unless that is verified for itself. Raises KeyUnusable.
+    def __init__(self, found: list["_Row"]) -> None:
+        self._found = found
+
+    def at(self, moment: int) -> tuple[Signer, ...]:
+        """Answer what signs mail dated at a moment: nothing, a key, or one of each algorithm. Raises KeyUnusable."""
+        found = [row for row in self._found if row.failed_at is None or row.failed_at > moment]
+        nearest = [row for row in found if row.name == found[0].name]
+        chosen = (_dated([row for row in nearest if row.algorithm == one], moment) for one in algorithms())
+        return tuple(Signer(row.name, row.selector, _opened(row)) for row in chosen if row is not None)
+
+
+class _Row(NamedTuple):
+    domain_id: int
+    name: str
+    failed_at: int | None  # since when its domain is not verified any more
+    selector: str
+    algorithm: str
+    private_key: bytes
+    activated_at: int
+    retired_at: int | None
+
+
+def ring(account_id: int, domain_name: str) -> Ring:
+    """Answer the keys that sign mail from a domain of an account.
+
+    A verified domain signs for what is below it too, unless that is verified for itself.
     """
-    at = clock.now_ms() if at is None else at
-    names = _with_parents(domain_name.lower())
+    names = with_parents(domain_name)
     found = rows(
-        "SELECT d.id, d.name, k.selector, k.algorithm, k.private_key, k.activated_at, k.retired_at FROM sending_domain "
-        "d JOIN domain_key k ON k.domain_id = d.id WHERE d.account_id = ? AND d.enabled AND k.activated_at NOT NULL "
-        "AND (d.status = 'verified' OR d.verified_at < d.failed_at AND d.failed_at > ?) "
-        f"AND d.name IN ({', '.join('?' * len(names))}) ORDER BY length(d.name) DESC, k.id",
-        (account_id, at, *names),
+        "SELECT d.id, d.name, iif(d.status = 'verified', NULL, d.failed_at), k.selector, k.algorithm, k.private_key, "
+        "k.activated_at, k.retired_at FROM sending_domain d JOIN domain_key k ON k.domain_id = d.id "
+        "WHERE d.account_id = ? AND d.enabled AND k.activated_at NOT NULL AND "
+        f"(d.status = 'verified' OR d.verified_at < d.failed_at) AND d.name IN ({', '.join('?' * len(names))}) "
+        "ORDER BY length(d.name) DESC, k.id",
+        (account_id, *names),
     )
-    wanted = algorithms()
-    nearest = [row for row in found if row[1] == found[0][1]]
-    chosen = (_dated([row for row in nearest if row[3] == algorithm], at) for algorithm in wanted)
-    return tuple(Signer(row[1], row[2], _opened(*row[:5])) for row in chosen if row is not None)
+    return Ring([_Row._make(row) for row in found])
 
 
-_Row = tuple[int, str, str, str, bytes, int, int | None]
+def signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
+    """Answer what signs mail from a domain of an account, dated at a moment or now; raises KeyUnusable."""
+    return ring(account_id, domain_name).at(clock.now_ms() if at is None else at)
 
 
 def _dated(keys: list[_Row], at: int) -> _Row | None:
     """Answer the key that was active at a moment, else the one that is active now."""
-    then = [row for row in keys if row[5] <= at and (row[6] is None or at < row[6])]
-    now = [row for row in keys if row[6] is None]
-    return max(then or now, key=lambda row: row[5], default=None)
+    then = [row for row in keys if row.activated_at <= at and (row.retired_at is None or at < row.retired_at)]
+    now = [row for row in keys if row.retired_at is None]
+    return max(then or now, key=lambda row: row.activated_at, default=None)
 
 
-def _with_parents(name: str) -> list[str]:
-    labels = name.split(".")
+def with_parents(name: str) -> list[str]:
+    """Answer a domain and what it is below of, without the last label alone: those it is aligned with."""
+    labels = name.lower().split(".")
     return [".".join(labels[first:]) for first in range(max(1, len(labels) - 1))]
 
 
-def _opened(domain_id: int, name: str, selector: str, algorithm: str, sealed: bytes) -> PrivateKey:
-    key = _loaded(tokens.derive("domain key"), _label(domain_id, selector), bytes(sealed))
+def _opened(row: _Row) -> PrivateKey:
+    key = _loaded(tokens.derive("domain key"), _label(row.domain_id, row.selector), bytes(row.private_key))
     if key is None:
         raise KeyUnusable(
-            f"the DKIM key {selector} of {name} cannot be read: put back the secret.key that belongs to this database, "
-            "or delete the domain and add it again"
+            f"the DKIM key {row.selector} of {row.name} cannot be read: put back the secret.key that belongs to this "
+            "database, or delete the domain and add it again"
         )
     return key
 

@@ -5,40 +5,25 @@ What is ready here is in nobody's hand yet: nothing of it is marked, and a proce
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from appliance import clock
 from appliance.db.open import close_database
 from appliance.delivery.groups import domain_of
 from appliance.designs import render
-from appliance.designs.merge import MergeError
-from appliance.errors import Permanent
-from appliance.messages import repeats
-from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.messages.ledger import Claim
 from appliance.messages.line import Line
-from appliance.messages.prepare import Workshop
 from appliance.work.gate import Gate
+from appliance.work.making import Maker, Ready
 from appliance.work.pace import ALL, Pace
 
-log = logging.getLogger("campanero.sender")
 # What waited longer is read again, so that it says what is true by now
 _STALE_SECONDS = 5.0
 # Nobody waits longer for a limit without looking what else there is
 _LOOK_SECONDS = 5.0
 _LEAST_SECONDS = 0.001
-
-
-class Ready(NamedTuple):
-    """A message that can be handed over, or that cannot be made: then `fault` is what became of it."""
-
-    claim: Claim
-    prepared: Prepared | None
-    fault: Outcome | None = None
-    since: float = 0.0
 
 
 class Feeder:
@@ -55,7 +40,7 @@ class Feeder:
         self._senders: dict[int, str] = {}  # of campaigns
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
         self._thread.submit(render.warm)
-        self._workshop = Workshop()
+        self._maker = Maker()
         self._line = Line()
         self._parked: set[str] = set()  # groups of which rows were stepped over
         self._filling: asyncio.Task[None] | None = None
@@ -210,7 +195,7 @@ class Feeder:
     def more(self) -> None:
         """Look again: there may be something due by now, and a single message goes before what is ready."""
         if self.dry:
-            self._workshop = Workshop()  # what it keeps was true when sending began
+            self._maker.forget()  # what it keeps was true when sending began
         self.dry = False
         self._asked = True
         self._stirred.set()
@@ -270,23 +255,11 @@ class Feeder:
     ) -> list[Ready]:  # fmt: skip
         now = clock.now_ms()
         found = self._line.candidates(most, taken, closed, held, room, singles=max(0, self._ahead - waiting))
-        self._workshop.fetch(found)
         # A message has the Date of its first attempt, so that a repeat is the same message
-        return [self._one(row._replace(dated_at=row.dated_at or now)) for row in found]
-
-    def _one(self, claim: Claim) -> Ready:
-        try:
-            prepared = (repeats.load(claim.id) if claim.doubts else None) or self._workshop.prepare(claim)
-            return Ready(claim._replace(digest=repeats.digest(prepared)), prepared)
-        except (MergeError, ValueError) as error:
-            words = error.words() if isinstance(error, MergeError) else str(error)
-        except Exception as error:
-            # Whatever is wrong with this one, the others go out
-            log.exception("message %s cannot be made", claim.id)
-            words = f"{type(error).__name__}: {error}"
-        return Ready(claim, None, Outcome(claim, Permanent(words), skip_reason="render_error"))
+        return self._maker.make([row._replace(dated_at=row.dated_at or now) for row in found])
 
     def close(self) -> None:
-        """End the thread."""
+        """End the threads."""
         self._thread.submit(close_database)
         self._thread.shutdown()
+        self._maker.close()

@@ -11,8 +11,9 @@ from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Uncertain, Unreachable
 from appliance.messages.ledger import Outcome
 from appliance.work.clerk import Clerk
-from appliance.work.feeder import Feeder, Ready
+from appliance.work.feeder import Feeder
 from appliance.work.gate import Gate
+from appliance.work.making import Ready
 from appliance.work.pace import Pace
 
 log = logging.getLogger("campanero.sender")

@@ -1,0 +1,103 @@
+"""Makes messages ready to be handed over: read and filled in one thread, signed in some others beside it.
+
+An RSA signature takes longer than all the rest and lets other threads run meanwhile; so while some messages are being
+signed the next ones are filled.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import NamedTuple
+
+from appliance.designs.merge import MergeError
+from appliance.errors import Permanent, SenderRefused
+from appliance.messages import repeats
+from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.messages.prepare import Draft, Workshop
+from appliance.sending_domains.keys import KeyUnusable
+
+log = logging.getLogger("campanero.sender")
+_SIGNERS = 3
+# What one thread signs before another looks at it
+_TOGETHER = 8
+
+
+class Ready(NamedTuple):
+    """A message that can be handed over, or that cannot be made: then `fault` is what became of it."""
+
+    claim: Claim
+    prepared: Prepared | None
+    fault: Outcome | None = None
+    since: float = 0.0
+
+
+_Half = tuple[Claim, Draft | Outcome]
+
+
+class Maker:
+    """Makes messages, for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._workshop = Workshop()
+        self._signers = ThreadPoolExecutor(_SIGNERS, thread_name_prefix="signer")
+
+    def forget(self) -> None:
+        """Make what comes next from what is true now."""
+        self._workshop = Workshop()
+
+    def make(self, claims: Sequence[Claim]) -> list[Ready]:
+        """Make messages; one that cannot be made says why."""
+        workshop = self._workshop
+        workshop.fetch(claims)
+        signed: list[Future[list[Ready]] | list[Ready]] = []
+        left = iter(claims)
+        while some := [(claim, _draft(workshop, claim)) for claim in islice(left, _TOGETHER)]:
+            in_a_thread = sum(isinstance(half, Draft) and bool(half.signers) for _, half in some) > 1
+            signed.append(self._signers.submit(_finished, some) if in_a_thread else _finished(some))
+        return [*_all(signed)]
+
+    def close(self) -> None:
+        """End the threads."""
+        self._signers.shutdown()
+
+
+def _all(signed: list["Future[list[Ready]] | list[Ready]"]) -> Iterator[Ready]:
+    for some in signed:
+        yield from some.result() if isinstance(some, Future) else some
+
+
+def _draft(workshop: Workshop, claim: Claim) -> Draft | Outcome:
+    try:
+        kept = repeats.load(claim.id) if claim.doubts else None
+        return Draft(kept, ()) if kept is not None else workshop.draft(claim)
+    except KeyUnusable as refused:
+        # Nobody's fault who gets it: it waits, and where it goes on like this the campaign pauses with these words
+        return Outcome(claim, SenderRefused(str(refused)))
+    except (MergeError, ValueError) as fault:
+        return _unmade(claim, fault.words() if isinstance(fault, MergeError) else str(fault))
+    except Exception as fault:
+        return _failed(claim, fault)
+
+
+def _finished(some: list[_Half]) -> list[Ready]:
+    """Sign what can be signed."""
+    return [Ready(claim, None, half) if isinstance(half, Outcome) else _signed(claim, half) for claim, half in some]
+
+
+def _signed(claim: Claim, draft: Draft) -> Ready:
+    try:
+        prepared = draft.signed()
+    except Exception as fault:
+        return Ready(claim, None, _failed(claim, fault))
+    return Ready(claim._replace(digest=repeats.digest(prepared)), prepared)
+
+
+def _failed(claim: Claim, fault: Exception) -> Outcome:
+    """Answer what becomes of a message that a fault of ours is in; whatever it is, the others go out."""
+    log.error("message %s cannot be made", claim.id, exc_info=fault)
+    return _unmade(claim, f"{type(fault).__name__}: {fault}")
+
+
+def _unmade(claim: Claim, words: str) -> Outcome:
+    return Outcome(claim, Permanent(words), skip_reason="render_error")
