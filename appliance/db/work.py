@@ -25,20 +25,22 @@ log = logging.getLogger("campanero.writer")
 
 _writer: Writer | None = None
 _readers: ThreadPoolExecutor | None = None
+_ended = False  # there was a writer: nobody writes past it
 
 
 def start(readers: int = 2) -> None:
     """Start the writer thread and the reader pool of this process."""
-    global _writer, _readers
+    global _writer, _readers, _ended
     if _writer is None:
-        _writer = Writer()
+        _writer, _ended = Writer(), False
         _readers = ThreadPoolExecutor(readers, thread_name_prefix="reader")
 
 
 def stop() -> None:
-    """Finish queued writes and end both."""
-    global _writer, _readers
+    """Finish queued writes and end both; this process writes no more."""
+    global _writer, _readers, _ended
     writer, readers = _writer, _readers
+    _ended = _ended or writer is not None
     _writer = _readers = None
     if writer is not None:
         writer.close()
@@ -53,21 +55,27 @@ def is_stopped() -> bool:
 
 def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future[T]":
     """Queue a writing verb from any thread and answer its future."""
-    if _writer is None:
-        raise StorageError("the service is shutting down")
-    return _writer.submit(lambda: function(*arguments, **named))
+    return _there().submit(lambda: function(*arguments, **named))
 
 
 def record(function: Callable[..., T], *arguments: Any) -> "Future[T]":
     """Queue a verb that writes what has happened already: on a full disk it goes into the reserve."""
-    if _writer is None:
+    return _there().submit(lambda: function(*arguments), records=True)
+
+
+def _there() -> Writer:
+    here = _writer
+    if here is None:
         raise StorageError("the service is shutting down")
-    return _writer.submit(lambda: function(*arguments), records=True)
+    return here
 
 
 def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a writing verb and wait until it is on disk; for threads and for the command line, never on the loop."""
-    if _writer is not None:
+    """Run a writing verb and wait until it is on disk; for threads and for the command line, never on the loop.
+
+    Where there never was a writer it runs on this thread; whoever comes after its end is refused.
+    """
+    if _writer is not None or _ended:
         return submit(function, *arguments, **named).result()
     with transaction() as after:
         value = function(*arguments, **named)
@@ -125,9 +133,9 @@ def after_commit(function: Callable[[], None]) -> None:
 
 def between(function: Callable[..., T], *arguments: Any) -> T:
     """Run on the writing connection what SQLite takes outside of a transaction only (ATTACH), and wait for it."""
-    if _writer is None:
+    if _writer is None and not _ended:
         return function(*arguments)
-    return _writer.submit(lambda: function(*arguments), alone=True).result()
+    return _there().submit(lambda: function(*arguments), alone=True).result()
 
 
 async def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:

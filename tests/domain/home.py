@@ -54,7 +54,7 @@ class Home:
         bell.silence()
         clock.follow(None)
         close_database()
-        tokens._key, config._current = b"", None
+        tokens._key, config._current, work._ended = b"", None, False
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

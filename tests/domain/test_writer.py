@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -135,6 +136,18 @@ def test_what_comes_behind_the_end_is_refused(noted: Home) -> None:
     closing.join(PATIENCE)
     assert [ended(behind), ended(writer.submit(lambda: note("after")))] == ["StorageError"] * 2
     assert notes() == []
+
+
+@pytest.mark.parametrize("how", [work.submit, work.record, work.write, work.between])
+def test_nobody_writes_past_a_writer_that_has_ended(how: Callable[..., Any], noted: Home) -> None:
+    """Once the writer has ended no verb runs on a thread of its own either: each is refused at once, and none runs."""
+    work.start()
+    work.stop()
+    seen: list[str] = []
+    with pytest.raises(StorageError):
+        how(seen.append, "late")
+    work.start()
+    assert seen == [] and work.write(note, "again") == "again"
 
 
 def test_the_log_keeper_outlives_a_database_that_it_cannot_open(noted: Home) -> None:
