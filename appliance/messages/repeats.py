@@ -4,7 +4,7 @@ import logging
 import zlib
 
 from appliance import clock, config
-from appliance.db.open import connection, one, rows
+from appliance.db.open import connection, one, rows, run
 from appliance.db.work import writing
 from appliance.delivery.send import Envelope
 from appliance.errors import Uncertain
@@ -18,6 +18,8 @@ _IN_HAND = (
     "SELECT id FROM message WHERE campaign_id IS NULL AND status = 'sending' UNION ALL "
     "SELECT m.id FROM campaign c CROSS JOIN message m ON m.campaign_id = c.id WHERE m.status = 'sending'"
 )
+# So many are dropped in one transaction
+_MOST = 100
 _STOPPED = "the service stopped while this message was in hand"
 
 
@@ -65,3 +67,13 @@ def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
         else:
             outcomes.doubt(claim, Uncertain(_STOPPED), now, made)
     return len(found)
+
+
+def sweep() -> int:
+    """Drop the bytes of some messages that nobody may send again, as their campaign is cancelled; answers how many."""
+    writing()
+    return run(
+        "DELETE FROM repeat WHERE id IN (SELECT r.id FROM repeat r JOIN message m ON m.id = r.message_id "
+        "JOIN campaign c ON c.id = m.campaign_id WHERE m.status = 'uncertain' AND c.phase = 'cancelled' LIMIT ?)",
+        (_MOST,),
+    )

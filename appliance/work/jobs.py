@@ -20,7 +20,7 @@ from appliance.errors import Unavailable
 from appliance.importing import forget
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
-from appliance.messages import line
+from appliance.messages import line, repeats
 from appliance.segments import indexes
 from appliance.work import bell
 from appliance.work.sender import Sender
@@ -77,7 +77,7 @@ class Jobs:
         self._queued_lock = threading.Lock()
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
-            "segments": tend_segments, "erasures": forget.tend, "rehearsals": self.rehearse,
+            "segments": tend_segments, "erasures": forget_what_is_over, "rehearsals": self.rehearse,
             "audiences": self.large.tend,
         }  # fmt: skip
         for name, function in answers.items():
@@ -195,3 +195,10 @@ def tend_segments() -> None:
     """Populate the lists that mirror segments, and make the indexes that segments ask for."""
     mirrors.refresh_due()
     indexes.tend()
+
+
+def forget_what_is_over() -> None:
+    """Take erased people out of what imports keep, and drop what is kept of messages that never go again."""
+    forget.tend()
+    while work.write(repeats.sweep):
+        pass

@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.campaigns import states
 from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import run, scalar
@@ -10,13 +11,14 @@ from appliance.messages import deciding, repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.prepare import Workshop
 from appliance.tables import Message
+from appliance.work import jobs
 from tests.domain.home import BY_API, Home, crash, turn
 
 
-def _taken(home: Home) -> tuple[Claim, Prepared]:
+def _taken(home: Home, name: str = "Ann") -> tuple[Claim, Prepared]:
     """Answer a message in hand, and what is handed over."""
-    contact = home.contact("ann@example.org", first_name="Ann")
-    home.send(home.campaign(home.list_of(contact.id).id, subject="For {{ first_name }}"))
+    contact = home.contact(f"{name.lower()}@example.org", first_name=name)
+    home.send(home.campaign(home.list_of(contact.id, name=name).id, name, subject="For {{ first_name }}"))
     claim = turn(None, True)
     assert claim is not None
     return claim, Workshop().prepare(claim)
@@ -102,6 +104,21 @@ def test_the_bytes_are_kept_no_longer_than_they_are_needed(end: str, home: Home)
         error = None if end == "accepted" else Uncertain("again")
         turn(Outcome(again, error, subject="x", sender="a@b.example", prepared=handed_over), False)
     assert scalar("SELECT count(*) FROM repeat") == (1 if end == "second doubt" else 0)
+
+
+def test_the_bytes_of_a_cancelled_campaign_go(home: Home) -> None:
+    """What is in doubt of a campaign that is over goes with what else is over; what may go again is kept."""
+    home.configure(email__in_doubt="hold")
+    over, live = _taken(home), _taken(home, "Bea")
+    for claim, handed_over in (over, live):
+        turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+    jobs.forget_what_is_over()
+    assert repeats.load(over[0].id) and repeats.load(live[0].id)
+    assert over[0].campaign_id is not None
+    work.write(states.cancel, home.account_id, over[0].campaign_id, "user:1")
+    jobs.forget_what_is_over()
+    assert repeats.load(over[0].id) is None and repeats.load(live[0].id) == live[1]
+    assert Message.get_by_id(over[0].id).status == "uncertain"
 
 
 def test_an_erased_person_leaves_no_bytes(home: Home) -> None:
