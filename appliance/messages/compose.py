@@ -86,11 +86,21 @@ class Parts:
         self, values: Mapping[str, Any], sender: Sender, message_id: int, recipient: str, date: float,
         headers: tuple[tuple[str, str], ...], shared: bytes = b"",
     ) -> Mail:  # fmt: skip
-        """Make the mail of one person; raises MergeError."""
+        """Make the mail of one person; raises MergeError, and ValueError for an address that no header can hold."""
         content = self._content
-        filled = Filled(content.subject.render(values), "", "", content.from_name.render(values) or None)
-        made = mail(filled, sender, message_id, recipient, date, headers)
-        return made._replace(text=self._text.fill(values), html=self._html.fill(values), shared=shared)
+        address = addresses.ascii_form(sender.email) or sender.email
+        return Mail(
+            message_id=links.internet_message_id(message_id, address.rpartition("@")[2]),
+            date=date,
+            sender=(content.from_name.render(values) or sender.name, address),
+            recipient=recipient,
+            subject=content.subject.render(values),
+            text=self._text.fill(values),
+            html=self._html.fill(values),
+            reply_to=addresses.ascii_form(sender.reply_to) or sender.reply_to if sender.reply_to else None,
+            headers=headers,
+            shared=shared,
+        )
 
 
 def source_of(
@@ -168,24 +178,6 @@ def fill(content: Content, values: Mapping[str, Any]) -> Filled:
         content.html.render(values),
         content.text.render(values),
         content.from_name.render(values) or None,
-    )
-
-
-def mail(
-    filled: Filled, sender: Sender, message_id: int, recipient: str, date: float, headers: tuple[tuple[str, str], ...]
-) -> Mail:
-    """Make the mail of a filled message; raises ValueError for an address that cannot stand in a header."""
-    address = addresses.ascii_form(sender.email) or sender.email
-    return Mail(
-        message_id=links.internet_message_id(message_id, address.rpartition("@")[2]),
-        date=date,
-        sender=(filled.from_name or sender.name, address),
-        recipient=recipient,
-        subject=filled.subject,
-        text=filled.text,
-        html=filled.html,
-        reply_to=addresses.ascii_form(sender.reply_to) or sender.reply_to if sender.reply_to else None,
-        headers=headers,
     )
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from appliance.delivery.mime import Mail
 from appliance.messages import compose, links
-from appliance.messages.compose import Sender, Source
+from appliance.messages.compose import Parts, Sender, Source
 from tests.domain.home import Home
 
 URL = "https://news.example.org/u/token"
@@ -18,6 +19,13 @@ def filled(body: str, marketing: bool = True, values: dict[str, Any] | None = No
     """Compile and fill a message."""
     content = compose.compile_source(Source("Hi {{ first_name }}", body, marketing=marketing, **source))
     return compose.fill(content, VALUES if values is None else values)
+
+
+def mailed(message_id: int = 7, date: float = 0.0, **source: Any) -> Mail:
+    """Make the mail of a message from an address with its own name and one for answers."""
+    content = compose.compile_source(Source("Hi {{ first_name }}", "x", marketing=True, **source))
+    sender = Sender("news@münchen.de", "Account", "answers@example.org")
+    return Parts(content).mail(VALUES, sender, message_id, "b@example.org", date, ())
 
 
 def visible(html: str) -> str:
@@ -119,21 +127,15 @@ def test_values_are_encoded_for_where_they_stand() -> None:
 
 def test_the_sender_name_of_the_message_wins(home: Home) -> None:
     """A message's own sender name goes before the account's; an empty one leaves the account's."""
-    sender = Sender("news@münchen.de", "Account", "answers@example.org")
-    own = compose.mail(filled("x", from_name="Ann at Acme"), sender, 7, "b@example.org", 0.0, ())
-    usual = compose.mail(filled("x", from_name="{{ nobody }}"), sender, 7, "b@example.org", 0.0, ())
+    own, usual = mailed(from_name="Ann at Acme"), mailed(from_name="{{ nobody }}")
     assert (own.sender[0], usual.sender[0]) == ("Ann at Acme", "Account")
     assert own.sender[1] == "news@xn--mnchen-3ya.de" and own.reply_to == "answers@example.org"
 
 
 def test_a_message_keeps_its_message_id(home: Home) -> None:
     """The Message-ID stands on the From domain, is the same on every attempt, and names its message."""
-    sender = Sender("news@example.org", None, None)
-    first, again, other = (
-        compose.mail(filled("x"), sender, number, "b@example.org", when, ()).message_id
-        for number, when in ((7, 0.0), (7, 99.0), (8, 0.0))
-    )
-    assert first == again != other and first.endswith("@example.org")
+    first, again, other = (mailed(number, date).message_id for number, date in ((7, 0.0), (7, 99.0), (8, 0.0)))
+    assert first == again != other and first.endswith("@xn--mnchen-3ya.de")
     assert links.message_of(f"<{first}>") == 7
 
 

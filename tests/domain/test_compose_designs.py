@@ -9,7 +9,7 @@ from appliance.db import work
 from appliance.db.open import connection, run
 from appliance.designs.theme import Look
 from appliance.messages import compose, values
-from appliance.messages.compose import Content, Filled, Sender
+from appliance.messages.compose import Content, Filled, Parts, Sender
 from appliance.messages.ledger import Claim
 from appliance.messages.prepare import Workshop
 from appliance.tables import Message
@@ -27,12 +27,16 @@ def source(*sections: dict[str, Any], **fields: Any) -> compose.Source:
     return compose.source_of(said | {"design": {"sections": list(sections)}}, LOOK, "en", True)
 
 
+def said(content: Content, shows: bool = True) -> dict[str, Any]:
+    """Answer the values of a message to Ann, whose conditions hold or not."""
+    brand = {"company_name": "Acme Ltd", "physical_address": "1 Main St, Town"}
+    return {"first_name": "Ann", "brand": brand, "unsubscribe_url": URL, "preferences_url": "https://p.test/",
+            "view_url": "https://v.test/", "show": dict.fromkeys(content.conditions, shows)}  # fmt: skip
+
+
 def filled(content: Content, shows: bool = True) -> Filled:
     """Fill a message for Ann, whose conditions hold or not."""
-    brand = {"company_name": "Acme Ltd", "physical_address": "1 Main St, Town"}
-    person = {"first_name": "Ann", "brand": brand, "unsubscribe_url": URL, "preferences_url": "https://p.test/",
-              "view_url": "https://v.test/", "show": dict.fromkeys(content.conditions, shows)}  # fmt: skip
-    return compose.fill(content, person)
+    return compose.fill(content, said(content, shows))
 
 
 def test_a_footer_of_the_design_is_enough() -> None:
@@ -149,6 +153,7 @@ def test_conditions_nobody_can_read_hold_for_nobody(home: Home) -> None:
 
 def test_a_mail_of_a_design_is_whole(home: Home) -> None:
     """The filled message becomes a mail with both parts."""
-    mail = compose.mail(filled(compose.compile_source(source(TEXT))), Sender("a@example.org", None, None), 7,
-                        "b@example.org", 0.0, ())  # fmt: skip
-    assert mail.html is not None and mail.html.startswith("<!doctype html>") and "Hello Ann" in mail.text
+    content = compose.compile_source(source(TEXT))
+    mail = Parts(content).mail(said(content), Sender("a@example.org", None, None), 7, "b@example.org", 0.0, ())
+    text, html = (quopri.decodestring(part).decode() for part in (mail.text, mail.html) if isinstance(part, bytes))
+    assert html.startswith("<!doctype html>") and "Hello Ann" in html and "Hello Ann" in text

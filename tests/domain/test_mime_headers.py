@@ -11,7 +11,7 @@ from appliance.delivery import mime
 from appliance.delivery.mime import Mail
 from appliance.designs import merge
 from appliance.messages import compose
-from appliance.messages.compose import Sender, Source
+from appliance.messages.compose import Parts, Sender, Source
 from tests.domain.home import Home
 
 PLANNED = ["Date", "From", "To", "Message-ID", "Subject", "MIME-Version", "Content-Type"]
@@ -82,9 +82,8 @@ def test_what_looks_encoded_is_read_back_as_written(evil: str) -> None:
 def test_merged_values_make_no_header(evil: str, home: Home) -> None:
     """Contact data merged into subject and sender name leaves exactly the planned headers (second-order T07)."""
     content = compose.compile_source(Source("Dear {{ first_name }}", "<p>x</p>", from_name="{{ first_name }} at Acme"))
-    filled = compose.fill(content, {"first_name": evil})
     sender = Sender("news@example.org", None, None)
-    raw = mime.write(compose.mail(filled, sender, 7, "ann@example.net", 0.0, ()))
+    raw = mime.write(Parts(content).mail({"first_name": evil}, sender, 7, "ann@example.net", 0.0, ()))
     check_headers(raw)
     assert b"\nBcc" not in raw and b"\nX-Evil" not in raw
 

@@ -22,7 +22,7 @@ from appliance.designs import merge
 from appliance.designs.merge import MergeError
 from appliance.errors import Invalid, Uncertain
 from appliance.messages import compose, single
-from appliance.messages.compose import Sender, Source
+from appliance.messages.compose import Parts, Sender, Source
 from appliance.messages.ledger import Outcome
 from appliance.messages.single import MessageWrite
 from tests.domain.home import Home, turn
@@ -162,9 +162,9 @@ def test_p3_the_preheader_of_html_without_body() -> None:
 
 def test_p4_reply_to_travels_as_ascii(home: Home) -> None:
     """An IDN in Reply-To is written as its A-label, as in From and To: headers are ASCII without SMTPUTF8."""
-    filled = compose.fill(compose.compile_source(Source("s", "x")), {})
+    parts = Parts(compose.compile_source(Source("s", "x")))
     sender = Sender("a@example.org", None, "answers@münchen.de")
-    assert mime.write(compose.mail(filled, sender, 1, "b@example.org", 0.0, ())).isascii()
+    assert mime.write(parts.mail({}, sender, 1, "b@example.org", 0.0, ())).isascii()
 
 
 def put(home: Home, headers: dict[str, str]) -> Any:
