@@ -32,6 +32,8 @@ log = logging.getLogger("campanero")
 # Python hands its lock over every 5 ms by default: each database call of a request would wait that long beside a
 # thread that composes mail. This costs nothing when idle.
 _SWITCH_SECONDS = 0.0005
+# So long the end of the service waits for a database that cannot be written; who waits for a lock takes ten more
+_WRITABLE_AGAIN_SECONDS = 14.0
 _PAST_READING = 419_430_400  # twice an import
 # A request's line and its headers: no space before a colon, no line that goes on with the next
 _HEAD = re.compile(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*")
@@ -146,8 +148,15 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
 async def _drain(app: "Sanic[Any, Any]") -> None:
     """New requests get 503 from here on; open SMTP transactions finish, at most 30 s."""
     app.ctx.stopping = True
-    begun = time.monotonic()
-    await asyncio.get_running_loop().run_in_executor(None, app.ctx.works.stop)
+    begun, loop = time.monotonic(), asyncio.get_running_loop()
+    ending = loop.run_in_executor(None, app.ctx.works.stop)
+    while not ending.done():
+        await asyncio.wait({ending}, timeout=0.5)
+        if time.monotonic() > begun + _WRITABLE_AGAIN_SECONDS and storage.unwritable() is not None:
+            # What has happened is offered until it is stored. From here on it is in doubt, for the next process
+            await loop.run_in_executor(None, work.stop)
+            break
+    await ending
     log.info("stopped sending after %.1f s", time.monotonic() - begun)
 
 

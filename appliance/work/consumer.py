@@ -27,7 +27,7 @@ class Works:
     def __init__(self, process: str) -> None:
         self.jobs = Jobs(process)
         self._consumer = _InProcess(
-            self.jobs.huey, workers=_WORKERS, periodic=False, shutdown_timeout=30, check_worker_health=False
+            self.jobs.huey, workers=_WORKERS, periodic=False, shutdown_timeout=27, check_worker_health=False
         )
         self._ending = threading.Event()
         self._pulse = threading.Thread(target=self._beat, name="pulse", daemon=True)

@@ -28,7 +28,7 @@ log = logging.getLogger("campanero.sender")
 # Ready messages for each conversation; more would only wait
 _AHEAD = 4
 # A conversation that hangs longer than a stop may last does not keep the process from ending
-_STOP_SECONDS = 25.0
+_STOP_SECONDS = 22.0
 _LAST_SECONDS = 2.0
 # A file that stops everything is looked for this often, and again before each message
 _STOP_FILE_SECONDS = 0.25

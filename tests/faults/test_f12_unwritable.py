@@ -90,6 +90,33 @@ def test_the_service_ends_though_nothing_can_be_written(
     assert (books.accepted, books.missing, books.uncertain) == (300, 0, 0) and books.copies <= CONNECTIONS
 
 
+def test_the_service_ends_though_another_process_has_the_database(
+    relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
+) -> None:
+    """SIGTERM while all that is written waits for the lock of another process ends within 30 s, exit 0."""
+    if not full:
+        pytest.skip("takes half a minute; with --full")
+    server = relayed()
+    api = server.client(validate=False)
+    path = sending(server, smtp_server, 300, 50)
+    with locked(server.data / "campanero.db"):
+        thread = threading.Thread(target=lambda: api.post("/contacts", {"first_name": "waits"}))
+        thread.start()
+        time.sleep(1)
+        begun = time.monotonic()
+        server.stop(expect=0)
+        took = time.monotonic() - begun
+    thread.join(10)
+    smtp_server.rules.clear()
+    api = server.start().client(validate=False)
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    figures.books(books, stopped_after=f"{took:.1f} s")
+
+    assert took < 30
+    assert (books.accepted, books.missing, books.uncertain) == (300, 0, 0) and books.copies <= CONNECTIONS
+
+
 def test_a_lock_of_seconds_is_only_waiting(
     relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
