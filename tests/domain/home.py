@@ -14,7 +14,7 @@ from appliance.contacts.consent import Evidence
 from appliance.contacts.lists import ListCreate
 from appliance.contacts.requests import ContactPatch, ContactWrite
 from appliance.contacts.write import Upserted
-from appliance.db import work
+from appliance.db import storage, work
 from appliance.db.migrations import migrate
 from appliance.db.open import close_database, open_database, rows, run
 from appliance.messages import hot, repeats
@@ -51,6 +51,7 @@ class Home:
     def close(self) -> None:
         """Give back everything that belongs to the process."""
         work.stop()
+        storage.wrote()  # what could not be written there is no trouble of the next
         bell.silence()
         clock.follow(None)
         close_database()
