@@ -1,0 +1,168 @@
+"""What leaves is signed by its From domain and has a way back of its own, the same bytes however often it is made."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+
+from appliance import clock, fields, tokens
+from appliance.db import work
+from appliance.db.open import rows, run, scalar
+from appliance.messages import links, single
+from appliance.messages.ledger import COLUMNS, Claim
+from appliance.messages.prepare import Workshop
+from appliance.messages.single import MessageWrite
+from appliance.sending_domains import keys
+from appliance.sending_domains.keys import KeyUnusable
+from appliance.tables import DomainKey, SendingDomain
+from appliance.work.making import Maker
+from tests.domain.home import Home
+from tests.domain.test_domain_keys import PAIRS, domain
+from tests.domain.test_feeder import relay, sending
+from tests.kit import dkim as kit
+from tests.kit.smtp import SmtpServer
+
+FROM = "ana@bakery.example"
+
+
+def text_of(name: str) -> list[str]:
+    """Answer the record of a key as DNS would."""
+    return [value for place, value in map(keys.record, DomainKey.select()) if place == name]
+
+
+def campaign(home: Home, people: int = 3, name: str = "Spring") -> list[Claim]:
+    """Send a campaign and answer its rows, dated now."""
+    made = [home.contact(f"p{n}@example.org") for n in range(people)]
+    home.send(home.campaign(home.list_of(*(one.id for one in made), name=name).id, name=name, from_email=FROM))
+    return claims()
+
+
+def claims() -> list[Claim]:
+    """Answer all rows in hand of a sender now."""
+    now = clock.now_ms()
+    return [Claim._make(row)._replace(dated_at=now) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
+
+
+def letter(home: Home, **said: Any) -> Claim:
+    """Post a single message and answer its row."""
+    body = {"to": "ann@example.net", "subject": "s", "body": "b", "from_email": FROM, **said}
+    number = work.write(lambda: single.put(home.account_id, fields.read(MessageWrite, body))).id
+    return next(one for one in claims() if one.id == number)
+
+
+def signed_by(claim: Claim) -> list[tuple[str, str]]:
+    """Make a message, verify its signatures, and answer domain and selector of each."""
+    content = Workshop().prepare(claim).envelope.content
+    return [(one.domain, one.tags["s"]) for one in kit.verify(content, text_of)]
+
+
+def test_campaigns_and_single_messages_are_signed(home: Home) -> None:
+    """Marketing and transactional mail of a verified domain, or from below it, is signed; other mail is not."""
+    (key,) = work.write(keys.make, domain(home), PAIRS[0])
+    rows_of_campaign = campaign(home)
+    for claim in (*rows_of_campaign, letter(home), letter(home, from_email="ana@news.bakery.example")):
+        assert signed_by(claim) == [("bakery.example", key.selector)]
+    assert not kit.signatures(Workshop().prepare(letter(home, from_email="x@other.example")).envelope.content)
+
+
+def test_a_repeat_is_signed_as_the_first_attempt(home: Home) -> None:
+    """A key that follows, a setting and a domain that fails in between change no byte of a message that was dated."""
+    here = domain(home)
+    (first,) = work.write(keys.make, here, PAIRS[0])
+    home.advance(10)
+    (claim, *_) = campaign(home)
+    before = Workshop().prepare(claim)
+    home.advance(10)
+    (second,) = work.write(keys.rotate, here, PAIRS[1])
+    work.write(keys.activate, second)
+    assert Workshop().prepare(claim) == before
+    assert signed_by(claims()[0]) == [("bakery.example", second.selector)]
+    work.write(run, "UPDATE sending_domain SET status = 'failed', failed_at = ?", (clock.now_ms(),))
+    assert Workshop().prepare(claim) == before and signed_by(claim) == [("bakery.example", first.selector)]
+
+
+def test_many_are_signed_as_each_alone(home: Home) -> None:
+    """Signed together in threads or one by one, the bytes and their order are the same."""
+    work.write(keys.make, domain(home), PAIRS[0])
+    found = [*campaign(home, 41), letter(home), letter(home, from_email="x@other.example")]
+    maker = Maker()
+    made = maker.make(found)
+    maker.close()
+    assert [one.claim.id for one in made] == [one.id for one in found]
+    assert [one.prepared for one in made] == [Workshop().prepare(claim) for claim in found]
+    assert all(one.claim.digest for one in made)
+
+
+def test_a_key_that_follows_signs_the_next_ones(home: Home) -> None:
+    """A sender that is at work signs what it makes next with a key that was activated since."""
+    here = domain(home)
+    work.write(keys.make, here, PAIRS[0])
+    found, maker = campaign(home, 4), Maker()
+    maker.make(found[:2])
+    home.advance(1)
+    (second,) = work.write(keys.rotate, here, PAIRS[1])
+    work.write(keys.activate, second)
+    (later,) = maker.make(claims()[2:3])
+    maker.close()
+    assert later.prepared is not None
+    assert kit.verify(later.prepared.envelope.content, text_of)[0].tags["s"] == second.selector
+
+
+def test_the_return_path_is_the_message_s_own_where_somebody_listens(home: Home) -> None:
+    """On capture always, elsewhere while the MX record was there when last looked for: else it is the From address."""
+    claim = letter(home)
+    own = f"b+{tokens.sign_hex(links.BOUNCE, claim.id)}@bounce."
+
+    def mail_from(provider: str, **row: Any) -> str:
+        SendingDomain.delete().execute()
+        if row:
+            here = domain(home, row.pop("name", "bakery.example"))
+            work.write(lambda: SendingDomain.update(**row).where(SendingDomain.id == here.id).execute())
+        return Workshop().prepare(claim._replace(provider=provider)).envelope.mail_from
+
+    def mx(valid: str, name: str = "bounce.bakery.example", kind: str = "MX") -> list[dict[str, str]]:
+        return [
+            {"record_type": "TXT", "name": name, "valid": "valid"},
+            {"record_type": kind, "name": name, "valid": valid},
+        ]
+
+    assert mail_from("capture") == f"{own}bakery.example"
+    assert mail_from("relay") == mail_from("direct", dns_records=None) == FROM
+    for provider in ("relay", "direct"):
+        assert mail_from(provider, dns_records=mx("valid")) == f"{own}bakery.example"
+        for other in (mx("invalid"), mx("unknown"), mx("valid", "bounce.other.example"), mx("valid", kind="TXT")):
+            assert mail_from(provider, dns_records=other) == FROM
+    assert mail_from("relay", dns_records=mx("valid"), enabled=False) == FROM
+    assert mail_from("relay", dns_records=mx("valid"), name="other.example") == FROM
+    claim = letter(home, from_email="ana@news.bakery.example")
+    assert mail_from("relay", dns_records=mx("valid")).endswith("@bounce.bakery.example")
+    assert links.returned_to(mail_from("relay", dns_records=mx("valid")).partition("@")[0]) == claim.id
+
+
+def test_a_key_that_cannot_be_read_blames_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing leaves unsigned and no recipient's attempt is counted; once the key is back all of it leaves."""
+    work.write(keys.make, domain(home), PAIRS[0])
+    campaign(home, 5)
+    good = scalar("SELECT private_key FROM domain_key")
+    work.write(run, "UPDATE domain_key SET private_key = zeroblob(40)")
+    with pytest.raises(KeyUnusable):
+        Workshop().prepare(claims()[0])
+    with SmtpServer() as smtp:
+        relay(home, smtp.port, email__probe_after="1s")
+        with sending(monkeypatch):
+            _until(lambda: scalar("SELECT count(*) FROM message WHERE error_code = 'senderrefused'") == 5)
+            ((words,),) = rows("SELECT DISTINCT error_text FROM message")
+            assert re.match(r"the DKIM key c1-.* cannot be read: put back the secret\.key", words)
+            assert rows("SELECT DISTINCT attempts, doubts, skip_reason FROM message") == [(0, 0, None)]
+            assert not rows("SELECT 1 FROM suppression") and not smtp.messages
+            work.write(run, "UPDATE domain_key SET private_key = ?", (good,))
+            _until(lambda: len(smtp.messages) == 5)
+        assert all(kit.verify(one.raw, text_of) for one in smtp.messages)
+
+
+def _until(what: Any, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)
