@@ -1,16 +1,22 @@
 """The links of a mail, numbered in the order of reading, so that a report can draw its numbers on the mail."""
 
 import re
-from html import unescape
+from collections.abc import Iterator
+from html.entities import html5
 from typing import NamedTuple
 
-from appliance.designs import places, plaintext
-from appliance.designs.places import Element
+from appliance.designs import places, plaintext, tags
+from appliance.designs.places import Attribute, Element
 
 _MOST_WORDS = 120
 _LONGEST = 20_000
 _ANCHOR = re.compile(r"<(a|area)(?=[\s/])", re.IGNORECASE)
 _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
+_REFERENCE = re.compile(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
+# An address in a text, its merge tags blotted out
+_IN_TEXT = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
+# What ends a sentence and not an address
+_BEHIND = ".,;:!?'*_"
 
 
 class Link(NamedTuple):
@@ -21,21 +27,93 @@ class Link(NamedTuple):
     words: str
 
 
-def of(html: str) -> tuple[Link, ...]:
+class Place(NamedTuple):
+    """Where the address of a link stands, and what it is."""
+
+    start: int
+    end: int
+    address: str
+
+
+def of(html: str, text: str = "") -> tuple[Link, ...]:
     """Answer the links of HTML with merge tags; the same address twice is two links, for they stand in two places.
 
-    What only Outlook draws stands in comments and repeats what others see, so it is not counted.
+    What only Outlook draws stands in comments and repeats what others see, so it is not counted. Behind them come the
+    addresses that only the text part names, each once.
     """
     masked = places.without_comments(places.masked(html))
-    anchors = list(places.elements(masked, _ANCHOR))
     found: list[Link] = []
+    for one, place, until in _anchors(html, masked):
+        found.append(Link(len(found) + 1, place.address, _words(html, masked, one, min(until, one.end + _LONGEST))))
+    known = {one.href for one in found}
+    for place in in_text(text, known):
+        if place.address not in known:
+            known.add(place.address)
+            found.append(Link(len(found) + 1, place.address, ""))
+    return tuple(found)
+
+
+def in_html(html: str) -> list[Place]:
+    """Answer where the addresses of links stand in HTML, in the order of their numbers."""
+    return [place for _, place, _ in _anchors(html, places.without_comments(places.masked(html)))]
+
+
+def in_text(text: str, known: set[str]) -> Iterator[Place]:
+    """Yield the addresses in a text; one that is known ends where it is known to, another where a sentence may."""
+    masked = places.masked(text)
+    for found in _IN_TEXT.finditer(masked):
+        start, end = found.span()
+        longest = end
+        while end > start and text[start:end] not in known:
+            if not _is_behind(masked[start:end]):
+                break
+            end -= 1
+        if text[start:end] not in known:
+            end = longest
+            while _is_behind(masked[start:end]):
+                end -= 1
+        yield Place(start, end, text[start:end])
+
+
+def _is_behind(address: str) -> bool:
+    """Say whether the last character is one that stands behind an address; a bracket is, if none was opened."""
+    last = address[-1:]
+    if last in (")", "]"):
+        return address.count(last) > address.count("(" if last == ")" else "[")
+    return last != "" and last in _BEHIND
+
+
+def _anchors(html: str, masked: str) -> Iterator[tuple[Element, Place, int]]:
+    """Yield what leads somewhere, the place of its address, and where the next anchor begins."""
+    anchors = list(places.elements(masked, _ANCHOR))
     for index, one in enumerate(anchors):
         href = one.value("href")
-        address = unescape(html[href.start : href.end]).strip() if href else ""
-        if address:
-            until = anchors[index + 1].start if index + 1 < len(anchors) else len(html)
-            found.append(Link(len(found) + 1, address, _words(html, masked, one, min(until, one.end + _LONGEST))))
-    return tuple(found)
+        address = decoded(html, href).strip() if href else ""
+        if href is not None and address:
+            yield (
+                one,
+                Place(href.start, href.end, address),
+                (anchors[index + 1].start if index + 1 < len(anchors) else len(html)),
+            )
+
+
+def decoded(html: str, attribute: Attribute) -> str:
+    """Answer the value of an attribute as browsers read it, merge tags as they stand.
+
+    There a name without a semicolon is one only if nothing of a word follows: `&copy=1` begins a parameter (HTML,
+    13.2.5.73), where a text would say ©.
+    """
+    parts = tags.split(html[attribute.start : attribute.end])
+    return "".join(part if index % 2 else _REFERENCE.sub(_meant, part) for index, part in enumerate(parts))
+
+
+def _meant(found: re.Match[str]) -> str:
+    if found[3] is None:
+        number = int(found[1]) if found[1] else int(found[2], 16)
+        return chr(number) if 0 < number < 0x110000 and not 0xD800 <= number < 0xE000 else "\ufffd"
+    name, ended, follows = found[3], found[4], found[5]
+    meant = html5.get(f"{name};") if ended else None if follows else html5.get(name)
+    return found[0] if meant is None else meant + follows
 
 
 def _words(html: str, masked: str, anchor: Element, until: int) -> str:

@@ -11,7 +11,7 @@ from appliance.delivery import mime
 from appliance.delivery.mime import Mail
 from appliance.designs import document as designs
 from appliance.designs import links as numbered
-from appliance.designs import merge, pasted, plaintext, render
+from appliance.designs import merge, pasted, plaintext, render, rewriting
 from appliance.designs.links import Link
 from appliance.designs.merge import Compiled
 from appliance.designs.render import Advice
@@ -135,8 +135,19 @@ def compile_source(source: Source) -> Content:
         merge.compile_template(html, "html"),
         merge.compile_template(text, "text"),
         merge.compile_template(source.from_name, "header"),
-        advice, conditions, numbered.of(html),
+        advice, conditions, numbered.of(html, text),
     )  # fmt: skip
+
+
+def tracked(content: Content, addresses: tuple[str, ...], base: str) -> Content:
+    """Answer a content whose links lead through us and whose opens are told, for its addresses by their numbers."""
+    html, text = _tracked(content.html.source, content.text.source, addresses, base)
+    return content._replace(html=merge.compile_template(html, "html"), text=merge.compile_template(text, "text"))
+
+
+@lru_cache(maxsize=64)
+def _tracked(html: str, text: str, addresses: tuple[str, ...], base: str) -> tuple[str, str]:
+    return rewriting.rewritten(html, text, addresses, base)
 
 
 def _written(source: Source) -> tuple[str, str]:

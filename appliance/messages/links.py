@@ -1,8 +1,15 @@
 """Links that belong to one message: signed, short, and without a row of their own."""
 
+import re
+
 from appliance import config, tokens
 
 UNSUBSCRIBE, VIEW, MESSAGE_ID, BOUNCE = "u", "v", "mid", "b"
+CLICK, OPEN = "c", "o"
+# Who guesses one in 2^64 has counted a click; nothing else depends on it
+_MAC_BYTES = 8
+_TOKEN = 19  # characters: 48 bits of the message's id, 64 of its MAC
+_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
 def unsubscribe(message_id: int) -> str:
@@ -34,3 +41,25 @@ def returned_to(local_part: str) -> int | None:
     """Answer which message a local part of a return path belongs to, or None if it is none of ours."""
     prefix, _, token = local_part.partition("+")
     return tokens.read_hex(BOUNCE, token) if prefix.lower() == "b" else None
+
+
+def counting(message_id: int) -> dict[str, str]:
+    """Answer the tokens by which a message's opens and clicks are known, as merge tags name them (`rewriting.ROOT`)."""
+    return {
+        "click": tokens.sign(CLICK, message_id, _MAC_BYTES),
+        "open": tokens.sign(OPEN, message_id, _MAC_BYTES),
+    }
+
+
+def read_click(token: str) -> tuple[int, int] | None:
+    """Answer message and number of a link that leads through us, or None if it is not ours."""
+    number = token[_TOKEN + 1 :]
+    if token[_TOKEN : _TOKEN + 1] != "-" or _NUMBER.fullmatch(number) is None:
+        return None
+    message_id = tokens.read(CLICK, token[:_TOKEN], _MAC_BYTES)
+    return None if message_id is None else (message_id, int(number))
+
+
+def read_open(token: str) -> int | None:
+    """Answer the message of the picture that tells an open, or None if it is not ours."""
+    return tokens.read(OPEN, token, _MAC_BYTES)

@@ -4,12 +4,14 @@ import logging
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from appliance import addresses, clock
+from appliance import addresses, clock, config
 from appliance import brand as brands
 from appliance.contacts import store as contacts
+from appliance.db.open import rows
 from appliance.delivery import dkim, mime
 from appliance.delivery.dkim import Signer
 from appliance.delivery.send import Envelope
+from appliance.designs import rewriting
 from appliance.designs.theme import Look
 from appliance.messages import compose, links, values
 from appliance.messages.compose import Content, Filled, Parts, Sender
@@ -30,6 +32,7 @@ class _Kept(NamedTuple):
 
     content: Content
     parts: Parts
+    tracked: Parts | None  # the same with links that lead through us
     sender: Sender
     shared: dict[str, Any]
     headers: bytes
@@ -103,15 +106,11 @@ class Workshop:
             (kept, headers), stop = self._single(claim), None
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
         dated = claim.dated_at or clock.now_ms()
-        mail = kept.parts.mail(
-            self._values(kept, claim, kept.showing, stop),
-            kept.sender,
-            claim.id,
-            recipient,
-            dated / 1000,
-            headers,
-            kept.headers,
-        )
+        said, parts = self._values(kept, claim, kept.showing, stop), kept.parts
+        # Who is nobody we know, or wants not to be counted, gets the links as they were written and no picture
+        if kept.tracked is not None and said["contact"].get("tracking", "none") != "none":
+            parts, said[rewriting.ROOT] = kept.tracked, links.counting(claim.id)
+        mail = parts.mail(said, kept.sender, claim.id, recipient, dated / 1000, headers, kept.headers)
         sender = mail.sender[1]
         origin = self._origin(claim.account_id, _domain(sender))
         # Quoted-printable as it is written here has no line that begins with a dot
@@ -175,7 +174,8 @@ class Workshop:
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         shared = values.of_account(account, brand) | {"data": said.data}
-        kept = _Kept(content, Parts(content), sender, shared, b"", True, None, said.shown_as)
+        tracked = _tracked(content, said.links) if marketing and said.links is not None else None
+        kept = _Kept(content, Parts(content), tracked, sender, shared, b"", True, None, said.shown_as)
         headers = tuple(said.headers.items())
         if marketing:
             list_id, domain = f"account-{account.id}", _domain(sender.email)
@@ -190,6 +190,7 @@ def pinned(campaign: Campaign) -> dict[str, Any]:
     contact_list = campaign.trigger.contact_list
     return {
         "look": brands.look(brand),
+        "tracking": campaign.tracking,
         "locale": account.locale,
         "values": values.of_account(account, brand) | {"campaign": {"name": campaign.name}},
         "list_name": contact_list.name if contact_list else account.name,
@@ -206,8 +207,12 @@ def _compile_campaign(campaign_id: int) -> _Kept:
     headers = compose.list_headers(
         campaign_id, said["list_name"], said["list_id"], _domain(sender.email), campaign.account_id
     )
+    tracked = None
+    if said["tracking"]:
+        numbered = rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign_id,))
+        tracked = _tracked(content, [url for (url,) in numbered])
     return _Kept(
-        content, Parts(content), sender, said["values"], mime.head(headers),
+        content, Parts(content), tracked, sender, said["values"], mime.head(headers),
         "contact.phone" in content.variables() or "contact" in content.variables(),
         Showing(campaign.account_id, campaign_id, content.conditions),
     )  # fmt: skip
@@ -217,6 +222,10 @@ def _mail_from(claim: Claim, sender: str, origin: _Origin) -> str:
     """Answer the return path: one of our own needs somebody who listens there, as the capture server always does."""
     host = returns.bounce_host(_domain(sender)) if claim.provider == "capture" else origin.returns
     return links.return_path(claim.id, host) if host is not None else sender
+
+
+def _tracked(content: Content, addresses: list[str]) -> Parts:
+    return Parts(compose.tracked(content, tuple(addresses), config.base_url(config.current())))
 
 
 def _domain(address: str) -> str:

@@ -89,8 +89,11 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
         idempotency_key=key, tags=_value(request.tags),
         due_at=None if reason else (request.send_at if held else AT_ONCE), created_at=now, updated_at=now,
     )  # fmt: skip
+    links = None
+    if not request.transactional:
+        links = [found.href for found in compose.compile_source(_source(said, account, marketing=True)).links]
     MessageContent.create(
-        message=message, headers=_value(request.headers) or {}, data=_value(request.data) or {}, **said
+        message=message, headers=_value(request.headers) or {}, data=_value(request.data) or {}, links=links, **said
     )
     if reason:
         data = {"message_id": message.id, "reason": reason}

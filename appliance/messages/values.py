@@ -23,7 +23,7 @@ def of_contact(contact: Contact | None, address: str | None) -> dict[str, Any]:
     person = {
         "id": contact.id, "uuid": contact.uuid, "first_name": contact.first_name, "last_name": contact.last_name,
         "email": email, "phone": phone, "source": contact.source, "country_code": contact.country_code,
-        "data": contact.data or {},
+        "data": contact.data or {}, "tracking": contact.tracking,
     }  # fmt: skip
     return {"contact": person, "first_name": contact.first_name, "last_name": contact.last_name, "email": email}
 
@@ -36,13 +36,14 @@ def of_contacts(ids: Iterable[int], with_phone: bool) -> dict[int, dict[str, Any
         of_kind = f"contact_id IN ({listed}) AND kind = 'phone'"
         phones = dict(rows(f"SELECT contact_id, value FROM channel WHERE {of_kind} ORDER BY id DESC"))
     found = rows(
-        f"SELECT id, uuid, first_name, last_name, source, country_code, data FROM contact WHERE id IN ({listed})"
+        "SELECT id, uuid, first_name, last_name, source, country_code, data, tracking FROM contact "
+        f"WHERE id IN ({listed})"
     )
     return {
         row[0]: {
             "id": row[0], "uuid": row[1], "first_name": row[2], "last_name": row[3], "email": None,
             "phone": phones.get(row[0]), "source": row[4], "country_code": row[5],
-            "data": (msgspec.json.decode(row[6]) if row[6] else None) or {},
+            "data": (msgspec.json.decode(row[6]) if row[6] else None) or {}, "tracking": row[7],
         }
         for row in found
     }  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 from liquid.exceptions import LiquidError
 
 from appliance.delivery.mime import SOFT_BREAK, fragment, quoted_printable
+from appliance.designs import rewriting
 from appliance.designs.merge import MOST_OUTPUT, Compiled
 from appliance.designs.splice import NotPlain, Piece, Question, Slot
 
@@ -27,6 +28,7 @@ class Body:
         self._compiled = compiled
         self._slots: list[Slot] = []
         self._kept: list[dict[str, bytes]] = []
+        self._tokens: set[int] = set()
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._plan = None if compiled.pieces is None else self._planned(compiled.pieces)
 
@@ -66,6 +68,8 @@ class Body:
         if number == len(self._slots):
             self._slots.append(slot)
             self._kept.append({})
+            if slot.name[0] in (rewriting.CLICK, rewriting.OPEN):
+                self._tokens.add(number)
         return number
 
     def _put(self, plan: Plan, values: Mapping[str, Any], made: list[bytes | None], found: list[bytes]) -> None:
@@ -86,6 +90,9 @@ class Body:
         value = slot.look(values)
         if type(value) is not str:
             return fragment(slot.shown(value))
+        if number in self._tokens:
+            # Letters, digits, - and _ stand for themselves wherever they are, and nobody else has the same
+            return value.encode() + SOFT_BREAK
         shown = kept.get(value)
         if shown is None:
             if len(kept) >= _MOST_KEPT:

@@ -1,0 +1,78 @@
+"""A mail whose links lead through us: the addresses of what it counts, and the picture at its end that tells an open.
+
+All but the token of a message is the same for everybody who gets it, so it stands in the template as plain words. What
+an address says of a person is not in the mail: it is filled in when somebody follows the link.
+"""
+
+import re
+from collections.abc import Iterable
+
+from appliance.designs import links, merge, places
+from appliance.designs.links import Place
+
+# Where the tokens of a message stand among the values of its merge tags
+ROOT, CLICK, OPEN = "track", "track.click", "track.open"
+_END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
+# A host that is written out, and ends before any merge tag
+_WRITTEN = re.compile(rf"https?://[^\s/?#\\{places.MARK}]+(?:[/?#]|\Z)", re.IGNORECASE)
+_LOOP = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\b")
+_NONE: frozenset[str] = frozenset()
+
+
+def loops(source: str) -> frozenset[str]:
+    """Answer the names that loops of a template give to what they go through."""
+    return frozenset(found[1] for found in _LOOP.finditer(source)) if "{%" in source else _NONE
+
+
+def is_target(address: str, bound: frozenset[str] = _NONE) -> bool:
+    """Say whether an address may be led to through us, whatever is filled into it.
+
+    Its host is written out: what somebody says in their data, or a caller in theirs, never decides where a link of ours
+    leads. Its merge tags say something that is known without the mail around it, not what a loop goes through.
+    """
+    masked = places.masked(address)
+    if _WRITTEN.match(masked) is None:
+        return False
+    if masked == address:
+        return "{{" not in address and "{%" not in address
+    try:
+        names = {name.partition(".")[0] for name in merge.compile_template(address, "url").variables}
+    except merge.MergeError:
+        return False
+    return names <= set(merge.ROOTS) - bound
+
+
+def rewritten(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:
+    """Answer HTML and text whose links lead through us, for the addresses of a mail by their numbers (`links.of`).
+
+    A link that stands under another number than it was given, or under none, stays as it is.
+    """
+    bound = loops(html) | loops(text)
+    numbers: dict[str, int] = {}
+    by_number = list(addresses)
+    targets = {one for one in set(by_number) if is_target(one, bound)}
+    for number, one in enumerate(by_number, 1):
+        numbers.setdefault(one, number)
+    wanted: list[tuple[Place, int]] = []
+    for index, place in enumerate(links.in_html(html)):
+        if place.address in targets:
+            same = index < len(by_number) and by_number[index] == place.address
+            wanted.append((place, index + 1 if same else numbers[place.address]))
+    said = [(place, numbers[place.address]) for place in links.in_text(text, targets) if place.address in targets]
+    return _with_picture(_replaced(html, wanted, base), base), _replaced(text, said, base)
+
+
+def _replaced(source: str, wanted: list[tuple[Place, int]], base: str) -> str:
+    parts: list[str] = []
+    position = 0
+    for place, number in wanted:
+        parts += (source[position : place.start], f"{base}/c/{{{{ {CLICK} }}}}-{number}")
+        position = place.end
+    return "".join((*parts, source[position:]))
+
+
+def _with_picture(html: str, base: str) -> str:
+    """Put the picture at the end, where it is asked for once all the rest has arrived."""
+    picture = f'<img src="{base}/o/{{{{ {OPEN} }}}}.gif" width="1" height="1" alt="" style="display:block;border:0">'
+    ends = list(_END_OF_BODY.finditer(html))
+    return f"{html[: ends[-1].start()]}{picture}\n{html[ends[-1].start() :]}" if ends else f"{html}\n{picture}"

@@ -1,0 +1,163 @@
+"""Where the links of a message lead, found again when somebody follows one; nothing of it stands in the link itself."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from appliance import addresses, clock
+from appliance import brand as brands
+from appliance.contacts import store as contacts
+from appliance.db.open import one, rows
+from appliance.designs import merge, rewriting
+from appliance.designs.merge import MergeError
+from appliance.messages import values
+from appliance.tables import Account, Contact
+
+# Campaigns whose links are kept at hand
+_MOST_KEPT = 256
+_ASKED = (
+    "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, m.sent_at, m.status, "
+    "coalesce(c.tracking, 'aggregate'), a.privacy_ip FROM message m JOIN account a ON a.id = m.account_id "
+    "LEFT JOIN contact c ON c.id = m.contact_id WHERE m.id IN ({ids})"
+)
+
+
+class Wanted(NamedTuple):
+    """What was asked for: a message's link by its number, or without one the picture that tells an open."""
+
+    message_id: int
+    number: int | None
+
+
+class Found(NamedTuple):
+    """A message as it matters to who counts, and where the link leads; `url` is None where it leads nowhere.
+
+    `tracking` is what its contact chose by now. `links` is how many links the message has that lead through us.
+    """
+
+    message_id: int
+    account_id: int
+    campaign_id: int | None
+    flow_id: int | None
+    step_id: int | None
+    contact_id: int | None
+    test: bool
+    sent_at: int | None
+    status: str
+    tracking: str
+    privacy_ip: str
+    url: str | None = None
+    links: int = 0
+
+    @property
+    def handed_over_at(self) -> int | None:
+        """When it left; while that is being written it is now, and None where nobody knows."""
+        return clock.now_ms() if self.sent_at is None and self.status == "sending" else self.sent_at
+
+
+class _Campaign(NamedTuple):
+    """The links of a campaign by number, and what its merge tags share."""
+
+    urls: dict[int, str]
+    shared: dict[str, Any]
+
+
+class Targets:
+    """Finds messages and where their links lead; used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, _Campaign] = {}
+
+    def find(self, wanted: Iterable[Wanted]) -> dict[Wanted, Found]:
+        """Answer what is known of each that was asked for; what is not ours, or not there any more, is left out."""
+        asked = set(wanted)
+        ids = ",".join(str(one.message_id) for one in asked)
+        known = {row[0]: Found(*row) for row in rows(_ASKED.format(ids=ids))}
+        return {one: self._led(known[one.message_id], one.number) for one in asked if one.message_id in known}
+
+    def _led(self, message: Found, number: int | None) -> Found:
+        """Answer where a link of a message leads."""
+        of = self._campaign(message.campaign_id) if message.campaign_id is not None else _single(message.message_id)
+        found = message._replace(links=len(of.urls))
+        url = of.urls.get(number) if number is not None else None
+        if url is not None and "{" in url:
+            url = _filled(url, message, of.shared)
+        return found if url is None else found._replace(url=sendable(url))
+
+    def _campaign(self, campaign_id: int) -> _Campaign:
+        kept = self._kept.get(campaign_id)
+        if kept is None:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            numbered = rows("SELECT number, url FROM link WHERE campaign_id = ?", (campaign_id,))
+            pinned = one("SELECT pinned FROM campaign WHERE id = ?", (campaign_id,))
+            shared = msgspec.json.decode(pinned[0])["values"] if pinned and pinned[0] else {}
+            kept = self._kept[campaign_id] = _Campaign(_targets(numbered), shared)
+        return kept
+
+
+def _single(message_id: int) -> _Campaign:
+    found = one("SELECT links, data FROM message_content WHERE message_id = ?", (message_id,))
+    if found is None or found[0] is None:
+        return _Campaign({}, {})
+    return _Campaign(_targets(enumerate(msgspec.json.decode(found[0]), 1)), {"data": msgspec.json.decode(found[1])})
+
+
+def _targets(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:
+    return {number: url for number, url in numbered if rewriting.is_target(url)}
+
+
+def _filled(url: str, message: Found, shared: dict[str, Any]) -> str | None:
+    """Fill an address as its message would have; what is not known any more is left empty: the reader is sent on."""
+    contact = Contact.get_or_none(Contact.id == message.contact_id) if message.contact_id is not None else None
+    if contact is not None:
+        contacts.load([contact])
+    if message.campaign_id is None:
+        shared = values.of_account(Account.get_by_id(message.account_id), brands.get(message.account_id)) | shared
+    recipient = one("SELECT recipient FROM message WHERE id = ?", (message.message_id,))
+    said = {
+        **shared,
+        **values.of_contact(contact, recipient[0] if recipient else None),
+        **values.of_message(message.message_id),
+    }
+    try:
+        return merge.compile_template(url, "url").render(said)
+    except MergeError:
+        return None
+
+
+def sendable(url: str) -> str | None:
+    """Answer an address as it may stand in a header: as it is, but for what browsers encode before they ask.
+
+    None for one that is no address of a page.
+    """
+    try:
+        if not (url.isascii() and url.isprintable() and " " not in url):
+            url = _encoded(url.translate({9: None, 10: None, 13: None}))
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return url if parts.scheme.lower() in ("http", "https") and parts.hostname else None
+
+
+def _encoded(url: str) -> str:
+    """Encode a host by IDNA, and all else as UTF-8 in percents; what is encoded already stays."""
+    scheme, _, rest = url.partition("://")
+    host, rest = _cut(rest)
+    if not host.isascii():
+        before, at, name = host.rpartition("@")
+        name, colon, port = name.partition(":")
+        read = addresses.ascii_form(f"a@{name}")
+        host = f"{quote(before, safe=':%')}{at}{read.rpartition('@')[2] if read else quote(name)}{colon}{port}"
+    return f"{scheme}://{host}{quote(rest, safe=_KEPT)}"
+
+
+# All that is printable and no space
+_KEPT = "".join(map(chr, range(0x21, 0x7F)))
+
+
+def _cut(rest: str) -> tuple[str, str]:
+    end = min((place for place in map(rest.find, "/?#") if place >= 0), default=len(rest))
+    return rest[:end], rest[end:]

@@ -1,0 +1,165 @@
+"""Links that lead through us: which do, that they end where they were written to, and that all else stays as it is."""
+
+import quopri
+import re
+
+import pytest
+
+from appliance.db.open import rows
+from appliance.designs import links as numbering
+from appliance.designs import rewriting
+from appliance.messages import compose, links
+from appliance.messages.ledger import COLUMNS, Claim
+from appliance.messages.prepare import Workshop
+from appliance.messages.targets import Targets, Wanted, sendable
+from tests.domain.golden_links import LINKS
+from tests.domain.home import Home
+
+OURS = re.compile(r"http://127\.0\.0\.1:8080/c/([\w-]{19}-\d+)")
+# What never leads through us
+OTHERS = (
+    "mailto:ann@example.org?subject=Hi", "tel:+441225000000", "sms:+441225000000", "#part", "/relative",
+    "//example.org/x", "{{ unsubscribe_url }}", "{{ preferences_url }}", "{{ view_url }}", "{{ data.link }}",
+    "https://{{ data.host }}/", "https://shop.{{ data.host }}/", "https:/example.org/one-slash", "ftp://example.org/",
+)  # fmt: skip
+
+
+def made(home: Home, body: str, person: dict[str, object] | None = None, **template: str) -> tuple[int, str, str]:
+    """Send a body to one person; answers the message's id, and HTML and text as they leave."""
+    contact = home.contact("ann@example.org", **(person or {"first_name": "Ann"}))
+    campaign = home.send(home.campaign(home.list_of(contact.id).id, body=body, **template))
+    (claim,) = (
+        Claim._make(row)._replace(dated_at=1)
+        for row in rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ?", (campaign.id,))
+    )
+    text, html = Workshop().prepare(claim).envelope.content.split(b"--=_campanero")[1:3]
+    return claim.id, *(quopri.decodestring(part).decode() for part in (html, text))
+
+
+def led(token: str) -> str | None:
+    """Answer where a token leads, as the door asks."""
+    read = links.read_click(token)
+    assert read is not None
+    found = Targets().find([Wanted(*read)])
+    return next(iter(found.values())).url
+
+
+def test_sixty_links_end_where_they_were_written_to(home: Home) -> None:
+    """Through cleaning, rewriting, storing and back: what a browser would ask for, byte by byte."""
+    assert len(LINKS) == 60
+    body = "".join(f'<p><a href="{written}">link {number}</a></p>' for number, (written, _) in enumerate(LINKS))
+    _, html, _ = made(home, body)
+    tokens = OURS.findall(html)
+    assert len(tokens) == 60 and html.count("<a ") == 61
+    for (written, wanted), token in zip(LINKS, tokens, strict=True):
+        # Brackets and quotes that a browser would encode may be encoded
+        assert led(token) in (wanted, wanted.replace('"', "%22")), written
+
+
+@pytest.mark.parametrize("address", OTHERS)
+def test_what_is_no_page_of_others_stays(address: str, home: Home) -> None:
+    """Mail, telephone, anchors, our own ways out, and what a value could turn elsewhere keep their words."""
+    assert not rewriting.is_target(address)
+    html, text = rewriting.rewritten(f'<a href="{address}">x</a>', f"x ({address})", [address], "https://us.example")
+    assert f'<a href="{address}">x</a>' in html and text == f"x ({address})"
+
+
+def test_comments_and_styles_stay(home: Home) -> None:
+    """What only Outlook reads, and addresses in styles, are not touched."""
+    html = (
+        '<style>a { background: url(https://example.org/a.png) }</style><!-- <a href="https://example.org/">x</a> -->'
+        '<!--[if mso]><a href="https://example.org/">mso</a><![endif]--><img src="https://example.org/b.png">'
+        '<p title="https://example.org/">https://example.org/ <a href="https://example.org/">y</a></p>'
+    )
+    new, _ = rewriting.rewritten(html, "", [one.href for one in numbering.of(html)], "https://us.example")
+    assert (
+        new.count("https://us.example/c/") == 1 and new.count("https://example.org/") == html.count("example.org/") - 1
+    )
+    assert new.startswith(html[: html.index("<a href", html.index("<p "))])
+
+
+def test_the_picture_stands_at_the_end(home: Home) -> None:
+    """Once, at the end of the body, with nothing to see; and the same token opens nothing else."""
+    message_id, html, text = made(home, "<p>Hello</p>")
+    found = re.findall(r'<img src="http://127\.0\.0\.1:8080/o/([\w-]+)\.gif" width="1" height="1" alt=""', html)
+    assert len(found) == 1 and html.index("/o/") > html.index("Unsubscribe") and "/o/" not in text
+    assert links.read_open(found[0]) == message_id
+    assert links.read_click(f"{found[0]}-1") is None
+
+
+def test_text_has_the_same_links(home: Home) -> None:
+    """The text part names the numbers of the HTML; an address that only it has gets its own; full stops stay behind."""
+    body = '<p><a href="https://example.org/a?b=1&amp;c=2">A</a> <a href="https://example.org/b_(c)">B</a></p>'
+    text = "See https://example.org/a?b=1&c=2, then (https://example.org/b_(c)). Or https://example.org/only."
+    content = compose.compile_source(compose.Source("S", body, text))
+    assert [one.href for one in content.links] == [
+        "https://example.org/a?b=1&c=2", "https://example.org/b_(c)", "https://example.org/only",
+    ]  # fmt: skip
+    tracked = compose.tracked(content, tuple(one.href for one in content.links), "https://us.example")
+    said = tracked.text.render({"track": {"click": "T"}})
+    assert said == "See https://us.example/c/T-1, then (https://us.example/c/T-2). Or https://us.example/c/T-3."
+
+
+def test_values_are_filled_in_when_it_is_followed(home: Home) -> None:
+    """What an address says of a person is not in the mail, and is what the mail would have said."""
+    body = (
+        '<p><a href="https://example.org/{{ contact.data.city }}?for={{ contact.first_name | upcase }}'
+        '&amp;c={{ campaign.name }}&amp;b={{ brand.company_name }}{% if contact.last_name %}&amp;l=1{% endif %}">A</a>'
+    )
+    person: dict[str, object] = {"first_name": "Änn & Co", "data": {"city": "Bad/Ems?"}}
+    _, html, _ = made(home, body, person)
+    (token,) = OURS.findall(html)
+    assert "Bad" not in html
+    assert led(token) == "https://example.org/Bad%2FEms%3F?for=%C3%84NN%20%26%20CO&c=Spring&b=Acme"
+
+
+def test_what_a_loop_goes_through_stays_in_the_mail(home: Home) -> None:
+    """Behind the loop nobody knows any more what it went through, whatever it is called."""
+    html = (
+        "{% for item in data.items %}<a href='https://example.org/{{ item }}'>x</a>{% endfor %}"
+        "{% for contact in data.items %}<a href='https://example.org/{{ contact.id }}'>x</a>{% endfor %}"
+        "<a href='https://example.org/{{ data.id }}'>y</a>"
+    )
+    new, _ = rewriting.rewritten(html, "", [one.href for one in numbering.of(html)], "https://us.example")
+    assert re.findall(r"href='([^']*)'", new) == [
+        "https://example.org/{{ item }}", "https://example.org/{{ contact.id }}",
+        "https://us.example/c/{{ track.click }}-3",
+    ]  # fmt: skip
+
+
+def test_a_link_under_another_number_keeps_to_what_is_stored(home: Home) -> None:
+    """A mail that is made otherwise than when its links were numbered leads nowhere wrong: by address, or plain."""
+    html = "".join(f'<a href="https://example.org/{name}">x</a>' for name in "abc")
+    stored = [f"https://example.org/{name}" for name in "cxa"]
+    new, _ = rewriting.rewritten(html, "", stored, "https://us.example")
+    assert re.findall(r'href="([^"]*)"', new) == [
+        "https://us.example/c/{{ track.click }}-3", "https://example.org/b", "https://us.example/c/{{ track.click }}-1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("tracking", ["none", "aggregate", "full"])
+def test_who_wants_no_tracking_gets_the_links_as_written(tracking: str, home: Home) -> None:
+    """No picture and no token; the others get both."""
+    person: dict[str, object] = {"tracking": tracking}
+    _, html, text = made(home, '<p><a href="https://example.org/a">A</a></p>', person)
+    assert bool(OURS.search(html)) == bool(OURS.search(text)) == ("/o/" in html) == (tracking != "none")
+
+
+def test_a_message_is_the_same_bytes_again(home: Home) -> None:
+    """A repeat says what was said: the tokens follow from the message alone."""
+    made(home, '<p><a href="https://example.org/a">A</a></p>')
+    (claim,) = (Claim._make(row)._replace(dated_at=1) for row in rows(f"SELECT {COLUMNS} FROM message"))
+    assert Workshop().prepare(claim) == Workshop().prepare(claim)
+
+
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "https://", "https:///x", "http://[::1", "data:text/html,x", "//x", "https://?x"]
+)
+def test_nothing_else_is_sent_as_an_address(address: str) -> None:
+    """Only http and https with a host, whatever was stored."""
+    assert sendable(address) is None
+
+
+def test_no_line_breaks_get_into_the_header() -> None:
+    """Browsers leave them out, and so do we."""
+    assert sendable("https://example.org/a\r\nSet-Cookie: x") == "https://example.org/aSet-Cookie:%20x"
