@@ -95,7 +95,7 @@ def _shaped(row: AccountRow) -> Account:
         updated_at=iso(row.updated_at) or "", can_send=not any(one.severity == "error" for one in blockers),
         blockers=blockers, using_sandbox=sandbox, domain_verified=verified,
         transport={"email": here.email.transport, "sms": here.sms.transport},
-        capabilities={"email": True, "sms": False, "tracking": False, "inbound": bool(here.inbound.listen)},
+        capabilities={"email": True, "sms": False, "tracking": True, "inbound": bool(here.inbound.listen)},
         onboarding=_onboarding(row, verified, identity.brand_color is not None, counts),
         counts=counts, usage=accounts.usage(row.id), brand=shaping.brand(identity),
     )  # fmt: skip

@@ -64,10 +64,16 @@ def _messages(with_ids: dict[str, int]) -> None:
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL)
     run(
         "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, preheader = NULL, from_name = NULL, "
-        f"design = NULL, headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES})",
+        f"design = NULL, links = NULL, headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES})",
         with_ids,
     )
     run(f"DELETE FROM repeat WHERE message_id IN ({_MESSAGES})", with_ids)
+    # What was asked for stays counted, and is nobody's
+    run(
+        "UPDATE hit SET message_id = NULL, event_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL "
+        f"WHERE message_id IN ({_MESSAGES})",
+        with_ids,
+    )
     run(f"DELETE FROM captured WHERE account_id = :account AND message_id IN ({_MESSAGES})", with_ids)
     run(
         f"UPDATE event SET contact_id = NULL, data = json_object({facts}), {cleared} "

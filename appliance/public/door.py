@@ -1,9 +1,7 @@
 """Doors for recipients: signed links, no login, no cookie. Reading never changes consent (decisions, section 16)."""
 
-from functools import cache
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 
 from appliance import assets, media
@@ -11,57 +9,24 @@ from appliance.db.work import call, commit
 from appliance.designs.merge import MergeError
 from appliance.engagement import unsubscribes
 from appliance.errors import Unavailable
+from appliance.public import clicks, reading
 from appliance.public import media as pictures
-from appliance.public import reading
+from appliance.public.answers import HEADERS as _HEADERS
+from appliance.public.answers import lost as lost
+from appliance.public.answers import page as _page
+from appliance.public.answers import unavailable as unavailable
 
-_POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 # A mail read in the browser has its own inline styles and pictures, and nothing in it runs
 _MAIL_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation; "
     "default-src 'none'; style-src 'unsafe-inline'; img-src * data:; base-uri 'none'; frame-ancestors 'none'"
 )
-_HEADERS = {
-    "Referrer-Policy": "no-referrer",
-    "X-Robots-Tag": "noindex",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
-
 ONE_CLICK = "List-Unsubscribe"
-
-
-@cache
-def _pages() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(assets.path("appliance", "public", "html")), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
 
 
 def owns(path: str) -> bool:
     """Say whether a path is a recipient's link, so that its errors are the friendly page."""
-    return path.startswith(("/u/", "/v/", media.PATH, "/public.css"))
-
-
-def _page(name: str, status: int = 200, **values: Any) -> HTTPResponse:
-    body = _pages().get_template(name).render(**values)
-    return HTTPResponse(
-        body, status, {**_HEADERS, "Content-Security-Policy": _POLICY}, content_type="text/html; charset=utf-8"
-    )
-
-
-def lost() -> HTTPResponse:
-    """Answer a link that is not ours: one page for every kind of wrong."""
-    return _page("lost.html", 404)
-
-
-def unavailable() -> HTTPResponse:
-    """Say that nothing was done and that trying again helps; never a false `done`."""
-    answer = _page("later.html", 503)
-    answer.headers["Retry-After"] = "5"
-    return answer
+    return path.startswith(("/u/", "/v/", *clicks.PATHS, media.PATH, "/public.css"))
 
 
 def mount(app: "Sanic[Any, Any]") -> None:
@@ -72,6 +37,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
     blueprint.add_route(_view, "/v/<token:str>", methods=["GET", "HEAD"], name="view")
     blueprint.add_route(_style, "/public.css", methods=["GET"], name="style")
     app.blueprint(blueprint)
+    clicks.mount(app)
     pictures.mount(app)
 
 

@@ -1,0 +1,73 @@
+"""The links and pictures that lead through us. Where they lead stands with us; nothing a request says changes it."""
+
+from typing import Any
+
+from sanic import Blueprint, HTTPResponse, Request, Sanic
+
+from appliance import clock
+from appliance.engagement.hits import Asked
+from appliance.errors import Unavailable
+from appliance.messages import links
+from appliance.messages.targets import Found, Wanted
+from appliance.public import answers
+from appliance.public.counting import Counter
+
+PATHS = ("/c/", "/o/")
+# The smallest picture there is: one pixel that nobody sees
+PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
+_ENDING = ".gif"
+
+
+def mount(app: "Sanic[Any, Any]") -> None:
+    """Add the doors to the server."""
+    blueprint = Blueprint("clicks")
+    blueprint.add_route(_click, "/c/<token:str>", methods=["GET", "HEAD"], name="click")
+    blueprint.add_route(_open, "/o/<token:str>", methods=["GET", "HEAD"], name="open")
+    app.blueprint(blueprint)
+    app.before_server_start(_start)
+    app.after_server_stop(_stop)
+
+
+async def _start(app: "Sanic[Any, Any]") -> None:
+    app.ctx.counter = Counter()
+
+
+async def _stop(app: "Sanic[Any, Any]") -> None:
+    app.ctx.counter.close()
+
+
+async def _click(request: Request, token: str) -> HTTPResponse:
+    """Send the reader on to where the link was written to lead."""
+    read = links.read_click(token)
+    if read is None:
+        return answers.lost()
+    try:
+        found = await _ask(request, Wanted(*read))
+    except Unavailable:
+        return answers.unavailable()
+    if found is None or found.url is None:
+        return answers.lost()
+    return HTTPResponse(None, 302, {**answers.HEADERS, "Location": found.url}, content_type="text/plain")
+
+
+async def _open(request: Request, token: str) -> HTTPResponse:
+    """Answer the picture, whatever becomes of the count."""
+    message_id = links.read_open(token.removesuffix(_ENDING)) if token.endswith(_ENDING) else None
+    if message_id is None:
+        return answers.lost()
+    try:
+        await _ask(request, Wanted(message_id, None))
+    except Unavailable:
+        request.app.ctx.counter.unrecorded += 1
+    return HTTPResponse(PIXEL, 200, answers.HEADERS, content_type="image/gif")
+
+
+async def _ask(request: Request, wanted: Wanted) -> Found | None:
+    headers = request.headers
+    is_ahead = "prefetch" in (headers.get("sec-purpose") or headers.get("purpose") or "")
+    asked = Asked(
+        wanted.number, "PREFETCH" if is_ahead else request.method, request.ctx.client, headers.get("user-agent"),
+        headers.get("referer"), clock.now_ms(),
+    )  # fmt: skip
+    counter: Counter = request.app.ctx.counter
+    return await counter.ask(wanted, asked)

@@ -1,0 +1,238 @@
+"""Opens and clicks as they are kept: what they count, what they tell, and what becomes of it when more is known."""
+
+from typing import Any
+
+import pytest
+
+from appliance import clock
+from appliance.contacts import erase
+from appliance.db import work
+from appliance.db.open import one, rows, run
+from appliance.engagement import hits
+from appliance.engagement.hits import Asked, Hit
+from appliance.messages.ledger import Outcome
+from appliance.messages.targets import Targets, Wanted
+from tests.domain.home import BY_API, Home, turn
+from tests.domain.test_robots import CHROME, GMAIL, PHONE
+
+BODY = "".join(f'<a href="https://example.org/{n}?utm_source=mail&amp;utm_campaign=c{n}">{n}</a> ' for n in range(1, 7))
+
+
+def sent(home: Home, *names: str, **person: Any) -> list[int]:
+    """Send a campaign with six links, hand all of it over, and let a minute pass; answers the messages' ids."""
+    people = [home.contact(f"{name}@example.org", **person).id for name in names or ("ann",)]
+    campaign = home.send(home.campaign(home.list_of(*people).id, body=f"<p>{BODY}</p>"))
+    claim = turn(None, True)
+    while claim is not None:
+        claim = turn(Outcome(claim, subject="S", sender="a@example.org", internet_message_id="i"), True)
+    home.advance(60)
+    return [row[0] for row in rows("SELECT id FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,))]
+
+
+def ask(
+    message_id: int, number: int | None = None, method: str = "GET", agent: str | None = CHROME,
+    ip: str = "192.0.2.77", after: int = 0,
+) -> Hit:  # fmt: skip
+    """A hit, so many milliseconds from now."""
+    wanted = Wanted(message_id, number)
+    return Hit(Asked(number, method, ip, agent, None, clock.now_ms() + after), Targets().find([wanted])[wanted])
+
+
+def record(*found: Hit) -> int:
+    """Write hits as the door does; whose contact wants none is not handed in."""
+    return work.write(hits.record, [hit for hit in found if hits.is_kept(hit.found)])
+
+
+def kept() -> list[Any]:
+    """Answer all hits."""
+    return rows("SELECT kind, number, verdict, reason FROM hit ORDER BY at, id")
+
+
+def told() -> list[Any]:
+    """Answer the events of opens and clicks."""
+    return rows(
+        "SELECT event, data ->> 'link', data ->> 'verdict' FROM event WHERE event GLOB 'email_[oc]*' ORDER BY id"
+    )
+
+
+def counts() -> Any:
+    """Answer the counts of the one contact there is."""
+    return one("SELECT email_open_count, email_click_count FROM contact")
+
+
+def marks(message_id: int) -> Any:
+    """Say whether a message is opened and clicked."""
+    return one("SELECT opened_at IS NOT NULL, clicked_at IS NOT NULL FROM message WHERE id = ?", (message_id,))
+
+
+def test_a_click_counts_everywhere(home: Home) -> None:
+    """Message, contact, channel and event say it, with where it led and what that says of the campaign."""
+    (number,) = sent(home)
+    record(ask(number, 2))
+    assert kept() == [("click", 2, "human", None)] and marks(number) == (1, 1) and counts() == (1, 1)
+    event = one(
+        "SELECT event, contact_id, resource_uid, resource_name, resource_url, utm_source, utm_campaign, ip, browser, "
+        "os, device_type, generated, test FROM event WHERE event = 'email_clicked'"
+    )
+    assert event == (
+        "email_clicked", 1, f"message:{number}", "Spring",
+        "https://example.org/2?utm_source=mail&utm_campaign=c2", "mail", "c2", "192.0.2.0", "Chrome", "Windows",
+        "desktop", 1, 0,
+    )  # fmt: skip
+    moment = rows("SELECT at FROM hit")[0]
+    assert rows("SELECT email_last_clicked_at FROM contact")[0] == moment
+    assert rows("SELECT last_interacted_at FROM contact")[0] == moment
+    assert rows("SELECT verified_at FROM channel")[0] == moment
+
+
+def test_fifty_looks_are_one_open(home: Home) -> None:
+    """Each is kept as it came, one is told and counted; the last look is remembered."""
+    (number,) = sent(home)
+    for n in range(50):
+        record(ask(number, after=n))
+    assert len(kept()) == 50 and told() == [("email_opened", None, "human")] and counts() == (1, 0)
+    assert marks(number) == (1, 0)
+    assert rows("SELECT email_last_opened_at FROM contact") == rows("SELECT max(at) FROM hit")
+    assert rows("SELECT verified_at FROM channel") == [(None,)]
+
+
+def test_a_click_again_is_told_once_and_another_link_is_told(home: Home) -> None:
+    """An event for each link somebody follows; a contact's count is of messages."""
+    (number,) = sent(home)
+    record(ask(number, 1), ask(number, 1, after=5_000), ask(number, 2, after=9_000))
+    assert told() == [("email_clicked", 1, "human"), ("email_clicked", 2, "human")]
+    assert counts() == (1, 1) and len(kept()) == 3
+
+
+def test_a_machine_counts_nothing(home: Home) -> None:
+    """It is kept and told as what it is; filters and figures leave it out."""
+    (number,) = sent(home)
+    record(ask(number, 1, "HEAD"), ask(number, agent="Mozilla/5.0"), ask(number, 2, agent="curl/8"))
+    assert {row[2] for row in kept()} == {"machine"} and {row[2] for row in told()} == {"machine"}
+    assert counts() == (0, 0) and marks(number) == (0, 0)
+    assert rows("SELECT last_interacted_at, email_last_opened_at FROM contact") == [(None, None)]
+
+
+def test_a_proxy_opens_for_a_person(home: Home) -> None:
+    """It is counted as an open, and proves no address."""
+    (number,) = sent(home)
+    record(ask(number, agent=GMAIL))
+    assert kept() == [("open", None, "unsure", "image_proxy")] and counts() == (1, 0) and marks(number) == (1, 0)
+    record(ask(number, 1, agent="SomeMailer/2.1"))
+    assert counts() == (1, 1) and rows("SELECT verified_at FROM channel") == [(None,)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_shows_itself_late_is_taken_back(together: bool, home: Home) -> None:
+    """The first three links looked like a person's; at the fourth all are a scanner's, and nothing is left of it."""
+    (number,) = sent(home)
+    tour = [ask(number, n, after=n * 100) for n in range(1, 5)]
+    if together:
+        record(*tour)
+    else:
+        for hit in tour[:3]:
+            record(hit)
+        assert counts() == (1, 1) and marks(number) == (1, 1)
+        record(tour[3])
+    assert [row[2:] for row in kept()] == [("machine", "many_links")] * 4
+    assert {row[2] for row in told()} == {"machine"} and len(told()) == 4
+    assert counts() == (0, 0) and marks(number) == (0, 0)
+    assert rows("SELECT last_interacted_at, email_last_opened_at, email_last_clicked_at FROM contact") == [(None,) * 3]
+    assert rows("SELECT verified_at FROM channel") == [(None,)]
+
+
+def test_a_person_beside_a_scanner_is_counted(home: Home) -> None:
+    """Whoever comes later, from elsewhere, is themselves; their click is told though the link was told before."""
+    (number,) = sent(home)
+    for n in range(1, 5):
+        record(ask(number, n, after=n * 100))
+    record(ask(number, 2, agent=PHONE, ip="198.51.100.9", after=90_000))
+    assert kept()[-1] == ("click", 2, "human", None) and marks(number) == (1, 1) and counts() == (1, 1)
+    assert told()[-1][2] == "human" and len(told()) == 5
+    assert rows("SELECT email_last_clicked_at FROM contact") == rows("SELECT max(at) FROM hit")
+
+
+def test_a_person_who_was_told_in_the_scanners_stead_is_told(home: Home) -> None:
+    """The scanner's click was the first of its link and had the event; once it is known, the person's has its own."""
+    (number,) = sent(home)
+    record(ask(number, 1))
+    record(ask(number, 1, agent=PHONE, ip="198.51.100.9", after=1_500))
+    assert len(told()) == 1
+    for n in range(2, 6):
+        record(ask(number, n, after=4_000 + n * 100))
+    human = [row for row in told() if row[2] == "human"]
+    assert len(human) == 1 and marks(number) == (1, 1) and counts() == (1, 1)
+    assert rows("SELECT resource_url FROM event WHERE data ->> 'verdict' = 'human' AND event = 'email_clicked'") == [
+        ("https://example.org/1?utm_source=mail&utm_campaign=c1",)
+    ]
+    assert rows("SELECT clicked_at FROM message") == rows("SELECT at FROM hit WHERE verdict = 'human'")
+
+
+def test_who_wants_to_be_counted_and_not_known(home: Home) -> None:
+    """`aggregate`: the campaign counts it; no message, person, address or program is kept, and nothing is told."""
+    (number,) = sent(home, tracking="aggregate")
+    record(ask(number, 1), ask(number))
+    assert rows("SELECT campaign_id, message_id, ip, user_agent, referrer, event_id FROM hit") == [(1, *[None] * 5)] * 2
+    assert {row[2] for row in kept()} == {"human"} and told() == [] and counts() == (0, 0) and marks(number) == (0, 0)
+
+
+def test_who_withdraws_leaves_no_trace_in_old_mail(home: Home) -> None:
+    """`none`, chosen after the mail was sent: its picture and its links record nothing any more."""
+    (number,) = sent(home)
+    home.patch(1, tracking="none")
+    assert record(ask(number, 1), ask(number)) == 0
+    assert kept() == [] and told() == [] and counts() == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "ip", "stored"),
+    [
+        ("truncated", "192.0.2.77", "192.0.2.0"), ("truncated", "2001:db8:1:2:3::4", "2001:db8:1::"),
+        ("full", "192.0.2.77", "192.0.2.77"), ("none", "192.0.2.77", None),
+    ],
+)  # fmt: skip
+def test_as_much_of_an_address_as_the_account_keeps(privacy: str, ip: str, stored: str | None, home: Home) -> None:
+    """In the hit and in its event."""
+    (number,) = sent(home)
+    work.write(run, "UPDATE account SET privacy_ip = ?", (privacy,))
+    record(ask(number, 1, ip=ip))
+    assert rows("SELECT ip FROM hit") == rows("SELECT ip FROM event WHERE event = 'email_clicked'") == [(stored,)]
+
+
+def test_too_many_of_a_message_are_not_kept(home: Home) -> None:
+    """A hundred in a minute; then no more, for nobody reads like that."""
+    (number,) = sent(home)
+    assert record(*(ask(number, after=n) for n in range(130))) == 30
+    assert record(ask(number)) == 1 and len(kept()) == 100
+
+
+def test_a_test_is_told_and_counted_for_nobody(home: Home) -> None:
+    """Of what a test key sent, events say so, and no contact's figures move."""
+    (number,) = sent(home)
+    work.write(run, "UPDATE message SET test = 1")
+    record(ask(number, 1))
+    assert counts() == (0, 0) and rows("SELECT test FROM event WHERE event = 'email_clicked'") == [(1,)]
+
+
+def test_a_person_who_is_gone_is_still_led_on(home: Home) -> None:
+    """Deleted: the link leads where it led, the click is counted and nobody's; erased: nothing of them is left."""
+    first, second = sent(home, "ann", "bea")
+    record(ask(first, 1), ask(second, 1))
+    work.write(erase.erase, home.account_id, 1, BY_API)
+    assert (
+        rows("SELECT message_id, ip, user_agent, event_id FROM hit WHERE campaign_id = 1 ORDER BY id")[0] == (None,) * 4
+    )
+    hit = ask(first, 2)
+    assert hit.found.url == "https://example.org/2?utm_source=mail&utm_campaign=c2"
+    record(hit)
+    assert rows("SELECT message_id, ip FROM hit ORDER BY id DESC LIMIT 1") == [(None, None)]
+    assert rows("SELECT count(*) FROM hit WHERE campaign_id = 1") == [(3,)]
+
+
+def test_many_of_many_messages_in_one_go(home: Home) -> None:
+    """Each is judged with its own; the result is that of one by one."""
+    ids = sent(home, *(f"p{n}" for n in range(6)))
+    record(*(ask(number, n, after=n * 100 + index) for index, number in enumerate(ids[:3]) for n in range(1, 5)))
+    record(*(ask(number, 1) for number in ids[3:]))
+    assert rows("SELECT email_click_count FROM contact ORDER BY id") == [(0,)] * 3 + [(1,)] * 3
+    assert rows("SELECT verdict, count(*) FROM hit GROUP BY 1 ORDER BY 1") == [("human", 3), ("machine", 12)]
