@@ -52,6 +52,7 @@ _REASONS = {
     "complaint_rate": "Too many people called it spam",
     "transport": "The mail server refused us 20 times in a row",
     "missed_start": "The time to start was missed",
+    "domain_failed": "The domain it is from has lost its DNS records",
 }
 # What the checklist of a campaign says, by the code of the finding; the rest in the words of the rule.
 _FINDINGS = {

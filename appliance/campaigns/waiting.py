@@ -22,6 +22,7 @@ _PAUSED = {
     "transport": "paused: the mail server refused us 20 times in a row",
     "missed_start": "paused: the time to start was missed",
     "start_failed": "paused: it could not be started",
+    "domain_failed": "paused: the domain it is from has lost its DNS records",
 }
 
 

@@ -1,4 +1,5 @@
-"""Stops campaigns that do more harm than good: too many addresses that do not exist, too many complaints.
+"""Stops campaigns that do more harm than good: too many addresses that do not exist, too many complaints, no right to
+the domain they are from any more.
 
 The counts stand in the campaign itself, so that looking costs nothing. Once a person lets it go on, what happened
 until then is theirs to answer for: from there it is counted anew.
@@ -6,6 +7,7 @@ until then is theirs to answer for: from there it is counted anew.
 
 from appliance.campaigns import states, store
 from appliance.db.work import writing
+from appliance.messages import senders
 from appliance.tables import Campaign
 
 # Decisions, section 6: hard bounces and complaints, both from so many messages on
@@ -15,10 +17,7 @@ _LIVE = ("sending", "holding")
 
 def suspects() -> list[tuple[int, int]]:
     """Answer (account, id) of the live campaigns that have to stop."""
-    live = Campaign.select().where(
-        Campaign.phase.in_(_LIVE), Campaign.deleted_at.is_null(),
-        Campaign.refused_count + Campaign.bounced_count + Campaign.complained_count > 0,
-    )  # fmt: skip
+    live = Campaign.select().where(Campaign.phase.in_(_LIVE), Campaign.deleted_at.is_null())
     return [(campaign.account_id, campaign.id) for campaign in live if verdict(campaign) is not None]
 
 
@@ -34,6 +33,8 @@ def look(account_id: int, campaign_id: int) -> str | None:
 
 def verdict(campaign: Campaign) -> str | None:
     """Say why a campaign has to stop, or None."""
+    if not campaign.test and campaign.sender and senders.is_lost(campaign.account_id, campaign.sender["email"]):
+        return "domain_failed"
     counts = states.counted(campaign)
     sent, refused, bounced, complained = (
         count - int(campaign.baseline.get(name, 0)) for name, count in counts.items()

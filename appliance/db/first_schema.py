@@ -122,10 +122,11 @@ CREATE INDEX media_account_id ON media (account_id);
 CREATE UNIQUE INDEX media_signed_id ON media (signed_id);
 CREATE TABLE sending_domain (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT
     NOT NULL, provider TEXT NOT NULL, status TEXT NOT NULL, ownership_token TEXT NOT NULL, dns_records TEXT,
-    attention TEXT, failed_checks INTEGER NOT NULL, enabled INTEGER NOT NULL, verified_at INTEGER, failed_at
-    INTEGER, checked_at INTEGER, next_check_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
-    FOREIGN KEY (account_id) REFERENCES account (id));
+    attention TEXT, attention_since INTEGER, failed_checks INTEGER NOT NULL, enabled INTEGER NOT NULL, verified_at
+    INTEGER, failed_at INTEGER, checked_at INTEGER, next_check_at INTEGER, created_at INTEGER NOT NULL, updated_at
+    INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
 CREATE UNIQUE INDEX sending_domain_account_id_name ON sending_domain (account_id, name);
+CREATE INDEX sending_domain_next_check_at ON sending_domain (next_check_at);
 CREATE TABLE domain_key (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, domain_id INTEGER NOT NULL, selector TEXT
     NOT NULL, algorithm TEXT NOT NULL, private_key BLOB NOT NULL, public_key TEXT NOT NULL, state TEXT NOT NULL,
     created_at INTEGER NOT NULL, activated_at INTEGER, retired_at INTEGER, FOREIGN KEY (domain_id) REFERENCES

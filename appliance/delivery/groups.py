@@ -50,3 +50,8 @@ def group_of(address: str) -> str:
 def domain_of(address: str) -> str:
     """Answer the domain of an address."""
     return address[address.rfind("@") + 1 :].lower()
+
+
+def is_shared(domain: str) -> bool:
+    """Say whether a domain is a mailbox provider's own, where people have addresses and no say."""
+    return domain in _GROUP_OF

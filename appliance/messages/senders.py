@@ -2,7 +2,9 @@
 
 from appliance import brand as brands
 from appliance import config
-from appliance.tables import Account, SendingDomain
+from appliance.sending_domains import names
+from appliance.sending_domains import store as domains
+from appliance.tables import Account
 
 
 def resolve(account: Account, chosen: str | None) -> str:
@@ -15,30 +17,21 @@ def problems(account: Account, address: str, transport: str, marketing: bool) ->
     if transport == "capture":
         return []
     found = []
-    domain = address.rpartition("@")[2]
-    if not config.current().email.allow_unverified_domains and not _verified(account.id, domain):
-        found.append(("from_email", f"{domain} is not verified as yours"))
+    domain = names.of_address(address)
+    if not config.current().email.allow_unverified_domains and not domains.is_verified(account.id, domain):
+        found.append(("from_email", f"{names.shown(domain)} is not verified as yours"))
     if marketing and not (brands.get(account.id).physical_address or "").strip():
         found.append(("base", "the law wants a postal address: add it to the brand"))
     return found
 
 
+def is_lost(account_id: int, address: str) -> bool:
+    """Say whether mail from an address has to stop because its domain failed, on a real transport."""
+    email = config.current().email
+    if email.transport == "capture" or email.allow_unverified_domains:
+        return False
+    return domains.has_failed(account_id, names.of_address(address))
+
+
 def _hello(account_id: int) -> str:
-    domain = (
-        SendingDomain.select()
-        .where(SendingDomain.account == account_id, SendingDomain.status == "verified")
-        .order_by(SendingDomain.id)
-        .first()
-    )
-    return f"hello@{domain.name}" if domain else "hello@campanero.invalid"
-
-
-def _verified(account_id: int, name: str) -> bool:
-    return bool(
-        SendingDomain.select()
-        .where(
-            SendingDomain.account == account_id, SendingDomain.name == name.lower(),
-            SendingDomain.status == "verified",
-        )
-        .exists()
-    )  # fmt: skip
+    return f"hello@{domains.first_verified(account_id) or 'campanero.invalid'}"

@@ -100,6 +100,7 @@ class SendingDomain(Table):
     ownership_token = TextField()
     dns_records = Json(null=True)  # as they were last seen
     attention = TextField(null=True)  # what a person should look at though nothing has failed yet
+    attention_since = Time(null=True)
     failed_checks = IntegerField(default=0)  # in a row
     enabled = BooleanField(default=True)
     verified_at = Time(null=True)
@@ -110,7 +111,7 @@ class SendingDomain(Table):
     updated_at = Time()
 
     class Meta:
-        indexes = ((("account", "name"), True),)
+        indexes = ((("account", "name"), True), (("next_check_at",), False))
 
 
 class DomainKey(Table):

@@ -22,6 +22,7 @@ from appliance.importing import store as imports
 from appliance.importing.job import Importer
 from appliance.messages import line, repeats
 from appliance.segments import indexes
+from appliance.sending_domains import verify
 from appliance.work import bell
 from appliance.work.sender import Sender
 
@@ -72,13 +73,14 @@ class Jobs:
         self.keeper = Keeper(process)
         self._draining = threading.Lock()
         self._rehearsing = threading.Lock()
+        self._verifying = threading.Lock()
         self._tidied = 0
         self._queued: set[str] = set()
         self._queued_lock = threading.Lock()
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": forget_what_is_over, "rehearsals": self.rehearse,
-            "audiences": self.large.tend,
+            "audiences": self.large.tend, "domains": self.check_domains,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -124,6 +126,15 @@ class Jobs:
             rehearsal.tend(self.importer.stopping)
         finally:
             self._rehearsing.release()
+
+    def check_domains(self) -> None:
+        """Ask DNS about domains that are due; one round at a time, as each may wait long for its answers."""
+        if not self._verifying.acquire(blocking=False):
+            return
+        try:
+            verify.tend(self.importer.stopping)
+        finally:
+            self._verifying.release()
 
     def tend_campaigns(self) -> None:
         """Start what is due, show what is released, pause what is refused, complete what is done."""
@@ -187,6 +198,8 @@ class Jobs:
             bell.ring("imports")
         if forget.is_due():
             bell.ring("erasures")
+        if verify.is_due():
+            bell.ring("domains")
         if mirrors.is_due():
             bell.ring("segments")
 

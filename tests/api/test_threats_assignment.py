@@ -35,6 +35,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /templates/{id}": {"name": "renamed"},
     "POST /templates/preview": {"document": {"sections": []}},
     "POST /templates/{id}/send_test": {"email": "hostile4@example.org"},
+    "POST /domains": {"domain": {"name": "hostile.example"}},
     "PUT /brand": {"company_name": "renamed"},
     "PATCH /account": {"name": "renamed"},
     "POST /events": {"event": "hostile_event", "contact_email": "alpha@example.org"},

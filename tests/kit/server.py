@@ -69,6 +69,8 @@ class Server:
         self._said = threading.Condition()
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
         self.env |= {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        # Nobody answers there: what shall find something in DNS brings a server of the kit
+        self.env |= {"CAMPANERO_NETWORK__DNS_SERVERS": "127.0.0.1:9"}
         self.env |= relay_settings(relay) if relay else {}
         self.env |= {"CAMPANERO_TEST_CLOCK": str(clock.path)} if clock else {}
         self.env |= env or {}

@@ -11,8 +11,8 @@ from tests.kit.uploads import done, upload
 from tests.kit.walk import Walk
 
 NEVER = 987_654_321
-# What tells the moment of the asking itself
-_MOVING = re.compile(rb'"(exported_at|since)":"[^"]*",')
+# What tells the moment of the asking itself, or of one that comes by itself
+_MOVING = re.compile(rb'"(exported_at|since|checked_at|next_check_at|problem)":("[^"]*"|null),?')
 
 
 @dataclass
@@ -41,6 +41,7 @@ class Tenant:
         event = {"event": f"{word}_event", "contact_id": have["contacts"]}
         have["events"] = api.post("/events", event).expect(201)["id"]
         have["suppressions"] = api.post("/suppressions", {"address": f"{word}.out@example.org"}).expect(201)["id"]
+        have["domains"] = api.post("/domains", {"domain": {"name": f"{word}.example"}}).expect(201)["id"]
         have["imports"] = done(api, upload(api, f"email\n{word}.imported@example.org\n"))["id"]
         api.wait(f"/lists/{have['mirror']}", lambda row: not row["stale"])
         return self

@@ -1,0 +1,169 @@
+"""Looks records up and judges what is there: right, wrong and what was found instead, or not to be known now."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+
+from appliance import clock
+from appliance.delivery import resolver
+from appliance.delivery.resolver import Answer
+from appliance.sending_domains import dmarc, spf
+from appliance.sending_domains.records import DKIM, Record, Valid
+
+Ask = Callable[[str, str], Answer]
+
+_MOST_SHOWN, _LONGEST_SHOWN = 10, 1000
+
+
+class Verdict(NamedTuple):
+    """What became of one record."""
+
+    valid: Valid
+    found: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+class Asked:
+    """The look-ups of one check, each name and kind asked once."""
+
+    def __init__(self, ask: Ask = resolver.lookup) -> None:
+        self._ask = ask
+        self._answers: dict[tuple[str, str], Answer] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, kind: str) -> Answer:
+        """Answer a look-up, from before where it was made."""
+        with self._lock:
+            known = self._answers.get((name, kind))
+        if known is None:
+            known = self._ask(name, kind)
+            with self._lock:
+                self._answers[name, kind] = known
+        return known
+
+
+def look(wanted: list[Record], domain: str, ask: Ask | None = None) -> list[Record]:
+    """Answer records as they are in DNS now, asked for at once; blocks until all answered or gave up."""
+    asked = Asked(ask or resolver.lookup)
+    with ThreadPoolExecutor(max(1, len(wanted)), "dns") as pool:
+        verdicts = list(pool.map(lambda record: judge(record, domain, asked), wanted))
+    now = clock.now_ms()
+    return [
+        msgspec.structs.replace(
+            record, valid=verdict.valid, problem=verdict.problem, checked_at=now,
+            found=[one[:_LONGEST_SHOWN] for one in verdict.found[:_MOST_SHOWN]],
+        )
+        for record, verdict in zip(wanted, verdicts, strict=True)
+    ]  # fmt: skip
+
+
+def judge(record: Record, domain: str, ask: Ask) -> Verdict:
+    """Judge one record of a domain."""
+    if record.purpose == "tracking":
+        return _tracking(record, ask)
+    answer = ask(record.name, record.record_type)
+    if answer.state == "failed":
+        # A circle is in the domain's own records; anything else is no fault of theirs
+        return Verdict("invalid" if answer.cause == "loop" else "unknown", (), answer.words)
+    if record.purpose == "dmarc":
+        return Verdict(*dmarc.judge(record.name, answer, ask))
+    if not answer.records:
+        return Verdict("invalid", (), _missing(record, domain, ask))
+    if record.purpose == "return_path":
+        return _return_path(record, answer)
+    if record.purpose == "spf":
+        return _spf(record, answer, ask)
+    return _signature(record, answer) if record.purpose in DKIM else _ownership(record, answer)
+
+
+def _missing(record: Record, domain: str, ask: Ask) -> str:
+    """Say that nothing is there; many DNS pages add the domain to what is typed, which leaves it there twice."""
+    if ask(f"{record.name}.{domain}", record.record_type).records:
+        short = record.name.removesuffix(f".{domain}")
+        return f"it is at {record.name}.{domain}: your DNS page adds the domain itself, so enter only {short}"
+    return f"there is no {record.record_type} record yet"
+
+
+def _ownership(record: Record, answer: Answer) -> Verdict:
+    if record.value in (one.strip() for one in answer.records):
+        return Verdict("valid", answer.records)
+    if record.value in (one.strip().strip('"') for one in answer.records):
+        return Verdict("invalid", answer.records, "the value has quotation marks around it: leave them out")
+    return Verdict("invalid", answer.records, "the value is another one")
+
+
+def _signature(record: Record, answer: Answer) -> Verdict:
+    """Compare a DKIM key as a verifier reads it (RFC 6376, 3.6.1)."""
+    if len(answer.records) > 1:
+        return Verdict("invalid", answer.records, f"there are {len(answer.records)} records, keep one")
+    wanted, there = _tags(record.value), _tags(answer.records[0])
+    problem = None
+    if there.get("v", "DKIM1") != "DKIM1":
+        problem = f"it begins with v={there['v']}, not v=DKIM1"
+    elif "p" not in there:
+        problem = "it has no p="
+    elif not there["p"]:
+        problem = "its p= is empty, which tells everybody that the key is revoked"
+    elif there["p"] != wanted["p"]:
+        cut = len(there["p"]) >= 8 and wanted["p"].startswith(there["p"])
+        problem = (
+            f"the key is cut off after {len(there['p'])} of {len(wanted['p'])} characters"
+            if cut
+            else "the key is another one"
+        )
+    elif there.get("k", "rsa") != wanted["k"]:
+        problem = f"it says k={there['k']}, not k={wanted['k']}"
+    elif "sha256" not in there.get("h", "sha256").split(":"):
+        problem = "its h= does not allow sha256"
+    elif not {"*", "email"} & set(there.get("s", "*").split(":")):
+        problem = "its s= does not allow e-mail"
+    return Verdict("invalid" if problem else "valid", answer.records, problem)
+
+
+def _tags(text: str) -> dict[str, str]:
+    """Read a list of tags; white space within a value means nothing."""
+    pairs = (part.partition("=") for part in text.split(";") if "=" in part)
+    return {name.strip().lower(): "".join(value.split()) for name, _, value in pairs}
+
+
+def _return_path(record: Record, answer: Answer) -> Verdict:
+    hosts = sorted((int(number), host) for number, host in (one.split(" ", 1) for one in answer.records))
+    if record.value not in {host for _, host in hosts}:
+        return Verdict("invalid", answer.records, "mail to it goes elsewhere")
+    first = {host for number, host in hosts if number == hosts[0][0]}
+    if first != {record.value}:
+        return Verdict("invalid", answer.records, "another server comes before ours or beside it")
+    return Verdict("valid", answer.records)
+
+
+def _spf(record: Record, answer: Answer, ask: Ask) -> Verdict:
+    domain = record.name
+    found = spf.read(domain, answer, ask)
+    if found.unknown:
+        return Verdict("unknown", found.records, found.problem)
+    term = record.value.split()[1]
+    if found.problem is None and not spf.allows(found, term, ask):
+        return Verdict("invalid", found.records, f"it does not have {term}")
+    return Verdict("invalid" if found.problem else "valid", found.records or answer.records, found.problem)
+
+
+def _tracking(record: Record, ask: Ask) -> Verdict:
+    """Follow a name for links; some DNS services answer a CNAME with the addresses behind it."""
+    answer = ask(record.name, "CNAME")
+    if answer.state == "failed":
+        return Verdict("invalid" if answer.cause == "loop" else "unknown", (), answer.words)
+    if record.value in answer.records:
+        return Verdict("valid", answer.records)
+    theirs, ours = (ask(name, "A") for name in (record.name, record.value))
+    if theirs.canonical == record.value and theirs.state == "found":
+        return Verdict("valid", answer.records or theirs.records)
+    if theirs.cause == "loop":
+        return Verdict("invalid", answer.records, theirs.words)
+    if set(theirs.records) & {*ours.records, record.value}:
+        return Verdict("valid", theirs.records)
+    if not (answer.records or theirs.records):
+        return Verdict("invalid", (), "there is no CNAME record yet")
+    return Verdict("invalid", answer.records or theirs.records, "it leads elsewhere")
