@@ -1,0 +1,134 @@
+"""Reads mail of strangers with the standard library's parser, within limits that are checked before it begins.
+
+What is too large, too deep or of too many parts is nobody's report and is not read; nothing that comes in raises.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
+from email.parser import HeaderParser
+
+LARGEST, DEEPEST, MOST_PARTS = 1024 * 1024, 10, 50
+# Each line may begin a header, each blank one a block, each line of dashes a part: time goes by their number
+_MOST_LINES, _MOST_BLANK, _MOST_LINES_OF_DASHES = 30_000, 3_000, 500
+_LONGEST_TYPE, _LONGEST_HEAD, _MOST_HEADERS = 2_000, 50_000, 300
+ORIGINALS = ("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers")
+_TYPES = re.compile(rb"^content-[a-z-]{1,40}:[^\n]*(?:\n[ \t][^\n]*)*", re.IGNORECASE | re.MULTILINE)
+_NESTS = re.compile(rb"multipart/|message/", re.IGNORECASE)
+_CHARSETS = re.compile(
+    r"utf-?8|us-ascii|ascii|iso-8859-\d{1,2}|windows-125\d|cp125\d|koi8-[ru]|iso-2022-(?:jp|kr)|shift_jis|euc-(?:jp|kr)|"
+    r"gb2312|gbk|gb18030|big5",
+    re.IGNORECASE,
+)
+
+
+def parse(raw: bytes) -> Message | None:
+    """Read a mail, or answer None for one that is beyond the limits."""
+    if len(raw) > LARGEST or raw.count(b"\n") > _MOST_LINES or raw.count(b"\n\r\n") > _MOST_BLANK:
+        return None
+    if raw.count(b"\n--") > _MOST_LINES_OF_DASHES or len(_NESTS.findall(raw)) > 2 * MOST_PARTS:
+        return None
+    if any(len(found) > _LONGEST_TYPE for found in _TYPES.findall(raw)):
+        return None
+    mail = message_from_bytes(raw)
+    return mail if len(list(parts(mail, MOST_PARTS + 1))) <= MOST_PARTS and _depth(mail) <= DEEPEST else None
+
+
+def parts(mail: Message, most: int = MOST_PARTS) -> Iterator[Message]:
+    """Walk a mail and its parts, outermost first, so many at most."""
+    waiting = [mail]
+    for _ in range(most):
+        if not waiting:
+            return
+        part = waiting.pop(0)
+        yield part
+        payload = part.get_payload()
+        if isinstance(payload, list):
+            waiting = [one for one in payload if isinstance(one, Message)] + waiting
+
+
+def _depth(mail: Message) -> int:
+    deepest, waiting = 0, [(mail, 1)]
+    while waiting:
+        part, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        payload = part.get_payload()
+        if isinstance(payload, list) and depth <= DEEPEST:
+            waiting += [(one, depth + 1) for one in payload if isinstance(one, Message)]
+    return deepest
+
+
+def first(mail: Message, *types: str) -> Message | None:
+    """Answer the first part of one of these types."""
+    return next((part for part in parts(mail) if part.get_content_type() in types), None)
+
+
+def header(part: Message, name: str) -> str:
+    """Answer a header as one line of text, not decoded; empty if there is none."""
+    return " ".join(str(part.get(name, "")).split())[:_LONGEST_TYPE]
+
+
+def text(part: Message) -> str:
+    """Answer the words of a part; of one that holds others (a report's fields, a mail) the source."""
+    payload = part.get_payload() if part.is_multipart() else part.get_payload(decode=True)
+    if isinstance(payload, list):
+        found = "\n\n".join(_source(one) for one in payload if isinstance(one, Message))
+        return _decoded(found) if header(part, "Content-Transfer-Encoding").lower() == "base64" else found
+    if not isinstance(payload, bytes):
+        return ""
+    charset = str(part.get_content_charset() or "utf-8")
+    return payload.decode(charset if _CHARSETS.fullmatch(charset) else "utf-8", "replace").replace("\r\n", "\n")
+
+
+def original(mail: Message) -> list[tuple[str, str]]:
+    """Answer the headers of the message that a mail brings back, names in lower case; empty if it brings none."""
+    part = first(mail, *ORIGINALS)
+    if part is None:
+        return []
+    payload = part.get_payload()
+    inside = payload[0] if isinstance(payload, list) and payload else None
+    if not isinstance(inside, Message) or not inside.keys():
+        inside = HeaderParser().parsestr(text(part).lstrip("\n")[:_LONGEST_HEAD])
+    found = [(name.lower(), " ".join(str(value).split())) for name, value in inside.raw_items()]
+    return [(name, value[:_LONGEST_TYPE]) for name, value in found[:_MOST_HEADERS]]
+
+
+def _source(part: Message) -> str:
+    lines = [f"{name}: {value}" for name, value in part.raw_items()]
+    payload = part.get_payload()
+    inside = payload if isinstance(payload, str) else ""
+    if isinstance(payload, list):
+        inside = "\n\n".join(_source(one) for one in payload if isinstance(one, Message))
+    return "\n".join(lines).replace("\r\n", "\n") + "\n\n" + inside.replace("\r\n", "\n")
+
+
+def _decoded(found: str) -> str:
+    try:
+        return base64.b64decode("".join(found.split())).decode("utf-8", "replace").replace("\r\n", "\n")
+    except (binascii.Error, ValueError):
+        return found
+
+
+def blocks(fields: str) -> list[dict[str, str]]:
+    """Cut a report's fields into its blocks: names in lower case, the first of each name, folded lines joined."""
+    found: list[dict[str, str]] = []
+    fresh, last = True, ""
+    for line in fields.split("\n")[:2_000]:
+        if not line.strip():
+            fresh = True
+            continue
+        if line[0] in " \t" and found and last and not fresh:
+            found[-1][last] = f"{found[-1][last]} {line.strip()}"[:4_000]
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or " " in name.strip():
+            continue
+        if fresh:
+            found.append({})
+            fresh = False
+        last = name.strip().lower()
+        found[-1].setdefault(last, value.strip()[:4_000])
+    return [block for block in found if block]

@@ -1,0 +1,119 @@
+"""What comes back is understood as it is meant, in the formats of real servers, and nothing hostile disturbs it."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from appliance import config, tokens
+from appliance.delivery import classes
+from appliance.feedback import mail, mime
+from appliance.feedback.facts import Fact
+from appliance.messages import links
+from tests.kit.bounces import FOLDER, MEANS, Marks, sample
+
+NUMBER = 4711
+RECIPIENT = "reader@example.org"
+
+
+@pytest.fixture(autouse=True)
+def installation(tmp_path: Path) -> None:
+    """A key and a configuration, which links are made with."""
+    tokens.load_key(tmp_path)
+    config.use(config.load({"data_dir": str(tmp_path)}, {}).config)
+
+
+def marks(number: int = NUMBER) -> Marks:
+    """Answer what names a message of ours."""
+    return Marks(
+        RECIPIENT, links.return_path(number, "example.com"), links.internet_message_id(number, "example.com"),
+        links.unsubscribe(number),
+    )  # fmt: skip
+
+
+def meant(facts: list[list[Fact]]) -> str:
+    """Answer what facts come to for our message and its recipient."""
+    mine = [fact for ways in facts for fact in ways if fact.recipient in (RECIPIENT, None)]
+    if not mine:
+        return "nothing"
+    assert len({fact.kind for fact in mine}) == 1 and {fact.message_id for fact in mine} == {NUMBER}
+    told = mine[0]
+    if told.kind in ("delivered", "complained"):
+        return {"delivered": "delivered", "complained": "complaint"}[told.kind]
+    found = classes.classify(told.smtp, told.enhanced, told.text)
+    assert (told.kind == "bounced") is (found is classes.HARD), "told as it is judged"
+    return found.name
+
+
+@pytest.mark.parametrize("name", sorted(MEANS))
+def test_each_sample_means_what_its_sender_meant(name: str) -> None:
+    """Every bounce gets its class, a delivery and a complaint are known, all else is left alone."""
+    to = NUMBER if not name.startswith("arf") else None
+    assert meant(mail.facts(sample(name, marks()), to)) == MEANS[name]
+
+
+def test_the_samples_are_many_and_of_nobody() -> None:
+    """Forty bounces and six complaints at least, each file in the table, with addresses that belong to nobody."""
+    assert {path.stem for path in FOLDER.glob("*.eml")} == set(MEANS)
+    kinds = list(MEANS.values())
+    assert sum(kind in classes.BY_NAME for kind in kinds) >= 40 and kinds.count("complaint") >= 6
+    assert len(set(kinds)) == len(classes.ALL) + 3 - 1, "every class but the unknown one"
+
+
+def test_a_report_about_another_message_is_not_believed() -> None:
+    """A report sent back for one message that brings another of ours along says nothing about either."""
+    odd = marks()._replace(message_id=links.internet_message_id(99, "example.com"))
+    assert mail.facts(sample("postfix_user_unknown", odd), NUMBER) == []
+
+
+def test_a_complaint_needs_signatures_that_agree() -> None:
+    """Tokens of two messages in one complaint, or none, and nobody complained."""
+    torn = marks()._replace(unsubscribe=links.unsubscribe(99))
+    assert mail.facts(sample("arf_rfc5965", torn), None) == []
+    assert mail.facts(sample("arf_rfc5965", marks()._replace(
+        return_path="b+0@bounce.example.com", message_id="1@example.com", unsubscribe="https://example.com/u/x",
+    )), None) == []  # fmt: skip
+
+
+def bombs() -> dict[str, bytes]:
+    """Answer mail that is made to break or to slow down whoever reads it."""
+    report = b'Content-Type: multipart/report; report-type=delivery-status; boundary="x"\r\n\r\n'
+    deep = b"".join(
+        b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (number, number) for number in range(100)
+    )
+    fields = b"--x\r\nContent-Type: message/delivery-status\r\n\r\n"
+    return {
+        "deep": deep, "letters nested": b"Content-Type: message/rfc822\r\n\r\n" * 5_000,
+        "many parts": report + b"--x\r\n\r\n" * 10_000, "headers": b"a:b\r\n" * 200_000,
+        "one header": b"Subject: " + b"x\r\n " * 200_000,
+        "parameters": b"Content-Type: text/plain; " + b'a="b;' * 150_000,
+        "spread parameters": b"Content-Type:\r\n text/plain; " + b'a="b;\r\n ' * 90_000,
+        "blocks": report + fields + b"a:b\r\n\r\n" * 100_000,
+        "recipients": report + fields + b"Final-Recipient: rfc822;a@b.example\r\nAction: failed\r\n\r\n" * 15_000,
+        "one line": b"\r\n" + b"x" * 1_000_000, "rubbish": bytes(range(256)) * 4_000, "nothing": b"",
+        "addresses": b"From: MAILER-DAEMON\r\nSubject: failure notice\r\n\r\n" + b"a@" * 400_000,
+        "charset": b"Content-Type: text/plain; charset=punycode\r\n\r\n" + b"-a" * 400_000,
+        "bad charset": b"From: postmaster@x\r\nSubject: =?nope?q?undeliverable?=\r\n"
+        b"Content-Type: text/plain; charset=\"\xff\xfe\"\r\n\r\n550 user unknown a@b.example",
+        "bad code": report + fields + b"Final-Recipient: rfc822; a@b.example\r\nAction: failed\r\n"
+        b"Status: 5.99999999.1\r\nDiagnostic-Code: smtp; 999 5.1 \xff\x00\r\n",
+        "too large": report + b"x" * mime.LARGEST,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(bombs()))
+def test_hostile_mail_is_read_at_once_or_not_at_all(name: str) -> None:
+    """Whatever comes in, nothing is raised, nothing is believed of us, and it takes a moment."""
+    begun = time.perf_counter()
+    facts = mail.facts(bombs()[name], NUMBER)
+    assert time.perf_counter() - begun < 2
+    assert meant(facts) in ("nothing", "refused")
+
+
+@pytest.mark.parametrize("name", sorted(MEANS)[::6])
+def test_a_sample_cut_anywhere_is_read(name: str) -> None:
+    """A mail that ends in the middle, or lost a byte, never raises."""
+    raw = sample(name, marks())
+    for end in range(0, len(raw), 97):
+        mail.facts(raw[:end], NUMBER)
+        mail.facts(raw[:end] + b"\xff" + raw[end + 1 :], None)

@@ -1,0 +1,125 @@
+"""Mail that came back, as real servers write it: one file each in samples/bounces, and what each of them means.
+
+The files hold marks for what differs: recipient, return path, Message-ID, unsubscribe link.
+"""
+
+import base64
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent.parent / "samples" / "bounces"
+_ENCODED = re.compile(r"%BASE64%\n(.*?)%/BASE64%\n", re.DOTALL)
+
+
+class Marks(NamedTuple):
+    """What a sample is about."""
+
+    recipient: str
+    return_path: str
+    message_id: str
+    unsubscribe: str
+
+
+# The class of each; `delivered` and `complaint` are no bounces, `nothing` is to be left alone
+MEANS = {
+    "arf_forged_token": "nothing",
+    "arf_fraud": "complaint",
+    "arf_headers_only": "complaint",
+    "arf_message_id_alone": "complaint",
+    "arf_microsoft_jmrp": "complaint",
+    "arf_not_spam": "nothing",
+    "arf_rfc5965": "complaint",
+    "arf_unsubscribe_link_alone": "complaint",
+    "arf_virus": "nothing",
+    "arf_without_token": "nothing",
+    "arf_yahoo_redacted": "complaint",
+    "broken_blocks_joined": "hard",
+    "broken_no_action": "hard",
+    "broken_no_closing_boundary": "hard",
+    "broken_wrong_boundary": "hard",
+    "challenge_response": "nothing",
+    "courier_unknown": "hard",
+    "domino_text": "hard",
+    "encoded_status_part": "hard",
+    "exchange_2010_quota": "full",
+    "exchange_old_text": "hard",
+    "exchange_online_access_denied": "disabled",
+    "exchange_online_dmarc": "authentication",
+    "exchange_online_expired": "expired",
+    "exchange_online_not_found": "hard",
+    "exim_report_unroutable": "hard",
+    "exim_text_blocklist": "blocklist",
+    "exim_text_quota": "full",
+    "exim_text_retry_timeout": "expired",
+    "exim_text_unrouteable": "hard",
+    "exim_text_warning": "nothing",
+    "french_text": "hard",
+    "global_delivery_status": "hard",
+    "gmail_delay": "nothing",
+    "gmail_inactive": "disabled",
+    "gmail_not_found": "hard",
+    "gmail_over_quota": "full",
+    "gmail_quota_inactive": "disabled",
+    "gmail_reputation": "reputation",
+    "gmail_unauthenticated": "authentication",
+    "gmx_text_german": "hard",
+    "greylisting_expired": "temporary",
+    "hmailserver_text": "hard",
+    "html_only_bounce": "hard",
+    "human_answer": "nothing",
+    "ironport_james": "hard",
+    "japanese_text": "hard",
+    "left_the_company": "nothing",
+    "mdaemon_temporary": "temporary",
+    "other_recipient_only": "nothing",
+    "outlook_consumer": "disabled",
+    "postfix_alias_behind": "hard",
+    "postfix_delayed": "nothing",
+    "postfix_delayed_with_final_code": "nothing",
+    "postfix_expanded": "nothing",
+    "postfix_expired": "temporary",
+    "postfix_host_not_found": "nowhere",
+    "postfix_loop": "setup",
+    "postfix_multiple": "hard",
+    "postfix_no_enhanced_code": "hard",
+    "postfix_null_mx": "hard",
+    "postfix_over_quota": "full",
+    "postfix_relayed": "nothing",
+    "postfix_size": "size",
+    "postfix_spamhaus": "blocklist",
+    "postfix_spf": "authentication",
+    "postfix_success": "delivered",
+    "postfix_user_unknown": "hard",
+    "qmail_no_host": "hard",
+    "qmail_no_mailbox": "hard",
+    "qmail_over_quota": "full",
+    "qmail_queue_too_long": "temporary",
+    "qmail_remote_550": "hard",
+    "read_receipt": "nothing",
+    "sendmail_ancient": "hard",
+    "sendmail_status_made_up": "content",
+    "sendmail_user_unknown": "hard",
+    "sendmail_warning": "nothing",
+    "ses_suppressed": "expired",
+    "ses_too_large": "size",
+    "ses_unknown": "hard",
+    "spanish_text_full": "full",
+    "vacation_german": "nothing",
+    "vacation_gmail": "nothing",
+    "yahoo_disabled_text": "disabled",
+    "yahoo_no_account": "hard",
+    "yahoo_ph01": "content",
+    "yahoo_ts03": "reputation",
+    "zimbra_quota": "full",
+}
+
+
+def sample(name: str, marks: Marks) -> bytes:
+    """Answer a sample about one message, as it comes over the wire."""
+    text = (FOLDER / f"{name}.eml").read_text(encoding="utf-8")
+    for mark, value in (("%RCPT%", marks.recipient), ("%VERP%", marks.return_path), ("%MSGID%", marks.message_id),
+                        ("%UNSUB%", marks.unsubscribe)):  # fmt: skip
+        text = text.replace(mark, value)
+    text = _ENCODED.sub(lambda found: base64.encodebytes(found[1].encode()).decode(), text)
+    return text.replace("\n", "\r\n").encode()
