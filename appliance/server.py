@@ -22,6 +22,7 @@ from appliance.db import storage, work
 from appliance.db.open import close_database
 from appliance.messages import repeats
 from appliance.public import door as public
+from appliance.public import hooks
 from appliance.settings import Config
 from appliance.work.capture import CaptureServer
 from appliance.work.consumer import Works
@@ -55,6 +56,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.process = secrets.token_hex(8)
     api.mount(app)
     public.mount(app)
+    hooks.mount(app)
     ui.mount(app)
     app.exception(Exception)(_fault)
     app.on_request(_note_client, priority=102)
@@ -105,8 +107,8 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
     if isinstance(error, OSError):
         # A file that cannot be written is the same trouble as a row that cannot
         known = storage.storage_error(error)
-        error = error if known is None else known if api.owns(request.path) else ServiceUnavailable(known.message)
-    if api.owns(request.path):
+        error = error if known is None else known if _speaks_json(request.path) else ServiceUnavailable(known.message)
+    if _speaks_json(request.path):
         return await api.fault(request, error)
     status = getattr(error, "status_code", None) or 500
     if status >= 500:
@@ -114,6 +116,10 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
     if public.owns(request.path):
         return public.unavailable() if status >= 500 else public.lost()
     return await guard.fault(request, error)
+
+
+def _speaks_json(path: str) -> bool:
+    return api.owns(path) or hooks.owns(path)
 
 
 def _let_the_rest_come(request: Request) -> None:

@@ -45,6 +45,20 @@ class Direct(Struct, frozen=True):
     helo: Annotated[str, _help('name we greet with; "" = host of base_url')] = ""
 
 
+class Hooks(Struct, frozen=True):
+    """What mail services post about bounces and complaints; each door is closed (404) until its line is filled."""
+
+    ses_topic: Annotated[str, _help("/hooks/ses: ARN of the SNS topic that Amazon SES publishes to")] = ""
+    postmark: Annotated[
+        str, _help("/hooks/postmark: password in the URL (https://any:PASSWORD@...), or X-Hook-Secret", secret=True)
+    ] = ""
+    mailgun: Annotated[str, _help("/hooks/mailgun: the HTTP webhook signing key", secret=True)] = ""
+    sendgrid: Annotated[str, _help("/hooks/sendgrid: the verification key of the signed event webhook")] = ""
+    max_age: Annotated[
+        Duration, _help("older signatures are refused; more lets a service repeat what it signed before a long outage")
+    ] = "5m"
+
+
 class Email(Struct, frozen=True):
     """How mail leaves."""
 
@@ -84,6 +98,7 @@ class Email(Struct, frozen=True):
     feedback_secret: Annotated[str, _help("signs /hooks/email; empty: that door is closed", secret=True)] = ""
     relay: Relay = Relay()
     direct: Direct = Direct()
+    hooks: Hooks = Hooks()
 
 
 class Inbound(Struct, frozen=True):

@@ -45,7 +45,11 @@ def apply(fact: Fact) -> bool:
     """
     writing()
     known = _find(fact)
-    if known is None or _RANK[known.status] >= _RANK[_TO[fact.kind]] or not _is_new(fact):
+    if (
+        known is None
+        or _RANK[known.status] >= _RANK[_TO[fact.kind]]
+        or not (fact.key is None or is_new(fact.source, fact.key))
+    ):
         return False
     if known.status == "uncertain":
         deciding.assume_sent(known.row.account_id, known.row.id, fact.source)
@@ -86,16 +90,15 @@ def _is_recipient(row: Claim, reported: str | None) -> bool:
         return False
 
 
-def _is_new(fact: Fact) -> bool:
+def is_new(source: str, key: str) -> bool:
     """Remember the name of a report; False if it was heard before."""
-    if fact.key is None:
-        return True
+    writing()
     now = clock.now_ms()
     run(
         "DELETE FROM told WHERE (source, key) IN (SELECT source, key FROM told WHERE created_at < ? LIMIT 10)",
         (now - _KEYS_MS,),
     )
-    return run("INSERT OR IGNORE INTO told VALUES (?, ?, ?)", (fact.source, fact.key[:400], now)) == 1
+    return run("INSERT OR IGNORE INTO told VALUES (?, ?, ?)", (source, key[:400], now)) == 1
 
 
 def _delivered(known: _Known, fact: Fact) -> None:

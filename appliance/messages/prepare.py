@@ -13,7 +13,7 @@ from appliance.delivery.dkim import Signer
 from appliance.delivery.send import Envelope
 from appliance.designs import rewriting
 from appliance.designs.theme import Look
-from appliance.messages import compose, links, values
+from appliance.messages import compose, links, marks, values
 from appliance.messages.compose import Content, Filled, Parts, Sender
 from appliance.messages.ledger import Claim, Prepared
 from appliance.messages.showing import Showing
@@ -104,6 +104,7 @@ class Workshop:
             headers = (compose.unsubscribe_header(stop),)
         else:
             (kept, headers), stop = self._single(claim), None
+        headers += marks.headers(claim.id, claim.provider)
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
         dated = claim.dated_at or clock.now_ms()
         said, parts = self._values(kept, claim, kept.showing, stop), kept.parts

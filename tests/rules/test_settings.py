@@ -169,7 +169,8 @@ def test_secrets_are_masked() -> None:
     """`check` shows every setting with its layer, and of secrets only whether they are set."""
     secrets = [name for name, info in config.leaves() if config.is_secret(info)]
     assert set(secrets) == {
-        "email.relay.password", "email.feedback_secret", "sms.twilio.auth_token", "sms.http.secret"
+        "email.relay.password", "email.feedback_secret", "email.hooks.mailgun", "email.hooks.postmark",
+        "sms.twilio.auth_token", "sms.http.secret"
     }  # fmt: skip
     variables = {f"CAMPANERO_{name.upper().replace('.', '__')}": f"hush-{place}" for place, name in enumerate(secrets)}
     done = campanero("check", **variables)

@@ -1,0 +1,61 @@
+"""What mail services post about our mail: read by the file of each, believed, and written once."""
+
+import hashlib
+from collections.abc import Iterator
+
+from appliance.db.work import writing
+from appliance.delivery import safe_http
+from appliance.errors import NotFound, Unavailable
+from appliance.feedback import record
+from appliance.feedback.providers import PROVIDERS
+from appliance.feedback.providers.shared import Left, Received, Told, forged
+
+# Facts in one transaction: few milliseconds, so that nobody waits for a service that posts a thousand at once
+_CHUNK = 50
+_CERTIFICATE_BYTES = 65_536
+
+
+async def read(name: str, received: Received) -> Told:
+    """Answer what a request says; raises NotFound, NotAllowed where it is forged, Invalid, or Unavailable."""
+    provider = PROVIDERS.get(name)
+    secret = provider.secret() if provider is not None else ""
+    if provider is None or not secret:
+        raise NotFound
+    return await provider.read(received, secret, _fetch)
+
+
+async def _fetch(url: str) -> bytes:
+    try:
+        answer = await safe_http.get(url, most=_CERTIFICATE_BYTES)
+    except safe_http.Unreached:
+        raise Unavailable("the service that signed this cannot be reached", "unavailable", 30) from None
+    if answer.status != 200:
+        raise Unavailable("the service that signed this cannot be asked", "unavailable", 30)
+    return answer.body
+
+
+def parts(told: Told) -> Iterator[Told]:
+    """Cut what was told into pieces for one transaction each; the token goes with the first."""
+    yield told._replace(facts=told.facts[:_CHUNK])
+    for start in range(_CHUNK, len(told.facts), _CHUNK):
+        yield Told(told.facts[start : start + _CHUNK])
+
+
+def write(name: str, told: Told, body: bytes) -> tuple[Left, ...]:
+    """Write facts with what follows from them, and answer whose recipients have left and did not before.
+
+    Raises NotAllowed where a token comes again with another body, or Unavailable.
+    """
+    writing()
+    if told.token is not None:
+        _once(name, told.token, body)
+    for fact in told.facts:
+        record.apply(fact)
+    return tuple(left for left in told.left if record.is_new(name, left.key))
+
+
+def _once(name: str, token: str, body: bytes) -> None:
+    """Let a token count for one body; a repeat of both is a provider who has not heard our answer."""
+    with_body = hashlib.sha256(token.encode() + b"\0" + body).hexdigest()
+    if record.is_new(name, f"body:{with_body}") and not record.is_new(name, f"token:{token}"):
+        raise forged()

@@ -1,0 +1,111 @@
+"""A server with every hook open and the mail services that post to it, for the tests of hooks."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.kit import hooks
+from tests.kit.client import Client, Response
+from tests.kit.clock import TestClock
+from tests.kit.hooks import TOPIC, Post, SendGrid, Sns
+from tests.kit.server import Server
+from tests.kit.smtp import SmtpServer
+
+SECRETS = {"email": "own secret", "mailgun": "key-mailgun", "postmark": "pass:word"}
+
+NOTHING = ("sent", [], None, True)
+COMPLAINED = ("complained", ["email_complained", "opt_out"], "complaint", False)
+
+
+class World:
+    """A server with every hook open, and the services that post to it."""
+
+    def __init__(self, server: Server, api: Client, smtp: SmtpServer, clock: TestClock, sns: Sns, grid: SendGrid):
+        self.server, self.api, self.smtp, self.clock, self.sns, self.grid = server, api, smtp, clock, sns, grid
+        self._numbers = itertools.count()
+
+    def post(self, post: Post) -> Response:
+        """Post to a hook."""
+        return self.api.request("POST", post.path, post.body, post.headers)
+
+    def sent(self, **body: Any) -> Any:
+        """Send a message to somebody new and return it as accepted."""
+        address = f"p{next(self._numbers)}@example.org"
+        self.api.post("/contacts", {"email": address}).expect(201)
+        made = self.api.post("/messages", {"to": address, "subject": "s", "body": "b", **body}).expect(201)
+        return self.api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "sent")
+
+    def state(self, message: Any) -> tuple[str, list[str], str | None, bool]:
+        """Return status, events of feedback, suppression and consent of a message and its recipient."""
+        now = self.api.get(f"/messages/{message['id']}").expect(200)
+        channel = self.api.get(f"/contacts/{message['contact_id']}").expect(200)["channels"][0]
+        events = [one["event"] for one in now["events"] if one["event"] != "email_sent"]
+        return now["status"], sorted(events), channel["suppression_reason"], channel["subscribed"]
+
+    # -- the services, telling something of a message -------------------------------------------------------------
+
+    def mail(self, message: Any) -> dict[str, Any]:
+        """What SES says of a mail: it replaced the Message-ID, and tells the one we gave."""
+        original = [{"name": "Message-ID", "value": f"<{message['internet_message_id']}>"}]
+        return {"messageId": f"ses-{message['id']}", "source": "news@example.org", "headers": original}
+
+    def ses(
+        self, kind: str, message: Any, *, at: float | None = None, name: str = "notificationType", **said: Any
+    ) -> Post:
+        """Post what SES publishes of a message."""
+        body = {name: kind, "mail": self.mail(message), **said}
+        return self.sns.notification(body, at or self.clock.now())
+
+    def ses_bounce(self, message: Any, kind: str, sub: str, **recipient: Any) -> Post:
+        """Post a bounce of SES."""
+        bounce = {
+            "bounceType": kind, "bounceSubType": sub, "feedbackId": f"f-{message['id']}",
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "bouncedRecipients": [{"emailAddress": message["to"], **recipient}],
+        }  # fmt: skip
+        return self.ses("Bounce", message, bounce=bounce)
+
+    def mailgun(
+        self, message: Any, event: str, *, token: str | None = None, at: float | None = None, **said: Any
+    ) -> Post:
+        """Post an event of Mailgun."""
+        headers = {"message-id": message["internet_message_id"]}
+        body = {"event": event, "recipient": message["to"], "message": {"headers": headers}, **said}
+        return hooks.mailgun(SECRETS["mailgun"], body, at or self.clock.now(), token)
+
+    def sendgrid(self, message: Any, event: str, *, at: float | None = None, **said: Any) -> Post:
+        """Post an event of SendGrid."""
+        body = {"email": message["to"], "event": event, "smtp-id": f"<{message['internet_message_id']}>", **said}
+        return self.grid.post([body], at or self.clock.now())
+
+    def postmark(self, message: Any, record: str, **said: Any) -> Post:
+        """Post a record of Postmark, with the metadata that our mail carried."""
+        [mail] = self.smtp.to(message["to"])
+        body = {"RecordType": record, "ID": message["id"], "MessageID": "guid", "Email": message["to"],
+                "Metadata": {"campanero": mail.header("X-PM-Metadata-campanero")}, **said}  # fmt: skip
+        return hooks.postmark(SECRETS["postmark"], body)
+
+    def own(self, message: Any, kind: str, *, at: float | None = None, name: str | None = None, **said: Any) -> Post:
+        """Post what a relay of one's own tells."""
+        body = {"type": kind, "internet_message_id": message["internet_message_id"], "recipient": message["to"], **said}
+        return hooks.own(SECRETS["email"], body, at or self.clock.now(), name)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One server for the module, sending to an SMTP server of the kit."""
+    here = tmp_path_factory.mktemp("hooks")
+    clock, sns, grid = TestClock(here / "clock"), Sns(), SendGrid()
+    with SmtpServer() as smtp, sns.serving(here) as stand_ins:
+        environment = {
+            "CAMPANERO_EMAIL__FEEDBACK_SECRET": SECRETS["email"], "CAMPANERO_EMAIL__HOOKS__SES_TOPIC": TOPIC,
+            "CAMPANERO_EMAIL__HOOKS__MAILGUN": SECRETS["mailgun"],
+            "CAMPANERO_EMAIL__HOOKS__POSTMARK": SECRETS["postmark"],
+            "CAMPANERO_EMAIL__HOOKS__SENDGRID": grid.verification_key, **stand_ins,
+        }  # fmt: skip
+        with Server(relay=smtp.port, env=environment, clock=clock).set_up() as server:
+            server.give_address()
+            yield World(server, server.client(), smtp, clock, sns, grid)
+            server.stop()

@@ -1,0 +1,182 @@
+"""Hooks of mail services: what each tells is believed as its documents say, and counts once.
+
+The services are stand-ins of the kit that sign as the real ones do; nothing leaves this machine.
+"""
+
+from typing import Any
+
+import pytest
+
+from appliance import tokens
+from appliance.messages import links
+from tests.api.hooks_world import COMPLAINED, NOTHING, World, world
+from tests.kit.disk import unwritable
+
+__all__ = ["world"]
+
+GONE = "550 5.1.1 The email account that you tried to reach does not exist"
+SPAM = "550 5.7.1 Message rejected as spam"
+HARD = ("bounced", ["email_bounced"], "hard_bounce", True)
+SOFT = ("bounced", ["email_soft_bounced"], None, True)
+NOBODYS = ("bounced", ["email_failed"], None, True)
+DELIVERED = ("delivered", ["email_delivered"], None, True)
+LEFT = ("sent", ["opt_out"], None, False)
+
+CASES: dict[str, tuple[Any, ...]] = {
+    "own delivered": (lambda w, m: w.own(m, "delivered"), *DELIVERED),
+    "own bounced": (lambda w, m: w.own(m, "bounced", diagnostic=GONE), *HARD),
+    "own bounced without words": (lambda w, m: w.own(m, "bounced"), *HARD),
+    "own bounced as spam": (lambda w, m: w.own(m, "bounced", diagnostic=SPAM), *NOBODYS),
+    "own soft": (lambda w, m: w.own(m, "soft_bounced", diagnostic="452 4.2.2 mailbox full"), *SOFT),
+    "own complained": (lambda w, m: w.own(m, "complained"), *COMPLAINED),
+    "ses permanent": (
+        lambda w, m: w.ses_bounce(m, "Permanent", "General", status="5.1.1", diagnosticCode=f"smtp; {GONE}"), *HARD),
+    "ses suppressed": (lambda w, m: w.ses_bounce(m, "Permanent", "OnAccountSuppressionList", status="5.1.1"), *HARD),
+    "ses permanent, bare": (lambda w, m: w.ses_bounce(m, "Permanent", "General"), *HARD),
+    "ses full": (lambda w, m: w.ses_bounce(m, "Transient", "MailboxFull", status="4.2.2"), *SOFT),
+    "ses too large": (lambda w, m: w.ses_bounce(m, "Transient", "MessageTooLarge", status="5.3.4"), *NOBODYS),
+    "ses spam": (lambda w, m: w.ses_bounce(m, "Transient", "ContentRejected", diagnosticCode=SPAM), *NOBODYS),
+    "ses holiday note": (lambda w, m: w.ses_bounce(m, "Transient", "General"), *NOTHING),
+    "ses delivery": (
+        lambda w, m: w.ses("Delivery", m, delivery={"recipients": [m["to"]], "smtpResponse": "250 ok"}), *DELIVERED),
+    "ses complaint": (
+        lambda w, m: w.ses("Complaint", m, complaint={
+            "complainedRecipients": [{"emailAddress": m["to"]}], "feedbackId": "c", "complaintFeedbackType": "abuse"}),
+        *COMPLAINED),
+    "ses complaint by event": (
+        lambda w, m: w.ses("Complaint", m, name="eventType", complaint={
+            "complainedRecipients": [{"emailAddress": m["to"]}], "feedbackId": "c2", "complaintSubType": None}),
+        *COMPLAINED),
+    "ses not spam": (
+        lambda w, m: w.ses("Complaint", m, complaint={
+            "complainedRecipients": [{"emailAddress": m["to"]}], "complaintFeedbackType": "not-spam"}), *NOTHING),
+    "ses delay": (lambda w, m: w.ses("DeliveryDelay", m, name="eventType", deliveryDelay={}), *NOTHING),
+    "ses reject": (lambda w, m: w.ses("Reject", m, name="eventType", reject={"reason": "Bad content"}), *NOBODYS),
+    "mailgun delivered": (lambda w, m: w.mailgun(m, "delivered", **{"delivery-status": {"code": 250}}), *DELIVERED),
+    "mailgun permanent": (
+        lambda w, m: w.mailgun(m, "failed", severity="permanent", reason="bounce", **{
+            "delivery-status": {"code": 550, "message": GONE, "enhanced-code": "5.1.1"}}), *HARD),
+    "mailgun spam": (
+        lambda w, m: w.mailgun(m, "failed", severity="permanent", reason="generic", **{
+            "delivery-status": {"code": 550, "message": SPAM}}), *NOBODYS),
+    "mailgun too old": (
+        lambda w, m: w.mailgun(m, "failed", severity="permanent", reason="old", **{
+            "delivery-status": {"code": 602, "message": "Too old"}}), *SOFT),
+    "mailgun bounced before": (
+        lambda w, m: w.mailgun(m, "failed", severity="permanent", reason="suppress-bounce", **{
+            "delivery-status": {"code": 605, "message": "Not delivering to previously bounced address"}}), *HARD),
+    "mailgun complained before": (
+        lambda w, m: w.mailgun(m, "failed", severity="permanent", reason="suppress-complaint"), *COMPLAINED),
+    "mailgun temporary": (lambda w, m: w.mailgun(m, "failed", severity="temporary", reason="generic"), *NOTHING),
+    "mailgun complained": (lambda w, m: w.mailgun(m, "complained"), *COMPLAINED),
+    "mailgun unsubscribed": (lambda w, m: w.mailgun(m, "unsubscribed"), *LEFT),
+    "mailgun opened": (lambda w, m: w.mailgun(m, "opened"), *NOTHING),
+    "sendgrid delivered": (lambda w, m: w.sendgrid(m, "delivered", response="250 OK"), *DELIVERED),
+    "sendgrid bounce": (lambda w, m: w.sendgrid(m, "bounce", type="bounce", status="5.1.1", reason=GONE), *HARD),
+    "sendgrid blocked": (lambda w, m: w.sendgrid(m, "bounce", type="blocked", status="5.7.1", reason=SPAM), *NOBODYS),
+    "sendgrid blocked, no status": (
+        lambda w, m: w.sendgrid(m, "bounce", type="blocked", reason="unable to get mx info"), *SOFT),
+    "sendgrid dropped": (lambda w, m: w.sendgrid(m, "dropped", reason="Bounced Address"), *HARD),
+    "sendgrid dropped, quota": (lambda w, m: w.sendgrid(m, "dropped", reason="Recipient List over Package Quota"),
+                                *NOBODYS),
+    "sendgrid spamreport": (
+        lambda w, m: w.sendgrid(m, "spamreport", **{
+            "smtp-id": None, "campanero": m["internet_message_id"].partition("@")[0]}), *COMPLAINED),
+    "sendgrid unsubscribe": (lambda w, m: w.sendgrid(m, "group_unsubscribe", asm_group_id=3), *LEFT),
+    "sendgrid deferred": (lambda w, m: w.sendgrid(m, "deferred", response="400 try again", attempt="5"), *NOTHING),
+    "postmark delivery": (lambda w, m: w.postmark(m, "Delivery", Recipient=m["to"], Details="250 OK"), *DELIVERED),
+    "postmark hard": (lambda w, m: w.postmark(m, "Bounce", Type="HardBounce", TypeCode=1, Details=f"smtp;{GONE}"),
+                      *HARD),
+    "postmark soft": (lambda w, m: w.postmark(m, "Bounce", Type="SoftBounce", Details="mailbox full"), *SOFT),
+    "postmark blocked": (lambda w, m: w.postmark(m, "Bounce", Type="Blocked", Name="ISP block"), *NOBODYS),
+    "postmark spam notice": (lambda w, m: w.postmark(m, "Bounce", Type="SpamNotification"), *NOBODYS),
+    "postmark answering machine": (lambda w, m: w.postmark(m, "Bounce", Type="AutoResponder"), *NOTHING),
+    "postmark delay": (lambda w, m: w.postmark(m, "Bounce", Type="Transient"), *NOTHING),
+    "postmark complaint": (lambda w, m: w.postmark(m, "SpamComplaint", Type="SpamComplaint"), *COMPLAINED),
+    "postmark unsubscribed": (
+        lambda w, m: w.postmark(m, "SubscriptionChange", SuppressSending=True, SuppressionReason="ManualSuppression",
+                                ChangedAt="2026-01-01T00:00:00Z"), *LEFT),
+    "postmark reactivated": (lambda w, m: w.postmark(m, "SubscriptionChange", SuppressSending=False), *NOTHING),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_told(case: str, world: World) -> None:
+    """Each thing that a service tells becomes what its documents mean, and the same thing told again is nothing new."""
+    build, *expected = CASES[case]
+    message = world.sent()
+    post = build(world, message)
+    for _ in range(2):
+        assert world.post(post).status == 200
+        assert list(world.state(message)) == expected
+
+
+def test_diagnostics_are_kept(world: World) -> None:
+    """A message says why it came back in the server's own words, and the suppression carries the evidence."""
+    message = world.sent()
+    assert world.post(world.own(message, "bounced", diagnostic=GONE)).status == 200
+    error = world.api.get(f"/messages/{message['id']}").expect(200)["error"]
+    assert (error["smtp"], error["enhanced"], error["text"]) == (550, "5.1.1", GONE)
+    [kept] = world.api.get("/suppressions", address=message["to"]).expect(200)
+    assert (kept["reason"], kept["source"], kept["diagnostic"]) == ("hard_bounce", "hook", GONE)
+
+
+def test_ses_by_return_path(world: World) -> None:
+    """Without the headers of the mail, SES still tells the return path; any case of it will do."""
+    tokens.load_key(world.server.data)
+    message = world.sent()
+    source = links.return_path(message["id"], "example.org").upper()
+    said = {"notificationType": "Delivery", "mail": {"source": source}, "delivery": {"recipients": [message["to"]]}}
+    assert world.post(world.sns.notification(said, world.clock.now())).status == 200
+    assert list(world.state(message)) == list(DELIVERED)
+
+
+def test_status_never_goes_back(world: World) -> None:
+    """Late and early reports come in any order; the gravest stands."""
+    message = world.sent()
+    for kind, status in (("complained", "complained"), ("bounced", "complained"), ("delivered", "complained")):
+        assert world.post(world.own(message, kind)).status == 200
+        assert world.state(message)[0] == status
+    other = world.sent()
+    for kind, status in (("delivered", "delivered"), ("bounced", "bounced"), ("delivered", "bounced")):
+        assert world.post(world.own(other, kind)).status == 200
+        assert world.state(other)[0] == status
+
+
+def test_it_is_told_again_when_nothing_can_be_written(world: World) -> None:
+    """On a disk that cannot be written the answer is 503, so that the service comes again, and then it counts."""
+    message = world.sent()
+    post = world.mailgun(message, "complained")
+    with unwritable(world.server.pid):
+        assert world.post(post).status == 503
+    world.api.wait("/account", lambda _: world.post(post).status == 200)
+    assert list(world.state(message)) == list(COMPLAINED)
+
+
+def test_many_at_once(world: World) -> None:
+    """A request may tell of many messages, of some that are none of ours, and of some that cannot be read."""
+    messages = [world.sent() for _ in range(3)]
+    events: list[Any] = [
+        {"event": "delivered", "email": one["to"], "smtp-id": f"<{one['internet_message_id']}>"} for one in messages
+    ]
+    strange: list[Any] = [{"event": "delivered", "smtp-id": "<other@example.org>"}, {"event": 7, "email": []}, {}]
+    post = world.grid.post([events[0], *strange, *events[1:]] + strange * 40, world.clock.now())
+    assert world.post(post).json == {"received": 3}
+    assert [world.state(one)[0] for one in messages] == ["delivered"] * 3
+
+
+def test_an_opt_out_counts_once(world: World) -> None:
+    """An opt-out that is told again after the person came back does not take them out again."""
+    message = world.sent()
+    post = world.sendgrid(message, "unsubscribe")
+    assert world.post(post).status == 200
+    world.api.post("/contacts", {"email": message["to"], "opt_in": True}).expect(200)
+    assert world.post(post).status == 200
+    assert world.state(message)[3] is True
+
+
+def test_only_its_own_recipient(world: World) -> None:
+    """A report about another address than the message's is not believed."""
+    message, other = world.sent(), world.sent()
+    assert world.post(world.own(message, "complained", recipient=other["to"])).status == 200
+    assert list(world.state(message)) == list(NOTHING) and list(world.state(other)) == list(NOTHING)

@@ -1,0 +1,222 @@
+"""Forged, old and misdirected posts to hooks: nothing is believed, no address of theirs is visited (T28, T30)."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.api.hooks_world import NOTHING, SECRETS, World, world
+from tests.kit import hooks
+from tests.kit.hooks import HOST, TOPIC, Post, Sns
+
+__all__ = ["world"]
+
+POSTS: dict[str, Callable[..., Post]] = {
+    "email": lambda w, m, **o: w.own(m, "complained", **o),
+    "ses": lambda w, m, **o: w.ses("Complaint", m, complaint={
+        "complainedRecipients": [{"emailAddress": m["to"]}], "feedbackId": f"f{m['id']}"}, **o),
+    "mailgun": lambda w, m, **o: w.mailgun(m, "complained", **o),
+    "sendgrid": lambda w, m, **o: w.sendgrid(m, "spamreport", **o),
+    "postmark": lambda w, m: w.postmark(m, "SpamComplaint", Type="SpamComplaint"),
+}  # fmt: skip
+SIGNED = [name for name in POSTS if name != "postmark"]
+
+
+def _without(post: Post) -> list[Post]:
+    """Return a request with each part of its proof taken away, emptied, and turned into another."""
+    changed = []
+    for name in set(post.headers) - {"Content-Type", "x-amz-sns-message-type"}:
+        rest = {key: value for key, value in post.headers.items() if key != name}
+        last = post.headers[name][-2:]
+        other = post.headers[name][:-2] + ("Ab" if last != "Ab" else "Ba")
+        changed += [post._replace(headers=rest | extra) for extra in ({}, {name: ""}, {name: "x"}, {name: other})]
+    changed.append(post._replace(body=post.body.replace(b"@", b"A@", 1) if b"@" in post.body else post.body + b" "))
+    return changed + [post._replace(body=body) for body in (b"", b"{}", b"[]", b"null", b"\xff", b"{" * 5000)]
+
+
+def _inside(post: Post) -> list[Post]:
+    """Return a request whose proof is in its body, with each part of it taken away, emptied, and turned."""
+    changed = []
+    whole = json.loads(post.body)
+    holder = whole.get("signature", whole) if post.path == "/hooks/mailgun" else whole
+    for name in [key for key in holder if isinstance(holder[key], str) and key not in ("Subject",)]:
+        kept = holder[name]
+        for value in (None, "", "x", 7, ["x"], kept + "0", kept.swapcase()):
+            if value == kept or (name == "signature" and value == kept.swapcase()):
+                continue
+            holder[name] = value
+            changed.append(post._replace(body=json.dumps(whole).encode()))
+        holder[name] = kept
+    return changed
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_nothing_forged_is_believed(name: str, world: World) -> None:
+    """Without a signature, with a wrong one, or with another body than was signed: 403, and nothing happens."""
+    message = world.sent()
+    post = POSTS[name](world, message)
+    forged = _inside(post) if name in ("ses", "mailgun") else _without(post)
+    if name == "postmark":  # its password covers no body
+        forged = [one for one in forged if one.headers != post.headers]
+    assert len(forged) >= (4 if name == "postmark" else 8)
+    for one in forged:
+        answer = world.post(one)
+        assert (answer.status, answer.json["code"]) == (403, "forbidden"), one
+    assert list(world.state(message)) == list(NOTHING)
+    assert world.post(post).status == 200 and world.state(message)[0] == "complained"
+
+
+@pytest.mark.parametrize("name", SIGNED)
+@pytest.mark.parametrize("age", [600, 301, -301, 299], ids=str)
+def test_old_and_future_ones_are_refused(age: int, name: str, world: World) -> None:
+    """What was signed more than five minutes ago is refused (a replay), and what is from the future too."""
+    message = world.sent()
+    answer = world.post(POSTS[name](world, message, at=world.clock.now() - age))
+    assert answer.status == (200 if age == 299 else 403)
+    assert world.state(message)[0] == ("complained" if age == 299 else "sent")
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_a_signature_of_one_door_opens_no_other(name: str, world: World) -> None:
+    """What is signed for one hook is refused by all others."""
+    message = world.sent()
+    post = POSTS[name](world, message)
+    for other in set(POSTS) - {name}:
+        assert world.post(post._replace(path=f"/hooks/{other}")).status == 403
+    assert list(world.state(message)) == list(NOTHING)
+
+
+def test_a_token_of_mailgun_covers_one_event(world: World) -> None:
+    """A captured signature with another event is refused: it signs time and token alone."""
+    message, other = world.sent(), world.sent()
+    assert world.post(world.mailgun(message, "delivered", token="t" * 50)).status == 200
+    assert world.post(world.mailgun(other, "complained", token="t" * 50)).status == 403
+    assert list(world.state(other)) == list(NOTHING)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+def test_only_post(method: str, world: World) -> None:
+    """A hook takes POST and nothing else."""
+    assert world.api.request(method, "/hooks/email").status == 405
+
+
+def test_too_large(world: World) -> None:
+    """A body over the limit is refused before anybody reads it."""
+    post = Post("/hooks/email", {"Content-Type": "application/json"}, b"x" * 2_200_000)
+    assert (world.post(post).status, world.post(post).json["code"]) == (413, "payload_too_large")
+
+
+def test_what_is_believed_but_makes_no_sense(world: World) -> None:
+    """Signed nonsense is a fault of the request, said as such; a message that is none of ours too."""
+    now = world.clock.now()
+    for body in ({}, {"type": "opened", "internet_message_id": "x"}, {"type": "bounced", "internet_message_id": "a@b"}):
+        answer = world.post(hooks.own(SECRETS["email"], body, now))
+        assert (answer.status, answer.json["code"]) == (422, "validation_error")
+    assert world.post(world.grid.post([], now)).json == {"received": 0}
+
+
+# -- SNS --------------------------------------------------------------------------------------------------------------
+
+
+def test_sns_signs_in_two_ways(world: World) -> None:
+    """Signatures of version 1 (SHA-1) and 2 (SHA-256) are read, with and without a subject; the certificate is kept."""
+    for version, extra in (("1", {}), ("2", {}), ("2", {"Subject": "Amazon SES notification"})):
+        message = world.sent()
+        body = {
+            "notificationType": "Delivery",
+            "mail": world.mail(message),
+            "delivery": {"recipients": [message["to"]]},
+        }
+        post = world.sns.notification(body, world.clock.now(), version=version, **extra)
+        assert world.post(post).status == 200
+        assert world.state(message)[0] == "delivered"
+    assert world.sns.asked.count(world.sns.certificate_path) <= 1
+
+
+def test_a_subscription_is_confirmed(world: World) -> None:
+    """The topic of the settings is confirmed by one GET to its own region."""
+    before = len(world.sns.asked)
+    assert world.post(world.sns.confirmation(world.clock.now(), version="2")).status == 200
+    assert [path for path in world.sns.asked[before:] if path != world.sns.certificate_path] == [
+        f"/?Action=ConfirmSubscription&TopicArn={TOPIC}&Token=abc"
+    ]
+    assert (
+        world.post(world.sns.message("UnsubscribeConfirmation", world.clock.now(), SubscribeURL="x", Token="t")).status
+        == 200
+    )
+    world.sns.status = 500
+    assert world.post(world.sns.confirmation(world.clock.now())).status == 503
+    world.sns.status = 200
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://{host}/?Action=ConfirmSubscription&TopicArn={topic}",
+        "https://{host}.evil.example/?Action=ConfirmSubscription&TopicArn={topic}",
+        "https://evil.example/{host}?Action=ConfirmSubscription&TopicArn={topic}",
+        "https://{host}@127.0.0.1/?Action=ConfirmSubscription&TopicArn={topic}",
+        "https://{host}:8443/?Action=ConfirmSubscription&TopicArn={topic}",
+        "https://127.0.0.1/?Action=ConfirmSubscription&TopicArn={topic}",
+        "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn={topic}",
+        "https://s3.amazonaws.com/?Action=ConfirmSubscription&TopicArn={topic}",
+        "https://{host}/?Action=DeleteTopic&TopicArn={topic}",
+        "https://{host}/?Action=ConfirmSubscription&TopicArn={topic}x",
+        "https://{host}/?Action=ConfirmSubscription&Action=Publish&TopicArn={topic}",
+        "file:///etc/passwd", "",
+    ],
+)  # fmt: skip
+def test_no_other_address_is_visited(url: str, world: World) -> None:
+    """Even a signed wish is followed only to the topic's region, for its own confirmation (T28)."""
+    before = len(world.sns.asked)
+    post = world.sns.confirmation(world.clock.now(), url=url.format(host=HOST, topic=TOPIC) or "x")
+    assert world.post(post).status == 403
+    assert set(world.sns.asked[before:]) <= {world.sns.certificate_path}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://{host}/SimpleNotificationService-a.pem", "https://evil.example/SimpleNotificationService-a.pem",
+        "https://{host}.evil.example/SimpleNotificationService-a.pem", "https://{host}/evil.pem",
+        "https://{host}/x/SimpleNotificationService-a.pem", "https://{host}/SimpleNotificationService-a.pem?x=1",
+        "https://{host}/SimpleNotificationService-a.pem#x", "https://{host}:8443/SimpleNotificationService-a.pem",
+        "https://a@{host}/SimpleNotificationService-a.pem", "https://127.0.0.1/SimpleNotificationService-a.pem",
+        "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-a.pem",
+        "https://{host}/../SimpleNotificationService-a.pem", "https://[::1/SimpleNotificationService-a.pem",
+    ],
+)  # fmt: skip
+def test_no_other_certificate_is_fetched(url: str, world: World) -> None:
+    """A certificate comes from the topic's own region over https, by the name SNS gives it, or not at all."""
+    before = len(world.sns.asked)
+    assert world.post(world.sns.notification({}, world.clock.now(), SigningCertURL=url.format(host=HOST))).status == 403
+    assert world.sns.asked[before:] == []
+
+
+def test_certificates_that_do_not_help(world: World) -> None:
+    """What is no certificate, or of another key, proves nothing; one that cannot be had is asked for again."""
+    now = world.clock.now()
+    url = f"https://{HOST}/SimpleNotificationService-{{}}.pem"
+    world.sns.files["/SimpleNotificationService-bad.pem"] = b"-----BEGIN CERTIFICATE-----\nnonsense\n"
+    world.sns.files["/SimpleNotificationService-huge.pem"] = b"x" * 100_000
+    other = Sns()
+    world.sns.files["/SimpleNotificationService-other.pem"] = other.files[other.certificate_path]
+    for name, status in (("bad", 403), ("other", 403), ("missing", 503), ("huge", 503)):
+        assert world.post(world.sns.notification({}, now, SigningCertURL=url.format(name))).status == status
+    assert world.post(world.sns.notification({}, now, key=other.key)).status == 403
+
+
+def test_another_topic(world: World) -> None:
+    """Signed by Amazon is not enough: it must be our topic."""
+    for topic in (TOPIC + "2", TOPIC.replace("123456789012", "210987654321"), "", None):
+        assert world.post(world.sns.notification({}, world.clock.now(), TopicArn=topic)).status == 403
+    assert world.post(world.sns.message("Notification", world.clock.now(), Message="plain words")).status == 200
+
+
+def test_the_marks_of_services(world: World) -> None:
+    """Mail carries what the services give back, for those whose hook is open."""
+    message = world.sent()
+    [mail] = world.smtp.to(message["to"])
+    token = message["internet_message_id"].partition("@")[0]
+    assert mail.header("X-PM-Metadata-campanero") == token
+    assert json.loads(mail.header("X-SMTPAPI") or "") == {"unique_args": {"campanero": token}}

@@ -1,0 +1,177 @@
+"""Mail services that post to our hooks, signing as the real ones do, with keys and certificates of their own."""
+
+import base64
+import hashlib
+import hmac
+import json
+import ssl
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import NameOID
+
+REGION = "eu-west-1"
+HOST = f"sns.{REGION}.amazonaws.com"
+TOPIC = f"arn:aws:sns:{REGION}:123456789012:feedback"
+_NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
+_CONFIRMATION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
+
+
+class Post(NamedTuple):
+    """A request as a service sends it."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int(at * 1000) % 1000:03d}Z"
+
+
+def own(secret: str, body: Mapping[str, Any], at: float, name: str | None = None) -> Post:
+    """A relay of one's own, signed as webhooks are."""
+    name, content, sent = name or str(uuid.uuid4()), json.dumps(body).encode(), str(int(at))
+    made = hmac.new(secret.encode(), f"{name}.{sent}.".encode() + content, hashlib.sha256).digest()
+    headers = {
+        "Content-Type": "application/json", "webhook-id": name, "webhook-timestamp": sent,
+        "webhook-signature": "v1," + base64.b64encode(made).decode(),
+    }  # fmt: skip
+    return Post("/hooks/email", headers, content)
+
+
+def mailgun(secret: str, event: Mapping[str, Any], at: float, token: str | None = None) -> Post:
+    """Mailgun: time and token signed, in the body."""
+    token, sent = token or uuid.uuid4().hex, str(int(at))
+    made = hmac.new(secret.encode(), (sent + token).encode(), hashlib.sha256).hexdigest()
+    signature = {"timestamp": sent, "token": token, "signature": made}
+    body = {"signature": signature, "event-data": {"id": uuid.uuid4().hex, "timestamp": at, **event}}
+    return Post("/hooks/mailgun", {"Content-Type": "application/json"}, json.dumps(body).encode())
+
+
+def postmark(secret: str, body: Mapping[str, Any]) -> Post:
+    """Postmark: nothing is signed, the password of the URL comes along."""
+    basic = base64.b64encode(f"hooks:{secret}".encode()).decode()
+    return Post(
+        "/hooks/postmark", {"Content-Type": "application/json", "Authorization": f"Basic {basic}"},
+        json.dumps(body).encode(),
+    )  # fmt: skip
+
+
+class SendGrid:
+    """SendGrid with its key pair."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        public = self._key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        self.verification_key = base64.b64encode(public).decode()
+
+    def post(self, events: list[Mapping[str, Any]], at: float) -> Post:
+        """Sign time and body as they are sent."""
+        body = json.dumps([{"sg_event_id": uuid.uuid4().hex, "timestamp": int(at), **one} for one in events]).encode()
+        made = self._key.sign(str(int(at)).encode() + body, ec.ECDSA(SHA256()))
+        headers = {
+            "Content-Type": "application/json",
+            "X-Twilio-Email-Event-Webhook-Signature": base64.b64encode(made).decode(),
+            "X-Twilio-Email-Event-Webhook-Timestamp": str(int(at)),
+        }
+        return Post("/hooks/sendgrid", headers, body)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        sns: Sns = self.server.sns  # type: ignore[attr-defined]
+        sns.asked.append(self.path)
+        body = sns.files.get(self.path)
+        found = body is not None or self.path.startswith("/?")
+        self.send_response(sns.status if found else 404)
+        self.end_headers()
+        self.wfile.write(body or b"<ConfirmSubscriptionResponse/>")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Sns:
+    """Amazon SNS: signs with a key of its own, and serves the certificate over https as its region's host."""
+
+    certificate_path = "/SimpleNotificationService-0123456789abcdef.pem"
+
+    def __init__(self) -> None:
+        self.key = rsa.generate_private_key(65537, 2048)
+        self.files = {self.certificate_path: _certificate(self.key, "sns.amazonaws.com").public_bytes(Encoding.PEM)}
+        self.asked: list[str] = []
+        self.status = 200
+
+    def message(self, kind: str, at: float, version: str = "1", key: Any = None, **fields: Any) -> Post:
+        """Make a signed message of a kind of SNS; `fields` replace or add to what it holds."""
+        given: dict[str, Any] = {
+            "Type": kind, "MessageId": str(uuid.uuid4()), "TopicArn": TOPIC, "Timestamp": _iso(at), "Message": "hello",
+            "SignatureVersion": version, "SigningCertURL": f"https://{HOST}{self.certificate_path}", **fields,
+        }  # fmt: skip
+        names = _NOTIFICATION if kind == "Notification" else _CONFIRMATION
+        text = "".join(f"{name}\n{given[name]}\n" for name in names if given.get(name) is not None)
+        hashed = SHA256() if version == "2" else SHA1()  # version 1 is SHA-1
+        made = (key or self.key).sign(text.encode(), padding.PKCS1v15(), hashed)
+        given.setdefault("Signature", base64.b64encode(made).decode())
+        headers = {"Content-Type": "text/plain; charset=UTF-8", "x-amz-sns-message-type": kind}
+        return Post("/hooks/ses", headers, json.dumps(given).encode())
+
+    def notification(self, said: Mapping[str, Any], at: float, **fields: Any) -> Post:
+        """Make what SES publishes."""
+        return self.message("Notification", at, Message=json.dumps(said), **fields)
+
+    def confirmation(self, at: float, url: str | None = None, **fields: Any) -> Post:
+        """Make what SNS asks first of all."""
+        url = url or f"https://{HOST}/?Action=ConfirmSubscription&TopicArn={TOPIC}&Token=abc"
+        return self.message("SubscriptionConfirmation", at, SubscribeURL=url, Token="abc", **fields)
+
+    @contextmanager
+    def serving(self, directory: Path) -> Iterator[dict[str, str]]:
+        """Serve on this machine, and answer the environment in which a server takes it for Amazon."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        (directory / "key.pem").write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        )
+        (directory / "ca.pem").write_bytes(_certificate(key, HOST).public_bytes(Encoding.PEM))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(directory / "ca.pem", directory / "key.pem")
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        server.sns = self  # type: ignore[attr-defined]
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        hosts = {"ca": str(directory / "ca.pem"), "hosts": {HOST: server.server_port}}
+        (directory / "hosts.json").write_text(json.dumps(hosts))
+        try:
+            yield {"CAMPANERO_TEST_HOSTS": str(directory / "hosts.json")}
+        finally:
+            server.shutdown()
+            server.server_close()
+
+
+def _certificate(key: Any, name: str) -> x509.Certificate:
+    """Make a certificate that is its own authority, of a name, good for years, so that clocks may be moved."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    today = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(today - timedelta(days=30))
+        .not_valid_after(today + timedelta(days=800))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
