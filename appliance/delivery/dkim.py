@@ -36,13 +36,16 @@ class Signer(NamedTuple):
     key: PrivateKey
 
 
-def sign(content: bytes, signers: Sequence[Signer]) -> bytes:
-    """Answer a mail with a signature of each signer above it; lines end in CRLF."""
+def sign(content: bytes, signers: Sequence[Signer], is_single_spaced: bool = False) -> bytes:
+    """Answer a mail with a signature of each signer above it; lines end in CRLF.
+
+    `is_single_spaced` says so of its body (`mime.is_single_spaced`), which then is not looked through.
+    """
     if not signers:
         return content
     head, _, body = content.partition(b"\r\n\r\n")
     names, data = _signed(head)
-    body_hash = b64encode(hashlib.sha256(canonical_body(body)).digest()).decode()
+    body_hash = b64encode(hashlib.sha256(canonical_body(body, is_single_spaced)).digest()).decode()
     return b"".join([*(_signature(one, names, data, body_hash) for one in signers), content])
 
 
@@ -105,11 +108,12 @@ def canonical_head(head: bytes) -> list[bytes]:
     return lines
 
 
-def canonical_body(body: bytes) -> bytes:
+def canonical_body(body: bytes, is_single_spaced: bool = False) -> bytes:
     """Answer a body in relaxed form (RFC 6376, 3.4.4): what is that already, as most of it is, is only looked at."""
-    body = _single_spaces(body)
-    if b" \r\n" in body:
-        body = body.replace(b" \r\n", b"\r\n")
+    if not is_single_spaced:
+        body = _single_spaces(body)
+        if b" \r\n" in body:
+            body = body.replace(b" \r\n", b"\r\n")
     end = len(body) - body.endswith(b" ")
     while body.endswith(b"\r\n", 0, end):
         end -= 2

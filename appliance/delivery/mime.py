@@ -48,6 +48,7 @@ class Mail(NamedTuple):
     reply_to: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     shared: bytes = b""  # headers of all mails of a campaign, as `head` wrote them
+    is_single_spaced: bool = False  # both bodies, as `is_single_spaced` says
 
 
 def write(mail: Mail) -> bytes:
@@ -116,6 +117,12 @@ def fragment(text: str) -> bytes:
         rest = _LINE_START.sub(lambda found: b"=%02X" % found[0][0] + found[0][1:], encoded[cut:])
         encoded = encoded[:cut] + SOFT_BREAK + rest
     return encoded + SOFT_BREAK
+
+
+def is_single_spaced(encoded: bytes) -> bool:
+    """Say whether a body, or a piece of one that ends where a line ends, has no white space but single spaces within
+    lines: then nothing in it has to be changed before it is signed (RFC 6376, 3.4.4)."""
+    return b"\t" not in encoded and b"  " not in encoded and b" \r\n" not in encoded
 
 
 def unstructured(name: str, value: str) -> str:

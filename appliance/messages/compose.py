@@ -100,6 +100,8 @@ class Parts:
             reply_to=addresses.ascii_form(sender.reply_to) or sender.reply_to if sender.reply_to else None,
             headers=headers,
             shared=shared,
+            # Of what was filled just now
+            is_single_spaced=self._text.is_single_spaced and self._html.is_single_spaced,
         )
 
 

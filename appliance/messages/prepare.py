@@ -52,12 +52,14 @@ class Draft(NamedTuple):
     """A message before it is signed, which takes longer than all the rest and needs nothing but the keys."""
 
     prepared: Prepared
-    signers: tuple[Signer, ...]
+    signers: tuple[Signer, ...] = ()
+    is_single_spaced: bool = False
 
     def signed(self) -> Prepared:
         """Answer the message as it leaves; from any thread."""
         envelope = self.prepared.envelope
-        return self.prepared._replace(envelope=envelope._replace(content=dkim.sign(envelope.content, self.signers)))
+        signed = dkim.sign(envelope.content, self.signers, self.is_single_spaced)
+        return self.prepared._replace(envelope=envelope._replace(content=signed))
 
 
 class Workshop:
@@ -116,7 +118,8 @@ class Workshop:
         origin = self._origin(claim.account_id, _domain(sender))
         # Quoted-printable as it is written here has no line that begins with a dot
         envelope = Envelope(_mail_from(claim, sender, origin), recipient, mime.write(mail), is_stuffed=True)
-        return Draft(Prepared(envelope, mail.subject, sender, mail.message_id), origin.ring.at(dated))
+        prepared = Prepared(envelope, mail.subject, sender, mail.message_id)
+        return Draft(prepared, origin.ring.at(dated), mail.is_single_spaced)
 
     def view(self, message: Message) -> Filled:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from liquid.exceptions import LiquidError
 
-from appliance.delivery.mime import SOFT_BREAK, fragment, quoted_printable
+from appliance.delivery.mime import SOFT_BREAK, fragment, is_single_spaced, quoted_printable
 from appliance.designs import rewriting
 from appliance.designs.merge import MOST_OUTPUT, Compiled
 from appliance.designs.splice import NotPlain, Piece, Question, Slot
@@ -30,10 +30,13 @@ class Body:
         self._kept: list[dict[str, bytes]] = []
         self._tokens: set[int] = set()
         self._numbers: dict[tuple[Any, ...], int] = {}
+        self._is_single_spaced = True  # what does not differ between people
         self._plan = None if compiled.pieces is None else self._planned(compiled.pieces)
+        self.is_single_spaced = False  # what was filled last, as far as is known without reading it
 
     def fill(self, values: Mapping[str, Any]) -> bytes:
         """Answer the part for one person in quoted-printable; raises MergeError as the template itself does."""
+        self.is_single_spaced = self._is_single_spaced
         if self._plan is not None:
             found: list[bytes] = []
             try:
@@ -44,6 +47,7 @@ class Body:
                 body = b"".join(found)
                 if len(body) <= MOST_OUTPUT:
                     return body if body and not body.endswith(SOFT_BREAK) else body + b"\r\n"
+        self.is_single_spaced = False
         return quoted_printable(self._compiled.render(values))
 
     def _planned(self, pieces: list[Piece]) -> Plan:
@@ -54,7 +58,8 @@ class Body:
                 words += one
                 continue
             if words:
-                plan.append(fragment(words))
+                plan.append(said := fragment(words))
+                self._is_single_spaced &= is_single_spaced(said)
                 words = ""
             if isinstance(one, Slot):
                 plan.append(self._number(one))
@@ -88,14 +93,17 @@ class Body:
     def _shown(self, number: int, values: Mapping[str, Any]) -> bytes:
         slot, kept = self._slots[number], self._kept[number]
         value = slot.look(values)
-        if type(value) is not str:
-            return fragment(slot.shown(value))
-        if number in self._tokens:
+        if number in self._tokens and type(value) is str:
             # Letters, digits, - and _ stand for themselves wherever they are, and nobody else has the same
             return value.encode() + SOFT_BREAK
-        shown = kept.get(value)
-        if shown is None:
+        shown = kept.get(value) if type(value) is str else None
+        if shown is not None:
+            return shown
+        shown = fragment(slot.shown(value))
+        if not is_single_spaced(shown):
+            self.is_single_spaced = False  # and so each time: it is not kept
+        elif type(value) is str:
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
-            shown = kept[value] = fragment(slot.shown(value))
+            kept[value] = shown
         return shown

@@ -70,7 +70,7 @@ def _all(signed: list["Future[list[Ready]] | list[Ready]"]) -> Iterator[Ready]:
 def _draft(workshop: Workshop, claim: Claim) -> Draft | Outcome:
     try:
         kept = repeats.load(claim.id) if claim.doubts else None
-        return Draft(kept, ()) if kept is not None else workshop.draft(claim)
+        return Draft(kept) if kept is not None else workshop.draft(claim)
     except KeyUnusable as refused:
         # Nobody's fault who gets it: it waits, and where it goes on like this the campaign pauses with these words
         return Outcome(claim, SenderRefused(str(refused)))

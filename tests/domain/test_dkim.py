@@ -104,6 +104,13 @@ def test_any_body_is_canonical(body: bytes) -> None:
     kit.verify(dkim.sign(head + body, SIGNERS[:1]), text_of)
 
 
+@given(body=RAW)
+def test_what_is_single_spaced_is_canonical(body: bytes) -> None:
+    """A body that is said to need no change has the same canonical form whether it is looked through or not."""
+    if mime.is_single_spaced(body + b"\r\n"):
+        assert dkim.canonical_body(body + b"\r\n") == dkim.canonical_body(body + b"\r\n", is_single_spaced=True)
+
+
 def test_the_example_of_the_rfc() -> None:
     """Canonical form, body hash and Ed25519 signature are those of RFC 8463, appendix A, to the byte."""
     head = (

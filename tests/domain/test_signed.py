@@ -66,6 +66,21 @@ def test_campaigns_and_single_messages_are_signed(home: Home) -> None:
     assert not kit.signatures(Workshop().prepare(letter(home, from_email="x@other.example")).envelope.content)
 
 
+def test_a_body_is_looked_through_where_it_has_to_be(home: Home) -> None:
+    """Known to be plain, with double spaces in the template, and with them in one person's name: all are signed."""
+    work.write(keys.make, domain(home), PAIRS[0])
+    names = ("Ann", "Ann  Lee", "Bo   Lee", "Ann")
+    made = [home.contact(f"p{n}@example.org", first_name=name) for n, name in enumerate(names)]
+    group = home.list_of(*(one.id for one in made)).id
+    for body in ("<p>Hi {{ contact.first_name }}</p>", "<p>Hi   {{ contact.first_name }}</p>\n\t <b>x</b>  \n"):
+        home.send(home.campaign(group, body=body, from_email=FROM))
+    workshop, found = Workshop(), claims()
+    plain = [workshop.draft(claim).is_single_spaced for claim in found]
+    assert plain == [True, False, False, True, False, False, False, False]
+    for claim in found:
+        assert kit.verify(workshop.prepare(claim).envelope.content, text_of)
+
+
 def test_a_repeat_is_signed_as_the_first_attempt(home: Home) -> None:
     """A key that follows, a setting and a domain that fails in between change no byte of a message that was dated."""
     here = domain(home)

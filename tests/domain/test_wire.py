@@ -53,6 +53,7 @@ def test_a_spliced_body_says_what_is_rendered(source: str, values: dict[str, Any
         found = body.fill(values)
         assert decoded(found) == plain(expected)
         assert fits(found)
+        assert not body.is_single_spaced or mime.is_single_spaced(found)
 
 
 @given(WORDS, st.lists(st.tuples(WORDS, WORDS), max_size=4))

@@ -1,0 +1,144 @@
+"""Measures signing: `.venv/bin/python -m tests.bench_dkim [--messages 4000]`; not a test, run by hand.
+
+Messages of a campaign are made as the sender makes them, unsigned, signed with RSA-2048 and with Ed25519 too, in turns
+with `openssl speed` on one core, so that the figures are ratios of one run.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import rows, run
+from appliance.delivery import dkim
+from appliance.messages.ledger import COLUMNS, Claim
+from appliance.messages.prepare import Workshop
+from appliance.sending_domains import keys
+from appliance.tables import DomainKey
+from appliance.work.making import Maker
+from tests.bench_sending import FIRST, html
+from tests.domain.home import Home
+from tests.domain.test_domain_keys import domain
+
+PEOPLE = 400
+
+
+def limit(seconds: float) -> float:
+    """Return how many RSA-2048 signatures a second OpenSSL makes on one core, by the clock on the wall."""
+    command = ["openssl", "speed", "-elapsed", "-seconds", str(max(1, round(seconds))), "rsa2048"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"rsa 2048 bits\s+\S+s\s+\S+s\s+([\d.]+)", said)
+    if found is None:
+        raise AssertionError(said)
+    return float(found[1])
+
+
+def campaign(home: Home, size: int) -> list[Claim]:
+    """Send a campaign of a signed domain to some people, and return its rows."""
+    made = [
+        home.contact(
+            f"p{n}@example.org", first_name=FIRST[n % 8], last_name=f"Adler{n}", data={"city": f"Bath{n % 50}"}
+        )
+        for n in range(PEOPLE)
+    ]
+    group = home.list_of(*(one.id for one in made)).id
+    home.send(home.campaign(group, body=html(size), from_email="ana@bakery.example"))
+    now = clock.now_ms()
+    return [Claim._make(row)._replace(dated_at=now) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
+
+
+def making(claims: Sequence[Claim], count: int, ahead: int) -> tuple[float, float]:
+    """Make so many messages, as many at a time as the sender does; return how many a second, and microseconds of
+    processor for each."""
+    maker, done, spent, begin = Maker(), 0, time.process_time(), time.perf_counter()
+    while done < count:
+        first = done % len(claims)
+        made = maker.make(claims[first : first + ahead])
+        if any(one.prepared is None for one in made):
+            raise AssertionError(made)
+        done += len(made)
+    seconds = time.perf_counter() - begin
+    maker.close()
+    return done / seconds, (time.process_time() - spent) / done * 1e6
+
+
+def each(what: Callable[[], object], count: int = 2_000) -> float:
+    """Return the microseconds of processor of a call, the best of five rounds."""
+    found = []
+    for _ in range(5):
+        begin = time.thread_time()
+        for _ in range(count):
+            what()
+        found.append((time.thread_time() - begin) / count * 1e6)
+    return min(found)
+
+
+def pieces(content: bytes, signers: Sequence[dkim.Signer]) -> None:
+    """Print what the pieces of a signature take for one message."""
+    head, _, body = content.partition(b"\r\n\r\n")
+    large = body * (60_000 // len(body) + 1)
+    print(f"one message of {len(content) / 1024:.1f} KB, microseconds:")
+    for name, text in ((f"{len(body) / 1024:.0f} KB", body), (f"{len(large) / 1024:.0f} KB", large)):
+        plain, canonical = each(lambda t=text: hashlib.sha256(t).digest()), each(lambda t=text: dkim.canonical_body(t))
+        print(f"  body {name}: canonical form {canonical:.1f}, hash {plain:.1f}")
+    print(f"  headers in canonical form {each(lambda: dkim.canonical_head(head)):.1f}")
+    for one in signers:
+        kind = type(one.key).__name__.strip("_")
+        alone = each(lambda o=one: dkim.signature(o.key, head), 500)
+        print(
+            f"  {kind}: signature alone {alone:.0f}, all of it {each(lambda o=one: dkim.sign(content, (o,)), 500):.0f}"
+        )
+
+
+def only(*algorithms: str) -> None:
+    """Let these keys sign and no others."""
+    now = clock.now_ms()
+    marks = ", ".join("?" * len(algorithms)) or "NULL"
+    work.write(
+        run, f"UPDATE domain_key SET activated_at = iif(algorithm IN ({marks}), ?, NULL)", (*algorithms, now - 60_000)
+    )
+
+
+def main() -> None:
+    """Run the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=4_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", type=int, default=9_000, help="bytes of the HTML; 20 KB on the wire")
+    parser.add_argument("--ahead", type=int, default=40, help="messages made at once: 4 for each of 10 connections")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        home = Home(Path(directory), email__dkim_ed25519=True)
+        for key in work.write(keys.make, domain(home), keys.generate()):
+            work.write(lambda k=key: keys.activate(DomainKey.get_by_id(k.id)))
+        claims = campaign(home, options.size)
+        pieces(Workshop().draft(claims[0]).prepared.envelope.content, keys.signers(home.account_id, "bakery.example"))
+        found: dict[str, list[tuple[float, float]]] = {}
+        floors = []
+        for _ in range(options.rounds):
+            floors.append(limit(2))
+            for kinds in ((), ("rsa",), ("rsa", "ed25519")):
+                only(*kinds)
+                found.setdefault(" and ".join(kinds) or "unsigned", []).append(
+                    making(claims, options.messages, options.ahead)
+                )
+            floors.append(limit(2))
+        home.close()
+    floor = statistics.median(floors)
+    print(f"load {os.getloadavg()[0]:.1f}; openssl speed rsa2048, one core: {floor:,.0f}/s")
+    for name, costs in found.items():
+        rate, cpu = statistics.median(one[0] for one in costs), statistics.median(one[1] for one in costs)
+        print(f"  made {name}: {rate:,.0f}/s, {cpu:.0f} us of processor each, {rate / floor:.2f} of openssl")
+    print("  G7 is the line of rsa (goal 0.95)")
+
+
+if __name__ == "__main__":
+    main()
