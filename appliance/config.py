@@ -198,7 +198,6 @@ def _not_yet(config: Config) -> list[tuple[str, bool, str]]:
     """Name settings that ask for what this version cannot do: better refused at start than silently idle."""
     here = "is not in this version; use"
     return [
-        ("email.transport", config.email.transport == "direct", f"direct delivery {here} relay"),
         ("sms.transport", config.sms.transport != "capture", f"SMS over {config.sms.transport} {here} capture"),
         ("inbound.listen", bool(config.inbound.listen), f'a listener for returned mail {here} ""'),
     ]
@@ -207,6 +206,11 @@ def _not_yet(config: Config) -> list[tuple[str, bool, str]]:
 def base_url(config: Config) -> str:
     """Answer the address of every link, without a slash at the end; never taken from a request (decisions, 17)."""
     return (config.base_url or f"http://{config.listen}").rstrip("/")
+
+
+def host(config: Config) -> str:
+    """Answer the host of `base_url`."""
+    return urlsplit(base_url(config)).hostname or ""
 
 
 def example() -> str:

@@ -43,6 +43,15 @@ class Direct(Struct, frozen=True):
 
     port: Annotated[int, Meta(ge=1, le=65535, description="port of the recipients' servers")] = 25
     helo: Annotated[str, _help('name we greet with; "" = host of base_url')] = ""
+    group_connections: Annotated[
+        int, Meta(ge=1, le=20, description="to one provider's servers at most; it begins with fewer")
+    ] = 20
+    warm_up: Annotated[bool, _help("a new sending domain begins with few messages a day, more each good day")] = True
+    mta_sts: Annotated[bool, _help("honour what recipients' domains say about encryption (RFC 8461)")] = True
+    ipv6: Annotated[bool, _help("use IPv6 too; only where its addresses have names (PTR)")] = False
+    probes: Annotated[
+        list[str], _help("domains whose servers answer whether anything can be reached at all; [] = never ask")
+    ] = field(default_factory=lambda: ["gmail.com", "outlook.com", "yahoo.com"])
 
 
 class Hooks(Struct, frozen=True):
@@ -140,8 +149,8 @@ class Network(Struct, frozen=True):
     dns_servers: Annotated[list[Nameserver], _help('"host:port"; [] = those of the system')] = field(
         default_factory=list
     )
-    allow_private_hosts: Annotated[list[str], _help("private hosts that webhooks may reach")] = field(
-        default_factory=list
+    allow_private_hosts: Annotated[list[str], _help("private hosts that webhooks and direct delivery may reach")] = (
+        field(default_factory=list)
     )
     trusted_proxies: Annotated[list[str], _help("addresses or networks whose X-Forwarded-For is believed")] = field(
         default_factory=list

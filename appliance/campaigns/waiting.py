@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from appliance import clock, config, datadir
 from appliance.db import storage
 from appliance.db.open import one, rows, scalar
-from appliance.delivery.groups import domain_of, group_of
+from appliance.delivery import routing
+from appliance.delivery.groups import domain_of
 from appliance.tables import Account, Campaign
 from appliance.work import standing
 from appliance.work.standing import Full, Standing
@@ -118,10 +119,11 @@ def _full(campaign: Campaign, now: Standing, provider: str) -> Full | None:
 def _groups(campaign_id: int) -> list[str]:
     """Answer the groups of the people who come next."""
     found = rows(
-        f"SELECT recipient_key FROM message WHERE campaign_id = ? AND {_OPEN} ORDER BY due_at, id LIMIT {_FEW}",
+        f"SELECT provider, recipient_key FROM message WHERE campaign_id = ? AND {_OPEN} ORDER BY due_at, id "
+        f"LIMIT {_FEW}",
         (campaign_id,),
     )
-    return [*dict.fromkeys(group_of(row[0] or "") for row in found)]
+    return [*dict.fromkeys(routing.group_of(provider, address or "") for provider, address in found)]
 
 
 def _retrying(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:

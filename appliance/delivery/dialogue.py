@@ -99,6 +99,12 @@ class Dialogue(asyncio.Protocol):
         """Say whether another message may follow here."""
         return self._lost is None and self.messages < self.server.most_messages
 
+    @property
+    def encryption(self) -> str:
+        """What this conversation is encrypted with, as `TLSv1.3`, or `none`."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return str(tls.version()) if tls is not None else "none"
+
     async def banner(self) -> Reply:
         """Answer what the server says first; raises Lost."""
         if self._banner is not None and self._lost is None:

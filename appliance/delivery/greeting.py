@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from appliance.delivery.dialogue import Dialogue
-from appliance.delivery.offered import Lost
+from appliance.delivery.offered import Lost, NotEncrypted
 from appliance.delivery.replies import Reply, before_anybody
 from appliance.delivery.send import Server
 from appliance.errors import DeliveryError, Ours, Unreachable
@@ -21,7 +21,10 @@ _asking = threading.Lock()
 
 
 async def connect(server: Server, context: Context = ssl.create_default_context) -> Dialogue:
-    """Open a conversation that is ready for an envelope; raises Unreachable, Temporary or Ours."""
+    """Open a conversation that is ready for an envelope; raises Unreachable, Temporary or Ours.
+
+    Where encryption is only taken if it is offered, NotEncrypted says that the server cannot do what it offers.
+    """
     dialogue = Dialogue(server)
     try:
         await _open(dialogue, context if server.tls == "tls" else None)
@@ -35,6 +38,9 @@ async def connect(server: Server, context: Context = ssl.create_default_context)
     except DeliveryError:
         await dialogue.close()
         raise
+    except NotEncrypted:
+        dialogue.abort()
+        raise
     except asyncio.CancelledError:
         dialogue.abort()
         raise
@@ -47,7 +53,8 @@ async def _open(dialogue: Dialogue, context: Context | None) -> None:
     try:
         async with asyncio.timeout(server.connect_timeout):
             transport, _ = await loop.create_connection(
-                lambda: dialogue, server.host, server.port, ssl=None if context is None else context(),
+                lambda: dialogue, server.address or server.host, server.port,
+                ssl=None if context is None else context(),
                 ssl_handshake_timeout=None if context is None else server.connect_timeout,
             )  # fmt: skip
     except TimeoutError:
@@ -78,10 +85,24 @@ async def _greet(dialogue: Dialogue, context: Context) -> None:
         await dialogue.encrypt(context())
         await _ehlo(dialogue)
         encrypted = True
+    if server.tls == "offered" and "STARTTLS" in dialogue.offers:
+        await _try_to_encrypt(dialogue, context)
     if server.username:
         if not encrypted and server.host not in _LOOPBACK:
             raise Ours("the password would be sent in clear text: set tls to starttls or tls")
         await _log_in(dialogue)
+
+
+async def _try_to_encrypt(dialogue: Dialogue, context: Context) -> None:
+    """Encrypt as a server offers it; one that says that it cannot do so now is spoken to as it is."""
+    reply = await dialogue.command("STARTTLS")
+    if not reply.is_good:
+        return
+    try:
+        await dialogue.encrypt(context())
+    except (OSError, Lost, ValueError) as error:
+        raise NotEncrypted(str(error) or type(error).__name__) from None
+    await _ehlo(dialogue)
 
 
 async def _ehlo(dialogue: Dialogue) -> None:

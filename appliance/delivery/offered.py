@@ -20,6 +20,10 @@ class Lost(Exception):
     """The connection is gone; its text says how."""
 
 
+class NotEncrypted(Exception):
+    """A server offers encryption that does not come about; its text says why."""
+
+
 class Opened(NamedTuple):
     """An envelope that was offered: what is awaited for it. Nothing of its message has left."""
 

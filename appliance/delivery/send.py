@@ -21,7 +21,7 @@ class Server(NamedTuple):
 
     host: str
     port: int
-    tls: str  # none, starttls, tls
+    tls: str  # none, offered, starttls, tls
     username: str = ""
     password: str = ""
     helo: str = ""
@@ -29,6 +29,7 @@ class Server(NamedTuple):
     command_timeout: float = 300.0
     reply_timeout: float = 600.0
     most_messages: int = 100
+    address: str = ""  # where it is known to be, so that its name is not looked up again
 
 
 def stuffed(content: bytes) -> bytes:

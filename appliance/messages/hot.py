@@ -67,6 +67,7 @@ def _accepted(found: list[Outcome]) -> None:
     )
     # While it was in hand its contact may have been merged into another, or deleted: the row knows
     done = [(one.claim, written[one.claim.id]) for one in found if one.claim.id in written]
+    via = {one.claim.id: one.via for one in found if one.via}
     here.executemany("DELETE FROM repeat WHERE message_id = ?", [(row.id,) for row, _ in done if row.doubts])
     counted = [(row, contact_id) for row, contact_id in done if not row.test]
     campaigns = Counter(row.campaign_id for row, _ in counted if row.campaign_id is not None)
@@ -76,7 +77,7 @@ def _accepted(found: list[Outcome]) -> None:
     here.executemany(_CONTACT, [_contact(row, contact_id, now) for row, contact_id in counted if contact_id])
     here.executemany(_CHANNEL, [(row.account_id, row.kind, row.recipient_key) for row, _ in counted])
     names: dict[tuple[int | None, int | None], str | None] = {}
-    log.record_many([_happened(row, contact_id, names) for row, contact_id in done])
+    log.record_many([_happened(row, contact_id, names, via.get(row.id) or {}) for row, contact_id in done])
 
 
 def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
@@ -84,13 +85,15 @@ def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
     return email, not email, email, now, contact_id
 
 
-def _happened(row: Claim, contact_id: int | None, names: dict[tuple[int | None, int | None], str | None]) -> Happened:
+def _happened(
+    row: Claim, contact_id: int | None, names: dict[tuple[int | None, int | None], str | None], via: dict[str, str]
+) -> Happened:
     source = (row.campaign_id, row.flow_id)
     if source not in names:
         names[source] = ledger.source_name(row)
     return Happened(
         row.account_id, f"{row.channel}_sent", contact_id,
-        {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id},
+        {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, **via},
         resource_uid=f"message:{row.id}", resource_name=names[source], test=row.test,
     )  # fmt: skip
 

@@ -64,6 +64,7 @@ class Outcome(msgspec.Struct):
     internet_message_id: str | None = None
     reply: str | None = None
     prepared: Prepared | None = None  # what was handed over, where it may have to be repeated
+    via: dict[str, str] | None = None  # whose server took it and how, where we deliver ourselves
 
 
 COLUMNS = ", ".join(Claim._fields)

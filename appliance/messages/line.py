@@ -12,7 +12,7 @@ from typing import Any
 
 from appliance import clock
 from appliance.db.open import rows
-from appliance.delivery.groups import group_of
+from appliance.delivery import routing
 from appliance.messages.ledger import AT_ONCE, COLUMNS, Claim
 
 # Rows looked at for one answer where some are stepped over; the next answer goes on behind them
@@ -139,15 +139,15 @@ class Line:
                     continue
                 if row.provider in look.closed:
                     self._parked.setdefault((source, ""), {})[row.id] = None
-                elif not look.has_room(row):
-                    self._park(source, row)
+                elif (full := look.full(row)) is not None:
+                    self._park(source, row, full)
                 else:
                     found.append(row)
                     look.given.add(row.id)
         return found
 
-    def _park(self, source: int | None, row: Claim) -> None:
-        kept = self._parked.setdefault((source, group_of(row.recipient_key or "")), {})
+    def _park(self, source: int | None, row: Claim, group: str) -> None:
+        kept = self._parked.setdefault((source, group), {})
         if len(kept) < _MOST_PARKED:
             kept[row.id] = None
         else:
@@ -174,8 +174,8 @@ class Line:
                     self._at_once[source] = claim.id
                 if look.has_given(claim):
                     continue
-                if look.room and not look.has_room(claim):
-                    self._park(source, claim)
+                if look.room and (full := look.full(claim)) is not None:
+                    self._park(source, claim, full)
                 else:
                     found.append(claim)
         self._stand(source, at, ended)
@@ -206,14 +206,16 @@ class _Look:
         """Say whether somebody has a row already."""
         return row.id in self.taken or row.id in self.given
 
-    def has_room(self, row: Claim) -> bool:
-        """Say whether a row's group may have it, and count it."""
-        group = group_of(row.recipient_key or "")
-        left = self.room.get(group)
-        if left is None:
-            return True
-        self.room[group] = left - 1
-        return left > 0
+    def full(self, row: Claim) -> str | None:
+        """Answer the group of a row that has no room for it; None if it has, and then it is counted."""
+        names = routing.names_of(row.provider, row.recipient_key or "")
+        for name in names:
+            if self.room.get(name, 1) <= 0:
+                return name
+        for name in names:
+            if name in self.room:
+                self.room[name] -= 1
+        return None
 
 
 def _page(source: int | None, look: _Look, at: tuple[int, int], size: int) -> list[tuple[Any, ...]]:

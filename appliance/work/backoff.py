@@ -16,10 +16,11 @@ _LEAST_GAP, _MOST_GAP = 0.5, 60.0
 class Slow:
     """One group that is spared; used on one event loop, times are those of `clock.steady`."""
 
-    def __init__(self, name: str, usual: int, pause: float) -> None:
+    def __init__(self, name: str, usual: int, pause: float, first: int | None = None) -> None:
         self.name = name
         self.since = clock.now_ms()
-        self.most = self._usual = usual
+        self._usual = usual
+        self.most = usual if first is None else first
         self.until = 0.0
         self.words = ""
         self.in_use = 0
@@ -32,6 +33,8 @@ class Slow:
 
     def refused(self, now: float, words: str, silence: bool) -> None:
         """Give less from now on; what had been on its way when a pause began says nothing new."""
+        if not self.words:
+            self.since = clock.now_ms()
         self.words = words
         if silence:
             self.most, self._gap, self.until = 1, 0.0, now + SILENCE_SECONDS
@@ -56,7 +59,7 @@ class Slow:
             if self._gap:
                 self._gap = self._gap / 2 if self._gap > _LEAST_GAP else 0.0
             else:
-                self.most += 1
+                self.most = min(self._usual, self.most + 1)
         return self.most >= self._usual and not self._gap
 
     def opens_at(self, now: float) -> float:

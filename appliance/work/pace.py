@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from appliance import clock
 from appliance.config import seconds
-from appliance.delivery import rates
+from appliance.delivery import rates, routing
 from appliance.delivery.groups import domain_of, group_of
+from appliance.delivery.routing import DIRECT
 from appliance.errors import DeliveryError, Throttled
 from appliance.messages.ledger import Claim
 from appliance.settings import Email
@@ -28,6 +29,8 @@ _AHEAD = 2
 _SOON_SECONDS = 5.0
 # Spared groups are forgotten from so many on, if nothing was heard of them for so long
 _MANY_SPARED, _FORGOTTEN_SECONDS = 64, 1800.0
+# Conversations that a group of recipients' servers begins with (D19); it gets more while all goes well
+_FIRST = 4
 
 
 class Pace:
@@ -42,12 +45,16 @@ class Pace:
             group: Meter(group, limit)
             for name, limit in map(meter.read, email.recipient_limits) for group in (group_of(name),)
         }  # fmt: skip
+        # One is left for the others, however large a group is
+        self._most = min(email.direct.group_connections, max(1, email.connections - 1))
+        self._first = min(_FIRST, self._most, max(1, email.connections // 2))
         self._slow: dict[tuple[str, str], Slow] = {}
         self._asked: deque[tuple[float, str]] = deque(maxlen=100)
         self._going: dict[int, list[Meter | Slow]] = {}
         self.is_timed = any(self.everybody.limit)
         self._has_limits = bool(self.is_timed or self._senders or self._groups)
-        self.is_free = not self._has_limits
+        self._is_direct = self._provider == DIRECT
+        self.is_free = not self._has_limits and not self._is_direct
 
     # -- what goes ------------------------------------------------------------------------------------------------
 
@@ -81,13 +88,15 @@ class Pace:
                 one.end(used)
 
     def _kept_to(self, claim: Claim, sender: str) -> list[Meter | Slow]:
-        group = group_of(claim.recipient_key or "")
+        names = routing.names_of(claim.provider, claim.recipient_key or "")
         found: list[Meter | Slow | None] = []
-        if self._slow:
-            found += [self._slow.get((claim.provider, ALL)), self._slow.get((claim.provider, group))]
+        if claim.provider == DIRECT:
+            found.append(self._group(DIRECT, names[0]))
+        elif self._slow:
+            found += [self._slow.get((claim.provider, ALL)), self._slow.get((claim.provider, names[0]))]
         # What the settings say is about the way out that they name, not about tests that stay here
         if self._has_limits and claim.provider == self._provider:
-            found += [self._senders.get(domain_of(sender)), self._groups.get(group)]
+            found += [self._senders.get(domain_of(sender)), *map(self._groups.get, names)]
             found += [self.everybody] if self.is_timed else []
         return [one for one in found if one is not None]
 
@@ -102,9 +111,12 @@ class Pace:
         if not rates.asks_for_less(error):
             return error
         now = clock.steady()
-        group = ALL if rates.means_all(error) else group_of(claim.recipient_key or "")
+        # Who delivers to the recipients' servers is never spoken to by one for all
+        means_all = claim.provider != DIRECT and rates.means_all(error)
+        group = ALL if means_all else routing.group_of(claim.provider, claim.recipient_key or "")
         slow = self._spare(claim.provider, group, now, error)
-        self._asked.append((now, group))
+        if claim.provider != DIRECT:
+            self._asked.append((now, group))
         if len({name for at, name in self._asked if at > now - _MANY_SECONDS and name != ALL}) >= _MANY_GROUPS:
             self._spare(claim.provider, ALL, now, error)
             self._asked.clear()
@@ -112,22 +124,40 @@ class Pace:
         return Throttled(error.text, wait, error.smtp, error.enhanced)
 
     def _spare(self, provider: str, group: str, now: float, error: DeliveryError) -> Slow:
-        if len(self._slow) > _MANY_SPARED:
-            # Of whom nothing was heard for long; what they ask for now they will say again
-            long_ago = now - _FORGOTTEN_SECONDS
-            self._slow = {key: one for key, one in self._slow.items() if one.in_use or one.until > long_ago}
-        slow = self._slow.setdefault((provider, group), Slow(group, self._usual, self._pause))
+        slow = self._group(provider, group)
         slow.refused(now, error.text, rates.asks_for_silence(error))
         self.is_free = False
         return slow
 
+    def _group(self, provider: str, group: str) -> Slow:
+        found = self._slow.get((provider, group))
+        if found is not None:
+            return found
+        if len(self._slow) > _MANY_SPARED:
+            # Of whom nothing was heard for long; what they ask for now they will say again
+            long_ago = clock.steady() - _FORGOTTEN_SECONDS
+            self._slow = {key: one for key, one in self._slow.items() if one.in_use or one.until > long_ago}
+        if provider == DIRECT:
+            made = Slow(group, self._most, self._pause, self._first)
+        else:
+            made = Slow(group, self._usual, self._pause)
+        self._slow[provider, group] = made
+        return made
+
+    def most_to(self, group: str) -> int:
+        """Answer how many conversations there may be with the servers of a group of recipients."""
+        return self._group(DIRECT, group).most
+
     def _accepted(self, claim: Claim) -> None:
         now = clock.steady()
-        for key in ((claim.provider, ALL), (claim.provider, group_of(claim.recipient_key or ""))):
-            slow = self._slow.get(key)
+        for group in (ALL, routing.group_of(claim.provider, claim.recipient_key or "")):
+            slow = self._slow.get((claim.provider, group))
             if slow is not None and slow.accepted(now):
-                del self._slow[key]
-        self.is_free = not self._slow and not self._has_limits
+                if claim.provider == DIRECT:
+                    slow.words = ""  # it is spared no more, and stays limited as every group is
+                else:
+                    del self._slow[claim.provider, group]
+        self.is_free = not self._slow and not self._has_limits and not self._is_direct
 
     # -- what there is room for -----------------------------------------------------------------------------------
 
@@ -184,7 +214,7 @@ class Pace:
             if provider != self._provider or at <= steady - HOUR:
                 continue
             for one in (self.everybody, self._senders.get(domain_of(sender or "")),
-                        self._groups.get(group_of(recipient or ""))):  # fmt: skip
+                        *map(self._groups.get, routing.names_of(provider, recipient or ""))):  # fmt: skip
                 if one is not None:
                     one.remember(at)
 
@@ -201,7 +231,7 @@ class Pace:
             tuple(Closed(provider, one.words, one.since, moment(one.until))
                   for (provider, group), one in slow if group == ALL and one.until > steady),
             tuple(Spared(provider, group, one.words, one.since, moment(one.until) if one.until > steady else None,
-                         one.most) for (provider, group), one in slow),
+                         one.most) for (provider, group), one in slow if one.words),
             tuple(Full(one.name, one.limit.per_hour, moment(at)) for one, at in hours if at > steady),
         )  # fmt: skip
 

@@ -46,23 +46,27 @@ class Place:
         """Work until nothing is due, or the service is ending."""
         try:
             while await self._found():
-                dialogue, closed = await self._connected()
-                ready, self._next = self._next, None
-                if ready is not None and not self._may_go(ready):
-                    # Its group asked for less since it was taken; an envelope cannot be taken back politely
-                    if self._offered is not None:
-                        self._drop(ready.claim.provider)
-                    self._feeder.put_back(ready)
-                elif ready is not None:
-                    try:
-                        await self._one(ready, dialogue, closed)
-                    finally:
-                        self._feeder.ended(ready.claim)
+                await self._turn()
         finally:
             self._give_back()
             if self._timer is not None:
                 self._timer.cancel()
             await self._store()
+
+    async def _turn(self) -> None:
+        """Take the message in hand to its outcome, if it still may go."""
+        dialogue, closed = await self._connected()
+        ready, self._next = self._next, None
+        if ready is not None and not self._may_go(ready):
+            # Its group asked for less since it was taken; an envelope cannot be taken back politely
+            if self._offered is not None:
+                self._drop(ready.claim.provider)
+            self._feeder.put_back(ready)
+        elif ready is not None:
+            try:
+                await self._one(ready, dialogue, closed)
+            finally:
+                self._feeder.ended(ready.claim)
 
     async def _found(self) -> bool:
         """See to a next message; answers whether there is one."""
@@ -84,12 +88,16 @@ class Place:
         """Connect for the next message, whichever it will be; answers whether there is one."""
         while (provider := await self._feeder.provider()) is not None:
             try:
-                await self._dialogue(provider)
+                await self._ahead(provider)
             except DeliveryError as error:
                 log.debug("%s is closed for now: %s", provider, error)
             else:
                 return True
         return False
+
+    async def _ahead(self, provider: str) -> None:
+        """Connect before it is known for whom."""
+        await self._dialogue(provider)
 
     def _part(self) -> None:
         """Say goodbye where nothing was said for long: servers do not like to be kept waiting."""

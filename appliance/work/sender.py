@@ -14,14 +14,17 @@ from appliance import clock, config
 from appliance.config import seconds
 from appliance.db import storage
 from appliance.db.open import close_database
+from appliance.delivery.routing import DIRECT
 from appliance.errors import Unavailable
 from appliance.messages import outbox
 from appliance.work import standing
 from appliance.work.clerk import Clerk
+from appliance.work.courier import Courier
+from appliance.work.destinations import Destinations
 from appliance.work.feeder import Feeder
 from appliance.work.gate import Gate
 from appliance.work.pace import Pace
-from appliance.work.place import Place
+from appliance.work.reach import Reach
 from appliance.work.standing import Standing
 
 log = logging.getLogger("campanero.sender")
@@ -30,6 +33,9 @@ _AHEAD = 4
 # A conversation that hangs longer than a stop may last does not keep the process from ending
 _STOP_SECONDS = 22.0
 _LAST_SECONDS = 2.0
+# Places for each conversation that may be under way, where most of them may be waiting for servers to answer
+_WAITING = 4
+_MOST_PLACES = 100
 # A file that stops everything is looked for this often, and again before each message
 _STOP_FILE_SECONDS = 0.25
 _HOUR_MS = 3_600_000
@@ -46,9 +52,11 @@ class Sender:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.Event | None = None
         self.pace = Pace(config.current().email)
+        self.reach = Reach()
         self._remembers = not self.pace.counts_hours
         self._stop_seen = (0.0, False)
-        self._places: set[Place] = set()
+        self._places: set[Courier] = set()
+        self._destinations: Destinations | None = None
         standing.report(self.standing)
 
     def wake(self) -> None:
@@ -85,10 +93,15 @@ class Sender:
         """Say what is closed, spared or used up, and how many conversations are open; from any thread."""
         found = self.pace.standing()
         there = sum(place.connections for place in [*self._places])
+        there += self._destinations.pool.connections if self._destinations is not None else 0
         return found._replace(closed=(*self.gate.standing(), *found.closed), connections=there)
 
     async def _drain(self) -> None:
-        places = config.current().email.connections
+        email = config.current().email
+        places = min(email.connections * _WAITING, _MOST_PLACES) if email.transport == DIRECT else email.connections
+        self._destinations = destinations = Destinations(
+            self.gate, self.pace, self.reach, asyncio.Semaphore(email.connections)
+        )
         self._loop, self._look = asyncio.get_running_loop(), asyncio.Event()
         feeder, clerk = Feeder(self.gate, self.pace, places * _AHEAD, self.halted), Clerk(self.process)
         tasks: set[asyncio.Task[None]] = set()
@@ -108,6 +121,7 @@ class Sender:
             await self._stop(tasks)
         finally:
             self._loop = self._look = None
+            await destinations.pool.close()
             # Where nothing can be written, the end of the service does not wait for it
             await clerk.settled(_LAST_SECONDS if self.stopping.is_set() else None)
             await asyncio.get_running_loop().run_in_executor(None, feeder.close)
@@ -131,6 +145,8 @@ class Sender:
 
     async def _stop(self, tasks: set["asyncio.Task[None]"]) -> None:
         """Let open transactions finish; what hangs is left as it is and found in doubt by the next process."""
+        for place in [*self._places]:
+            place.hurry()
         if tasks:
             _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
             for task in late:
@@ -140,7 +156,8 @@ class Sender:
                 await asyncio.wait(late, timeout=_LAST_SECONDS)
 
     async def _work(self, feeder: Feeder, clerk: Clerk) -> None:
-        place = Place(self.gate, self.pace, feeder, clerk, self.halted)
+        assert self._destinations is not None
+        place = Courier(self.gate, self.pace, feeder, clerk, self.halted, self._destinations)
         self._places.add(place)
         try:
             await place.run()

@@ -1,4 +1,4 @@
-"""A real SMTP server for tests: exact, scriptable, fast; its own thread and loop, on 127.0.0.1.
+"""A real SMTP server for tests: exact, scriptable, fast; its own thread and loop, on the loopback.
 
 For example::
 
@@ -33,6 +33,7 @@ class SmtpServer:
     def __init__(
         self,
         *,
+        host: str = "127.0.0.1",
         port: int = 0,
         pipelining: bool = True,
         eight_bit: bool = True,
@@ -46,6 +47,7 @@ class SmtpServer:
         piece: int = 0,
         window: int = 0,
     ):
+        self.host = host
         self.port, self.pipelining, self.eight_bit, self.smtputf8 = port, pipelining, eight_bit, smtputf8
         self.size_limit, self.users, self.implicit_tls = size_limit, users, tls
         # Replies leave in pieces of so many bytes (0: whole), and so many bytes are taken ahead of reading (0: many)
@@ -118,7 +120,7 @@ class SmtpServer:
             here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window)
             # Large packets of the loopback would let the other side hold megabytes for us
             here.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
-        here.bind(("127.0.0.1", self.port))
+        here.bind((self.host, self.port))
         return here
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

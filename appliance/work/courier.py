@@ -1,0 +1,90 @@
+"""A place that also delivers to the recipients' own servers: to whom to speak is found for each message."""
+
+import asyncio
+from collections.abc import Callable
+
+from appliance.delivery.dialogue import Dialogue
+from appliance.delivery.routing import DIRECT
+from appliance.errors import DeliveryError, Permanent, SenderRefused
+from appliance.messages.ledger import Outcome
+from appliance.work.clerk import Clerk
+from appliance.work.destinations import Destinations, Found
+from appliance.work.feeder import Feeder
+from appliance.work.gate import Gate
+from appliance.work.making import Ready
+from appliance.work.pace import Pace
+from appliance.work.place import Place
+
+
+class Courier(Place):
+    """Looks up and connects with a message in hand that nobody has marked, so that a slow server costs a place only.
+
+    Of the marked ones there are never more than there may be transactions, whatever the number of places (P3).
+    """
+
+    def __init__(
+        self, gate: Gate, pace: Pace, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool],
+        destinations: Destinations,
+    ) -> None:  # fmt: skip
+        super().__init__(gate, pace, feeder, clerk, is_halted)
+        self._destinations = destinations
+        self._finding: asyncio.Task[Found] | None = None
+
+    async def _turn(self) -> None:
+        ready = self._next
+        if ready is None or ready.prepared is None or ready.claim.provider != DIRECT:
+            await super()._turn()
+            return
+        self._next = None
+        await self._store()
+        self._finding = asyncio.ensure_future(self._destinations.find(ready.claim))
+        try:
+            found = await self._finding
+        except BaseException:
+            self._feeder.done(ready.claim, marked=False)
+            if self._finding.cancelled() and self._is_halted():
+                return
+            self._finding.cancel()
+            raise
+        finally:
+            self._finding = None
+        async with self._destinations.transactions:
+            await self._handed(ready, found)
+
+    def hurry(self) -> None:
+        """Stop waiting for a server to answer: nothing new begins any more."""
+        if self._finding is not None:
+            self._finding.cancel()
+
+    async def _handed(self, ready: Ready, found: Found) -> None:
+        """Take a message to its outcome, and write that down: others may begin only then."""
+        error: DeliveryError | None = None
+        try:
+            if found.elsewhere or self._is_halted() or (found.closed is None and not self._may_go(ready)):
+                self._feeder.put_back(ready)
+                return
+            if found.dialogue is not None:
+                self._open[DIRECT] = found.dialogue
+            try:
+                await self._one(ready, found.dialogue, found.closed)
+                error = self._known.error if self._known is not None else None
+                await self._store()
+            finally:
+                self._feeder.ended(ready.claim)
+        finally:
+            dialogue = self._open.pop(DIRECT, None)
+            if found.way is not None:
+                self._destinations.done(found.way, dialogue, error)
+
+    async def _through(self, ready: Ready, dialogue: Dialogue | None, outcome: Outcome) -> None:
+        if ready.claim.provider == DIRECT:
+            if isinstance(outcome.error, SenderRefused):
+                # One of many servers says so: that does not stop the mail to all others
+                outcome.error = Permanent(outcome.error.text, outcome.error.smtp, outcome.error.enhanced)
+            if dialogue is not None:
+                outcome.via = {"mx": dialogue.server.host, "tls": dialogue.encryption}
+        await super()._through(ready, dialogue, outcome)
+
+    async def _ahead(self, provider: str) -> None:
+        if provider != DIRECT:
+            await super()._ahead(provider)

@@ -1,0 +1,114 @@
+"""Finds a message its conversation with the recipient's own servers: one that is open, or a new one.
+
+What is wrong with those servers costs this message an attempt and leaves the others alone; what is wrong with all of
+them closes the way out, and is nobody's attempt.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from appliance.delivery import routing
+from appliance.delivery.dialogue import Dialogue
+from appliance.delivery.groups import domain_of
+from appliance.delivery.providers import direct
+from appliance.delivery.providers.direct import Way
+from appliance.delivery.routing import DIRECT
+from appliance.errors import DeliveryError, Temporary, Throttled, Unreachable
+from appliance.messages.ledger import Claim
+from appliance.work.gate import Gate
+from appliance.work.pace import Pace
+from appliance.work.pool import Pool
+from appliance.work.reach import Reach
+
+
+class Found(NamedTuple):
+    """A conversation, or why there is none; `elsewhere` says that the message belongs to another group than was known
+    when it was let go.
+    """
+
+    way: Way | None = None
+    dialogue: Dialogue | None = None
+    closed: DeliveryError | None = None
+    elsewhere: bool = False
+
+
+class Destinations:
+    """The recipients' servers, as all places of a sender see them; used on one event loop."""
+
+    def __init__(self, gate: Gate, pace: Pace, reach: Reach, transactions: asyncio.Semaphore) -> None:
+        self._gate, self._pace, self._reach = gate, pace, reach
+        self.transactions = transactions
+        self.pool = Pool()
+        self._one_asks = asyncio.Lock()
+
+    async def find(self, claim: Claim) -> Found:
+        """Answer a conversation for a message; the caller gives it back (`done`)."""
+        domain = domain_of(claim.recipient_key)
+        before = routing.group_of(DIRECT, claim.recipient_key)
+        route = await routing.routed(domain)
+        if route.error is not None:
+            return Found(closed=await self._not_found(route.error))
+        if routing.group_of(DIRECT, claim.recipient_key) != before:
+            return Found(elsewhere=True)
+        way = Way(domain, route.hosts, route.group)
+        dead = self._reach.dead(way)
+        if dead is not None:
+            return Found(closed=Temporary(f"left alone for {dead[0] / 60:.0f} more minutes: {dead[1]}", None, "4.4.1"))
+        return await self._open(way, claim)
+
+    async def _open(self, way: Way, claim: Claim) -> Found:
+        dialogue = self.pool.take(way)
+        if dialogue is not None:
+            return Found(way, dialogue)
+        self.pool.opening(way, self._pace.most_to(way.group))
+        try:
+            dialogue = await direct.connect(way)
+        except DeliveryError as error:
+            self.pool.opened(way)
+            return Found(closed=await self._not_reached(way, claim, error))
+        except BaseException:
+            self.pool.opened(way)
+            raise
+        self._reach.reached(way)
+        return Found(way, dialogue)
+
+    async def _not_found(self, error: DeliveryError) -> DeliveryError:
+        if error.enhanced == "4.4.3":
+            async with self._one_asks:
+                words = await self._reach.no_name_is_known()
+            if words is not None:
+                return self._close(words)
+        return error
+
+    async def _not_reached(self, way: Way, claim: Claim, error: DeliveryError) -> DeliveryError:
+        if isinstance(error, Unreachable):
+            async with self._one_asks:
+                words = await self._reach.nothing_answers()
+            if words is not None:
+                return self._close(words)
+            error = Temporary(error.text, None, "4.4.1")
+        elif error.smtp is not None:
+            self._reach.spoke()
+        if isinstance(error, Temporary):
+            heard = self._pace.heard(claim, error)
+            if isinstance(heard, Throttled):
+                return heard
+            self._reach.failed(way, error.text)
+        return error
+
+    def _close(self, words: str) -> DeliveryError:
+        closed = Unreachable(words)
+        self._gate.connecting_failed(DIRECT, closed)
+        return closed
+
+    def done(self, way: Way, dialogue: Dialogue | None, error: DeliveryError | None) -> None:
+        """Take a conversation back; None stands for one that was hung up."""
+        if isinstance(error, Throttled):
+            self.pool.spare(way.group)
+        if dialogue is None:
+            self.pool.opened(way)
+        elif dialogue.is_open() and not isinstance(error, Throttled):
+            self.pool.give(way, dialogue)
+        else:
+            self.pool.opened(way)
+            self.pool.end(dialogue)

@@ -1,0 +1,92 @@
+"""Conversations with recipients' servers that nobody uses at the moment: the next message for the same servers goes on
+with one, instead of another connection.
+"""
+
+import asyncio
+from collections import Counter
+from typing import NamedTuple
+
+from appliance.delivery.dialogue import Dialogue
+from appliance.delivery.providers.direct import Way
+
+# Servers part early from who says nothing; nobody gains by being parted from
+_IDLE_SECONDS = 5.0
+_MOST_IDLE = 50
+
+
+class _Idle(NamedTuple):
+    way: Way
+    dialogue: Dialogue
+    timer: asyncio.TimerHandle
+
+
+class Pool:
+    """Idle conversations, and how many are open to each group; used on one event loop."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Idle] = []  # who came last stands last
+        self._busy: Counter[str] = Counter()
+        self._goodbyes: set[asyncio.Future[None]] = set()
+
+    @property
+    def connections(self) -> int:
+        """How many conversations wait here."""
+        return len(self._idle)
+
+    def take(self, way: Way) -> Dialogue | None:
+        """Answer an open conversation with these servers, if there is one."""
+        for one in reversed(self._idle):
+            if one.way.key == way.key:
+                self._idle.remove(one)
+                one.timer.cancel()
+                if one.dialogue.is_open():
+                    self._busy[way.group] += 1
+                    return one.dialogue
+        return None
+
+    def opening(self, way: Way, most: int) -> None:
+        """Make room for one more conversation with a group, of which there may be so many."""
+        idle = [one for one in self._idle if one.way.group == way.group]
+        while idle and len(idle) + self._busy[way.group] >= most:
+            self._part(idle.pop(0))
+        self._busy[way.group] += 1
+
+    def opened(self, way: Way) -> None:
+        """Forget a conversation that did not come about, or is over."""
+        self._busy[way.group] -= 1
+        if self._busy[way.group] <= 0:
+            del self._busy[way.group]
+
+    def give(self, way: Way, dialogue: Dialogue) -> None:
+        """Keep a conversation for the next message, for a while."""
+        self.opened(way)
+        if len(self._idle) >= _MOST_IDLE:
+            self._part(self._idle[0])
+        timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._late, dialogue)
+        self._idle.append(_Idle(way, dialogue, timer))
+
+    def spare(self, group: str) -> None:
+        """End what is idle with a group that asked for less."""
+        for one in [one for one in self._idle if one.way.group == group]:
+            self._part(one)
+
+    def _late(self, dialogue: Dialogue) -> None:
+        for one in [one for one in self._idle if one.dialogue is dialogue]:
+            self._part(one)
+
+    def _part(self, one: _Idle) -> None:
+        self._idle.remove(one)
+        one.timer.cancel()
+        self.end(one.dialogue)
+
+    def end(self, dialogue: Dialogue) -> None:
+        """Say goodbye while others go on."""
+        self._goodbyes.add(task := asyncio.ensure_future(dialogue.close()))
+        task.add_done_callback(self._goodbyes.discard)
+
+    async def close(self) -> None:
+        """End all conversations."""
+        for one in [*self._idle]:
+            self._part(one)
+        if self._goodbyes:
+            await asyncio.wait({*self._goodbyes})

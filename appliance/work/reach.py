@@ -1,0 +1,96 @@
+"""Which recipients' servers cannot be reached, and whether anything can be: what is wrong there is theirs, what is
+wrong everywhere is ours.
+"""
+
+import asyncio
+
+from appliance import clock, config
+from appliance.delivery import routing
+from appliance.delivery.providers import direct
+from appliance.delivery.providers.direct import Way
+from appliance.errors import DeliveryError, Unreachable
+
+# Failures in a row before servers are left alone, and for how long (D21)
+MOST_FAILURES = 3
+DEAD_SECONDS = 900.0
+# Whoever was heard so lately proves that the way out is open
+_PROOF_SECONDS = 60.0
+_PROBE_SECONDS = 20.0
+_MOST_KEPT = 5_000
+
+
+class Reach:
+    """What is known of recipients' servers in this process; used on one event loop at a time."""
+
+    def __init__(self) -> None:
+        self._spoken = float("-inf")  # when any server last said anything
+        self._failed: dict[str, tuple[int, float, str]] = {}  # by way: how often in a row, dead until, and the words
+
+    def dead(self, way: Way) -> tuple[float, str] | None:
+        """Answer for how many seconds servers are left alone yet, and why; None if they may be tried."""
+        _, until, words = self._failed.get(way.key, (0, 0.0, ""))
+        left = until - clock.steady()
+        return (left, words) if left > 0 else None
+
+    def failed(self, way: Way, words: str) -> None:
+        """Count a failure to reach servers; a few in a row mean that they are away."""
+        if len(self._failed) >= _MOST_KEPT:
+            self._failed.clear()
+        count = self._failed.get(way.key, (0, 0.0, ""))[0] + 1
+        until = clock.steady() + DEAD_SECONDS if count >= MOST_FAILURES else 0.0
+        self._failed[way.key] = (count, until, words)
+
+    def reached(self, way: Way) -> None:
+        """Note that servers let us in."""
+        self._spoken = clock.steady()
+        self._failed.pop(way.key, None)
+
+    def spoke(self) -> None:
+        """Note that some server said something, whatever it was."""
+        self._spoken = clock.steady()
+
+    async def nothing_answers(self) -> str | None:
+        """Answer the words for it if no mail server at all can be reached from here; None if one can, or nobody knows.
+
+        Nobody was heard for a while: well-known servers are asked, for those are never all away.
+        """
+        if clock.steady() < self._spoken + _PROOF_SECONDS:
+            return None
+        names = config.current().email.direct.probes
+        found = await asyncio.gather(*map(self._probe, names))
+        if not found or any(found) or all(one is None for one in found):
+            return None
+        port = config.current().email.direct.port
+        return (
+            f"no mail server answers on port {port}, not even those of {', '.join(names)}: outgoing connections to "
+            "this port seem to be blocked here. Ask whoever runs the network to open it, or send through a relay"
+        )  # fmt: skip
+
+    async def _probe(self, domain: str) -> bool | None:
+        """Say whether a server of a domain answers; None if there is none to ask."""
+        route = await routing.routed(domain)
+        if route.error is not None:
+            return None
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                dialogue = await direct.connect(Way(domain, route.hosts, route.group))
+        except (Unreachable, TimeoutError):
+            return False
+        except DeliveryError as error:
+            if error.smtp is None:
+                return None  # not to be found
+        else:
+            await dialogue.close()
+        self.spoke()
+        return True
+
+    @staticmethod
+    async def no_name_is_known() -> str | None:
+        """Answer the words for it if no name server answers anything; None if one does, or nobody knows."""
+        if clock.steady() < routing.heard() + _PROOF_SECONDS:
+            return None
+        names = config.current().email.direct.probes
+        found = await asyncio.gather(*map(routing.asked_now, names))
+        if not found or clock.steady() < routing.heard() + _PROOF_SECONDS:
+            return None
+        return f"no name server answers, so no mail server can be found: {found[0]}"

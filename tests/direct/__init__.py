@@ -1,0 +1,1 @@
+"""Tests of delivery to the recipients' own servers."""

@@ -1,0 +1,74 @@
+"""The servers of the world on loopback: a DNS server, and mail servers of domains, all on one port as in the world."""
+
+from contextlib import ExitStack
+from typing import Any, Self
+
+from tests.kit.dns import DnsServer
+from tests.kit.smtp import SmtpServer
+
+# As many machines as there are, of which an operator says that they may be reached
+_MACHINES = tuple(f"127.0.1.{number}" for number in range(1, 60))
+
+
+class World:
+    """Mail servers at 127.0.0.x whom names lead to; use as a context manager.
+
+    For example::
+
+        with World() as world:
+            gmail = world.mail("gmail-smtp-in.l.google.com", "gmail.com", "shop.example")
+            server = fresh_server(env=world.env)
+    """
+
+    def __init__(self) -> None:
+        self.dns = DnsServer()
+        self.servers: dict[str, SmtpServer] = {}
+        self.hosts: dict[str, str] = {}
+        self.port = 0  # of all mail servers
+        self._stack = ExitStack()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the environment of a server that delivers directly to this world, with quick retries."""
+        email = "CAMPANERO_EMAIL__"
+        return self.dns.env | {
+            f"{email}TRANSPORT": "direct", f"{email}DIRECT__PORT": str(self.port),
+            f"{email}DIRECT__HELO": "mail.bakery.example", f"{email}DIRECT__WARM_UP": "false",
+            f"{email}ALLOW_UNVERIFIED_DOMAINS": "true", f"{email}RETRY_AFTER": "1,1,1", f"{email}REPLY_TIMEOUT": "5s",
+            f"{email}CONNECT_TIMEOUT": "2s", f"{email}COMMAND_TIMEOUT": "5s", f"{email}PROBE_AFTER": "1s",
+            f"{email}CONNECTIONS": "8",
+            "CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": ",".join(_MACHINES),
+            "CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0",
+        }  # fmt: skip
+
+    def host(self, name: str) -> str:
+        """Give a name an address where nobody listens, and return it."""
+        address = self.hosts[name] = _MACHINES[len(self.hosts)]
+        self.dns.set(name, "A", address)
+        return address
+
+    def server(self, name: str, **options: Any) -> SmtpServer:
+        """Start a mail server of this name, at its address if it has one."""
+        address = self.hosts.get(name) or self.host(name)
+        found = self.servers[name] = SmtpServer(host=address, port=self.port, **options)
+        return self._stack.enter_context(found)
+
+    def mx(self, domain: str, *hosts: str) -> None:
+        """Let these take the mail of a domain, the first before the others."""
+        self.dns.set(domain, "MX", *(f"{10 * (number + 1)} {host}." for number, host in enumerate(hosts)))
+
+    def mail(self, name: str, *domains: str, **options: Any) -> SmtpServer:
+        """Start a mail server that takes the mail of these domains."""
+        found = self.server(name, **options)
+        for domain in domains:
+            self.mx(domain, name)
+        return found
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.dns)
+        # A port that is free at one of these addresses is nearly always free at the others
+        self.port = self.server("first.example").port
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
