@@ -122,11 +122,13 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
 
 def judged(error: DeliveryError) -> Class:
     """Say what it means that a message was given up or refused for good."""
+    if error.smtp is None and error.enhanced == "5.1.2":
+        return classes.NOWHERE  # no server said so but DNS, where a domain may be missing for a day
     found = classes.classify(error.smtp, error.enhanced, error.text)
     if isinstance(error, Permanent) or found.against == "nobody":
         return found
     # Nobody's mailbox but the way there: it broke, it is throttled, it refuses us
-    if error.smtp is None or not isinstance(error, Temporary):
+    if (error.smtp is None and error.enhanced is None) or not isinstance(error, Temporary):
         return classes.SETUP
     return found if found in (classes.FULL, classes.EXPIRED) else classes.TEMPORARY
 
