@@ -13,7 +13,7 @@ from typing import TypeVar
 from appliance.campaigns import audience, closing, drawn, freezing
 from appliance.campaigns.drawn import Send
 from appliance.db import work
-from appliance.db.open import checkpoint, one, rows
+from appliance.db.open import one, rows
 from appliance.db.storage import storage_error
 from appliance.errors import Unavailable
 from appliance.tables import Campaign
@@ -24,8 +24,6 @@ _LEAST, _FIRST, _MOST = 50, 200, 10_000
 # The aim; a busy machine makes it several times that
 _CHUNK_SECONDS = 0.008
 _PAUSE_SECONDS = 0.002
-# Some 20 MB of log, should its keeper not keep up
-_CHUNKS_A_CHECKPOINT = 20
 _ANSWER_SECONDS = 0.1
 _AGAIN_SECONDS = 60.0
 _UNFINISHED = "freezing NOT NULL OR closing NOT NULL"
@@ -99,14 +97,10 @@ class Large:
 
     def _chunks(self, verb: Callable[[T, int], tuple[int, float]], of: T) -> None:
         """Run a verb again and again, on as many rows as fit a short transaction, as the last one's time teaches."""
-        size, left, count = _FIRST, 1, 0
+        size, left = _FIRST, 1
         # Whoever asked for it is answered first
         self.stopping.wait(_ANSWER_SECONDS)
         while left and not self.stopping.is_set():
             left, taken = work.write(verb, of, size)
             size = max(_LEAST, min(_MOST, int(size * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
-            count += 1
             time.sleep(_PAUSE_SECONDS)
-            if count % _CHUNKS_A_CHECKPOINT == 0:
-                # While this thread hands in nothing the log can come home whole
-                checkpoint()

@@ -13,7 +13,7 @@ from pathlib import Path
 from appliance import clock, config
 from appliance.children import child
 from appliance.db import work
-from appliance.db.open import checkpoint, one, rows
+from appliance.db.open import one, rows
 from appliance.errors import Unavailable
 from appliance.importing import stage, staging, steps, store, undo
 from appliance.importing.chunk import Plan
@@ -25,8 +25,6 @@ log = logging.getLogger("campanero.imports")
 
 _MOST, _LEAST = 1000, 25
 _CHUNK_SECONDS = 0.02
-# Some 30 MB of log; the backstop of the database is at 80
-_PARTS_A_CHECKPOINT = 20
 # Rows of a kind that cost more than usual begin small and grow
 _FIRST = 100
 # Below this a child process costs more than the reading
@@ -124,12 +122,9 @@ class Importer:
 
     def _parts(self, asked: Plan, job: Import, staged: Staged) -> bool:
         """Take people in parts that fit a short transaction, as the last one's time teaches, and write each."""
-        after, count, size, parts = (job.cursor or [0])[0], staged.count(), _FIRST, 0
+        after, count, size = (job.cursor or [0])[0], staged.count(), _FIRST
         while after < count and not self.stopping.is_set():
-            last, parts = min(after + size, count), parts + 1
-            if parts % _PARTS_A_CHECKPOINT == 0:
-                # While this thread hands in nothing the log can come home whole
-                checkpoint()
+            last = min(after + size, count)
             if job.dry_run:
                 outcomes = steps.check(asked, job.resource, staged.people(after, last))
                 time.sleep(0.0005)  # looking lines up is all processor time; requests go first
