@@ -18,8 +18,9 @@ PRAGMAS = {
     "foreign_keys": 1,
     # What is deleted is overwritten where that costs no further page; an erasure asks for all of it
     "secure_delete": "fast",
-    # For each of a dozen connections; what is read again and again lies in the memory of the system anyway
-    "cache_size": -4_000,
+    # For each of a dozen connections, once the file is larger than what is mapped of it; what is read again and again
+    # lies in the memory of the system anyway
+    "cache_size": -1_000,
     "temp_store": 2,
     "mmap_size": 268_435_456,
     "journal_size_limit": 67_108_864,

@@ -24,6 +24,8 @@ log = logging.getLogger("campanero.writer")
 # A batch stops growing after this many verbs or seconds, so that nobody waits long for a neighbour.
 _MOST_VERBS = 200
 _MOST_SECONDS = 0.02
+# Kilobytes: what a large transaction changes is written once, at its end
+_CACHE = 4_000
 
 
 class State(threading.local):
@@ -108,6 +110,7 @@ class Writer:
         """Answer this thread's connection, opened if need be, with the keeper of its log told of it."""
         here = connection()
         if here is not self._watched:
+            here.execute(f"PRAGMA cache_size = -{_CACHE}").fetchall()
             self._keeper.watch(here)
             self._watched = here
         return here
