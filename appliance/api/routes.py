@@ -4,6 +4,7 @@ from appliance.api import (
     account,
     brand,
     campaigns,
+    capture,
     contacts,
     delivery,
     domains,
@@ -34,5 +35,6 @@ ROUTES: tuple[Route, ...] = (
     *domains.ROUTES,
     *account.ROUTES,
     *delivery.ROUTES,
+    *capture.ROUTES,
     *events.ROUTES,
 )

@@ -1,7 +1,8 @@
 """Writes what came back about a message, once and only as far as it can be true (decisions, sections 7 and 9).
 
 Believed is what names a message of ours that left in the last two weeks, and its recipient. A status never goes back:
-sent, delivered, bounced, complained. Who says it makes no difference: a report, a provider's hook, a rehearsal.
+sent, delivered, bounced, complained. Who says it makes no difference: a report, a provider's hook, a rehearsal. Of a
+test only a rehearsal tells, and what happened to it stands with the test alone.
 """
 
 from typing import NamedTuple
@@ -67,8 +68,8 @@ def _find(fact: Fact) -> _Known | None:
     """Answer the message of a fact if what is said of it can be true."""
     found = one(
         f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
-        "AND recipient_key NOT NULL AND test = 0",
-        (fact.message_id,),
+        "AND recipient_key NOT NULL AND (test = 0 OR ? = 'capture')",
+        (fact.message_id, fact.source),
     )
     if found is None:
         return None
@@ -116,17 +117,18 @@ def _bounced(known: _Known, fact: Fact) -> None:
         "error_smtp = ?, error_enhanced = ?, error_text = ? WHERE id = ?",
         (_moment(known, fact), clock.now_ms(), fact.smtp, fact.enhanced, fact.text[:1000], row.id),
     )
-    run(
-        "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
-        (row.account_id, row.kind, row.recipient_key),
-    )
+    if not row.test:
+        run(
+            "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
+            (row.account_id, row.kind, row.recipient_key),
+        )
     found = verdicts.against(row, judged(fact), fact.source, fact.text)
     event = found.event if row.channel == "email" else f"{row.channel}_failed"
     ledger.record(
         row, event, {"reason": "returned", "class": found.name, "smtp": fact.smtp, "enhanced": fact.enhanced,
                      "text": fact.text[:1000], "source": fact.source},
     )  # fmt: skip
-    if found is classes.HARD and row.campaign_id is not None:
+    if found is classes.HARD and row.campaign_id is not None and not row.test:
         tally.against(row.campaign_id, "bounced")
 
 
@@ -147,6 +149,8 @@ def _complained(known: _Known, fact: Fact) -> None:
         (clock.now_ms(), row.id),
     )
     ledger.record(row, f"{row.channel}_complained", {"source": fact.source, "text": fact.text[:1000]})
+    if row.test:
+        return  # nobody has complained
     suppress.add(
         row.account_id, Address(row.kind, row.recipient, row.recipient_key),
         Case("complaint", source=fact.source, diagnostic=fact.text[:1000] or None),

@@ -49,9 +49,13 @@ def store(reading: Reading, mail_from: str, rcpt_to: str, raw: bytes) -> int:
     return int(kept.id)
 
 
-def page(account_id: int, number: int = 1, limit: int = 50, search: str | None = None) -> Page:
+def page(
+    account_id: int, number: int = 1, limit: int = 50, search: str | None = None, message_id: int | None = None
+) -> Page:
     """List captured mail, newest first; words are looked for in recipient and subject."""
     found = Captured.select().where(Captured.account == account_id)
+    if message_id is not None:
+        found = found.where(Captured.message_id == message_id)
     if search and search.strip():
         words = search.strip()
         found = found.where(Captured.rcpt_to.contains(words) | Captured.subject.contains(words))

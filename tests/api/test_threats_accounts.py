@@ -21,6 +21,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /campaigns/{id}": {"name": "taken"},
     "POST /campaigns/{id}/send": {"confirm_send_to_all": True},
     "PATCH /contacts/{id}": {"first_name": "taken"},
+    "POST /capture/{id}/simulate": {"action": "complain"},
     "POST /contacts/{id}/merge": {"contact_id": NEVER},
     "DELETE /suppressions/{id}": {"reason": "taken"},
     "PATCH /lists/{id}": {"name": "taken"},
@@ -36,7 +37,7 @@ NAMES = {
     "contact_list_id": "lists", "list_id": "lists", "list_ids": "lists", "options.list_ids": "lists",
     "segment_id": "segments", "contact_id": "contacts", "contact_ids": "contacts", "add": "contacts",
     "remove": "contacts", "channels_attributes[].id": "channels", "template_id": "templates",
-    "campaign_id": "campaigns", "flow_id": "campaigns",
+    "campaign_id": "campaigns", "flow_id": "campaigns", "message_id": "messages",
 }  # fmt: skip
 # A whole body for each operation whose body names things; the id is put into it
 WHOLE: dict[str, dict[str, Any]] = {

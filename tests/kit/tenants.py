@@ -38,6 +38,7 @@ class Tenant:
         letter = {"to": f"{word}@example.org", "subject": f"{word} letter", "body": "<p>x</p>"}
         have["messages"] = api.post("/messages", letter).expect(201)["id"]
         api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")
+        have["capture"] = api.get("/capture", message_id=have["messages"]).expect(200)[0]["id"]
         event = {"event": f"{word}_event", "contact_id": have["contacts"]}
         have["events"] = api.post("/events", event).expect(201)["id"]
         have["suppressions"] = api.post("/suppressions", {"address": f"{word}.out@example.org"}).expect(201)["id"]

@@ -1,0 +1,131 @@
+"""The built-in inbox over the API: what was captured, and what its recipients might do with it."""
+
+import asyncio
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from appliance.api import shapes, shaping
+from appliance.api.declare import Answer, Call, Routes
+from appliance.api.reply import Fault, page_headers
+from appliance.clock import iso
+from appliance.db.work import call, commit
+from appliance.engagement import simulating
+from appliance.engagement.simulating import Simulate
+from appliance.errors import NotFound, Unavailable
+from appliance.fields import PageQuery, Short
+from appliance.messages import captured, store
+from appliance.tables import Captured as Row
+
+ROUTES = Routes()
+# A message is captured a moment before its row says that it was sent
+_TRIES, _PAUSE = 40, 0.05
+
+
+class Captured(Struct, rename={"from_": "from"}):
+    """A message that the built-in server took; `message_id` is the message's integer id."""
+
+    id: int
+    account_id: int
+    message_id: int | None
+    from_: str | None
+    to: str
+    mail_from: str
+    subject: str | None
+    preview: str | None
+    bytes: int
+    created_at: shapes.Moment
+
+
+class Header(Struct):
+    """A header as it reads."""
+
+    name: str
+    value: str
+
+
+class CapturedDetail(Captured, rename={"from_": "from"}):
+    """A captured message with what it says, and its message as it stands now."""
+
+    headers: list[Header]
+    html: str | None
+    text: str | None
+    message: shapes.Message | None
+
+
+class Emptied(Struct):
+    """How many there were."""
+
+    deleted: int
+
+
+class CaptureQuery(PageQuery):
+    """Filters of the inbox; words are looked for in recipient and subject."""
+
+    search: Short | UnsetType = UNSET
+    message_id: int | UnsetType = UNSET
+
+
+def _values(row: Row) -> dict[str, Any]:
+    return {
+        "id": row.id, "account_id": row.account_id, "message_id": row.message_id, "from_": row.from_header,
+        "to": row.rcpt_to, "mail_from": row.mail_from, "subject": row.subject, "preview": row.preview,
+        "bytes": row.size, "created_at": iso(row.received_at),
+    }  # fmt: skip
+
+
+def _detail(account_id: int, captured_id: int) -> CapturedDetail:
+    row = captured.get(account_id, captured_id)
+    parts = captured.parts(row)
+    try:
+        message = shaping.message(store.get(account_id, row.message_id or 0))
+    except NotFound:
+        message = None
+    headers = [Header(name, value) for name, value in parts["headers"]]
+    return CapturedDetail(**_values(row), headers=headers, html=parts["html"], text=parts["text"], message=message)
+
+
+@ROUTES.add("GET", "/capture", scope="account:read", query=CaptureQuery, returns=Captured, many=True)
+async def index(request: Call) -> Answer:
+    """List what was captured, newest first."""
+    query: CaptureQuery = request.query
+    search = query.search if isinstance(query.search, str) else None
+    of = query.message_id if isinstance(query.message_id, int) else None
+    page = await call(captured.page, request.account_id, query.page, query.size(), search, of)
+    return Answer([Captured(**_values(row)) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("DELETE", "/capture", scope="account:write", returns=Emptied)
+async def clear(request: Call) -> Answer:
+    """Throw away all that was captured."""
+    return Answer(Emptied(await commit(captured.clear, request.account_id)))
+
+
+@ROUTES.add("GET", "/capture/{id}", scope="account:read", returns=CapturedDetail)
+async def show(request: Call) -> Answer:
+    """Get a captured message with what it says."""
+    return Answer(await call(_detail, request.account_id, request.id))
+
+
+@ROUTES.add("GET", "/capture/{id}/raw", scope="account:read", media="message/rfc822")
+async def raw(request: Call) -> Answer:
+    """Get a captured message as it came over the wire."""
+    row = await call(captured.get, request.account_id, request.id)
+    return Answer(bytes(row.source))
+
+
+@ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", reads=Simulate, returns=CapturedDetail)
+async def simulate(request: Call) -> Answer:
+    """Let something happen to a captured message, by the way it really comes."""
+    play = await call(simulating.plan, request.account_id, request.id, request.body)
+    if request.credential.test and not play.message.test:
+        raise Fault(403, "forbidden", "a test key simulates only what happens to what test keys have sent")
+    for left in range(_TRIES, -1, -1):
+        try:
+            await commit(play.write)
+            break
+        except Unavailable as busy:
+            if busy.code != "unavailable" or not left:
+                raise
+            await asyncio.sleep(_PAUSE)
+    return Answer(await call(_detail, request.account_id, request.id))
