@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     _command(top, "check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
     words = "look the installation over, a line for each check; exit 1 if one fails"
     _command(top, "doctor", _doctor, words)
+    _command(top, "recount", _recount, "judge all opens and clicks again by today's rules, and correct what they count")
     _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
     version = _command(top, "version", _version, "print the version")
     version.add_argument("--json", action="store_true", help="with the versions of what is inside")
@@ -192,6 +193,14 @@ def _doctor(options: argparse.Namespace) -> int:
         print(f"{line.level:<4}  {line.check}: {' '.join(line.words.split())}", flush=True)
         failed = failed or line.level == "fail"
     return int(failed)
+
+
+def _recount(options: argparse.Namespace) -> None:
+    from appliance.engagement import again
+
+    _open(options)
+    looked, changed = again.judge_all()
+    print(f"{looked} messages judged again, {changed} opens and clicks are another's now")
 
 
 def _openapi(options: argparse.Namespace) -> None:

@@ -166,6 +166,7 @@ class Campaign(Struct):
     channel: Literal["email", "sms"]
     name: str
     data: Json
+    tracking: bool
     scheduled_at: Moment | None
     sent_count: int
     audience_count: int

@@ -26,6 +26,7 @@ class CampaignCreate(Struct):
     channel: Literal["email", "sms"] | UnsetType = UNSET
     scheduled_at: When | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
+    tracking: bool | UnsetType = UNSET
     trigger_attributes: TriggerWrite | UnsetType = UNSET
     template_attributes: Content | UnsetType = UNSET
 
@@ -37,6 +38,7 @@ class CampaignPatch(Struct):
     channel: Literal["email", "sms"] | UnsetType = UNSET
     scheduled_at: When | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
+    tracking: bool | UnsetType = UNSET
     status: StatusWord | UnsetType = UNSET
     trigger_attributes: TriggerWrite | UnsetType = UNSET
     template_attributes: Content | UnsetType = UNSET

@@ -110,7 +110,7 @@ def create(account_id: int, request: CampaignCreate) -> Campaign:
     campaign = Campaign.create(
         account=account_id, flow=flow, trigger=trigger, template=template, name=name,
         channel=request.channel if isinstance(request.channel, str) else "email",
-        data=request.data if isinstance(request.data, dict) else {},
+        data=request.data if isinstance(request.data, dict) else {}, tracking=request.tracking is not False,
         scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
     )  # fmt: skip
     _apply(campaign, request)
@@ -144,6 +144,8 @@ def edit(campaign: Campaign, request: CampaignPatch) -> bool:
         campaign.channel = request.channel
     if request.data is not UNSET:
         campaign.data = request.data or {}
+    if isinstance(request.tracking, bool):
+        campaign.tracking = request.tracking
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
     touched = _apply(campaign, request)
@@ -166,6 +168,8 @@ def changes(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
     """Say whether a request would change what is locked."""
     if isinstance(request, CampaignPatch):
         if isinstance(request.channel, str) and request.channel != campaign.channel:
+            return True
+        if isinstance(request.tracking, bool) and request.tracking != campaign.tracking:
             return True
         if request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at:
             return True

@@ -7,6 +7,7 @@ from appliance import clock
 from appliance.db.open import connection, one, rows, run, scalar
 from appliance.engagement import telling
 from appliance.engagement.robots import MACHINE, Seen, Verdict
+from appliance.engagement.telling import Told
 from appliance.messages.targets import Found
 
 # What makes a person's last sign of life, beside opens and clicks
@@ -71,7 +72,7 @@ def _tell_others(found: Found) -> None:
         key = (found.message_id, hit.seen.kind, hit.seen.number, hit.verdict.verdict == MACHINE)
         if key not in told:
             told.add(key)
-            event = telling.tell(found._replace(url=_led(key)), hit.seen, row[11], hit.verdict)
+            (event,) = telling.tell([Told(found._replace(url=_led(key)), hit.seen, row[11], hit.verdict)])
             run("UPDATE hit SET event_id = ? WHERE id = ?", (event, hit.id))
 
 

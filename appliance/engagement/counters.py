@@ -5,20 +5,24 @@ has seen the mail, with or without its pictures. A contact's counts are of messa
 what was sent.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from appliance import clock
-from appliance.db.open import connection, one
+from appliance.db.open import connection, rows
 from appliance.engagement.robots import HUMAN, Seen, Verdict
 from appliance.messages.targets import Found
 
+_MESSAGE = "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?"
 _CONTACT = (
     "UPDATE contact SET email_open_count = email_open_count + ?1, email_click_count = email_click_count + ?2, "
     "email_last_opened_at = max(coalesce(email_last_opened_at, 0), ?3), "
-    "email_last_clicked_at = iif(?4, max(coalesce(email_last_clicked_at, 0), ?3), email_last_clicked_at), "
+    "email_last_clicked_at = iif(?4, max(coalesce(email_last_clicked_at, 0), ?4), email_last_clicked_at), "
     "last_interacted_at = max(coalesce(last_interacted_at, 0), ?3) WHERE id = ?5"
 )
 _VERIFIED = (
-    "UPDATE channel SET verified_at = ?, updated_at = ? WHERE account_id = ? AND contact_id = ? AND kind = 'email' "
-    "AND verified_at IS NULL AND key = (SELECT recipient_key FROM message WHERE id = ?)"
+    "UPDATE channel SET verified_at = ?, updated_at = ? WHERE account_id = ? AND kind = 'email' AND key = ? "
+    "AND contact_id = ? AND verified_at IS NULL"
 )
 
 
@@ -27,23 +31,42 @@ def now() -> int:
     return clock.now_ms()
 
 
-def count(found: Found, seen: Seen, verdict: Verdict) -> None:
-    """Count one open or click that no machine made."""
-    here = connection()
-    clicked = seen.kind == "click"
-    before = one("SELECT opened_at, clicked_at, contact_id FROM message WHERE id = ?", (found.message_id,))
-    if before is None:
+class _Message:
+    """What is known of a message, and what is to be written."""
+
+    __slots__ = ("clicked_at", "contact_id", "key", "opened_at")
+
+    def __init__(self, opened_at: int | None, clicked_at: int | None, contact_id: int | None, key: str | None) -> None:
+        self.opened_at, self.clicked_at, self.contact_id, self.key = opened_at, clicked_at, contact_id, key
+
+
+def count(counted: Sequence[tuple[Found, Seen, Verdict]]) -> None:
+    """Count opens and clicks that no machine made."""
+    if not counted:
         return
-    is_first_open, is_first_click = before[0] is None, clicked and before[1] is None
-    if is_first_open or is_first_click:
-        here.execute(
-            "UPDATE message SET opened_at = coalesce(opened_at, ?1), clicked_at = iif(?2, coalesce(clicked_at, ?1), "
-            "clicked_at), updated_at = ?3 WHERE id = ?4",
-            (seen.at, clicked, now(), found.message_id),
-        )
-    contact_id = before[2]
-    if found.test or contact_id is None:
-        return
-    here.execute(_CONTACT, (is_first_open, is_first_click, seen.at, clicked, contact_id))
-    if clicked and verdict.verdict == HUMAN:
-        here.execute(_VERIFIED, (seen.at, now(), found.account_id, contact_id, found.message_id))
+    ids = ",".join({str(found.message_id) for found, _, _ in counted})
+    asked = "SELECT id, opened_at, clicked_at, contact_id, recipient_key FROM message WHERE id IN"
+    messages = {row[0]: _Message(*row[1:]) for row in rows(f"{asked} ({ids})")}
+    moment, here = now(), connection()
+    marked: set[int] = set()
+    contacts: list[tuple[Any, ...]] = []
+    verified: list[tuple[Any, ...]] = []
+    for found, seen, verdict in counted:
+        message = messages[found.message_id]
+        clicked = seen.kind == "click"
+        is_first_open, is_first_click = message.opened_at is None, clicked and message.clicked_at is None
+        if is_first_open:
+            message.opened_at = seen.at
+        if is_first_click:
+            message.clicked_at = seen.at
+        if is_first_open or is_first_click:
+            marked.add(found.message_id)
+        if found.test or message.contact_id is None:
+            continue
+        contacts.append((is_first_open, is_first_click, seen.at, seen.at if clicked else None, message.contact_id))
+        if clicked and verdict.verdict == HUMAN:
+            verified.append((seen.at, moment, found.account_id, message.key, message.contact_id))
+    written = [(messages[one].opened_at, messages[one].clicked_at, moment, one) for one in sorted(marked)]
+    here.executemany(_MESSAGE, written)
+    here.executemany(_CONTACT, contacts)
+    here.executemany(_VERIFIED, verified)

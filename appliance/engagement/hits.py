@@ -14,12 +14,12 @@ from appliance.db.open import connection, rows
 from appliance.db.work import after_commit, writing
 from appliance.engagement import corrections, counters, robots, telling
 from appliance.engagement.robots import MACHINE, Seen, Verdict
+from appliance.engagement.telling import Told
 from appliance.messages.targets import Found
 from appliance.work import bell
 
 # More of one message in a minute is nobody's reading, and is not kept
 MOST_A_MINUTE = 100
-_AGENT, _REFERRER = 400, 500
 _kept = lru_cache(maxsize=4_096)(clients.kept)
 _INSERT = (
     "INSERT INTO hit (account_id, campaign_id, message_id, kind, number, method, ip, user_agent, referrer, verdict, "
@@ -32,7 +32,7 @@ _PAST = (
 
 
 class Asked(NamedTuple):
-    """A picture or a link that was asked for, as it came over the wire."""
+    """A picture or a link that was asked for, as it came over the wire; its words are cut to a bearable length."""
 
     number: int | None
     method: str
@@ -104,24 +104,25 @@ def _judged(
     """Judge the hits of one message together with those before them."""
     found = hits[0].found
     fresh = [_seen(hit) for hit in hits]
+    if not known and len(fresh) == 1:
+        new.append(_New(found, fresh[0], hits[0].asked.referrer, robots.alone(fresh[0], found.handed_over_at)))
+        return
     seen = [*(one.seen for one in known), *fresh]
     order = sorted(range(len(seen)), key=lambda index: seen[index].at)
-    verdicts = dict(
-        zip(order, robots.judge([seen[index] for index in order], found.handed_over_at, found.links), strict=True)
-    )
+    judged = robots.judge([seen[index] for index in order], found.handed_over_at, found.links)
+    verdicts = dict(zip(order, judged, strict=True))
     changes = corrections.changes(known, [verdicts[index] for index in range(len(known))])
     if changes:
         changed.append((found, changes))
     for index, hit in enumerate(hits):
-        referrer = (hit.asked.referrer or "")[:_REFERRER] or None
-        new.append(_New(hit.found, fresh[index], referrer, verdicts[len(known) + index]))
+        new.append(_New(hit.found, fresh[index], hit.asked.referrer, verdicts[len(known) + index]))
 
 
 def _seen(hit: Hit) -> Seen:
     asked = hit.asked
     kind = "open" if asked.number is None else "click"
     ip = _kept(asked.ip, hit.found.privacy_ip)
-    return Seen(asked.at, kind, asked.number, asked.method, ip, (asked.agent or "")[:_AGENT] or None)
+    return Seen(asked.at, kind, asked.number, asked.method, ip, asked.agent)
 
 
 def _nobodys(hit: Hit) -> _New:
@@ -133,19 +134,18 @@ def _nobodys(hit: Hit) -> _New:
 
 def _write(new: list[_New]) -> None:
     """Write hits with the events and counts that follow from them."""
-    told = telling.told({one.found.message_id for one in new if one.found.tracking == "full"})
-    events: list[int | None] = []
-    for one in new:
+    known = [one for one in new if one.found.tracking == "full"]
+    told = telling.told({one.found.message_id for one in known})
+    first: list[_New] = []
+    for one in known:
         key = (one.found.message_id, one.seen.kind, one.seen.number, one.verdict.verdict == MACHINE)
-        if one.found.tracking != "full" or key in told:
-            events.append(None)
-            continue
-        told.add(key)
-        events.append(telling.tell(one.found, one.seen, one.referrer, one.verdict))
-    connection().executemany(_INSERT, [_row(one, event) for one, event in zip(new, events, strict=True)])
-    for one in new:
-        if one.found.tracking == "full" and one.verdict.verdict != MACHINE:
-            counters.count(one.found, one.seen, one.verdict)
+        if key not in told:
+            told.add(key)
+            first.append(one)
+    ids = telling.tell([Told(one.found, one.seen, one.referrer, one.verdict) for one in first])
+    events = {id(one): event for one, event in zip(first, ids, strict=True)}
+    connection().executemany(_INSERT, [_row(one, events.get(id(one))) for one in new])
+    counters.count([(one.found, one.seen, one.verdict) for one in known if one.verdict.verdict != MACHINE])
 
 
 def _row(one: _New, event_id: int | None) -> tuple[Any, ...]:

@@ -89,7 +89,7 @@ def _windows(seen: Sequence[Seen], clicks: list[int], span: int) -> Iterator[lis
 
 def _bursts(seen: Sequence[Seen]) -> Iterator[tuple[str, list[int]]]:
     clicks = _clicks(seen)
-    if len({seen[index].number for index in clicks}) <= MANY:
+    if len(clicks) <= MANY or len({seen[index].number for index in clicks}) <= MANY:
         return
     for group in _windows(seen, clicks, MANY_MS):
         if len({seen[index].number for index in group}) > MANY:
@@ -97,8 +97,10 @@ def _bursts(seen: Sequence[Seen]) -> Iterator[tuple[str, list[int]]]:
 
 
 def _tours(seen: Sequence[Seen], links: int) -> Iterator[tuple[str, list[int]]]:
+    if links < EVERY or len(seen) < links:
+        return
     clicks = _clicks(seen)
-    if links < EVERY or len({seen[index].number for index in clicks}) < links:
+    if len({seen[index].number for index in clicks}) < links:
         return
     for group in _windows(seen, clicks, EVERY_MS):
         if len({seen[index].number for index in group}) >= links:

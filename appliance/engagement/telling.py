@@ -1,7 +1,8 @@
 """The events of opens and clicks: what was asked for, by whom as far as we know, and why we think so."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -14,6 +15,7 @@ from appliance.messages.targets import Found
 
 UTM = ("utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign")
 _LONGEST = 255
+_encode = msgspec.json.Encoder().encode
 # Message, kind, number, and whether by a machine
 Key = tuple[int, str, int | None, bool]
 _INSERT = (
@@ -31,28 +33,43 @@ def told(messages: Iterable[int]) -> set[Key]:
     return {(row[0], row[1], row[2], bool(row[3])) for row in rows(f"{asked} ({ids})")} if ids else set()
 
 
-def tell(found: Found, seen: Seen, referrer: str | None, verdict: Verdict) -> int:
-    """Write the event of a hit and answer its id."""
+class Told(NamedTuple):
+    """A hit that is told by an event."""
+
+    found: Found
+    seen: Seen
+    referrer: str | None
+    verdict: Verdict
+
+
+def tell(hits: Sequence[Told]) -> list[int]:
+    """Write the events of hits and answer their ids."""
+    if not hits:
+        return []
+    now = clock.now_ms()
+    names: dict[tuple[int | None, int | None], str | None] = {}
+    return [int(row[0]) for row in connection().executemany(_INSERT, [_row(one, names, now) for one in hits])]
+
+
+def _row(one: Told, names: dict[tuple[int | None, int | None], str | None], now: int) -> tuple[Any, ...]:
+    found, seen, referrer, verdict = one
     data: dict[str, Any] = {
         "message_id": found.message_id, "campaign_id": found.campaign_id, "flow_id": found.flow_id,
         "step_id": found.step_id, "reason": verdict.reason, "verdict": verdict.verdict,
     }  # fmt: skip
     if seen.number is not None:
         data["link"] = seen.number
-    device = agents.device(seen.agent)
-    event = "email_opened" if seen.kind == "open" else "email_clicked"
-    return int(
-        connection().execute(
-            _INSERT,
-            (
-                found.account_id, found.contact_id, event, msgspec.json.encode(data).decode(),
-                f"message:{found.message_id}", _source_name(found), found.url, found.test, seen.ip, seen.agent,
-                *device, referrer, *utm(found.url), seen.at, clock.now_ms(),
-            ),
-        ).fetchall()[0][0]
+    source = (found.campaign_id, found.flow_id)
+    if source not in names:
+        names[source] = _source_name(found)
+    return (
+        found.account_id, found.contact_id, "email_opened" if seen.kind == "open" else "email_clicked",
+        _encode(data).decode(), f"message:{found.message_id}", names[source], found.url, found.test, seen.ip,
+        seen.agent, *agents.device(seen.agent), referrer, *utm(found.url), seen.at, now,
     )  # fmt: skip
 
 
+@lru_cache(maxsize=4_096)
 def utm(url: str | None) -> tuple[str | None, ...]:
     """Answer what an address says of the campaign it is part of."""
     if not url or "utm_" not in url:

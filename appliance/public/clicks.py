@@ -16,6 +16,8 @@ PATHS = ("/c/", "/o/")
 # The smallest picture there is: one pixel that nobody sees
 PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
 _ENDING = ".gif"
+# As much as is kept of what somebody says of themselves
+_AGENT, _REFERRER = 400, 500
 
 
 def mount(app: "Sanic[Any, Any]") -> None:
@@ -65,9 +67,10 @@ async def _open(request: Request, token: str) -> HTTPResponse:
 async def _ask(request: Request, wanted: Wanted) -> Found | None:
     headers = request.headers
     is_ahead = "prefetch" in (headers.get("sec-purpose") or headers.get("purpose") or "")
+    agent, referrer = headers.get("user-agent"), headers.get("referer")
     asked = Asked(
-        wanted.number, "PREFETCH" if is_ahead else request.method, request.ctx.client, headers.get("user-agent"),
-        headers.get("referer"), clock.now_ms(),
+        wanted.number, "PREFETCH" if is_ahead else request.method, request.ctx.client,
+        agent[:_AGENT] if agent else None, referrer[:_REFERRER] if referrer else None, clock.now_ms(),
     )  # fmt: skip
     counter: Counter = request.app.ctx.counter
     return await counter.ask(wanted, asked)

@@ -8,7 +8,7 @@ from appliance import clock
 from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import one, rows, run
-from appliance.engagement import hits
+from appliance.engagement import again, hits
 from appliance.engagement.hits import Asked, Hit
 from appliance.messages.ledger import Outcome
 from appliance.messages.targets import Targets, Wanted
@@ -236,3 +236,17 @@ def test_many_of_many_messages_in_one_go(home: Home) -> None:
     record(*(ask(number, 1) for number in ids[3:]))
     assert rows("SELECT email_click_count FROM contact ORDER BY id") == [(0,)] * 3 + [(1,)] * 3
     assert rows("SELECT verdict, count(*) FROM hit GROUP BY 1 ORDER BY 1") == [("human", 3), ("machine", 12)]
+
+
+def test_all_are_judged_again_by_todays_rules(home: Home) -> None:
+    """What was taken for a person's, or for a machine's, by other rules is corrected with all that it counted."""
+    first, second, third = sent(home, "ann", "bea", "cid")
+    record(*(ask(first, n, after=n * 100) for n in range(1, 5)), ask(second, 1), ask(third))
+    before = rows("SELECT id, verdict, reason FROM hit ORDER BY id")
+    work.write(run, "UPDATE hit SET verdict = 'human', reason = NULL WHERE message_id = ?", (first,))
+    work.write(run, "UPDATE hit SET verdict = 'machine', reason = 'old' WHERE message_id = ?", (second,))
+    assert again.judge_all() == (3, 5)
+    assert rows("SELECT id, verdict, reason FROM hit ORDER BY id") == before
+    assert rows("SELECT data ->> 'verdict' FROM event WHERE resource_uid = ?", (f"message:{second}",))[-1] == ("human",)
+    assert (marks(first), marks(second), marks(third)) == ((0, 0), (1, 1), (1, 0))
+    assert again.judge_all() == (3, 0)

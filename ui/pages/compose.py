@@ -71,7 +71,10 @@ async def save_from(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Keep the content."""
     form = Form.of(request)
-    asked = {"template_attributes": {"body": form.text("body")}}
+    asked: dict[str, Any] = {"template_attributes": {"body": form.text("body")}}
+    if form["asks"] == "tracking":
+        # A box that is not ticked is not sent; that it was there is
+        asked["tracking"] = form["tracking"] == "yes"
     return await _save(request, visit, campaign_id, form, "content", asked)
 
 
@@ -244,7 +247,7 @@ def _form(card: str, facts: dict[str, Any], visit: Visit) -> Form:
     if card == "from":
         return Form({"name": campaign.name, **{name: getattr(template, name) or "" for name in _FROM}})
     if card == "content":
-        return Form({"body": template.body or ""})
+        return Form({"body": template.body or "", "tracking": "yes" if campaign.tracking else ""})
     if campaign.scheduled_at is None:
         return Form({"when": "now"})
     local = datetime.fromtimestamp(campaign.scheduled_at / 1000, visit.zone)

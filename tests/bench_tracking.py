@@ -1,0 +1,179 @@
+"""Measures the doors for clicks: `.venv/bin/python -m tests.bench_tracking [--clicks 8000]`; not a test, run by hand.
+
+Everybody of two lists gets a campaign through the real service: one list is tracked, the other wants no tracking, so
+that the same handler answers both and records only the one. Then their links are followed, in turns, over kept
+connections; at the end what was answered is counted in the database. Last, a campaign is sent at full speed beside it.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import sqlite3
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from appliance import tokens
+from appliance.messages import links
+from tests.bench_sending import UNLIMITED, Meanwhile, campaign, cpu_seconds
+from tests.bench_sending_rivals import Postfix
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.uploads import done, upload
+
+AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"
+LINKS = 8
+
+
+class Follower(asyncio.Protocol):
+    """One kept connection: follows a link as soon as the last one was answered."""
+
+    def __init__(self, paths: Iterator[str], times: list[float], ended: "asyncio.Future[None]") -> None:
+        self._paths, self._times, self._ended = paths, times, ended
+        self._begun = 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        """Follow the first."""
+        self._transport = transport
+        self._next()
+
+    def data_received(self, data: bytes) -> None:
+        """Note how long it took, and follow the next; an answer without a body is one segment."""
+        if not data.startswith(b"HTTP/1.1 302 ") or not data.endswith(b"\r\n\r\n"):
+            raise AssertionError(data)
+        self._times.append(time.perf_counter() - self._begun)
+        self._next()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End with the last link."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _next(self) -> None:
+        path = next(self._paths, None)
+        if path is None:
+            self._transport.close()
+            return
+        self._begun = time.perf_counter()
+        self._transport.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: {AGENT}\r\n\r\n".encode())
+
+
+async def follow(port: int, paths: list[str], connections: int) -> tuple[float, list[float]]:
+    """Follow all links over so many connections; answers the rate and how long each took."""
+    loop, left, times = asyncio.get_running_loop(), iter(paths), list[float]()
+    ends = [loop.create_future() for _ in range(connections)]
+    begin = time.perf_counter()
+    for end in ends:
+        await loop.create_connection(lambda end=end: Follower(left, times, end), "127.0.0.1", port)
+    await asyncio.gather(*ends)
+    if len(times) != len(paths):
+        raise AssertionError(f"{len(times)} answers to {len(paths)}")
+    return len(paths) / (time.perf_counter() - begin), times
+
+
+def fill(api: Client, name: str, people: int, tracking: str) -> int:
+    """Import people of one mind into a list and return its id."""
+    number = api.post("/lists", {"name": name}).expect(201)["id"]
+    lines = ["email,first_name,tracking"] + [f"{name}{n}@example.org,N{n},{tracking}" for n in range(people)]
+    done(api, upload(api, "\n".join(lines), list_ids=[number], consent_source="bench"), 600)
+    return int(number)
+
+
+def paths_of(server: Server, campaign_id: int) -> list[str]:
+    """Return a link of every message of a campaign, as the mail has it, in no order."""
+    tokens.load_key(server.data)
+    with closing(sqlite3.connect(f"file:{server.data}/campanero.db?mode=ro", uri=True)) as books:
+        ids = [row[0] for row in books.execute("SELECT id FROM message WHERE campaign_id = ?", (campaign_id,))]
+    random.Random(1).shuffle(ids)
+    return [f"/c/{links.counting(number)['click']}-{number % LINKS + 1}" for number in ids]
+
+
+def recorded(server: Server) -> int:
+    """Return how many hits are stored."""
+    with closing(sqlite3.connect(f"file:{server.data}/campanero.db?mode=ro", uri=True)) as books:
+        return int(books.execute("SELECT count(*) FROM hit").fetchone()[0])
+
+
+def late(times: list[float]) -> str:
+    """Say how long answers took, in milliseconds."""
+    found = sorted(times)
+    return f"p50 {found[len(found) // 2] * 1000:.1f}, p99 {found[int(len(found) * 0.99)] * 1000:.1f} ms"
+
+
+def rounds(server: Server, groups: dict[str, list[str]], options: Any) -> None:
+    """Let the two take turns on links that nobody followed before."""
+    rates: dict[str, list[float]] = {name: [] for name in groups}
+    times: dict[str, list[float]] = {name: [] for name in groups}
+    spent: dict[str, float] = dict.fromkeys(groups, 0.0)
+    before = recorded(server)
+    for turn in range(options.rounds):
+        for name in groups:
+            part = groups[name][turn * options.clicks : (turn + 1) * options.clicks]
+            begun = cpu_seconds(server.pid)
+            rate, took = uvloop.run(follow(server.port, part, options.connections))
+            spent[name] += (cpu_seconds(server.pid) - begun) / options.rounds / len(part)
+            rates[name].append(rate)
+            times[name] += took
+    for name, found in rates.items():
+        rate = f"{statistics.median(found):>8,.0f}/s ({min(found):,.0f} to {max(found):,.0f})"
+        print(f"  {name:<12} {rate}, {late(times[name])}, processor {spent[name] * 1e6:.0f} us a click")
+    ratios = [one / other for one, other in zip(rates["recorded"], rates["plain"], strict=True)]
+    lost = options.rounds * options.clicks - (recorded(server) - before)
+    saved = spent["plain"] / spent["recorded"]
+    print(f"  G8 {statistics.median(ratios):.2f}, by processor {saved:.2f} (goal 0.6), lost {lost} (goal 0)")
+
+
+def beside(server: Server, people: int, paths: list[str], options: Any) -> None:
+    """Follow links at a steady pace while a campaign leaves at full speed."""
+    numbers, api = count(), server.client(validate=False, keep_alive=True)
+
+    def click(_: int) -> None:
+        if api.request("GET", paths[next(numbers) % len(paths)], None, {"User-Agent": AGENT}).status != 302:
+            raise AssertionError("not led on")
+
+    clicking = [Meanwhile(1 / 100, click) for _ in range(options.readers)]
+    cost, _ = campaign(server, people, 9_000, options.clicks * options.rounds)
+    print(f"beside a send at {cost.rate:,.0f}/s, {options.readers} readers:")
+    for one in clicking:
+        print(f"  {one.end()} (goal p99 25)")
+
+
+def main() -> None:
+    """Run the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clicks", type=int, default=8_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--readers", type=int, default=3)
+    parser.add_argument("--postfix", type=Path, help="where Debian's package is unpacked, unless it is installed")
+    parser.add_argument("--executable", type=Path, help="measure a built file instead of the sources")
+    options = parser.parse_args()
+    print(f"load {os.getloadavg()[0]:.2f}, {threading.active_count()} thread, {os.cpu_count()} cores")
+    env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": "10", "CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
+    with (
+        Postfix(options.postfix).sink() as port,
+        Server(relay=port, env=env, executable=options.executable).set_up().start() as server,
+    ):
+        server.give_address()
+        api = server.client(validate=False, keep_alive=True)
+        groups: dict[str, list[str]] = {}
+        people = {}
+        for name, tracking in (("plain", "none"), ("recorded", "full")):
+            people[name] = fill(api, name, options.clicks * options.rounds, tracking)
+            _, number = campaign(server, people[name], 3_000, options.clicks * options.rounds)
+            groups[name] = paths_of(server, number)
+        print(f"{options.rounds} rounds of {options.clicks} clicks over {options.connections} connections:")
+        rounds(server, groups, options)
+        beside(server, people["plain"], groups["recorded"], options)
+
+
+if __name__ == "__main__":
+    main()
