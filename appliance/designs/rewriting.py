@@ -76,3 +76,8 @@ def _with_picture(html: str, base: str) -> str:
     picture = f'<img src="{base}/o/{{{{ {OPEN} }}}}.gif" width="1" height="1" alt="" style="display:block;border:0">'
     ends = list(_END_OF_BODY.finditer(html))
     return f"{html[: ends[-1].start()]}{picture}\n{html[ends[-1].start() :]}" if ends else f"{html}\n{picture}"
+
+
+def without_picture(html: str, base: str) -> str:
+    """Answer a mail as it left without the picture: who looks at it here is not its reader."""
+    return re.sub(rf'<img src="{re.escape(base)}/o/[^"<>]*"[^<>]*>', "", html)

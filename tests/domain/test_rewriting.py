@@ -87,6 +87,14 @@ def test_the_picture_stands_at_the_end(home: Home) -> None:
     assert links.read_click(f"{found[0]}-1") is None
 
 
+def test_who_looks_at_it_here_is_not_counted(home: Home) -> None:
+    """The picture is taken out of a mail that is shown to its author; all else stays."""
+    _, html, _ = made(home, '<p>Hello <img src="https://example.org/o/a.gif" alt="A"></p>')
+    shown = rewriting.without_picture(html, "http://127.0.0.1:8080")
+    assert "127.0.0.1:8080/o/" not in shown and "https://example.org/o/a.gif" in shown
+    assert len(html) - len(shown) < 160
+
+
 def test_text_has_the_same_links(home: Home) -> None:
     """The text part names the numbers of the HTML; an address that only it has gets its own; full stops stay behind."""
     body = '<p><a href="https://example.org/a?b=1&amp;c=2">A</a> <a href="https://example.org/b_(c)">B</a></p>'
