@@ -252,6 +252,11 @@ CREATE INDEX returned_unauthenticated ON returned (campaign_id) WHERE kind = 'au
 CREATE TABLE told (source TEXT NOT NULL, key TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (source, key))
     WITHOUT ROWID;
 CREATE INDEX told_created_at ON told (created_at);
+CREATE TABLE mail_policy (domain TEXT NOT NULL PRIMARY KEY, policy_id TEXT NOT NULL, mode TEXT NOT NULL, hosts TEXT
+    NOT NULL, fetched_at INTEGER NOT NULL, expires_at INTEGER NOT NULL);
+CREATE TABLE warm_up_day (domain TEXT NOT NULL, day INTEGER NOT NULL, step INTEGER NOT NULL, cap INTEGER NOT NULL,
+    accepted INTEGER NOT NULL, hard INTEGER NOT NULL, refused INTEGER NOT NULL, complaints INTEGER NOT NULL, PRIMARY
+    KEY (domain, day));
 CREATE TABLE webhook (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, url TEXT NOT NULL,
     events TEXT NOT NULL, enabled INTEGER NOT NULL, secret BLOB NOT NULL, failing_since INTEGER, last_event_id
     INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES

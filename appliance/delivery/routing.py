@@ -7,6 +7,7 @@ import asyncio
 import ipaddress
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
@@ -22,6 +23,7 @@ _MOST_KEPT = 20_000
 _LEAST, _MOST, _NOTHING, _FAILED = 60.0, 3600.0, 300.0, 30.0
 
 Kept = TypeVar("Kept")
+Found = TypeVar("Found")
 
 
 class Route(NamedTuple):
@@ -115,12 +117,17 @@ def route(domain: str) -> Route:
     return found if found is not None else _routes.put(domain, *_asked(domain))
 
 
+async def in_thread(function: Callable[[str], Found], name: str) -> Found:
+    """Let a thread wait for name servers."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, function, name)
+
+
 async def routed(domain: str) -> Route:
     """Answer the route of a domain, on an event loop."""
     found = _routes.get(domain)
     if found is not None:
         return found
-    return await asyncio.get_running_loop().run_in_executor(_threads, route, domain)
+    return await in_thread(route, domain)
 
 
 async def located(host: str) -> Addresses:
@@ -128,12 +135,12 @@ async def located(host: str) -> Addresses:
     found = _addresses.get(host)
     if found is not None:
         return found
-    return await asyncio.get_running_loop().run_in_executor(_threads, addresses, host)
+    return await in_thread(addresses, host)
 
 
 async def asked_now(domain: str) -> str:
     """Ask for the servers of a domain whatever is known of them; answers what is wrong with the answer."""
-    return (await asyncio.get_running_loop().run_in_executor(_threads, _ask, domain, "MX")).words
+    return (await in_thread(lambda name: _ask(name, "MX"), domain)).words
 
 
 def _ask(name: str, kind: str) -> resolver.Answer:

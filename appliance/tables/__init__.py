@@ -13,6 +13,7 @@ from appliance.tables.contact import (
     Suppression,
 )
 from appliance.tables.content import Brand, DomainKey, Media, SendingDomain, Template, TemplateRevision
+from appliance.tables.direct import MailPolicy, WarmUpDay
 from appliance.tables.feedback import Returned, Told
 from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
 from appliance.tables.importing import Erasure, Import, ImportChunk
@@ -26,6 +27,7 @@ ALL = (
     Flow, Trigger, Step, Run, Campaign,
     Message, MessageContent, Repeat, Link, Hit, Captured, Event,
     Returned, Told,
+    MailPolicy, WarmUpDay,
     Webhook, WebhookDelivery,
     Erasure, Import, ImportChunk,
 )  # fmt: skip
@@ -52,6 +54,7 @@ __all__ = [
     "ImportChunk",
     "Link",
     "ListRefusal",
+    "MailPolicy",
     "Media",
     "Membership",
     "Message",
@@ -72,6 +75,7 @@ __all__ = [
     "Told",
     "Trigger",
     "User",
+    "WarmUpDay",
     "Webhook",
     "WebhookDelivery",
 ]

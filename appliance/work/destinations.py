@@ -5,11 +5,14 @@ them closes the way out, and is nobody's attempt.
 """
 
 import asyncio
+import logging
 from typing import NamedTuple
 
+from appliance import config
 from appliance.delivery import routing
 from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.groups import domain_of
+from appliance.delivery.mta_sts import Policy
 from appliance.delivery.providers import direct
 from appliance.delivery.providers.direct import Way
 from appliance.delivery.routing import DIRECT
@@ -17,8 +20,11 @@ from appliance.errors import DeliveryError, Temporary, Throttled, Unreachable
 from appliance.messages.ledger import Claim
 from appliance.work.gate import Gate
 from appliance.work.pace import Pace
+from appliance.work.policies import Policies
 from appliance.work.pool import Pool
 from appliance.work.reach import Reach
+
+log = logging.getLogger("campanero.sender")
 
 
 class Found(NamedTuple):
@@ -39,6 +45,7 @@ class Destinations:
         self._gate, self._pace, self._reach = gate, pace, reach
         self.transactions = transactions
         self.pool = Pool()
+        self._policies = Policies()
         self._one_asks = asyncio.Lock()
 
     async def find(self, claim: Claim) -> Found:
@@ -51,10 +58,27 @@ class Destinations:
         if routing.group_of(DIRECT, claim.recipient_key) != before:
             return Found(elsewhere=True)
         way = Way(domain, route.hosts, route.group)
+        if config.current().email.direct.mta_sts:
+            way = self._proven(way, await self._policies.of(domain))
+        if not way.hosts:
+            names = ", ".join(name for _, name in route.hosts)
+            return Found(closed=Temporary(f"the policy of {domain} (MTA-STS) does not name its mail servers: {names}"))
         dead = self._reach.dead(way)
         if dead is not None:
             return Found(closed=Temporary(f"left alone for {dead[0] / 60:.0f} more minutes: {dead[1]}", None, "4.4.1"))
         return await self._open(way, claim)
+
+    @staticmethod
+    def _proven(way: Way, policy: Policy | None) -> Way:
+        """Hold a way against the policy of its domain: one that is enforced leaves only the servers it names."""
+        if policy is None or policy.mode == "none":
+            return way
+        named = tuple(host for host in way.hosts if policy.allows(host[1]))
+        if policy.mode == "enforce":
+            return way._replace(hosts=named, proven=True)
+        if named != way.hosts:
+            log.warning("%s tries a policy (MTA-STS) that does not name all of its mail servers", way.domain)
+        return way
 
     async def _open(self, way: Way, claim: Claim) -> Found:
         dialogue = self.pool.take(way)

@@ -1,0 +1,68 @@
+"""A web server with the policies of domains (MTA-STS, RFC 8461), and the authority that its certificate comes from."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Self
+
+from tests.kit.certificates import Certificate, self_signed
+
+_PATH = "/.well-known/mta-sts.txt"
+
+
+class PolicyServer:
+    """Says for each domain what it was told; a process started with `env` believes its certificate.
+
+    `certificate` is good for the mail servers named, too.
+    """
+
+    def __init__(self, directory: Path, domains: tuple[str, ...], mail_servers: tuple[str, ...]) -> None:
+        self.certificate: Certificate = self_signed(*(f"mta-sts.{domain}" for domain in domains), *mail_servers)
+        self.policies: dict[str, tuple[int, str, str]] = {}
+        self.asked: list[str] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._server.socket = self.certificate.context().wrap_socket(self._server.socket, server_side=True)
+        (directory / "ca.pem").write_bytes(self.certificate.certificate)
+        port = self._server.server_address[1]
+        hosts = {f"mta-sts.{domain}": port for domain in domains}
+        (directory / "hosts.json").write_text(json.dumps({"ca": str(directory / "ca.pem"), "hosts": hosts}))
+        self.env = {"CAMPANERO_TEST_HOSTS": str(directory / "hosts.json"), "SSL_CERT_FILE": str(directory / "ca.pem")}
+
+    def say(self, domain: str, text: str, status: int = 200, kind: str = "text/plain") -> None:
+        """Let a domain have this policy."""
+        self.policies[domain] = (status, kind, text)
+
+    def policy(self, domain: str, mode: str, *hosts: str, max_age: int = 86400) -> None:
+        """Let a domain have a policy of a mode for these servers."""
+        lines = ["version: STSv1", f"mode: {mode}", *(f"mx: {host}" for host in hosts), f"max_age: {max_age}"]
+        self.say(domain, "\r\n".join(lines))
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        here = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                domain = (self.headers["Host"] or "").partition(":")[0].removeprefix("mta-sts.")
+                here.asked.append(domain)
+                known = here.policies.get(domain) if self.path == _PATH else None
+                status, kind, text = known or (404, "text/plain", "")
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Location", "https://elsewhere.example/")
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
