@@ -6,6 +6,7 @@ from ui.pages import (
     campaigns,
     compose,
     contacts,
+    domains,
     home,
     inbox,
     lists,
@@ -20,5 +21,5 @@ from ui.pages import (
 BLUEPRINTS = (
     setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages,
     template_acts.pages, pictures.pages, contacts.pages, lists.pages, activity.pages, inbox.pages, brand.pages,
-    settings.pages,
+    domains.pages, settings.pages,
 )  # fmt: skip
