@@ -92,13 +92,16 @@ def delete(account_id: int, domain_id: int, by: By) -> SendingDomain:
 
 
 def rotate(account_id: int, domain_id: int, pairs: tuple[Pair, ...], by: By) -> SendingDomain:
-    """Give a domain its next key, which signs once its record was seen; raises NotFound, or Conflict while one waits.
+    """Give a domain its next key, which signs once its record was seen; one that waits for that already stays it.
 
-    The record is looked for at once, as the first ones of a new domain are.
+    The record is looked for soon, as the first ones of a new domain are. Raises NotFound.
     """
     writing()
     found = get(account_id, domain_id)
-    made = keys.rotate(found, pairs)
+    waiting = {key.algorithm for key in keys.published(found) if key.state == "next"}
+    if keys.RSA in waiting:
+        return found
+    made = keys.rotate(found, tuple(pair for pair in pairs if pair.algorithm not in waiting))
     now = clock.now_ms()
     found.updated_at, found.next_check_at = now, min(found.next_check_at or now, schedule.first(now))
     found.save(only=["updated_at", "next_check_at"])

@@ -13,7 +13,8 @@ import socket
 import socketserver
 import threading
 from collections import Counter
-from typing import Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
 
 import dns.exception
 import dns.flags
@@ -73,6 +74,14 @@ class DnsServer:
         """Let a name answer differently each time it is asked: each a tuple of values, the last one from then on."""
         with self._lock:
             self._answers[_key(name), kind] = list(answers)
+
+    def publish(self, domain: Mapping[str, Any], *purposes: str) -> None:
+        """Enter the records that `/domains` wants of a domain: all, or those of some purposes."""
+        for one in domain["dns_records"]:
+            if not purposes or one["purpose"] in purposes:
+                kind = one["record_type"]
+                value = one["value"] if kind == "TXT" else f"{one['priority']} {one['value']}.".strip()
+                self.set(one["name"], kind, value)
 
     def remove(self, name: str, kind: str | None = None) -> None:
         """Take away the records of a kind, or all that a name has and does."""

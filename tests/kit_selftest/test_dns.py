@@ -113,6 +113,18 @@ def test_sequences_delays_and_silence(zone: DnsServer) -> None:
     assert ask("s.test", "TXT").state == "nxdomain"
 
 
+def test_records_of_a_domain_are_entered_as_they_are_wanted(zone: DnsServer) -> None:
+    """What `/domains` asks for is published with one call, or a part of it."""
+    wanted = [
+        {"record_type": "TXT", "name": "k._domainkey.a.test", "value": "x" * 400, "priority": "", "purpose": "dkim"},
+        {"record_type": "MX", "name": "bounce.a.test", "value": "mail.test", "priority": "10", "purpose": "mx"},
+    ]
+    zone.publish({"dns_records": wanted}, "mx")
+    assert (ask("bounce.a.test", "MX").records, ask("k._domainkey.a.test", "TXT").records) == (("10 mail.test",), ())
+    zone.publish({"dns_records": wanted})
+    assert ask("k._domainkey.a.test", "TXT").records == ("x" * 400,)
+
+
 def test_the_next_server_is_asked_where_one_is_gone(zone: DnsServer) -> None:
     """A dead port and a failing server do not stop the look-up; only dead ones make it fail."""
     zone.set("a.test", "A", "192.0.2.1")

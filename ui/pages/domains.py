@@ -103,12 +103,8 @@ async def rotate(request: Request, visit: Visit, domain_id: int) -> HTTPResponse
     """Make the next key."""
     await call(store.get, visit.account_id, domain_id)
     pairs = await asyncio.to_thread(keys.generate)
-    try:
-        await commit(store.rotate, visit.account_id, domain_id, pairs, _by(request, visit))
-    except errors.Conflict:
-        view.say(request, "A new key is waiting for its record already.")
-    else:
-        view.say(request, "The new key is made. Enter its record; it takes over once that is found.")
+    await commit(store.rotate, visit.account_id, domain_id, pairs, _by(request, visit))
+    view.say(request, "The new key is made. Enter its record; it takes over once that is found.")
     return view.go(request, f"/settings/domains/{domain_id}")
 
 
@@ -130,11 +126,12 @@ async def delete(request: Request, visit: Visit, domain_id: int) -> HTTPResponse
 async def _show(request: Request, visit: Visit, domain_id: int, status: int, form: Form | None = None) -> HTTPResponse:
     row = await call(store.get, visit.account_id, domain_id)
     found = await call(records.of, row)
+    needed = [one for one in found if one.required or one.purpose == "dkim_next"]
     return view.page(
         request, "settings/domain.html", status, row=row, form=form or Form(), may=_may(visit), state=state,
-        shown=names.shown, needed=[one for one in found if one.required or one.purpose == "dkim_next"],
-        others=[one for one in found if not one.required and one.purpose != "dkim_next"], purposes=PURPOSES, look=look, host=records.link_host(),
-        public=records.has_public_name(), waits=any(one.purpose == "dkim_next" for one in found),
+        shown=names.shown, needed=needed, others=[one for one in found if one not in needed], purposes=PURPOSES,
+        look=look, host=records.link_host(), public=records.has_public_name(),
+        waits=any(one.purpose == "dkim_next" for one in found),
     )  # fmt: skip
 
 

@@ -1,0 +1,211 @@
+"""What DNS may hold in the place of a record, and what is said of it (D07): asked of a real server, case by case."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from appliance.delivery import resolver
+from appliance.sending_domains import look, records
+from appliance.sending_domains.records import Record
+from tests.domain.home import Home
+from tests.kit.dns import DnsServer
+
+KEY = "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A" + "A" * 360
+DKIM = f"v=DKIM1; k=rsa; p={KEY}"
+OWNER = "campanero-verification=0123"
+SELECTOR, BOUNCE = "c1-0000._domainkey.a.test", "bounce.a.test"
+WANTED = {
+    one.purpose: one
+    for one in (
+        Record("TXT", "_campanero.a.test", OWNER, "", "ownership", True),
+        Record("TXT", SELECTOR, DKIM, "", "dkim", True),
+        Record("MX", BOUNCE, "mail.us.test", "10", "return_path", False),
+        Record("TXT", BOUNCE, "v=spf1 a:mail.us.test ~all", "", "spf", False),
+        Record("TXT", "_dmarc.a.test", "v=DMARC1; p=none", "", "dmarc", False),
+        Record("CNAME", "track.a.test", "us.test", "", "tracking", False),
+    )
+}
+Enter = Callable[[DnsServer], Any]
+
+
+def txt(name: str, *values: str | tuple[str, ...]) -> Enter:
+    """Let a name have these texts."""
+    return lambda dns: dns.set(name, "TXT", *values)
+
+
+def mx(*values: str) -> Enter:
+    """Let returned mail go to these."""
+    return lambda dns: dns.set(BOUNCE, "MX", *values)
+
+
+def many(*acts: Enter) -> Enter:
+    """Do all of it."""
+    return lambda dns: [act(dns) for act in acts]
+
+
+def included(count: int) -> Enter:
+    """Let our SPF include so many others, one within the other."""
+    chain = [txt(f"s{n}.test", f"v=spf1 include:s{n + 1}.test -all") for n in range(1, count)]
+    return many(*chain, txt(f"s{count}.test", "v=spf1 ip4:192.0.2.1 -all"), txt(BOUNCE, "v=spf1 include:s1.test ~all"))
+
+
+def circle(name: str) -> Enter:
+    """Let a name lead to another one and back."""
+    return many(lambda dns: dns.set(name, "CNAME", "x.test."), lambda dns: dns.set("x.test", "CNAME", f"{name}."))
+
+
+def ours(dns: DnsServer) -> None:
+    """Let our own names have their address."""
+    dns.set("us.test", "A", "192.0.2.1")
+    dns.set("mail.us.test", "A", "192.0.2.1")
+
+
+def fails(name: str) -> Enter:
+    """Let every question about a name fail."""
+    return lambda dns: dns.fail(name)
+
+
+CASES: list[tuple[str, str, Enter, str, str]] = [
+    ("ownership", "right", txt("_campanero.a.test", OWNER), "valid", ""),
+    ("ownership", "among others", txt("_campanero.a.test", "campanero-verification=theirs", OWNER), "valid", ""),
+    ("ownership", "in two strings", txt("_campanero.a.test", (OWNER[:9], OWNER[9:])), "valid", ""),
+    ("ownership", "behind a CNAME", many(lambda dns: dns.set("_campanero.a.test", "CNAME", "o.test."),
+                                         txt("o.test", OWNER)), "valid", ""),
+    ("ownership", "of another account", txt("_campanero.a.test", "campanero-verification=9"), "invalid", "another one"),
+    ("ownership", "in quotation marks", txt("_campanero.a.test", f'"{OWNER}"'), "invalid", "quotation marks"),
+    ("ownership", "the domain twice", txt("_campanero.a.test.a.test", OWNER), "invalid", "enter only _campanero"),
+    ("ownership", "missing", many(), "invalid", "no TXT record yet"),
+    ("ownership", "a server that fails", fails("_campanero.a.test"), "unknown", "SERVFAIL"),
+    ("ownership", "a circle", circle("_campanero.a.test"), "invalid", "in a circle"),
+    ("ownership", "a server that is silent", lambda dns: dns.silence("_campanero.a.test"), "unknown", "no DNS server"),
+    ("dkim", "right, split by the server", txt(SELECTOR, DKIM), "valid", ""),
+    ("dkim", "split oddly", txt(SELECTOR, (DKIM[:20], DKIM[20:21], DKIM[21:240], DKIM[240:])), "valid", ""),
+    ("dkim", "with spaces, other order, unknown tags", txt(
+        SELECTOR, (f"k=rsa ; t=s; n=note; p = {KEY[:100]} ", f" {KEY[100:300]}", f"{KEY[300:]} ;")), "valid", ""),
+    ("dkim", "without k", txt(SELECTOR, f"v=DKIM1; p={KEY}"), "valid", ""),
+    ("dkim", "another key", txt(SELECTOR, f"v=DKIM1; p={KEY.lower()}"), "invalid", "the key is another one"),
+    ("dkim", "cut off", txt(SELECTOR, f"v=DKIM1; k=rsa; p={KEY[:230]}"), "invalid", "cut off after 230 of 392"),
+    ("dkim", "revoked", txt(SELECTOR, "v=DKIM1; p="), "invalid", "revoked"),
+    ("dkim", "no key at all", txt(SELECTOR, "v=DKIM1"), "invalid", "it has no p="),
+    ("dkim", "another version", txt(SELECTOR, f"v=DKIM2; p={KEY}"), "invalid", "v=DKIM2"),
+    ("dkim", "another kind", txt(SELECTOR, f"v=DKIM1; k=ed25519; p={KEY}"), "invalid", "k=ed25519"),
+    ("dkim", "for sha1 only", txt(SELECTOR, f"v=DKIM1; h=sha1; p={KEY}"), "invalid", "sha256"),
+    ("dkim", "not for mail", txt(SELECTOR, f"v=DKIM1; s=other; p={KEY}"), "invalid", "e-mail"),
+    ("dkim", "two records", txt(SELECTOR, DKIM, "v=DKIM1; p=x"), "invalid", "there are 2 records"),
+    ("dkim", "missing", many(), "invalid", "no TXT record yet"),
+    ("return_path", "right", mx("10 mail.us.test."), "valid", ""),
+    ("return_path", "another number", mx("5 MAIL.us.test."), "valid", ""),
+    ("return_path", "a second one behind", mx("10 mail.us.test.", "20 b.test."), "valid", ""),
+    ("return_path", "another before", mx("10 mail.us.test.", "5 b.test."), "invalid", "before ours"),
+    ("return_path", "another beside", mx("10 mail.us.test.", "10 b.test."), "invalid", "beside it"),
+    ("return_path", "elsewhere", mx("10 b.test."), "invalid", "elsewhere"),
+    ("return_path", "takes no mail", mx("0 ."), "invalid", "elsewhere"),
+    ("spf", "right", txt(BOUNCE, "v=spf1 a:mail.us.test ~all"), "valid", ""),
+    ("spf", "more than that, and other texts", txt(BOUNCE, "v=spf1 mx +a:MAIL.us.test -all", "hello"), "valid", ""),
+    ("spf", "by address", many(ours, txt(BOUNCE, "v=spf1 ip4:192.0.2.0/24 -all")), "valid", ""),
+    ("spf", "by another address", many(ours, txt(BOUNCE, "v=spf1 ip4:198.51.100.0/24 -all")), "invalid", "a:mail"),
+    ("spf", "included", many(txt("s.test", "v=spf1 a:mail.us.test -all"), txt(BOUNCE, "v=spf1 include:s.test -all")),
+     "valid", ""),
+    ("spf", "redirected", many(txt("s.test", "v=spf1 a:mail.us.test -all"), txt(BOUNCE, "v=spf1 redirect=s.test")),
+     "valid", ""),
+    ("spf", "without us", txt(BOUNCE, "v=spf1 mx -all"), "invalid", "does not have a:mail.us.test"),
+    ("spf", "two records", txt(BOUNCE, "v=spf1 a:mail.us.test -all", "v=spf1 mx -all"), "invalid", "2 SPF records"),
+    ("spf", "ten look-ups", many(ours, included(10)), "valid", ""),
+    ("spf", "eleven look-ups", many(ours, included(11)), "invalid", "more than 10"),
+    ("spf", "includes itself", txt(BOUNCE, f"v=spf1 a:mail.us.test include:{BOUNCE} -all"), "invalid", "more than 10"),
+    ("spf", "includes nothing", txt(BOUNCE, "v=spf1 a:mail.us.test include:no.test -all"), "invalid", "no SPF record"),
+    ("spf", "includes what fails", many(fails("s.test"), txt(BOUNCE, "v=spf1 include:s.test -all")),
+     "unknown", "SERVFAIL"),
+    ("spf", "everybody", txt(BOUNCE, "v=spf1 a:mail.us.test +all"), "invalid", "lets everybody"),
+    ("spf", "no SPF among the texts", txt(BOUNCE, "spf1 a:mail.us.test"), "invalid", "no SPF record"),
+    ("dmarc", "ours", txt("_dmarc.a.test", "v=DMARC1; p=none; rua=mailto:postmaster@a.test"), "valid", ""),
+    ("dmarc", "stricter", txt("_dmarc.a.test", "v=DMARC1;p=reject;aspf=s;adkim=s"), "valid", ""),
+    ("dmarc", "with pct", txt("_dmarc.a.test", "v=DMARC1; p=quarantine; pct=20"), "valid", "pct means nothing"),
+    ("dmarc", "no policy", txt("_dmarc.a.test", "v=DMARC1; rua=mailto:x@a.test"), "invalid", "has no policy"),
+    ("dmarc", "unknown policy", txt("_dmarc.a.test", "v=DMARC1; p=block"), "invalid", "its policy is block"),
+    ("dmarc", "two records", txt("_dmarc.a.test", "v=DMARC1; p=none", "v=DMARC1; p=reject"), "invalid", "2 DMARC"),
+    ("dmarc", "other texts", txt("_dmarc.a.test", "hello"), "invalid", "no DMARC record yet"),
+    ("dmarc", "missing", many(), "invalid", "no DMARC record yet"),
+    ("dmarc", "a server that fails", fails("_dmarc.a.test"), "unknown", "SERVFAIL"),
+    ("tracking", "right", lambda dns: dns.set("track.a.test", "CNAME", "us.test."), "valid", ""),
+    ("tracking", "through another name", many(ours, lambda dns: dns.set("track.a.test", "CNAME", "c.test."),
+                                              lambda dns: dns.set("c.test", "CNAME", "us.test.")), "valid", ""),
+    ("tracking", "flattened", many(ours, lambda dns: dns.set("track.a.test", "A", "192.0.2.1")), "valid", ""),
+    ("tracking", "elsewhere", many(ours, lambda dns: dns.set("track.a.test", "CNAME", "b.test.")), "invalid", "else"),
+    ("tracking", "another address", many(ours, lambda dns: dns.set("track.a.test", "A", "192.0.2.9")), "invalid", "el"),
+    ("tracking", "missing", many(), "invalid", "no CNAME record yet"),
+    ("tracking", "a circle", circle("track.a.test"), "invalid", "in a circle"),
+    ("tracking", "a server that fails", fails("track.a.test"), "unknown", "SERVFAIL"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def asked() -> Any:
+    """Ask with little patience: what is silent here stays so."""
+    return lambda name, kind: resolver.lookup(name, kind, 0.5 if name.startswith("_campanero.") else 5)
+
+
+@pytest.mark.parametrize(("purpose", "case", "enter", "valid", "words"), CASES, ids=[f"{c[0]}: {c[1]}" for c in CASES])
+def test_what_is_there(
+    home: Home, dns: DnsServer, asked: Any, purpose: str, case: str, enter: Enter, valid: str, words: str
+) -> None:
+    """Right, wrong with what was found, or not to be known: each in its own words."""
+    home.configure(network__dns_servers=[dns.address])
+    enter(dns)
+    (found,) = look.look([WANTED[purpose]], "a.test", asked)
+    assert (found.valid, words in (found.problem or "")) == (valid, True), found
+    assert (found.problem is None) == (words == "")
+    assert found.checked_at is not None
+    if valid == "invalid" and "no" not in words.split() and "circle" not in words and "enter only" not in words:
+        assert found.found, found
+
+
+def test_a_policy_of_the_domain_above_holds(home: Home, dns: DnsServer) -> None:
+    """A domain below another one inherits its DMARC policy, the one for sub-domains if there is one."""
+    home.configure(network__dns_servers=[dns.address])
+    wanted = Record("TXT", "_dmarc.news.a.test", "v=DMARC1; p=none", "", "dmarc", False)
+    dns.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=quarantine")
+    (found,) = look.look([wanted], "news.a.test")
+    assert (found.valid, found.problem) == ("valid", "it is the one of a.test")
+    dns.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=all")
+    assert look.look([wanted], "news.a.test")[0].valid == "invalid"
+    assert dns.asked("_dmarc.test") == 0
+
+
+def test_who_sends_is_named_as_receivers_know_it(home: Home) -> None:
+    """A well-known service is included by its own SPF; another server is named, an address by its number."""
+    for host, term in {
+        "email-smtp.eu-west-1.amazonaws.com": "include:amazonses.com",
+        "smtp.postmarkapp.com": "include:spf.mtasv.net",
+        "mail.bakery.example": "a:mail.bakery.example",
+        "notsendgrid.net": "a:notsendgrid.net",
+        "192.0.2.25": "ip4:192.0.2.25",
+        "2001:db8::25": "ip6:2001:db8::25",
+    }.items():
+        home.configure(email__transport="relay", email__relay__host=host)
+        assert records.sends() == term
+    home.configure(base_url="https://mail.us.test:8443", email__direct__helo="")
+    assert (records.sends(), records.mail_host(), records.has_public_name()) == ("a:mail.us.test", "mail.us.test", True)
+    home.configure(base_url="http://192.0.2.1:8080")
+    assert not records.has_public_name()
+
+
+def test_garbage_in_dns_breaks_nothing(home: Home, dns: DnsServer) -> None:
+    """Whatever strangers put there is shown, cut to a size, and is no fault of ours."""
+    home.configure(network__dns_servers=[dns.address])
+    junk = [
+        "=;=;;p",
+        "v=spf1 include: redirect= ip4:x ip4:1.2.3.4/99 %{i} :",
+        "v=DMARC1;;;=p",
+        "\x07<script>",
+        "k" * 5000,
+        "",
+    ]
+    for one in WANTED.values():
+        dns.set(one.name, "TXT", *junk)
+    dns.set(BOUNCE, "MX", "65535 .")
+    dns.set("track.a.test", "CNAME", "<b>.test.")
+    for found in look.look(list(WANTED.values()), "a.test"):
+        assert found.valid == "invalid", found
+        assert all(len(text) <= 1000 for text in found.found)
