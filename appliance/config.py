@@ -184,6 +184,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
         clients.networks(tuple(config.network.trusted_proxies))
     except ValueError as error:
         faults.append(f"network.trusted_proxies: {error}")
+    faults += _inbound(config)
     faults += [f"{name}: {words}" for name, wrong, words in _not_yet(config) if wrong]
     faults += [
         f"{name}: only with a base_url on the loopback interface"
@@ -194,12 +195,25 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
         raise ConfigError("; ".join(faults))
 
 
+def _inbound(config: Config) -> list[str]:
+    """Say what is wrong with the listener for returned mail."""
+    here, faults = config.inbound, []
+    host, _, port = here.listen.rpartition(":")
+    if here.listen and (not host or not port.isdecimal() or int(port) > 65535):
+        faults.append(f"inbound.listen: {here.listen!r} is not HOST:PORT")
+    for name, path in (("tls_certificate", here.tls_certificate), ("tls_key", here.tls_key)):
+        if path and not Path(path).is_file():
+            faults.append(f"inbound.{name}: no file {path!r}")
+    if here.tls_key and not here.tls_certificate:
+        faults.append("inbound.tls_certificate: needed when inbound.tls_key is set")
+    return faults
+
+
 def _not_yet(config: Config) -> list[tuple[str, bool, str]]:
     """Name settings that ask for what this version cannot do: better refused at start than silently idle."""
     here = "is not in this version; use"
     return [
         ("sms.transport", config.sms.transport != "capture", f"SMS over {config.sms.transport} {here} capture"),
-        ("inbound.listen", bool(config.inbound.listen), f'a listener for returned mail {here} ""'),
     ]
 
 

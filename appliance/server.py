@@ -20,6 +20,7 @@ from appliance.api import door as api
 from appliance.api import reply
 from appliance.db import storage, work
 from appliance.db.open import close_database
+from appliance.inbound.listener import Listener
 from appliance.messages import repeats
 from appliance.public import door as public
 from appliance.public import hooks
@@ -53,6 +54,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     )
     app.ctx.config = config
     app.ctx.stopping = False
+    app.ctx.inbound = Listener(config)
     app.ctx.process = secrets.token_hex(8)
     api.mount(app)
     public.mount(app)
@@ -139,6 +141,7 @@ async def _start(app: "Sanic[Any, Any]") -> None:
         log.warning("%s messages were in hand when the service last stopped", doubtful)
     app.ctx.capture = CaptureServer()
     await app.ctx.capture.start()
+    await asyncio.get_running_loop().run_in_executor(None, app.ctx.inbound.start)
     app.ctx.works = Works(app.ctx.process)
     app.ctx.works.start()
 
@@ -167,6 +170,7 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
 
 
 async def _stop(app: "Sanic[Any, Any]") -> None:
+    await asyncio.get_running_loop().run_in_executor(None, app.ctx.inbound.stop)
     await app.ctx.capture.stop()
     await asyncio.get_running_loop().run_in_executor(None, work.stop)
     close_database()
@@ -176,4 +180,5 @@ def serve(config: Config) -> None:
     """Run until SIGTERM or SIGINT; raises OSError if the address is taken."""
     host, _, port = config.listen.rpartition(":")
     app = build(config)
+    app.ctx.inbound.bind()
     app.run(host.strip("[]"), int(port), single_process=True, access_log=False, motd=False, debug=False)

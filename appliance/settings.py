@@ -114,6 +114,8 @@ class Inbound(Struct, frozen=True):
     """Mail that comes back to us."""
 
     listen: Annotated[str, _help('HOST:PORT of our own SMTP listener for bounces; "" = off; relays nothing')] = ""
+    tls_certificate: Annotated[str, _help('file with the certificate and its chain; "" = no STARTTLS')] = ""
+    tls_key: Annotated[str, _help('file with its key; "" = in the same file')] = ""
 
 
 class Twilio(Struct, frozen=True):

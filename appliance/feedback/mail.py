@@ -2,7 +2,8 @@
 
 from email.message import Message
 
-from appliance.feedback import arf, dsn, mime
+from appliance.db.work import writing
+from appliance.feedback import arf, dsn, mime, record
 from appliance.feedback.facts import Fact
 from appliance.messages import links
 
@@ -25,6 +26,12 @@ def facts(raw: bytes, message_id: int | None) -> list[list[Fact]]:
         fact = Fact(message_id, report.kind, "dsn", report.text, report.smtp, report.enhanced)
         found.append([fact._replace(recipient=name) for name in report.recipients] or [fact])
     return found
+
+
+def apply(told: list[list[Fact]]) -> int:
+    """Write what mail told, each thing in the first way that is true; answers how much of it is new."""
+    writing()
+    return sum(any(record.apply(fact) for fact in ways) for ways in told)
 
 
 def _is_of_another(mail: Message, message_id: int) -> bool:

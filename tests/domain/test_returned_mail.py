@@ -7,10 +7,10 @@ import pytest
 
 from appliance import config, tokens
 from appliance.delivery import classes
-from appliance.feedback import mail, mime
+from appliance.feedback import mail
 from appliance.feedback.facts import Fact
 from appliance.messages import links
-from tests.kit.bounces import FOLDER, MEANS, Marks, sample
+from tests.kit.bounces import FOLDER, MEANS, Marks, bombs, sample
 
 NUMBER = 4711
 RECIPIENT = "reader@example.org"
@@ -73,32 +73,6 @@ def test_a_complaint_needs_signatures_that_agree() -> None:
     assert mail.facts(sample("arf_rfc5965", marks()._replace(
         return_path="b+0@bounce.example.com", message_id="1@example.com", unsubscribe="https://example.com/u/x",
     )), None) == []  # fmt: skip
-
-
-def bombs() -> dict[str, bytes]:
-    """Answer mail that is made to break or to slow down whoever reads it."""
-    report = b'Content-Type: multipart/report; report-type=delivery-status; boundary="x"\r\n\r\n'
-    deep = b"".join(
-        b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (number, number) for number in range(100)
-    )
-    fields = b"--x\r\nContent-Type: message/delivery-status\r\n\r\n"
-    return {
-        "deep": deep, "letters nested": b"Content-Type: message/rfc822\r\n\r\n" * 5_000,
-        "many parts": report + b"--x\r\n\r\n" * 10_000, "headers": b"a:b\r\n" * 200_000,
-        "one header": b"Subject: " + b"x\r\n " * 200_000,
-        "parameters": b"Content-Type: text/plain; " + b'a="b;' * 150_000,
-        "spread parameters": b"Content-Type:\r\n text/plain; " + b'a="b;\r\n ' * 90_000,
-        "blocks": report + fields + b"a:b\r\n\r\n" * 100_000,
-        "recipients": report + fields + b"Final-Recipient: rfc822;a@b.example\r\nAction: failed\r\n\r\n" * 15_000,
-        "one line": b"\r\n" + b"x" * 1_000_000, "rubbish": bytes(range(256)) * 4_000, "nothing": b"",
-        "addresses": b"From: MAILER-DAEMON\r\nSubject: failure notice\r\n\r\n" + b"a@" * 400_000,
-        "charset": b"Content-Type: text/plain; charset=punycode\r\n\r\n" + b"-a" * 400_000,
-        "bad charset": b"From: postmaster@x\r\nSubject: =?nope?q?undeliverable?=\r\n"
-        b"Content-Type: text/plain; charset=\"\xff\xfe\"\r\n\r\n550 user unknown a@b.example",
-        "bad code": report + fields + b"Final-Recipient: rfc822; a@b.example\r\nAction: failed\r\n"
-        b"Status: 5.99999999.1\r\nDiagnostic-Code: smtp; 999 5.1 \xff\x00\r\n",
-        "too large": report + b"x" * mime.LARGEST,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(bombs()))

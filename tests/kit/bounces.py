@@ -123,3 +123,29 @@ def sample(name: str, marks: Marks) -> bytes:
         text = text.replace(mark, value)
     text = _ENCODED.sub(lambda found: base64.encodebytes(found[1].encode()).decode(), text)
     return text.replace("\n", "\r\n").encode()
+
+
+def bombs() -> dict[str, bytes]:
+    """Answer mail that is made to break or to slow down whoever reads it."""
+    report = b'Content-Type: multipart/report; report-type=delivery-status; boundary="x"\r\n\r\n'
+    deep = b"".join(
+        b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (number, number) for number in range(100)
+    )
+    fields = b"--x\r\nContent-Type: message/delivery-status\r\n\r\n"
+    return {
+        "deep": deep, "letters nested": b"Content-Type: message/rfc822\r\n\r\n" * 5_000,
+        "many parts": report + b"--x\r\n\r\n" * 10_000, "headers": b"a:b\r\n" * 200_000,
+        "one header": b"Subject: " + b"x\r\n " * 200_000,
+        "parameters": b"Content-Type: text/plain; " + b'a="b;' * 150_000,
+        "spread parameters": b"Content-Type:\r\n text/plain; " + b'a="b;\r\n ' * 90_000,
+        "blocks": report + fields + b"a:b\r\n\r\n" * 100_000,
+        "recipients": report + fields + b"Final-Recipient: rfc822;a@b.example\r\nAction: failed\r\n\r\n" * 15_000,
+        "one line": b"\r\n" + b"x" * 1_000_000, "rubbish": bytes(range(256)) * 4_000, "nothing": b"",
+        "addresses": b"From: MAILER-DAEMON\r\nSubject: failure notice\r\n\r\n" + b"a@" * 400_000,
+        "charset": b"Content-Type: text/plain; charset=punycode\r\n\r\n" + b"-a" * 400_000,
+        "bad charset": b"From: postmaster@x\r\nSubject: =?nope?q?undeliverable?=\r\n"
+        b"Content-Type: text/plain; charset=\"\xff\xfe\"\r\n\r\n550 user unknown a@b.example",
+        "bad code": report + fields + b"Final-Recipient: rfc822; a@b.example\r\nAction: failed\r\n"
+        b"Status: 5.99999999.1\r\nDiagnostic-Code: smtp; 999 5.1 \xff\x00\r\n",
+        "too large": report + b"x" * 1024 * 1024,
+    }  # fmt: skip
