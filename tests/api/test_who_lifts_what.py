@@ -1,0 +1,263 @@
+"""A16: every state an address can be in, every try to revive it, through the API alone (decisions, 9; D36 to D43).
+
+Each state is made for one address for each try. All tries are made first, then one campaign goes to everybody and each
+is sent a single message, so that what the table says is held against what leaves, not only against what is shown.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+from tests.kit.server import Server
+from tests.kit.uploads import done, results, upload
+
+
+class State(NamedTuple):
+    """How an address stands."""
+
+    subscribed: bool
+    by: str | None = None
+    suppression: str | None = None
+
+
+IN, OPERATOR, RECIPIENT = State(True), State(False, "operator"), State(False, "recipient")
+COMPLAINT, ERASED = State(False, "recipient", "complaint"), State(False, "recipient", "erased")
+BOUNCES = {name: State(True, None, name) for name in ("hard_bounce", "soft_bounce", "manual")}
+STATES = {"operator": OPERATOR, "recipient": RECIPIENT, "complaint": COMPLAINT, "erased": ERASED, **BOUNCES}
+
+# What a try makes of a state, in the order of STATES; the cells of the table
+ALONE = (IN, RECIPIENT, COMPLAINT, ERASED, *BOUNCES.values())
+YES = (IN, IN, COMPLAINT, ERASED, *BOUNCES.values())
+NO = (
+    OPERATOR,
+    RECIPIENT,
+    COMPLAINT,
+    ERASED,
+    *(state._replace(subscribed=False, by="operator") for state in BOUNCES.values()),
+)
+NOTHING = tuple(STATES.values())
+LIFTED = (OPERATOR, RECIPIENT, RECIPIENT, RECIPIENT, IN, IN, IN)
+
+Try = Callable[[Client, str, Any], Any]
+
+
+def _patch(**body: Any) -> Try:
+    return lambda api, address, contact: api.patch(f"/contacts/{contact['id']}", body).expect(200)
+
+
+def _channel(**body: Any) -> Try:
+    """PATCH the channel itself."""
+    return lambda api, address, contact: api.patch(
+        f"/contacts/{contact['id']}", {"channels_attributes": [{"id": contact["channels"][0]["id"], **body}]}
+    ).expect(200)
+
+
+def _post(**body: Any) -> Try:
+    return lambda api, address, contact: api.post("/contacts", {"email": address.upper(), **body}).expect(200)
+
+
+def _return(api: Client, address: str, contact: Any) -> Any:
+    api.delete(f"/contacts/{contact['id']}").expect(200)
+    return api.post("/contacts", {"email": address}).expect(201)
+
+
+def _destroy(api: Client, address: str, contact: Any) -> Any:
+    channel = {"id": contact["channels"][0]["id"], "_destroy": True}
+    api.patch(f"/contacts/{contact['id']}", {"channels_attributes": [channel]}).expect(200)
+    return api.patch(f"/contacts/{contact['id']}", {"channels_attributes": [{"value": address}]}).expect(200)
+
+
+def _merge(api: Client, address: str, contact: Any) -> Any:
+    other = api.post("/contacts", {"email": f"other.{address}", "opt_in": True}).expect(201)
+    api.post(f"/contacts/{other['id']}/merge", {"contact_id": contact["id"]}).expect(200)
+
+
+def _join(api: Client, address: str, contact: Any) -> Any:
+    number = api.post("/lists", {"name": address}).expect(201)["id"]
+    api.post(f"/lists/{number}/contacts/bulk", {"add": [contact["id"]]}).expect(200)
+    api.patch(f"/lists/{number}", {"contact_ids": [contact["id"]]}).expect(200)
+
+
+def _lift(api: Client, address: str, contact: Any) -> Any:
+    for row in _suppressions(api, address):
+        api.delete(f"/suppressions/{row['id']}", reason="they wrote to us").expect(200)
+
+
+def _lift_without_reason(api: Client, address: str, contact: Any) -> Any:
+    for row in _suppressions(api, address):
+        for wrong in (None, {}, {"reason": ""}, {"reason": "  "}):
+            fault = api.delete(f"/suppressions/{row['id']}", wrong).expect(422)
+            assert fault["validation_errors"] == {"reason": ["can't be blank"]}
+
+
+def _suppressions(api: Client, address: str) -> Any:
+    return api.get("/suppressions", address=address, channel="email").expect(200)
+
+
+# name: how, what it makes of each state, and whether it says what it kept
+TRIES: dict[str, tuple[Try | None, tuple[State, ...], bool]] = {
+    "write": (_post(), ALONE, True),
+    "write more": (_post(first_name="New", data={"a": 1}), ALONE, True),
+    "write the channel": (lambda api, address, contact: api.patch(
+        f"/contacts/{contact['id']}", {"channels_attributes": [{"value": address}]}).expect(200), ALONE, True),
+    "change the name": (_patch(first_name="New"), NOTHING, False),
+    "opt_in": (_post(opt_in=True), YES, True),
+    "channel subscribed": (_channel(subscribed=True), YES, True),
+    "subscribed_email": (_patch(subscribed_email=True), YES, True),
+    "opt_in false": (_post(opt_in=False), NO, False),
+    "channel not subscribed": (_channel(subscribed=False), NO, False),
+    "import": (None, ALONE, True),
+    "import without opt_in": (None, NOTHING, False),
+    "delete and return": (_return, ALONE, True),
+    "remove and return": (_destroy, ALONE, True),
+    "merge": (_merge, NOTHING, False),
+    "list": (_join, NOTHING, False),
+    "lift": (_lift, LIFTED, False),
+    "lift without a reason": (_lift_without_reason, NOTHING, False),
+}  # fmt: skip
+CELLS = [(before, name) for before in STATES for name in TRIES]
+
+
+def address_of(before: str, name: str) -> str:
+    """Return the address of a cell."""
+    return f"{before}.{name.replace(' ', '-')}@example.org"
+
+
+class World(NamedTuple):
+    """What became of every cell."""
+
+    api: Client
+    kept: dict[str, list[str]]  # by address: `kept_opt_out` of the answer
+    campaign: dict[str, Any]  # by address: the message of the campaign
+    single: dict[str, Any]  # by address: the answer to a single message
+
+
+@pytest.fixture(scope="module")
+def world(api: Client) -> World:
+    """Make every state, try everything, then send to everybody."""
+    contacts = {cell: reach(api, *cell) for cell in CELLS}
+    kept: dict[str, list[str]] = {}
+    for before, name in CELLS:
+        act, address = TRIES[name][0], address_of(before, name)
+        if act is not None:
+            answer = act(api, address, contacts[before, name])
+            kept[address] = (answer or {}).get("kept_opt_out", [])
+    for name, wanted in (("import", True), ("import without opt_in", False)):
+        lines = "".join(f"{address_of(before, name)},Imported\n" for before in STATES)
+        job = done(api, upload(api, f"email,first_name\n{lines}", opt_in=wanted, consent_source="a sheet"))
+        for row in results(api, job["id"]):
+            kept[row["address"]] = row["kept_opt_out"].split()
+    everyone = api.post("/lists", {"name": "Everyone"}).expect(201)["id"]
+    people = [one["id"] for one in api.all("/contacts")]
+    api.patch(f"/lists/{everyone}", {"contact_ids": people}).expect(200)
+    campaign = api.post("/campaigns", {"name": "To all"}).expect(201)["id"]
+    order = {"trigger_attributes": {"contact_list_id": everyone}, "template_attributes": {"subject": "s", "body": "b"}}
+    api.post(f"/campaigns/{campaign}/send", order).expect(200)
+    api.wait(f"/campaigns/{campaign}", lambda row: row["status"] == "completed")
+    rows = {row["to"].lower(): row for row in api.all("/messages", campaign_id=campaign)}
+    letter = {"subject": "s", "body": "b"}
+    single = {address_of(*cell): api.post("/messages", {"to": address_of(*cell), **letter}) for cell in CELLS}
+    return World(api, kept, rows, single)
+
+
+def reach(api: Client, before: str, name: str) -> Any:
+    """Bring an address into a state by the acts that lead there, and return its contact."""
+    address = address_of(before, name)
+    contact = api.post("/contacts", {"email": address}).expect(201)
+    if before == "operator":
+        api.patch(f"/contacts/{contact['id']}", {"opt_in": False}).expect(200)
+    elif before == "recipient":
+        made = api.post("/messages", {"to": address, "subject": "s", "body": "b", "transactional": False}).expect(201)
+        [row] = api.wait("/capture", bool, message_id=made["id"])
+        api.post(f"/capture/{row['id']}/simulate", {"action": "unsubscribe"}).expect(200)
+    elif before == "erased":
+        api.delete(f"/contacts/{contact['id']}", erase="true").expect(200)
+        contact = api.post("/contacts", {"email": address}).expect(201)
+        assert contact["kept_opt_out"] == [address]
+    else:
+        api.post("/suppressions", {"address": address, "reason": before}).expect(201)
+    contact = api.get(f"/contacts/{contact['id']}").expect(200)
+    assert state(contact) == STATES[before], before
+    return contact
+
+
+def state(contact: Any) -> State:
+    """Return how the first address of a contact stands."""
+    channel = contact["channels"][0]
+    return State(channel["subscribed"], channel["opted_out_by"], channel["suppression_reason"])
+
+
+def now(world: World, address: str) -> State:
+    """Return how an address stands, whoever has it."""
+    [contact] = [one for one in world.api.get("/contacts", search=address.partition("@")[0]).expect(200)
+                 if any(channel["value"].lower() == address for channel in one["channels"])]  # fmt: skip
+    channel = next(one for one in contact["channels"] if one["value"].lower() == address)
+    return State(channel["subscribed"], channel["opted_out_by"], channel["suppression_reason"])
+
+
+@pytest.mark.parametrize(("before", "name"), CELLS, ids=[f"{before}: {name}" for before, name in CELLS])
+def test_the_table(before: str, name: str, world: World) -> None:
+    """A try leaves a state as its cell says, says what it kept, and only who is free of both gets marketing mail."""
+    _, cells, says = TRIES[name]
+    expected, address = cells[list(STATES).index(before)], address_of(before, name)
+    assert now(world, address) == expected
+    is_kept = says and (not expected.subscribed or expected.suppression is not None)
+    assert [one.lower() for one in world.kept.get(address, [])] == ([address] if is_kept else [])
+
+    message = world.campaign[address] if name != "merge" else None
+    if message is not None:
+        reason = f"suppressed_{expected.suppression}" if expected.suppression else "unsubscribed"
+        may = expected.subscribed and not expected.suppression
+        assert (message["status"], message["skip_reason"]) == (("sent", None) if may else ("skipped", reason))
+
+    answer = world.single[address]
+    if expected.suppression is None:
+        assert (answer.status, answer.json["status"]) == (201, "queued")
+    else:
+        fault = answer.expect(422)
+        assert (fault["reason"], fault["skip_reason"]) == ("recipient_suppressed", f"suppressed_{expected.suppression}")
+        kept = world.api.get(f"/messages/{fault['message_id']}").expect(200)
+        assert (kept["status"], kept["skip_reason"]) == ("skipped", f"suppressed_{expected.suppression}")
+
+
+def test_evidence_of_every_change(world: World) -> None:
+    """What changed consent has a row that tells act, source and actor; what changed nothing has none."""
+    address = address_of("recipient", "opt_in")
+    [contact] = [one for one in world.api.get("/contacts", search="recipient.opt_in").expect(200)
+                 if one["channels"][0]["value"] == address]  # fmt: skip
+    rows = world.api.get(f"/contacts/{contact['id']}/consents").expect(200)
+    told = [(row["act"], row["by"], row["source"]) for row in reversed(rows)]
+    assert told == [("opt_in", "operator", "api"), ("opt_out", "recipient", "capture"), ("opt_in", "operator", "api")]
+    assert all(row["actor"] for row in rows) and "recipient" in [row["actor"] for row in rows]
+
+
+def test_another_account_is_not_concerned(world: World, server: Server) -> None:
+    """Suppressions are account-wide and no wider."""
+    number = server.cli("account", "add", "Elsewhere").stdout.strip()
+    other = server.client(server.new_key("elsewhere", "--account", number))
+    for before in STATES:
+        assert state(other.post("/contacts", {"email": address_of(before, "write")}).expect(201)) == IN
+
+
+def test_a_manual_one_expires(fresh_server: FreshServer, clock: TestClock) -> None:
+    """Until its end a manual suppression holds, after it the address gets mail again; no other reason may end so."""
+    from datetime import UTC, datetime
+
+    server = fresh_server(clock=clock)
+    api = server.client()
+    end = datetime.fromtimestamp(clock.now() + 30 * 86400, UTC).isoformat()
+    contact = api.post("/contacts", {"email": "pause@example.org"}).expect(201)
+    api.post("/suppressions", {"address": "pause@example.org", "expires_at": end}).expect(201)
+    letter = {"to": "pause@example.org", "subject": "s", "body": "b"}
+    for reason in ("hard_bounce", "soft_bounce", "complaint"):
+        body = {"address": "x@example.org", "reason": reason, "expires_at": end}
+        assert list(api.post("/suppressions", body).expect(422)["validation_errors"]) == ["expires_at"]
+    clock.advance(days=29)
+    assert api.post("/messages", letter).expect(422)["skip_reason"] == "suppressed_manual"
+    clock.advance(days=1, seconds=1)
+    assert api.post("/messages", letter).status == 201
+    assert state(api.get(f"/contacts/{contact['id']}").expect(200)) == IN
