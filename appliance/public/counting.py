@@ -19,7 +19,7 @@ from appliance.messages.targets import Found, Targets, Wanted
 
 log = logging.getLogger("campanero.tracking")
 PATIENCE_SECONDS = 0.25
-_SAY_SECONDS = 10.0
+_SAY_SECONDS = 2.0
 # So many may wait for a disk that does not write; more are sent on and not kept
 _MOST_WAITING = 20_000
 _MOST_AT_ONCE = 250

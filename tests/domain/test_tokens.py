@@ -13,7 +13,7 @@ from appliance.messages import links
 from tests.domain.home import Home
 
 ALPHABET = string.ascii_letters + string.digits + "-_"
-PURPOSES = (links.UNSUBSCRIBE, links.VIEW, links.MESSAGE_ID, links.BOUNCE)
+PURPOSES = (links.UNSUBSCRIBE, links.VIEW, links.MESSAGE_ID, links.BOUNCE, links.CLICK, links.OPEN)
 NUMBERS = st.integers(0, 2**48 - 1)
 
 
