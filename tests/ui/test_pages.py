@@ -53,6 +53,7 @@ def filled(server: Server, api: Client) -> None:
         api.post(path, {"name": SNEAKY}).expect(201)
     api.post("/contacts", {"first_name": SNEAKY, "last_name": SNEAKY, "data": {SNEAKY: SNEAKY}}).expect(201)
     upload_picture(api, saved(photo(), "PNG")).expect(201)
+    api.post("/domains", {"domain": {"name": "bäckerei.example"}}).expect(201)
     api.post("/templates", {"name": "Monthly", "subject": "News", "body": BODY}).expect(201)
     content = {
         "template_attributes": {"subject": "News", "body": BODY},

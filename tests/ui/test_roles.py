@@ -42,6 +42,7 @@ def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
         "/templates/pictures/1/delete": {},
         f"/campaigns/{campaign}/send": {"number": "0"},
         "/brand": {"company_name": "x"},
+        "/settings/domains": {"name": "x.example"},
     }
     author = {"/lists", "/templates/pictures", "/templates/pictures/1/delete"}
     allowed = {"viewer": set(), "author": author, "editor": author | {f"/campaigns/{campaign}/send"},

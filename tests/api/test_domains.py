@@ -1,0 +1,99 @@
+"""Sending domains over the API: names, shapes, scopes; what DNS does to them is in the journeys."""
+
+import re
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+
+def test_a_new_domain_says_what_it_needs(api: Client) -> None:
+    """201 with six records in their order, the first two required; nothing is known of any yet."""
+    made = api.post("/domains", {"domain": {"name": " News.Example.COM "}}).expect(201)
+    assert (made["name"], made["provider"], made["status"], made["verified_at"]) == (
+        "news.example.com", "smtp", "pending", None,
+    )  # fmt: skip
+    records = made["dns_records"]
+    assert [(one["record_type"], one["name"], one["priority"], one["required"]) for one in records] == [
+        ("TXT", "_campanero.news.example.com", "", True),
+        ("TXT", records[1]["name"], "", True),
+        ("MX", "bounce.news.example.com", "10", False),
+        ("TXT", "bounce.news.example.com", "", False),
+        ("TXT", "_dmarc.news.example.com", "", False),
+        ("CNAME", "track.news.example.com", "", False),
+    ]
+    assert re.fullmatch(r"c1-[0-9a-f]{4}\._domainkey\.news\.example\.com", records[1]["name"])
+    assert re.fullmatch(r"v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{392}", records[1]["value"])
+    assert records[4]["value"].startswith("v=DMARC1; p=none; rua=mailto:") and "pct" not in records[4]["value"]
+    assert all((one["valid"], one["found"], one["checked_at"]) == ("unknown", [], None) for one in records)
+    assert api.get(f"/domains/{made['id']}").expect(200) == made
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("MÜNCHEN.example", "xn--mnchen-3ya.example"), ("XN--MNCHEN-3YA.test", "xn--mnchen-3ya.test"),
+        ("dot.example.", "dot.example"), ("a-b.c-d.test", "a-b.c-d.test"), ("例え.テスト", "xn--r8jz45g.xn--zckzah"),
+    ],
+)  # fmt: skip
+def test_names_are_kept_as_dns_has_them(api: Client, typed: str, kept: str) -> None:
+    """Lower case, international names in their ASCII form, no dot at the end."""
+    assert api.post("/domains", {"domain": {"name": typed}}).expect(201)["name"] == kept
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "https://a.test", "a.test:25", "a.test/x", "a@b.test", "localhost", "192.0.2.1", "[::1]", "2001:db8::1",
+        "a..test", ".a.test", "-a.test", "a-.test", "a_b.test", "*.a.test", "a b.test", "a.test\n", "a.test\x00",
+        "a" * 64 + ".test", ".".join(["abcdefgh"] * 27), "a.123", "x\u202ey.test", "a,b.test", "a.test;", "\ud800.test",
+    ],
+)  # fmt: skip
+def test_what_is_no_name(api: Client, name: str) -> None:
+    """A scheme, a port, a path, an address, or anything DNS could not hold: `domain.name` is invalid."""
+    refused = api.post("/domains", {"domain": {"name": name}}).expect(422)
+    assert refused["validation_errors"] == {"domain.name": ["is invalid"]}
+
+
+def test_a_name_is_wanted_once(api: Client) -> None:
+    """Missing parts are named; a name that is there already is taken, however it is written; mailbox providers' too."""
+    assert api.post("/domains", {}).expect(422)["validation_errors"] == {"domain": ["can't be blank"]}
+    assert api.post("/domains", {"domain": {}}).expect(422)["validation_errors"] == {"domain.name": ["can't be blank"]}
+    api.post("/domains", {"domain": {"name": "twice.example", "provider": "x"}}).expect(201)
+    for name in ("twice.example", "TWICE.example."):
+        refused = api.post("/domains", {"domain": {"name": name}}).expect(422)
+        assert refused["validation_errors"] == {"domain.name": ["has already been taken"]}
+    refused = api.post("/domains", {"domain": {"name": "gmail.com"}}).expect(422)
+    assert refused["validation_errors"] == {"domain.name": ["is reserved"]}
+
+
+def test_a_deleted_domain_comes_back_as_another(api: Client) -> None:
+    """DELETE answers it as it was and then it is gone; added again it has a new token and a new key."""
+    made = api.post("/domains", {"domain": {"name": "again.example"}}).expect(201)
+    assert made["id"] in [row["id"] for row in api.get("/domains").expect(200)]
+    assert api.delete(f"/domains/{made['id']}").expect(200) == made
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/verify"), ("POST", "/rotate_key")):
+        api.send(method, f"/domains/{made['id']}{path}").expect(404)
+    again = api.post("/domains", {"domain": {"name": "again.example"}}).expect(201)
+    for one, other in zip(made["dns_records"][:2], again["dns_records"][:2], strict=True):
+        assert one["value"] != other["value"]
+    assert made["dns_records"][1]["name"] != again["dns_records"][1]["name"] and again["id"] > made["id"]
+
+
+def test_who_may(api: Client, server: Server) -> None:
+    """`domains:read` looks, `domains:write` changes, a key for something else does neither."""
+    made = api.post("/domains", {"domain": {"name": "scoped.example"}}).expect(201)
+    path = f"/domains/{made['id']}"
+    scopes = ("domains:read", "contacts:read")
+    reads, other = (server.client(server.new_key(scope, "--scope", scope)) for scope in scopes)
+    assert reads.get(path).expect(200)["name"] == "scoped.example"
+    for method, where in (
+        ("POST", "/domains"),
+        ("DELETE", path),
+        ("POST", f"{path}/verify"),
+        ("POST", f"{path}/rotate_key"),
+    ):
+        body = {"domain": {"name": "x.example"}} if where == "/domains" else None
+        assert reads.send(method, where, body).expect(403)["required_scope"] == "domains:write"
+    other.get(path).expect(403)
