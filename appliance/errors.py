@@ -11,7 +11,8 @@ DeliveryError           what a transport answered
 ├── Temporary           may be tried again later
 ├── Permanent           this recipient or message is refused for good
 ├── Ours                the other side refuses us (login, TLS, policy); blames no recipient
-│   └── SenderRefused   ... because of the sender address of this message
+│   ├── SenderRefused   ... because of the sender address of this message
+│   └── Unauthenticated ... because it cannot tell that this message is ours: SPF, DKIM, DMARC, reverse DNS, TLS
 ├── Unreachable         no connection, or it broke before the message was handed over
 ├── Later               not now, for a reason that is nobody's fault: when it may be tried again
 │   └── Throttled       ... because the other side asked for less
@@ -112,6 +113,10 @@ class Ours(DeliveryError):
 
 class SenderRefused(Ours):
     """The next hop refuses the address that this message is from."""
+
+
+class Unauthenticated(Ours):
+    """The recipient's server cannot tell that this message is ours; an attempt, for it may be this server alone."""
 
 
 class Unreachable(DeliveryError):

@@ -9,6 +9,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
 from appliance.events import log
 from appliance.events.log import Happened
+from appliance.messages import verdicts
 from appliance.tables import Campaign, Flow
 from appliance.work import bell
 
@@ -105,10 +106,10 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
 
 
 def counted(campaign: Campaign) -> dict[str, int]:
-    """Answer what an automatic stop looks at: accepted, refused as nobody's, bounced, complained."""
+    """Answer what an automatic stop looks at: accepted, refused as nobody's, bounced, complained, not known as ours."""
     return {
         "sent": campaign.sent_count, "refused": campaign.refused_count, "bounced": campaign.bounced_count,
-        "complained": campaign.complained_count,
+        "complained": campaign.complained_count, "unauthenticated": verdicts.unauthenticated(campaign.id),
     }  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 import re
 from typing import NamedTuple
 
-from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Unreachable
+from appliance.delivery import classes
+from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Unauthenticated, Unreachable
 
 # RFC 5321, 4.5.3.1.5 gives 512 octets; who says more is still understood, who never ends is not
 LONGEST_LINE = 4_096
@@ -93,6 +94,8 @@ def of_sender(reply: Reply) -> DeliveryError:
 
 
 def of_message(reply: Reply) -> DeliveryError:
-    """Name a refusal of a recipient or of a message."""
-    kind = Permanent if reply.code >= 500 else Temporary
+    """Name a refusal of a recipient or of a message; where the words name our DNS it speaks against neither."""
+    kind: type[DeliveryError] = Permanent if reply.code >= 500 else Temporary
+    if classes.classify(reply.code, reply.enhanced, reply.text) is classes.AUTHENTICATION:
+        kind = Unauthenticated
     return kind(reply.words(), reply.code, reply.enhanced)

@@ -11,7 +11,17 @@ from appliance.db.open import connection, one, scalar
 from appliance.db.work import writing
 from appliance.delivery import classes
 from appliance.delivery.classes import Class
-from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Throttled, Uncertain, Unreachable
+from appliance.errors import (
+    DeliveryError,
+    Later,
+    Ours,
+    Permanent,
+    Temporary,
+    Throttled,
+    Unauthenticated,
+    Uncertain,
+    Unreachable,
+)
 from appliance.messages import ledger, tally, verdicts
 from appliance.messages.ledger import Claim, Outcome, Prepared
 
@@ -28,7 +38,12 @@ def finish(outcome: Outcome) -> None:
         return ledger.skip(row, outcome.skip_reason, now)
     if error is None:
         raise ValueError("what was accepted is written by hot.step")
-    if isinstance(error, Unreachable | Ours) and not (row.campaign_id is None and _given_up(row, now)):
+    attempted = isinstance(error, Temporary | Unauthenticated)
+    if (
+        isinstance(error, Unreachable | Ours)
+        and not attempted
+        and not (row.campaign_id is None and _given_up(row, now))
+    ):
         ledger.fault(row, error)
         # Nobody's attempt: the way out is closed, not this recipient
         delay = seconds(config.current().email.probe_after)
@@ -40,7 +55,7 @@ def finish(outcome: Outcome) -> None:
     if isinstance(error, Uncertain):
         return doubt(row, error, now, outcome.prepared)
     ledger.fault(row, error)
-    if isinstance(error, Temporary) and not _given_up(row, now):
+    if attempted and not _given_up(row, now):
         return _again(row, now, _delay(row.attempts), attempts=row.attempts + 1, doubts=row.doubts)
     return _refused(row, error, now)
 

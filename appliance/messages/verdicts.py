@@ -10,10 +10,11 @@ from appliance.contacts import suppress
 from appliance.contacts.consent import Evidence
 from appliance.contacts.suppress import Case
 from appliance.db.open import rows, run, scalar
-from appliance.db.work import writing
+from appliance.db.work import after_commit, writing
 from appliance.delivery import classes
 from appliance.delivery.classes import Class
 from appliance.messages.ledger import Claim
+from appliance.work import bell
 
 _DAY_MS = 24 * 3600 * 1000
 # So long what speaks against an address is remembered, and so often it may
@@ -47,6 +48,8 @@ def against(row: Claim, found: Class, source: str, text: str) -> Class:
         "created_at = excluded.created_at",
         (row.account_id, row.id, row.campaign_id, hashed, found.name, now),
     )
+    if found is classes.AUTHENTICATION and row.campaign_id is not None:
+        after_commit(lambda: bell.ring("campaigns"))
     if found.against == "nobody":
         return found
     if found.against != "at_once":
@@ -61,6 +64,12 @@ def against(row: Claim, found: Class, source: str, text: str) -> Class:
     if _count(row.account_id, hashed, since, _SOFT) >= _ENOUGH["fifth"]:
         _suppress(row, "soft_bounce", source, text)
     return found
+
+
+def unauthenticated(campaign_id: int) -> int:
+    """Count the messages of a campaign that were given up because servers could not tell that they are ours."""
+    words = "SELECT count(*) FROM returned WHERE campaign_id = ? AND kind = 'authentication'"
+    return int(scalar(words, (campaign_id,)))
 
 
 def _count(account_id: int, address_hash: bytes, since: int, kinds: tuple[str, ...]) -> int:

@@ -5,12 +5,16 @@ import time
 from typing import NamedTuple
 
 from appliance import clock, config, datadir
-from appliance.errors import DeliveryError, Ours, SenderRefused, Unreachable
+from appliance.delivery import classes
+from appliance.errors import DeliveryError, Ours, SenderRefused, Unauthenticated, Unreachable
 from appliance.messages.ledger import Claim
 from appliance.work.standing import Closed
 
 # Refusals in a row that are our fault, before campaigns pause (decisions, section 6, `transport`)
 MOST_REFUSALS = 20
+# So many messages of a campaign that servers cannot tell to be ours, whatever became of the others: one server may be
+# wrong about us, and each such refusal is held against the domain
+MOST_UNAUTHENTICATED = 3
 
 
 class Shut(NamedTuple):
@@ -32,6 +36,7 @@ class Gate:
         self._refused: dict[str | int, int] = {}
         self._shut: set[str | int] = set()
         self._held: set[int] = set()
+        self._strangers: dict[int, set[int]] = {}
         self._words = ""
 
     @staticmethod
@@ -66,7 +71,9 @@ class Gate:
     def answered(self, claim: Claim, error: DeliveryError | None) -> None:
         """Note how a message fared: anything but a refusal of us ends the row of refusals."""
         with self._lock:
-            if isinstance(error, SenderRefused):
+            if isinstance(error, Unauthenticated):
+                self._unauthenticated(claim, error)
+            elif isinstance(error, SenderRefused):
                 self._words = error.text
                 if claim.campaign_id is not None:
                     self._count(claim.campaign_id)
@@ -75,6 +82,16 @@ class Gate:
                 self._why.pop(claim.provider, None)
                 if claim.campaign_id is not None:
                     self._refused.pop(claim.campaign_id, None)
+
+    def _unauthenticated(self, claim: Claim, error: Unauthenticated) -> None:
+        if claim.campaign_id is None:
+            return
+        strangers = self._strangers.setdefault(claim.campaign_id, set())
+        strangers.add(claim.id)
+        if len(strangers) >= MOST_UNAUTHENTICATED:
+            self._words = f"{error.text} - {classes.remedy(error.enhanced, error.text)}"
+            self._shut.add(claim.campaign_id)
+            self._held.add(claim.campaign_id)
 
     def _count(self, who: str | int) -> None:
         self._refused[who] = self._refused.get(who, 0) + 1
@@ -103,3 +120,5 @@ class Gate:
         with self._lock:
             self._shut -= shut.providers | shut.campaigns
             self._held -= shut.campaigns
+            for number in shut.campaigns:
+                self._strangers.pop(number, None)

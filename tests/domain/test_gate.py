@@ -5,7 +5,7 @@ from peewee import IntegrityError
 
 from appliance.db import work
 from appliance.db.open import rows, run
-from appliance.errors import Ours, SenderRefused
+from appliance.errors import Ours, SenderRefused, Unauthenticated
 from appliance.messages.line import Line
 from appliance.work.gate import MOST_REFUSALS
 from appliance.work.jobs import Jobs
@@ -37,3 +37,21 @@ def test_a_pause_that_cannot_be_written_is_written_later(who: str, home: Home) -
     jobs.tend_campaigns()
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
     assert gate.held() == () and not gate.shut().campaigns and not gate.shut().providers
+
+
+def test_three_messages_nobody_knows_to_be_ours_are_enough(home: Home) -> None:
+    """Whatever else is accepted: the third message refused for want of SPF pauses its campaign, with what to enter."""
+    crowd(home, *(f"p{number}@example.org" for number in range(5)))
+    claims, jobs = Line().candidates(5), Jobs("process")
+    gate = jobs.sender.gate
+    refused = Unauthenticated("550 5.7.27 SPF does not pass", 550, "5.7.27")
+    for claim in (claims[0], claims[0], claims[0], claims[1]):
+        gate.answered(claim, refused)
+        gate.answered(claims[3], None)
+    jobs.tend_campaigns()
+    assert rows("SELECT phase FROM campaign") == [("sending",)], "two messages may be two servers wrong about us"
+    gate.answered(claims[2], refused)
+    jobs.tend_campaigns()
+    assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
+    [(words,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
+    assert "5.7.27" in words and "SPF record" in words and gate.held() == ()

@@ -7,7 +7,7 @@ import pytest
 from appliance.campaigns import states, store
 from appliance.db import work
 from appliance.db.open import one, scalar
-from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Unauthenticated, Uncertain, Unreachable
 from appliance.messages import line
 from appliance.messages.ledger import Claim, Outcome
 from appliance.tables import Campaign, Message
@@ -181,3 +181,20 @@ def test_who_left_is_skipped_when_the_turn_comes(home: Home) -> None:
     assert take() is None
     assert one("SELECT status, skip_reason, due_at FROM message") == ("skipped", "unsubscribed", None)
     assert scalar("SELECT count(*) FROM event WHERE event = 'email_skipped'") == 1
+
+
+def test_what_is_not_known_as_ours_is_tried_again_and_blames_nobody(home: Home) -> None:
+    """A refusal that names our DNS costs an attempt of the ladder, not the recipient, and has an end."""
+    home.configure(email__retry_after=[100.0], email__give_up="1h")
+    sent(home)
+    claim, refused = take(), Unauthenticated("550 5.7.26 unauthenticated", 550, "5.7.26")
+    assert claim is not None
+    turn(Outcome(claim, refused), False)
+    row = Message.get_by_id(claim.id)
+    assert (row.status, row.attempts, row.error_enhanced) == ("queued", 1, "5.7.26")
+    assert 80_000 <= row.due_at - row.updated_at <= 120_000
+    home.advance(7200)
+    turn(Outcome(take() or claim, refused), False)
+    assert Message.get_by_id(claim.id).status == "failed"
+    assert scalar("SELECT count(*) FROM event WHERE event = 'email_failed'") == 1
+    assert scalar("SELECT count(*) FROM suppression") == 0 and one("SELECT kind FROM returned") == ("authentication",)

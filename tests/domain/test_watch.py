@@ -2,7 +2,9 @@
 
 from appliance.campaigns import states, store, watch
 from appliance.db import work
-from appliance.db.open import run
+from appliance.db.open import rows, run
+from appliance.feedback import record
+from appliance.feedback.facts import Fact
 from appliance.messages import tally
 from appliance.tables import Campaign
 from tests.domain.home import Home
@@ -51,3 +53,18 @@ def test_bounces_after_acceptance_count_too(home: Home) -> None:
     work.write(tally.against, campaign.id, "bounced")
 
     assert work.write(watch.look, home.account_id, campaign.id) == "bounce_rate"
+
+
+def test_reports_that_mail_is_not_known_as_ours_stop_a_campaign(home: Home) -> None:
+    """Three reports of refusals for want of DKIM pause what still goes out, with what to enter; nobody is blamed."""
+    campaign = sent(home, 6, 4)
+    for (number,) in rows("SELECT id FROM message WHERE status = 'sent' ORDER BY id LIMIT 3"):
+        assert watch.suspects() == []
+        work.write(record.apply, Fact(number, "bounced", "dsn", "550 5.7.30 no valid DKIM signature", 550, "5.7.30"))
+    assert watch.suspects() == [(home.account_id, campaign.id)]
+    assert work.write(watch.look, home.account_id, campaign.id) == "transport"
+    stopped = store.get(home.account_id, campaign.id)
+    assert stopped.phase == "paused" and "_domainkey" in stopped.data["pause_detail"]
+    assert rows("SELECT count(*) FROM suppression") == [(0,)]
+    work.write(states.resume, home.account_id, campaign.id, "user:1")
+    assert watch.suspects() == [], "what was is theirs to answer for"
