@@ -124,18 +124,19 @@ def random_base62(length: int) -> str:
     return "".join(secrets.choice(_BASE62) for _ in range(length))
 
 
-def sign_hex(purpose: str, number: int) -> str:
-    """Make a token that survives lower-casing, for the local part of a return path: id and 64-bit MAC as hex."""
+def sign_hex(purpose: str, number: int, mac_bytes: int = 8) -> str:
+    """Make a token that survives lower-casing, for the local part of an address: id and MAC (64 bit) as hex."""
     body = number.to_bytes(6, "big")
-    return (body + _mac(purpose, body, 8)).hex()
+    return (body + _mac(purpose, body, mac_bytes)).hex()
 
 
-def read_hex(purpose: str, token: str) -> int | None:
+def read_hex(purpose: str, token: str, mac_bytes: int = 8) -> int | None:
     """Answer the number inside a token of `sign_hex`, in whatever case it comes back, or None if it is not ours."""
-    if len(token) != 28 or not token.isascii() or not token.isalnum():
+    if len(token) != 2 * (6 + mac_bytes) or not token.isascii() or not token.isalnum():
         return None
     try:
         raw = bytes.fromhex(token)
     except ValueError:
         return None
-    return int.from_bytes(raw[:6], "big") if hmac.compare_digest(_mac(purpose, raw[:6], 8), raw[6:]) else None
+    good = hmac.compare_digest(_mac(purpose, raw[:6], mac_bytes), raw[6:])
+    return int.from_bytes(raw[:6], "big") if good else None

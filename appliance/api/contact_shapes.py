@@ -32,7 +32,10 @@ class ConsentRow(Struct):
     contact_id: int | None
     kind: Literal["email", "phone"]
     address: str | None
-    act: Literal["opt_in", "opt_out", "requested", "confirmed", "suppressed", "lifted"]
+    act: Literal[
+        "opt_in", "opt_out", "requested", "confirmed", "suppressed", "lifted", "list_joined", "list_left", "tracking",
+        "erase_requested",
+    ]  # fmt: skip
     by: Literal["recipient", "operator", "service"]
     source: str
     actor: str | None

@@ -19,7 +19,7 @@ By = Literal["recipient", "operator"]
 _encode = msgspec.json.Encoder().encode
 
 # Only the person's own act lifts these (and of `erased` only a confirmation of theirs).
-_KEEPS_OUT = ("complaint", "erased")
+KEEPS_OUT = ("complaint", "erased")
 # The gravest first: this is what a skipped row and a page name
 GRAVITY = ("erased", "complaint", "hard_bounce", "stop_keyword", "manual", "soft_bounce")
 
@@ -36,8 +36,8 @@ class Evidence(msgspec.Struct):
     test: bool = False
 
 
-def suppression(account_id: int, kind: str, address_hash: bytes) -> str | None:
-    """Answer the gravest reason now in force for an address, or None."""
+def suppression(account_id: int, kind: str, address_hash: bytes, but: tuple[str, ...] = ()) -> str | None:
+    """Answer the gravest reason now in force for an address, or None; `but` are reasons that do not count."""
     found = {
         row[0]
         for row in rows(
@@ -46,7 +46,7 @@ def suppression(account_id: int, kind: str, address_hash: bytes) -> str | None:
             (account_id, kind, address_hash, clock.now_ms()),
         )
     }
-    return next((reason for reason in GRAVITY if reason in found), None)
+    return next((reason for reason in GRAVITY if reason in found and reason not in but), None)
 
 
 def in_force(channel: Channel) -> str | None:
@@ -79,7 +79,7 @@ def wish(channel: Channel, subscribed: bool | None, evidence: Evidence) -> bool:
         if channel.subscribed:
             opt_out(channel, "operator", evidence)
         return False
-    if channel.suppression in _KEEPS_OUT:
+    if channel.suppression in KEEPS_OUT:
         return True
     if channel.opted_out_by == "recipient" and subscribed is None:
         return True
@@ -125,7 +125,7 @@ def imported(channel: Channel, wanted: bool, evidence: Evidence) -> bool:
     writing()
     if not wanted:
         return False
-    if channel.suppression in _KEEPS_OUT or channel.opted_out_by == "recipient":
+    if channel.suppression in KEEPS_OUT or channel.opted_out_by == "recipient":
         return True
     if not channel.subscribed:
         opt_in(channel, "operator", evidence)
@@ -136,7 +136,7 @@ def returned(channel: Channel, evidence: Evidence) -> bool:
     """Opt a channel in by the person's own act, a preference page or START; False where a complaint keeps it out."""
     writing()
     lift(channel, ("stop_keyword",), "recipient", evidence)
-    if channel.suppression in _KEEPS_OUT:
+    if channel.suppression in KEEPS_OUT:
         return False
     if not channel.subscribed:
         opt_in(channel, "recipient", evidence)
@@ -146,7 +146,7 @@ def returned(channel: Channel, evidence: Evidence) -> bool:
 def confirmed(channel: Channel, evidence: Evidence) -> None:
     """Opt a channel in by a confirmation (double opt-in): the only act that lifts complaint and erasure too."""
     writing()
-    lift(channel, ("stop_keyword", *_KEEPS_OUT), "recipient", evidence)
+    lift(channel, ("stop_keyword", *KEEPS_OUT), "recipient", evidence)
     channel.verified_at = clock.now_ms()
     if channel.subscribed:
         CHANNELS.save(channel)

@@ -43,6 +43,12 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
     )
     # While it is still known whose it is, that about addresses they had before too
     run("UPDATE consent SET ip = NULL, user_agent = NULL WHERE contact_id = :contact", with_ids)
+    # What was asked for in their name, by themselves or by others; the bare fact is kept for its link
+    run(
+        "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
+        "WHERE account_id = :account AND (kind, key) IN (SELECT kind, key FROM channel WHERE contact_id = :contact)",
+        with_ids,
+    )
     write.delete(account_id, contact_id)
     for channel in contact.channels:
         _address(channel, evidence)

@@ -43,6 +43,22 @@ CREATE TABLE audit (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id IN
     REFERENCES account (id));
 CREATE INDEX audit_account_id ON audit (account_id);
 CREATE INDEX audit_created_at ON audit (created_at);
+CREATE TABLE form (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT NOT NULL,
+    list_ids TEXT NOT NULL, origins TEXT NOT NULL, fields TEXT NOT NULL, double_opt_in INTEGER NOT NULL,
+    redirect_url TEXT, consent_text TEXT, public_key TEXT NOT NULL, submissions_count INTEGER NOT NULL,
+    confirmed_count INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY
+    (account_id) REFERENCES account (id));
+CREATE UNIQUE INDEX form_public_key ON form (public_key);
+CREATE INDEX form_account_id_created_at_id ON form (account_id, created_at, id);
+CREATE TABLE confirmation (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, form_id
+    INTEGER, purpose TEXT NOT NULL, kind TEXT NOT NULL, value TEXT, key TEXT, person TEXT NOT NULL, list_ids TEXT
+    NOT NULL, ip TEXT, user_agent TEXT, text TEXT, message_id INTEGER, mailed_at INTEGER, confirmed_at INTEGER,
+    created_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (form_id) REFERENCES
+    form (id) ON DELETE SET NULL);
+CREATE INDEX confirmation_form_id ON confirmation (form_id);
+CREATE INDEX confirmation_created_at ON confirmation (created_at);
+CREATE INDEX confirmation_kind_key ON confirmation (kind, key);
+CREATE INDEX confirmation_message ON confirmation (message_id) WHERE message_id NOT NULL;
 CREATE TABLE contact (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, uuid TEXT NOT
     NULL, first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, data TEXT NOT NULL, tracking TEXT NOT
     NULL, email_sent_count INTEGER NOT NULL, email_open_count INTEGER NOT NULL, email_click_count INTEGER NOT NULL,

@@ -1,4 +1,4 @@
-"""Opt-outs by the recipient's own act, from the links in a message."""
+"""Opt-outs by the recipient's own act: a link's page, a mailbox's one click, a mail to the address in the header."""
 
 from typing import NamedTuple
 
@@ -6,18 +6,20 @@ from appliance import clock, tokens
 from appliance.contacts import consent
 from appliance.contacts.consent import Evidence
 from appliance.db.work import writing
+from appliance.engagement import face
+from appliance.engagement.face import Face
 from appliance.messages import links
-from appliance.tables import Account, Brand, Channel, Message, OptOut
+from appliance.tables import Channel, Message, OptOut
 
 
 class Door(NamedTuple):
     """What an unsubscribe page may show: nothing that names the person in full."""
 
     message_id: int
-    masked: str
-    company: str
-    locale: str
+    masked: str | None  # None: erased since
+    face: Face
     subscribed: bool
+    may_return: bool
 
 
 def find(token: str) -> Message | None:
@@ -26,65 +28,63 @@ def find(token: str) -> Message | None:
     return Message.get_or_none(Message.id == number) if number is not None else None
 
 
+def find_by_address(token: str) -> Message | None:
+    """Answer the message of the token in an unsubscribe address (`links.leave_address`), or None."""
+    number = tokens.read_hex(links.LEAVE, token, 16)
+    return Message.get_or_none(Message.id == number) if number is not None else None
+
+
 def door(token: str) -> Door | None:
     """Answer what the page of a token shows, or None; reading changes nothing."""
     message = find(token)
-    if message is None or message.recipient is None:
+    if message is None:
         return None
-    account = Account.get_by_id(message.account_id)
-    brand = Brand.get_or_none(Brand.account == account.id)
-    channel = _channel(message)
+    channel = channel_of(message)
     return Door(
-        message.id,
-        mask(message.recipient),
-        (brand.company_name if brand else None) or account.name,
-        account.locale,
+        message.id, face.mask(message.recipient) if message.recipient else None, face.of(message.account_id),
         channel.subscribed if channel else False,
-    )
-
-
-def mask(address: str) -> str:
-    """Show enough of an address to recognise one's own: `a…a@e…e.org`."""
-    if "@" not in address:
-        return f"{address[:3]}…{address[-2:]}"
-    local, _, domain = address.partition("@")
-    name, dot, rest = domain.rpartition(".")
-    return f"{_short(local)}@{_short(name)}{dot}{rest}"
-
-
-def _short(word: str) -> str:
-    return f"{word[0]}…{word[-1]}" if len(word) > 2 else f"{word[:1]}…"
-
-
-def opt_out(token: str, source: str, ip: str | None, user_agent: str | None) -> bool:
-    """Opt the address of a message out of all marketing, for good; repeating it changes nothing. False: not ours."""
-    writing()
-    message = find(token)
-    if message is None or message.recipient_key is None:
-        return False
-    evidence = Evidence(
-        source=source, actor="recipient", ip=ip, user_agent=(user_agent or "")[:400] or None, message_id=message.id,
-        test=message.test,
+        channel is not None and channel.suppression not in consent.KEEPS_OUT,
     )  # fmt: skip
-    channel = _channel(message)
-    if channel is None:
-        _remember(message)
-    else:
+
+
+def opt_out(
+    token: str, source: str, ip: str | None = None, user_agent: str | None = None, text: str | None = None
+) -> bool:
+    """Opt the address of a message out of all marketing, for good; repeating it changes nothing. False: not ours.
+
+    `source` is `one_click`, `link`, or `mailto` with the token of an unsubscribe address.
+    """
+    writing()
+    message = find_by_address(token) if source == "mailto" else find(token)
+    if message is None:
+        return False
+    evidence = Evidence(source, "recipient", ip, user_agent, text, message.id, message.test)
+    channel = channel_of(message)
+    if channel is not None:
         consent.opt_out(channel, "recipient", evidence)
+    elif message.recipient_key is not None:
+        _remember(message)
     return True
 
 
-def _channel(message: Message) -> Channel | None:
-    kind = "phone" if message.channel == "sms" else "email"
+def channel_of(message: Message) -> Channel | None:
+    """Answer the address that a message went to, if somebody has it: whose links are in it is whoever has it now."""
+    if message.recipient_key is None:
+        return None
     return Channel.get_or_none(
-        Channel.account == message.account_id, Channel.kind == kind, Channel.key == message.recipient_key
+        Channel.account == message.account_id, Channel.kind == kind_of(message), Channel.key == message.recipient_key
     )
+
+
+def kind_of(message: Message) -> str:
+    """Answer the kind of address that a message went to."""
+    return "phone" if message.channel == "sms" else "email"
 
 
 def _remember(message: Message) -> None:
     """Keep the opt-out of somebody whose contact is gone, in case the address comes back."""
     assert message.recipient_key is not None
-    kind = "phone" if message.channel == "sms" else "email"
+    kind = kind_of(message)
     OptOut.insert(
         account=message.account_id, kind=kind, address_hash=tokens.address_hash(kind, message.recipient_key),
         by="recipient", created_at=clock.now_ms(),

@@ -26,6 +26,7 @@ KINDS = tuple(
         ("consent", {
             "opt_in": "opted in", "opt_out": "opted out", "double_opt_in_requested": "was asked to confirm",
             "double_opt_in_confirmed": "confirmed", "form_submitted": "filled in a form",
+            "erase_requested": "asked to be erased",
         }),
         ("email", {
             "email_sent": "email handed over", "email_delivered": "email delivered", "email_opened": "opened an email",

@@ -5,6 +5,7 @@ import re
 from appliance import config, tokens
 
 UNSUBSCRIBE, VIEW, MESSAGE_ID, BOUNCE = "u", "v", "mid", "b"
+PREFERENCES, CONFIRM, LEAVE = "p", "d", "l"
 CLICK, OPEN = "c", "o"
 # Who guesses one in 2^64 has counted a click; nothing else depends on it
 _MAC_BYTES = 8
@@ -15,6 +16,21 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 def unsubscribe(message_id: int) -> str:
     """Answer the address of a message's unsubscribe page; a POST there opts out (RFC 8058)."""
     return f"{config.base_url(config.current())}/u/{tokens.sign(UNSUBSCRIBE, message_id)}"
+
+
+def preferences(message_id: int) -> str:
+    """Answer the address of the page where the recipient of a message says what they want to get."""
+    return f"{config.base_url(config.current())}/p/{tokens.sign(PREFERENCES, message_id)}"
+
+
+def confirm(confirmation_id: int) -> str:
+    """Answer the address of the page where something is confirmed; a POST there confirms it."""
+    return f"{config.base_url(config.current())}/d/{tokens.sign(CONFIRM, confirmation_id)}"
+
+
+def leave_address(message_id: int, domain: str) -> str:
+    """Answer the address to which a mail, whatever it says, unsubscribes the recipient of a message (RFC 2369, 3.2)."""
+    return f"unsubscribe+{tokens.sign_hex(LEAVE, message_id, 16)}@bounce.{domain}"
 
 
 def view(message_id: int) -> str:

@@ -56,6 +56,8 @@ def refusal(row: Claim) -> str | None:
     if row.transactional:
         hashed = tokens.address_hash(row.kind, row.recipient_key)
         reason = consent.suppression(row.account_id, row.kind, hashed)
+        if reason in consent.KEEPS_OUT and _asks_to_come_back(row):
+            reason = consent.suppression(row.account_id, row.kind, hashed, but=consent.KEEPS_OUT)
         return f"suppressed_{reason}" if reason else None
     # The address must still be this person's: what is written for one is never sent to another
     state = one(
@@ -70,6 +72,12 @@ def refusal(row: Claim) -> str | None:
     if not state[0]:
         return "unsubscribed" if state[2] is not None else "no_consent"
     return None
+
+
+def _asks_to_come_back(row: Claim) -> bool:
+    """Say whether a mail is a form's question, which alone may go to who complained (decisions, section 9)."""
+    asks = "SELECT 1 FROM confirmation WHERE message_id = ? AND purpose = 'opt_in'"
+    return row.source_type == "system" and one(asks, (row.id,)) is not None
 
 
 def handed_over(since: int) -> list[tuple[int, str, str | None, str]]:

@@ -76,8 +76,9 @@ def of_account(account: Account, brand: Brand) -> dict[str, Any]:
 def of_message(message_id: int, stop: str | None = None) -> dict[str, Any]:
     """Answer the links of one message; `stop` is its unsubscribe link where that is known."""
     stop = stop or links.unsubscribe(message_id)
-    # Preferences are part of the same page, so that a reader always finds both
-    return {"unsubscribe_url": stop, "preferences_url": stop, "view_url": links.view(message_id)}
+    return {
+        "unsubscribe_url": stop, "preferences_url": links.preferences(message_id), "view_url": links.view(message_id),
+    }  # fmt: skip
 
 
 def shown(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:

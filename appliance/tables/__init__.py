@@ -16,6 +16,7 @@ from appliance.tables.content import Brand, DomainKey, Media, SendingDomain, Tem
 from appliance.tables.direct import MailPolicy, WarmUpDay
 from appliance.tables.feedback import Returned, Told
 from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
+from appliance.tables.form import Confirmation, Form
 from appliance.tables.importing import Erasure, Import, ImportChunk
 from appliance.tables.message import Captured, Event, Hit, Link, Message, MessageContent, Repeat
 from appliance.tables.webhook import Webhook, WebhookDelivery
@@ -29,6 +30,7 @@ ALL = (
     Returned, Told,
     MailPolicy, WarmUpDay,
     Webhook, WebhookDelivery,
+    Form, Confirmation,
     Erasure, Import, ImportChunk,
 )  # fmt: skip
 
@@ -41,6 +43,7 @@ __all__ = [
     "Campaign",
     "Captured",
     "Channel",
+    "Confirmation",
     "Consent",
     "Contact",
     "ContactList",
@@ -48,6 +51,7 @@ __all__ = [
     "Erasure",
     "Event",
     "Flow",
+    "Form",
     "Hit",
     "Idempotency",
     "Import",

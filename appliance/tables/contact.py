@@ -70,7 +70,8 @@ class Consent(Table):
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
     kind = TextField()
     address_hash = BlobField()
-    act = TextField()  # opt_in, opt_out, requested, confirmed, suppressed, lifted
+    # opt_in, opt_out, requested, confirmed, suppressed, lifted, list_joined, list_left, tracking, erase_requested
+    act = TextField()
     by = TextField()  # recipient, operator, service
     source = TextField()  # api, ui, import, link, one_click, form, keyword ...
     actor = TextField(null=True)

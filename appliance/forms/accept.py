@@ -1,0 +1,161 @@
+"""What becomes of a submitted form: a sign-up, or a question to the owner of the address.
+
+Nobody learns from the answer whether an address is known. What was typed is kept apart from the contacts until it is
+confirmed, and the mail that asks for that holds none of it.
+"""
+
+from typing import NamedTuple
+
+from msgspec import to_builtins
+
+from appliance import clients, clock, tokens
+from appliance.contacts import choices, consent, lists
+from appliance.contacts.consent import Evidence
+from appliance.db.open import one, rows, run
+from appliance.db.work import writing
+from appliance.engagement import words
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.forms import people, rates
+from appliance.forms.reading import Submitted
+from appliance.messages import links, system
+from appliance.messages.system import Letter
+from appliance.tables import Account, Channel, Confirmation, Form
+
+DAY_MS = 86_400_000
+# How long a link of a confirmation mail works, and how long what was typed is kept
+LIVES_MS, KEPT_MS = 7 * DAY_MS, 30 * DAY_MS
+MAILS_PER_CLIENT = 3
+# Reasons that a confirmation does not lift: no mail goes there at all
+_UNREACHABLE = ("hard_bounce", "soft_bounce", "manual", "stop_keyword")
+
+
+class _Wanted(NamedTuple):
+    """One submission, with what it meets."""
+
+    account: Account
+    form: Form
+    said: Submitted
+    lists: dict[int, str]
+    channel: Channel | None
+    evidence: Evidence
+
+
+def accept(form: Form, said: Submitted, ip: str, user_agent: str | None) -> None:
+    """Do what a submitted form asks for, as far as a stranger may ask for it."""
+    writing()
+    account = Account.get_by_id(form.account_id)
+    evidence = Evidence(people.SOURCE, f"form:{form.id}", ip, user_agent, form.consent_text)
+    channel = people.find(account.id, said.address.kind, said.address.key)
+    wanted = _Wanted(account, form, said, _lists(form), channel, evidence)
+    run("UPDATE form SET submissions_count = submissions_count + 1 WHERE id = ?", (form.id,))
+    asks = _needs_confirmation(wanted)
+    if not asks:
+        channel = _sign_up(wanted)
+    elif said.address.kind == "phone":
+        # Nothing can be asked there yet, so nothing may be sent either
+        channel = people.put(account.id, said, evidence, is_theirs=False)
+    data = {"form_id": form.id, "form_name": form.name, "list_ids": list(wanted.lists)}
+    log.record(Happened(
+        account.id, "form_submitted", channel.contact_id if channel else None, data, f"form:{form.id}", form.name,
+    ))  # fmt: skip
+    if asks and said.address.kind == "email":
+        _ask(wanted)
+
+
+def _lists(form: Form) -> dict[int, str]:
+    chosen = set(form.list_ids)
+    found = rows("SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY id", (form.account_id,))
+    return {row[0]: row[1] for row in found if row[0] in chosen}
+
+
+def _needs_confirmation(wanted: _Wanted) -> bool:
+    """Say whether only the owner of the address can do this: so says the form or a list, or they have opted out."""
+    channel = wanted.channel
+    if wanted.form.double_opt_in:
+        return True
+    if (channel is None or channel.verified_at is None) and _wants_verified(list(wanted.lists)):
+        return True
+    if channel is not None:
+        out = not channel.subscribed and channel.opt_out_at is not None
+        return (
+            out
+            or channel.suppression in consent.KEEPS_OUT
+            or choices.is_refused(channel.contact_id, list(wanted.lists))
+        )
+    kind, hashed = wanted.said.address.kind, tokens.address_hash(wanted.said.address.kind, wanted.said.address.key)
+    kept = consent.remembered(wanted.account.id, kind, hashed)
+    return kept is not None or consent.suppression(wanted.account.id, kind, hashed) in consent.KEEPS_OUT
+
+
+def _wants_verified(list_ids: list[int]) -> bool:
+    marks = ",".join("?" * len(list_ids))
+    return one(f"SELECT 1 FROM contact_list WHERE double_opt_in = 1 AND id IN ({marks})", list_ids) is not None
+
+
+def _sign_up(wanted: _Wanted) -> Channel:
+    """Sign up somebody who never said no, by their own word."""
+    channel = people.put(wanted.account.id, wanted.said, wanted.evidence, is_theirs=False)
+    if not channel.subscribed:
+        consent.opt_in(channel, "recipient", wanted.evidence)
+    for list_id in wanted.lists:
+        lists.join(wanted.account.id, list_id, [channel.contact_id])
+    choices.seen(channel.contact_id)
+    return channel
+
+
+def _ask(wanted: _Wanted) -> None:
+    """Keep what was typed and ask the owner of the address, at most once a day and never where mail does not arrive."""
+    account, form, said = wanted.account, wanted.form, wanted.said
+    now, contact_id = clock.now_ms(), wanted.channel.contact_id if wanted.channel else None
+    person = {"names": said.names, "data": said.data, "phone": said.phone.value if said.phone else None}
+    asked = Confirmation.create(
+        account=account, form=form.id, purpose="opt_in", kind=said.address.kind, value=said.address.value,
+        key=said.address.key, person=to_builtins(person), list_ids=list(wanted.lists),
+        ip=clients.kept(wanted.evidence.ip, account.privacy_ip), text=form.consent_text,
+        user_agent=(wanted.evidence.user_agent or "")[:400] or None, created_at=now,
+    )  # fmt: skip
+    consent.record(
+        account.id, (said.address.kind, said.address.key), "requested", "recipient", wanted.evidence, contact_id,
+        {"form_id": form.id, "list_ids": list(wanted.lists)},
+    )  # fmt: skip
+    data = {"form_id": form.id, "form_name": form.name}
+    log.record(Happened(account.id, "double_opt_in_requested", contact_id, data, f"form:{form.id}", form.name))
+    if _may_be_mailed(wanted, now):
+        asked.message_id = _mail(wanted, asked.id)
+        asked.mailed_at = now
+        asked.save()
+
+
+def _may_be_mailed(wanted: _Wanted, now: int) -> bool:
+    kind, key = wanted.said.address.kind, wanted.said.address.key
+    lately = one(
+        "SELECT 1 FROM confirmation WHERE kind = ? AND key = ? AND purpose = 'opt_in' AND mailed_at > ?",
+        (kind, key, now - DAY_MS),
+    )
+    if lately is not None:
+        return False
+    hashed = tokens.address_hash(kind, key)
+    reason = consent.suppression(wanted.account.id, kind, hashed, but=consent.KEEPS_OUT)
+    if reason in _UNREACHABLE:
+        return False
+    household = clients.household(wanted.evidence.ip or "")
+    return not rates.take(f"mail:{household}", MAILS_PER_CLIENT, rates.HOUR_MS)
+
+
+def _mail(wanted: _Wanted, number: int) -> int:
+    said = words.of(words.language(wanted.account.locale))
+    text = said["mail_confirm_text"] + (f" {said['mail_confirm_lists']}" if wanted.lists else "")
+    letter = Letter(
+        said["mail_confirm_subject"], said["mail_confirm_heading"], text, said["mail_confirm_button"],
+        links.confirm(number), said["mail_confirm_note"],
+    )  # fmt: skip
+    contact_id = wanted.channel.contact_id if wanted.channel else None
+    data = {"lists": ", ".join(wanted.lists.values())}
+    return int(system.put(wanted.account, wanted.said.address, contact_id, letter, data).id)
+
+
+def tidy() -> None:
+    """Forget what was never confirmed, and what was, after 30 days."""
+    writing()
+    run("DELETE FROM confirmation WHERE created_at < ?", (clock.now_ms() - KEPT_MS,))

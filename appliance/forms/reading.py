@@ -1,0 +1,104 @@
+"""Reads what somebody typed into a form; only what the form asks for is taken."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType
+
+from appliance import addresses, fields
+from appliance.addresses import Address
+from appliance.errors import Faults, Invalid
+from appliance.fields import Line
+from appliance.forms import store
+from appliance.forms.store import Field
+from appliance.tables import Form
+
+# A field that people do not see; what fills in everything fills in this too
+TRAP = "website"
+_MOST_CHARACTERS = 1_000
+
+
+class Names(Struct):
+    """The names that every form takes."""
+
+    first_name: Line | None | UnsetType = UNSET
+    last_name: Line | None | UnsetType = UNSET
+
+
+class Submitted(NamedTuple):
+    """What somebody typed: the address they sign up with, and what else they say."""
+
+    address: Address
+    phone: Address | None  # beside an e-mail address
+    names: dict[str, str]
+    data: dict[str, Any]
+
+
+def is_trapped(raw: Mapping[str, Any]) -> bool:
+    """Say whether a program filled in the field that nobody sees."""
+    return raw.get(TRAP) not in (None, "", UNSET)
+
+
+def read(form: Form, raw: Mapping[str, Any]) -> Submitted:
+    """Read a submission; raises Invalid with all faults, under the names of the fields."""
+    faults = Faults()
+    asked = store.fields_of(form)
+    data = _data(raw, [one for one in asked if one.key is not None], faults)
+    names: dict[str, str] = {}
+    try:
+        said = fields.read(Names, {name: raw[name] for name in ("first_name", "last_name") if name in raw})
+        names = {name: value.strip() for name, value in fields.given(said).items() if value and value.strip()}
+    except Invalid as refused:
+        faults.merge(refused.fields)
+    found = {kind: _address(kind, raw.get(kind), faults) for kind in ("email", "phone")}
+    values: dict[str, Any] = {**found, **names, **{f"data.{key}": value for key, value in data.items()}}
+    for one in asked:
+        if one.required and values.get(one.name) in (None, ""):
+            faults.add(one.name, "can't be blank")
+    if not any(found.values()):
+        faults.add("phone" if not any(one.name == "email" for one in asked) else "email", "can't be blank")
+    faults.check()
+    address = found["email"] or found["phone"]
+    assert address is not None
+    return Submitted(address, found["phone"] if found["email"] else None, names, data)
+
+
+def _address(kind: str, text: Any, faults: Faults) -> Address | None:
+    if text is None or text == "":
+        return None
+    if not isinstance(text, str) or len(text) > 300:
+        faults.add(kind, "is invalid")
+        return None
+    try:
+        return addresses.read(kind, text)
+    except ValueError:
+        faults.add(kind, "is invalid")
+        return None
+
+
+def _data(raw: Mapping[str, Any], asked: list[Field], faults: Faults) -> dict[str, Any]:
+    """Answer the values of `data`, sent as an object, as `data[key]`, as `data.key` or by their plain name."""
+    inner = raw.get("data")
+    inner = inner if isinstance(inner, dict) else {}
+    found: dict[str, Any] = {}
+    for one in asked:
+        assert one.key is not None
+        places = (inner.get(one.key), raw.get(one.name), raw.get(f"data[{one.key}]"), raw.get(one.key))
+        value = next((each for each in places if each not in (None, "")), None)
+        if isinstance(value, str):
+            value = value.strip()
+            if not _is_text(value):
+                faults.add(one.name, "is invalid")
+            elif len(value) > _MOST_CHARACTERS:
+                faults.add(one.name, f"is too long (maximum is {_MOST_CHARACTERS} characters)")
+        if isinstance(value, bool | int | float | str) and value != "" and _is_finite(value):
+            found[one.key] = value
+    return found
+
+
+def _is_text(value: str) -> bool:
+    return "\x00" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, int | float) or -(2**53) <= value <= 2**53
