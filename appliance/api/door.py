@@ -7,7 +7,7 @@ from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
 from appliance.account import heartbeat
-from appliance.api import read, reply
+from appliance.api import public_forms, read, reply
 from appliance.api.declare import Call, Route
 from appliance.api.openapi import document
 from appliance.api.routes import ROUTES
@@ -34,6 +34,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
         name = f"{route.method}_{route.path}".translate(str.maketrans("/.", "__", "{}")).lower()
         stream = route.form is not None
         blueprint.add_route(_handler(route), path, methods=[route.method], name=name, stream=stream, ctx_declared=route)
+    public_forms.mount(blueprint)
     blueprint.add_route(_openapi, "/openapi.yaml", methods=["GET"])
     blueprint.add_route(_healthz, "/healthz", methods=["GET"])
     app.blueprint(blueprint)

@@ -9,6 +9,7 @@ from msgspec import NODEFAULT, UNSET, Struct
 from msgspec.structs import fields as struct_fields
 
 from appliance import VERSION, config
+from appliance.api import public_forms
 from appliance.api.declare import Route
 from appliance.api.routes import ROUTES
 
@@ -58,6 +59,7 @@ def build() -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(f"/v1/my{route.path}", {})[route.method.lower()] = _operation(route)
+    paths[public_forms.PATH] = {"post": _submit()}
     paths["/healthz"] = {"get": _healthz()}
     return {
         "openapi": "3.1.0",
@@ -167,6 +169,30 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             schema["default"] = info.default
         found.append({"name": info.encode_name, "in": "query", "required": False, "schema": schema})
     return found
+
+
+def _submit() -> dict[str, Any]:
+    """Describe how a form is submitted, by whoever has its public key."""
+    text = {"type": "string"}
+    asked = dict.fromkeys(("email", "phone", "first_name", "last_name", "website"), text)
+    body = {"schema": {"type": "object", "properties": {**asked, "data": {"type": "object"}}}}
+    accepted = {"type": "object", "properties": {"accepted": {"const": True}}, "required": ["accepted"]}
+    kinds = ("application/json", "application/x-www-form-urlencoded")
+    return {
+        "operationId": "submit_form",
+        "summary": "Submit a form",
+        "tags": ["forms"],
+        "description": "Needs no credential. The answer is the same whether an address is known or not. `website` "
+        "stays empty. Pages of the form's `origins` may read the answer.",
+        "security": [],
+        "parameters": [{"name": "public_key", "in": "path", "required": True, "schema": text}],
+        "requestBody": {"required": True, "content": dict.fromkeys(kinds, body)},
+        "responses": {
+            "202": {"description": "Accepted", "content": {"application/json": {"schema": accepted}}},
+            "303": {"description": "To the form's `redirect_url`, from a form of a browser"},
+            **{str(status): _error(_ERRORS[status]) for status in (400, 404, 413, 415, 422, 429, 500, 503)},
+        },
+    }
 
 
 def _healthz() -> dict[str, Any]:

@@ -46,7 +46,7 @@ def raw_body(request: Request, route: Route) -> Any:
         return None
     if not request.body and not route.body_required:
         return {}
-    return _json(request, request.body)
+    return json_object(request, request.body)
 
 
 def body(raw: Any, route: Route) -> tuple[Any, list[str]]:
@@ -56,7 +56,8 @@ def body(raw: Any, route: Route) -> tuple[Any, list[str]]:
     return fields.read_with_ignored(route.reads, raw)
 
 
-def _json(request: Request, content: bytes) -> dict[str, Any]:
+def json_object(request: Request, content: bytes) -> dict[str, Any]:
+    """Answer a body as the JSON object it is; faults of type and JSON."""
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Fault(415, "unsupported_media_type", "send the body as application/json")

@@ -53,9 +53,9 @@ def read(form: Form, raw: Mapping[str, Any]) -> Submitted:
     found = {kind: _address(kind, raw.get(kind), faults) for kind in ("email", "phone")}
     values: dict[str, Any] = {**found, **names, **{f"data.{key}": value for key, value in data.items()}}
     for one in asked:
-        if one.required and values.get(one.name) in (None, ""):
+        if one.required and values.get(one.name) in (None, "") and one.name not in faults.fields:
             faults.add(one.name, "can't be blank")
-    if not any(found.values()):
+    if not any(found.values()) and not set(found) & set(faults.fields):
         faults.add("phone" if not any(one.name == "email" for one in asked) else "email", "can't be blank")
     faults.check()
     address = found["email"] or found["phone"]

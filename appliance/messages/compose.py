@@ -195,15 +195,16 @@ def fill(content: Content, values: Mapping[str, Any]) -> Filled:
 
 
 def marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
-                      account_id: int) -> tuple[tuple[str, str], ...]:  # fmt: skip
+                      account_id: int, host: str | None = None) -> tuple[tuple[str, str], ...]:  # fmt: skip
     """Answer the headers of marketing mail: its own, and those it shares with all of its campaign."""
-    stop = unsubscribe_header(links.unsubscribe(message_id))
+    stop = unsubscribe_header(links.unsubscribe(message_id), message_id, host)
     return (stop, *list_headers(campaign_id, list_name, list_id, domain, account_id))
 
 
-def unsubscribe_header(link: str) -> tuple[str, str]:
-    """Answer the way out that is each message's own (RFC 8058, section 3)."""
-    return "List-Unsubscribe", f"<{link}>"
+def unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) -> tuple[str, str]:
+    """Answer the way out of each message (RFC 8058, section 3), by mail too where a host of ours takes that."""
+    mail = f",\r\n <mailto:{links.leave_address(message_id, host)}>" if host is not None else ""
+    return "List-Unsubscribe", f"<{link}>{mail}"
 
 
 def list_headers(

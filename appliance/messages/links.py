@@ -28,9 +28,9 @@ def confirm(confirmation_id: int) -> str:
     return f"{config.base_url(config.current())}/d/{tokens.sign(CONFIRM, confirmation_id)}"
 
 
-def leave_address(message_id: int, domain: str) -> str:
+def leave_address(message_id: int, host: str) -> str:
     """Answer the address to which a mail, whatever it says, unsubscribes the recipient of a message (RFC 2369, 3.2)."""
-    return f"unsubscribe+{tokens.sign_hex(LEAVE, message_id, 16)}@bounce.{domain}"
+    return f"unsubscribe+{tokens.sign_hex(LEAVE, message_id, 16)}@{host}"
 
 
 def view(message_id: int) -> str:

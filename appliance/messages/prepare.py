@@ -46,6 +46,7 @@ class _Origin(NamedTuple):
 
     ring: Ring
     returns: str | None
+    leaving: str | None  # that host, where we listen ourselves
 
 
 class Draft(NamedTuple):
@@ -103,7 +104,8 @@ class Workshop:
         headers: tuple[tuple[str, str], ...]
         if claim.campaign_id is not None:
             kept, stop = self._campaign(claim.campaign_id), links.unsubscribe(claim.id)
-            headers = (compose.unsubscribe_header(stop),)
+            host = self._origin(claim.account_id, _domain(kept.sender.email)).leaving
+            headers = (compose.unsubscribe_header(stop, claim.id, host),)
         else:
             (kept, headers), stop = self._single(claim), None
         headers += marks.headers(claim.id, claim.provider)
@@ -130,7 +132,9 @@ class Workshop:
     def _origin(self, account_id: int, domain: str) -> _Origin:
         found = self._origins.get((account_id, domain))
         if found is None:
-            found = _Origin(keys.ring(account_id, domain), returns.host(account_id, domain))
+            host = returns.host(account_id, domain)
+            leaving = host if config.current().inbound.listen else None
+            found = _Origin(keys.ring(account_id, domain), host, leaving)
             self._origins[account_id, domain] = found
         return found
 
@@ -183,7 +187,8 @@ class Workshop:
         headers = tuple(said.headers.items())
         if marketing:
             list_id, domain = f"account-{account.id}", _domain(sender.email)
-            headers += compose.marketing_headers(claim.id, None, account.name, list_id, domain, account.id)
+            host = self._origin(account.id, domain).leaving
+            headers += compose.marketing_headers(claim.id, None, account.name, list_id, domain, account.id, host)
         return kept, headers
 
 

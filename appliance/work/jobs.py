@@ -17,6 +17,7 @@ from appliance.contacts import mirrors, suppress
 from appliance.db import storage, work
 from appliance.db.open import checkpoint, rows
 from appliance.errors import Unavailable
+from appliance.forms import accept
 from appliance.importing import forget
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
@@ -169,6 +170,7 @@ class Jobs:
             return False
         self._tidied = now
         bell.ring("erasures")
+        work.write(accept.tidy)
         return True
 
     @staticmethod

@@ -28,6 +28,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /lists/{id}/contacts/bulk": {"add": ["taken@example.org"]},
     "PATCH /segments/{id}": {"name": "taken", "filters": []},
     "PATCH /templates/{id}": {"subject": "taken"},
+    "PATCH /forms/{id}": {"name": "taken"},
     "POST /templates/{id}/send_test": {"email": "taken@example.org"},
 }
 QUERIES: dict[str, dict[str, Any]] = {"GET /segments/{id}/explain": {"contact_id": 1}}
@@ -52,6 +53,8 @@ WHOLE: dict[str, dict[str, Any]] = {
     "PATCH /lists/{id}": {},
     "POST /lists/{id}/contacts/bulk": {},
     "POST /events": {"event": "fresh_event"},
+    "POST /forms": {"name": "fresh"},
+    "PATCH /forms/{id}": {},
     "POST /templates/preview": {"document": {"sections": []}},
     "POST /templates/{id}/send_test": {},
 }

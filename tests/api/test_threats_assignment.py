@@ -37,6 +37,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /templates/preview": {"document": {"sections": []}},
     "POST /templates/{id}/send_test": {"email": "hostile4@example.org"},
     "POST /domains": {"domain": {"name": "hostile.example"}},
+    "POST /forms": {"name": "hostile"},
+    "PATCH /forms/{id}": {"name": "renamed"},
     "PUT /brand": {"company_name": "renamed"},
     "PATCH /account": {"name": "renamed"},
     "POST /events": {"event": "hostile_event", "contact_email": "alpha@example.org"},

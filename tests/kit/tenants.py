@@ -43,6 +43,8 @@ class Tenant:
         have["events"] = api.post("/events", event).expect(201)["id"]
         have["suppressions"] = api.post("/suppressions", {"address": f"{word}.out@example.org"}).expect(201)["id"]
         have["domains"] = api.post("/domains", {"domain": {"name": f"{word}.example"}}).expect(201)["id"]
+        asked = {"name": f"{word} form", "list_ids": [have["lists"]], "consent_text": f"{word} agrees"}
+        have["forms"] = api.post("/forms", asked).expect(201)["id"]
         have["imports"] = done(api, upload(api, f"email\n{word}.imported@example.org\n"))["id"]
         api.wait(f"/lists/{have['mirror']}", lambda row: not row["stale"])
         return self
