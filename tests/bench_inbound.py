@@ -1,0 +1,89 @@
+"""How fast mail that comes back is understood, and how fast the real service takes it and writes what follows.
+
+    python -m tests.bench_inbound [MESSAGES]
+
+The goal is 500 reports a second. The first figure is one core's, over all samples; the second goes over SMTP to a
+process of its own, in four conversations, each report on disk before it is answered.
+"""
+
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from appliance import config, tokens
+from appliance.feedback import mail
+from appliance.messages import links
+from tests.journeys.test_returned import verified
+from tests.kit.bounces import MEANS, Marks, sample
+from tests.kit.dns import DnsServer
+from tests.kit.post import Post
+from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.server import Server, free_port
+from tests.kit.smtp import Message, SmtpServer
+
+DOMAIN = "bakery.example"
+PLACES = 4
+
+
+def understood(rounds: int = 20) -> float:
+    """Answer how many mails are read in a second, on one core."""
+    with tempfile.TemporaryDirectory() as directory:
+        tokens.load_key(Path(directory))
+        config.use(config.load({"data_dir": directory}, {}).config)
+        marks = Marks(
+            "reader@example.org", links.return_path(7, DOMAIN), links.internet_message_id(7, DOMAIN),
+            links.unsubscribe(7),
+        )  # fmt: skip
+        mails = [sample(name, marks) for name in MEANS]
+        begun = time.perf_counter()
+        for _ in range(rounds):
+            for raw in mails:
+                mail.facts(raw, 7)
+        return rounds * len(mails) / (time.perf_counter() - begun)
+
+
+def returned(post: Post, taken: list[Message]) -> float:
+    """Bring a hard bounce for each message and answer how many are answered in a second."""
+    reports = []
+    for one in taken:
+        marks = Marks(one.to, one.mail_from or "", (one.header("Message-ID") or "").strip("<>"), "")
+        reports.append((marks.return_path, sample("postfix_user_unknown", marks)))
+
+    def bring(part: list[tuple[str, bytes]]) -> None:
+        with post.connect() as smtp:
+            smtp.ehlo()
+            for to, raw in part:
+                assert smtp.sendmail("", [to], raw) == {}
+
+    places = [threading.Thread(target=bring, args=(reports[number::PLACES],)) for number in range(PLACES)]
+    begun = time.perf_counter()
+    for place in places:
+        place.start()
+    for place in places:
+        place.join()
+    return len(reports) / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    """Measure and print."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_500
+    print(f"{understood():.0f} mails a second are understood, of {len(MEANS)} kinds")
+    post, more = Post(free_port()), {"CAMPANERO_EMAIL__DIRECT__HELO": f"mail.{DOMAIN}"}
+    with (
+        SmtpServer() as relay, DnsServer() as dns,
+        Server(relay=relay.port, env={**post.env, **dns.env, **more, **UNLIMITED}).set_up() as server,
+    ):  # fmt: skip
+        api = server.give_address().client()
+        verified(api, dns)
+        path = send(api, crowd(api, count))
+        completed(api, path)
+        rate = returned(post, list(relay.messages))
+        stats = api.get(path).expect(200)["stats"]
+        print(f"{rate:.0f} reports a second are taken over SMTP and written; {stats['bounced']} of {count} bounced")
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()
