@@ -50,7 +50,8 @@ def test_which_servers_a_policy_names(host: str, allowed: bool) -> None:
 @pytest.mark.parametrize(
     ("host", "group"),
     [
-        ("gmail-smtp-in.l.google.com", "google"), ("ASPMX.L.GOOGLE.COM.", "google"), ("aspmx2.googlemail.com", "google"),
+        ("gmail-smtp-in.l.google.com", "google"),
+        ("ASPMX.L.GOOGLE.COM.", "google"), ("aspmx2.googlemail.com", "google"),
         ("shop-example.mail.protection.outlook.com", "microsoft"), ("mx1.hotmail.com", "microsoft"),
         ("mta5.am0.yahoodns.net", "yahoo"), ("mx01.mail.icloud.com", "apple"), ("mx00.gmx.net", "gmx"),
         ("mx.bakery.co.uk", "bakery.co.uk"), ("mail.bakery.example", "bakery.example"), ("localhost", "localhost"),
