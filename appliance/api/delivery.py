@@ -7,6 +7,7 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.clock import iso, now_ms
 from appliance.db.work import call
 from appliance.messages import delivering
+from appliance.messages.warming import CAPS
 
 ROUTES = Routes()
 
@@ -57,6 +58,17 @@ class Queue(Struct):
     oldest_age_seconds: int
 
 
+class WarmUp(Struct):
+    """A sending domain that is new and begins with few messages a day, where we deliver ourselves."""
+
+    domain: str
+    day: int
+    days: int
+    cap: int
+    used: int
+    until: shapes.Moment
+
+
 class Storage(Struct):
     """Whether what is sent can be written down; without that nothing is sent."""
 
@@ -77,6 +89,7 @@ class DeliveryStatus(Struct):
     connections: Connections
     queue: Queue
     groups: list[SparedGroup]
+    warm_up: list[WarmUp]
     storage: Storage
 
 
@@ -100,5 +113,7 @@ def _shaped(found: delivering.Delivery) -> DeliveryStatus:
         queue=Queue(queue.waiting, queue.due, queue.in_hand, iso(queue.oldest_due_at), age),
         groups=[SparedGroup(one.group, one.provider, one.text, iso(one.since) or "", iso(one.until), one.connections)
                 for one in found.now.spared],
+        warm_up=[WarmUp(one.day.domain, one.day.step + 1, len(CAPS), one.day.cap, one.day.accepted,
+                        iso(one.day.over_at) or "") for one in found.now.beginning],
         storage=Storage(found.storage is None, found.storage),
     )  # fmt: skip

@@ -9,6 +9,8 @@ from appliance.db import storage
 from appliance.db.open import one, rows, scalar
 from appliance.delivery import routing
 from appliance.delivery.groups import domain_of
+from appliance.delivery.routing import DIRECT
+from appliance.messages import warming
 from appliance.tables import Account, Campaign
 from appliance.work import standing
 from appliance.work.standing import Full, Standing
@@ -95,6 +97,9 @@ def _limited(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -
     full = _full(campaign, now, provider)
     if full is not None:
         return Waiting("hour_limit", f"limit of {full.per_hour} an hour, next at {_at(full.until, zone)}", full.until)
+    begins = _begins(campaign, now, provider, zone)
+    if begins is not None:
+        return begins
     spared = {one.group: one for one in now.spared if one.provider == provider and one.until is not None}
     for group in _groups(campaign.id) if spared else ():
         if group in spared:
@@ -102,6 +107,20 @@ def _limited(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -
             words = f"mail to {group} waits until {_at(told.until, zone)}: {told.text}"
             return Waiting("group", words, told.until)
     return None
+
+
+def _begins(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -> Waiting | None:
+    """Say that the sender's domain is new and has sent what it may today, and when all will have gone at best."""
+    domain = domain_of((campaign.sender or {}).get("email") or "")
+    day = next((one.day for one in now.beginning if one.is_full and one.day.domain == domain), None)
+    if day is None or provider != DIRECT:
+        return None
+    left = int(scalar(f"SELECT count(*) FROM message WHERE campaign_id = ? AND {_OPEN}", (campaign.id,)))
+    last = warming.ends_on(day, left)
+    words = f"{warming.words(day)}, they have gone; it goes on at {_at(day.over_at, zone)}"
+    if last is not None:
+        words += f" and may be done on {warming.shown_day(last)}"
+    return Waiting("warm_up", words, day.over_at)
 
 
 def _full(campaign: Campaign, now: Standing, provider: str) -> Full | None:

@@ -18,7 +18,7 @@ from appliance.delivery import classes
 from appliance.delivery.classes import Class
 from appliance.errors import Unavailable
 from appliance.feedback.facts import Fact
-from appliance.messages import deciding, ledger, tally, verdicts
+from appliance.messages import deciding, ledger, tally, verdicts, warming
 from appliance.messages.ledger import COLUMNS, Claim
 
 _DAY_MS = 24 * 3600 * 1000
@@ -144,6 +144,7 @@ def judged(fact: Fact) -> Class:
 
 def _complained(known: _Known, fact: Fact) -> None:
     row = known.row
+    warming.came_back(row, "complaints")
     run(
         "UPDATE message SET status = 'complained', updated_at = ? WHERE id = ?",
         (clock.now_ms(), row.id),

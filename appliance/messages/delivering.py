@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from appliance import clock, config, datadir
 from appliance.db import storage
 from appliance.db.open import rows, scalar
+from appliance.messages import warming
 from appliance.settings import Config
 from appliance.tables import Account
 from appliance.work import standing
@@ -77,6 +78,10 @@ def obstacles(account: Account, now: Standing) -> list[Obstacle]:
         Obstacle("unreachable", f"{one.provider}: {one.text}", one.since, one.until, closes=one.provider == own)
         for one in now.closed
     ]
+    for begun in now.beginning:
+        if begun.is_full:
+            words = f"{warming.words(begun.day)}, and they have gone"
+            found.append(Obstacle("warm_up", words, None, begun.day.over_at, closes=False))
     for full in now.full:
         whom = "" if full.name == "*" else f" {full.name if full.name.startswith('from ') else f'to {full.name}'}"
         words = f"limit of {full.per_hour} an hour{whom} is used up"

@@ -12,9 +12,11 @@ from appliance import clock
 from appliance.db import storage
 from appliance.db.open import connection, rows
 from appliance.db.work import writing
+from appliance.delivery.groups import domain_of
+from appliance.delivery.routing import DIRECT
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.messages import ledger, outbox, outcomes
+from appliance.messages import ledger, outbox, outcomes, warming
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
 
 _ACCEPTED = (
@@ -67,6 +69,9 @@ def _accepted(found: list[Outcome]) -> None:
     )
     # While it was in hand its contact may have been merged into another, or deleted: the row knows
     done = [(one.claim, written[one.claim.id]) for one in found if one.claim.id in written]
+    begun = Counter(domain_of(one.sender or "") for one in found if one.claim.provider == DIRECT
+                    and one.claim.id in written and not one.claim.test)  # fmt: skip
+    warming.accepted(begun)
     via = {one.claim.id: one.via for one in found if one.via}
     here.executemany("DELETE FROM repeat WHERE message_id = ?", [(row.id,) for row, _ in done if row.doubts])
     counted = [(row, contact_id) for row, contact_id in done if not row.test]

@@ -22,7 +22,7 @@ from appliance.errors import (
     Uncertain,
     Unreachable,
 )
-from appliance.messages import ledger, tally, verdicts
+from appliance.messages import ledger, tally, verdicts, warming
 from appliance.messages.ledger import Claim, Outcome, Prepared
 
 
@@ -38,6 +38,8 @@ def finish(outcome: Outcome) -> None:
         return ledger.skip(row, outcome.skip_reason, now)
     if error is None:
         raise ValueError("what was accepted is written by hot.step")
+    if (error.enhanced or "").startswith(("4.7.", "5.7.")):
+        warming.came_back(row, "refused", outcome.sender)
     attempted = isinstance(error, Temporary | Unauthenticated)
     if (
         isinstance(error, Unreachable | Ours)

@@ -13,6 +13,7 @@ from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.delivery import classes
 from appliance.delivery.classes import Class
+from appliance.messages import warming
 from appliance.messages.ledger import Claim
 from appliance.work import bell
 
@@ -50,6 +51,8 @@ def against(row: Claim, found: Class, source: str, text: str) -> Class:
     )
     if found is classes.AUTHENTICATION and row.campaign_id is not None:
         after_commit(lambda: bell.ring("campaigns"))
+    if found is classes.HARD:
+        warming.came_back(row, "hard")
     if found.against == "nobody":
         return found
     if found.against != "at_once":

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from appliance import clock
+from appliance.db import work
 from appliance.db.open import close_database
 from appliance.delivery.groups import domain_of
 from appliance.designs import render
+from appliance.messages import warming
 from appliance.messages.ledger import Claim
 from appliance.messages.line import Line
 from appliance.work.gate import Gate
@@ -256,7 +258,12 @@ class Feeder:
         now = clock.now_ms()
         found = self._line.candidates(most, taken, closed, held, room, singles=max(0, self._ahead - waiting))
         # A message has the Date of its first attempt, so that a repeat is the same message
-        return self._maker.make([row._replace(dated_at=row.dated_at or now) for row in found])
+        made = self._maker.make([row._replace(dated_at=row.dated_at or now) for row in found])
+        for one in made:
+            new = self._pace.lacks_quota(one.claim, one.prepared.sender) if one.prepared is not None else None
+            if new is not None:
+                self._pace.allot(work.write(warming.today, new))
+        return made
 
     def close(self) -> None:
         """End the threads."""

@@ -15,13 +15,16 @@ from appliance.delivery.groups import domain_of, group_of
 from appliance.delivery.routing import DIRECT
 from appliance.errors import DeliveryError, Throttled
 from appliance.messages.ledger import Claim
+from appliance.messages.warming import Day
 from appliance.settings import Email
 from appliance.work import meter
 from appliance.work.backoff import Slow
 from appliance.work.meter import HOUR, NEVER, Limit, Meter
-from appliance.work.standing import Closed, Full, Spared, Standing
+from appliance.work.quota import Counted, Quota
+from appliance.work.standing import Beginning, Closed, Full, Spared, Standing
 
 ALL = "*"
+Limited = Meter | Slow | Quota | Counted
 # Groups that ask for less within a minute before the way out itself is spared
 _MANY_GROUPS, _MANY_SECONDS = 3, 60.0
 # Messages of a limited group that are made ready, for each that may go at a time or in a second
@@ -50,15 +53,29 @@ class Pace:
         self._first = min(_FIRST, self._most, max(1, email.connections // 2))
         self._slow: dict[tuple[str, str], Slow] = {}
         self._asked: deque[tuple[float, str]] = deque(maxlen=100)
-        self._going: dict[int, list[Meter | Slow]] = {}
+        self._going: dict[int, list[Limited]] = {}
         self.is_timed = any(self.everybody.limit)
         self._has_limits = bool(self.is_timed or self._senders or self._groups)
         self._is_direct = self._provider == DIRECT
+        self._begins = self._is_direct and email.direct.warm_up
+        self._quotas: dict[str, Quota] = {}  # by the domain that begins
         self.is_free = not self._has_limits and not self._is_direct
 
     # -- what goes ------------------------------------------------------------------------------------------------
 
-    def admit(self, claim: Claim, sender: str) -> Meter | Slow | None:
+    def lacks_quota(self, claim: Claim, sender: str) -> str | None:
+        """Answer the domain of which nobody knows yet what it may send today; None if that is known, or any number."""
+        if not self._begins or claim.provider != DIRECT:
+            return None
+        domain = domain_of(sender)
+        known = self._quotas.get(domain)
+        return domain if known is None or known.is_over() else None
+
+    def allot(self, day: Day) -> None:
+        """Keep to what a domain may send today; from any thread."""
+        self._quotas[day.domain] = Quota(day)
+
+    def admit(self, claim: Claim, sender: str) -> "Limited | None":
         """Let a message go, and count it; or answer what it waits for."""
         if self.is_free:
             return None
@@ -87,11 +104,16 @@ class Pace:
             for one in self._going.pop(number, ()):
                 one.end(used)
 
-    def _kept_to(self, claim: Claim, sender: str) -> list[Meter | Slow]:
+    def _kept_to(self, claim: Claim, sender: str) -> "list[Limited]":
         names = routing.names_of(claim.provider, claim.recipient_key or "")
-        found: list[Meter | Slow | None] = []
+        found: list[Limited | None] = []
         if claim.provider == DIRECT:
             found.append(self._group(DIRECT, names[0]))
+            quota = self._quotas.get(domain_of(sender)) if self._quotas else None
+            if quota is not None:
+                # A receipt does not wait for the next day because of a newsletter
+                single = claim.transactional or (claim.campaign_id is None and claim.flow_id is None)
+                found.append(Counted(quota) if single else quota)
         elif self._slow:
             found += [self._slow.get((claim.provider, ALL)), self._slow.get((claim.provider, names[0]))]
         # What the settings say is about the way out that they name, not about tests that stay here
@@ -105,6 +127,9 @@ class Pace:
     def heard(self, claim: Claim, error: DeliveryError | None) -> DeliveryError | None:
         """Learn from an answer; one that asks for less comes back as Throttled, with the time to try again."""
         if error is None:
+            for one in self._going.get(claim.id, ()) if self._quotas else ():
+                if isinstance(one, Quota | Counted):
+                    one.sent()
             if self._slow:
                 self._accepted(claim)
             return None
@@ -196,8 +221,9 @@ class Pace:
                 at[one.name] = max(at[one.name], one.opens_at(now))
         return max(everybody, now if others else min(at.values(), default=now))
 
-    def _limits(self) -> list[Meter | Slow]:
-        return [self.everybody, *self._senders.values(), *self._groups.values(), *self._slow.values()]
+    def _limits(self) -> "list[Limited]":
+        known = [self.everybody, *self._senders.values(), *self._groups.values()]
+        return [*known, *self._slow.values(), *self._quotas.values()]
 
     # -- what is known --------------------------------------------------------------------------------------------
 
@@ -233,6 +259,8 @@ class Pace:
             tuple(Spared(provider, group, one.words, one.since, moment(one.until) if one.until > steady else None,
                          one.most) for (provider, group), one in slow if one.words),
             tuple(Full(one.name, one.limit.per_hour, moment(at)) for one, at in hours if at > steady),
+            beginning=tuple(Beginning(one.day._replace(accepted=one.used), one.is_full())
+                            for one in [*self._quotas.values()] if one.day.cap and not one.is_over()),
         )  # fmt: skip
 
 

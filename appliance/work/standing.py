@@ -4,7 +4,7 @@ What is answered is made by the sender (`report`); times are milliseconds since 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Closed(NamedTuple):
@@ -35,6 +35,13 @@ class Full(NamedTuple):
     until: int
 
 
+class Beginning(NamedTuple):
+    """A sending domain that begins with a few messages a day: its day (`messages.warming`), whether that is full."""
+
+    day: Any
+    is_full: bool
+
+
 class Standing(NamedTuple):
     """All of it."""
 
@@ -42,6 +49,7 @@ class Standing(NamedTuple):
     spared: tuple[Spared, ...] = ()
     full: tuple[Full, ...] = ()
     connections: int = 0
+    beginning: tuple[Beginning, ...] = ()
 
 
 _report: Callable[[], Standing] | None = None
