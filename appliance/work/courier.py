@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from appliance.delivery.dialogue import Dialogue
+from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
-from appliance.errors import DeliveryError, Permanent, SenderRefused
+from appliance.errors import DeliveryError, SenderRefused
 from appliance.messages.ledger import Outcome
 from appliance.work.clerk import Clerk
 from appliance.work.destinations import Destinations, Found
@@ -68,6 +69,8 @@ class Courier(Place):
             try:
                 await self._one(ready, found.dialogue, found.closed)
                 error = self._known.error if self._known is not None else None
+                if error is None and self._known is not None:
+                    self._destinations.reach.accepted(domain_of(ready.sender))
                 await self._store()
             finally:
                 self._feeder.ended(ready.claim)
@@ -79,8 +82,7 @@ class Courier(Place):
     async def _through(self, ready: Ready, dialogue: Dialogue | None, outcome: Outcome) -> None:
         if ready.claim.provider == DIRECT:
             if isinstance(outcome.error, SenderRefused):
-                # One of many servers says so: that does not stop the mail to all others
-                outcome.error = Permanent(outcome.error.text, outcome.error.smtp, outcome.error.enhanced)
+                outcome.error = self._destinations.refused(outcome.error, outcome.claim, ready.sender)
             if dialogue is not None:
                 outcome.via = {"mx": dialogue.server.host, "tls": dialogue.encryption}
         await super()._through(ready, dialogue, outcome)

@@ -9,14 +9,22 @@ import logging
 from typing import NamedTuple
 
 from appliance import config
-from appliance.delivery import routing
+from appliance.delivery import classes, routing
 from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.groups import domain_of
 from appliance.delivery.mta_sts import Policy
 from appliance.delivery.providers import direct
 from appliance.delivery.providers.direct import Way
 from appliance.delivery.routing import DIRECT
-from appliance.errors import DeliveryError, Temporary, Throttled, Unreachable
+from appliance.errors import (
+    DeliveryError,
+    Permanent,
+    SenderRefused,
+    Temporary,
+    Throttled,
+    Unauthenticated,
+    Unreachable,
+)
 from appliance.messages.ledger import Claim
 from appliance.work.gate import Gate
 from appliance.work.pace import Pace
@@ -42,7 +50,7 @@ class Destinations:
     """The recipients' servers, as all places of a sender see them; used on one event loop."""
 
     def __init__(self, gate: Gate, pace: Pace, reach: Reach, transactions: asyncio.Semaphore) -> None:
-        self._gate, self._pace, self._reach = gate, pace, reach
+        self._gate, self._pace, self.reach = gate, pace, reach
         self.transactions = transactions
         self.pool = Pool()
         self._policies = Policies()
@@ -63,7 +71,7 @@ class Destinations:
         if not way.hosts:
             names = ", ".join(name for _, name in route.hosts)
             return Found(closed=Temporary(f"the policy of {domain} (MTA-STS) does not name its mail servers: {names}"))
-        dead = self._reach.dead(way)
+        dead = self.reach.dead(way)
         if dead is not None:
             return Found(closed=Temporary(f"left alone for {dead[0] / 60:.0f} more minutes: {dead[1]}", None, "4.4.1"))
         return await self._open(way, claim)
@@ -93,13 +101,13 @@ class Destinations:
         except BaseException:
             self.pool.opened(way)
             raise
-        self._reach.reached(way)
+        self.reach.reached(way)
         return Found(way, dialogue)
 
     async def _not_found(self, error: DeliveryError) -> DeliveryError:
         if error.enhanced == "4.4.3":
             async with self._one_asks:
-                words = await self._reach.no_name_is_known()
+                words = await self.reach.no_name_is_known()
             if words is not None:
                 return self._close(words)
         return error
@@ -107,18 +115,27 @@ class Destinations:
     async def _not_reached(self, way: Way, claim: Claim, error: DeliveryError) -> DeliveryError:
         if isinstance(error, Unreachable):
             async with self._one_asks:
-                words = await self._reach.nothing_answers()
+                words = await self.reach.nothing_answers()
             if words is not None:
                 return self._close(words)
             error = Temporary(error.text, None, "4.4.1")
         elif error.smtp is not None:
-            self._reach.spoke()
+            self.reach.spoke()
         if isinstance(error, Temporary):
             heard = self._pace.heard(claim, error)
             if isinstance(heard, Throttled):
                 return heard
-            self._reach.failed(way, error.text)
+            self.reach.failed(way, error.text)
         return error
+
+    def refused(self, error: SenderRefused, claim: Claim, sender: str) -> DeliveryError:
+        """Say what it means that a server refuses our sender: one of many ends this message and stops no other mail."""
+        group = routing.group_of(DIRECT, claim.recipient_key)
+        if classes.classify(error.smtp, error.enhanced, error.text) is classes.AUTHENTICATION:
+            return Unauthenticated(error.text, error.smtp, error.enhanced)
+        if self.reach.refuse_it_all(domain_of(sender), group):
+            return error
+        return Permanent(error.text, error.smtp, error.enhanced)
 
     def _close(self, words: str) -> DeliveryError:
         closed = Unreachable(words)

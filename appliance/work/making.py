@@ -31,6 +31,11 @@ class Ready(NamedTuple):
     fault: Outcome | None = None
     since: float = 0.0
 
+    @property
+    def sender(self) -> str:
+        """The address it is from, if it could be made."""
+        return self.prepared.sender if self.prepared is not None else ""
+
 
 _Half = tuple[Claim, Draft | Outcome]
 

@@ -13,6 +13,8 @@ from appliance.errors import DeliveryError, Unreachable
 # Failures in a row before servers are left alone, and for how long (D21)
 MOST_FAILURES = 3
 DEAD_SECONDS = 900.0
+# Groups that refuse a sender, before that is about the sender and not about them
+_MANY_REFUSERS = 3
 # Whoever was heard so lately proves that the way out is open
 _PROOF_SECONDS = 60.0
 _PROBE_SECONDS = 20.0
@@ -24,6 +26,7 @@ class Reach:
 
     def __init__(self) -> None:
         self._spoken = float("-inf")  # when any server last said anything
+        self._refusers: dict[str, set[str]] = {}  # by the sender's domain: who refused it since it was last accepted
         self._failed: dict[str, tuple[int, float, str]] = {}  # by way: how often in a row, dead until, and the words
 
     def dead(self, way: Way) -> tuple[float, str] | None:
@@ -48,6 +51,16 @@ class Reach:
     def spoke(self) -> None:
         """Note that some server said something, whatever it was."""
         self._spoken = clock.steady()
+
+    def refuse_it_all(self, sender: str, group: str) -> bool:
+        """Note that a group refuses a sender; says whether that is so of whoever is asked."""
+        found = self._refusers.setdefault(sender, set())
+        found.add(group)
+        return len(found) >= _MANY_REFUSERS
+
+    def accepted(self, sender: str) -> None:
+        """Note that a sender's mail was taken by somebody."""
+        self._refusers.pop(sender, None)
 
     async def nothing_answers(self) -> str | None:
         """Answer the words for it if no mail server at all can be reached from here; None if one can, or nobody knows.
