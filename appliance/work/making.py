@@ -20,7 +20,7 @@ from appliance.sending_domains.keys import KeyUnusable
 log = logging.getLogger("campanero.sender")
 _SIGNERS = 3
 # What one thread signs before another looks at it
-_TOGETHER = 8
+_TOGETHER = 4
 
 
 class Ready(NamedTuple):
