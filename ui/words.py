@@ -54,6 +54,33 @@ _REASONS = {
     "missed_start": "The time to start was missed",
     "domain_failed": "The domain it is from has lost its DNS records",
 }
+# Why an address gets nothing, the words of a filter and of a row; and what that means.
+SUPPRESSIONS = {
+    "hard_bounce": "Does not exist",
+    "soft_bounce": "Keeps failing",
+    "complaint": "Called it spam",
+    "manual": "Blocked by hand",
+    "erased": "Erased",
+    "stop_keyword": "Answered STOP",
+}
+SUPPRESSED = {
+    "hard_bounce": "Its server said that there is no such recipient.",
+    "soft_bounce": "Five messages within 30 days could not be delivered.",
+    "complaint": "They reported a message as unwanted, and are unsubscribed.",
+    "manual": "Somebody of your team decided so.",
+    "erased": "They asked to be forgotten; only a mark that cannot be read is left.",
+    "stop_keyword": "They get no more SMS.",
+}
+# Acts of consent: icon and words; and who did them.
+CONSENTS = {
+    "opt_in": ("circle-check", "Agreed to receive messages"),
+    "opt_out": ("ban", "Unsubscribed"),
+    "requested": ("mail", "Was asked to confirm"),
+    "confirmed": ("circle-check", "Confirmed"),
+    "suppressed": ("ban", "Put on this list"),
+    "lifted": ("circle-check", "Taken off this list"),
+}
+BY = {"recipient": "by their own act", "operator": "by your team", "service": "by the service"}
 # What the checklist of a campaign says, by the code of the finding; the rest in the words of the rule.
 _FINDINGS = {
     "audience_required": "Choose who gets it.",

@@ -19,13 +19,14 @@ from appliance.errors import Faults, Invalid, NotFound
 from appliance.events.log import moments
 from appliance.fields import Long, PageQuery, Short, When
 from appliance.pages import Page, paginate
-from appliance.tables import Account, Channel, Suppression
+from appliance.tables import Account, Channel, Consent, Suppression
 
 Reason = Literal["hard_bounce", "soft_bounce", "complaint", "manual", "erased", "stop_keyword"]
 # These opt the address out too, by the person's own act
 _OPTS_OUT = ("complaint", "stop_keyword", "erased")
 _BY = {"complaint": "recipient", "stop_keyword": "recipient", "erased": "operator", "manual": "operator"}
 _CHUNK = 500
+_TOLD = 50
 
 
 class SuppressionWrite(Struct):
@@ -45,6 +46,7 @@ class SuppressionQuery(PageQuery):
     reason: Reason | UnsetType = UNSET
     channel: Literal["email", "sms", "phone"] | UnsetType = UNSET
     address: Annotated[str, Meta(max_length=254)] | UnsetType = UNSET
+    search: Annotated[str, Meta(max_length=254)] | UnsetType = UNSET
     created_after: Short | UnsetType = UNSET
     created_before: Short | UnsetType = UNSET
 
@@ -60,6 +62,13 @@ class Added(NamedTuple):
 
     suppression: Suppression
     created: bool
+
+
+class History(NamedTuple):
+    """Evidence about a suppressed address, and the contact who has it."""
+
+    rows: list[Consent]
+    contact_id: int | None
 
 
 class Case(NamedTuple):
@@ -207,6 +216,8 @@ def page(account_id: int, query: SuppressionQuery) -> Page:
             return Page([], 0, query.page, query.size())
         hashed = tokens.address_hash(address.kind, address.key)
         found = found.where(Suppression.kind == address.kind, Suppression.address_hash == hashed)
+    if isinstance(query.search, str) and query.search.strip():
+        found = found.where(_matches(query.search.strip()))
     low, high = moments(query.created_after, query.created_before, Account.get_by_id(account_id).time_zone)
     if low is not None:
         found = found.where(Suppression.created_at >= low)
@@ -214,6 +225,27 @@ def page(account_id: int, query: SuppressionQuery) -> Page:
         found = found.where(Suppression.created_at < high)
     order = (Suppression.created_at.desc(), Suppression.id.desc())
     return paginate(found.order_by(*order), query.page, query.size())
+
+
+def _matches(words: str) -> Any:
+    """Match a part of an address, or a whole one, which finds the erased too."""
+    matches = Suppression.address.contains(words)
+    try:
+        address = addresses.read(_kind(UNSET, words), words)
+    except ValueError:
+        return matches
+    return matches | (Suppression.address_hash == tokens.address_hash(address.kind, address.key))
+
+
+def history(found: Suppression) -> History:
+    """Answer who has a suppressed address, and the evidence about it, newest first."""
+    channel = _channel(found)
+    of_nobody = Consent.contact.is_null()
+    whose = of_nobody | (Consent.contact == channel.contact_id) if channel else of_nobody
+    told = Consent.select().where(
+        Consent.account == found.account_id, Consent.address_hash == found.address_hash, whose
+    ).order_by(Consent.id.desc()).limit(_TOLD)  # fmt: skip
+    return History(list(told), channel.contact_id if channel else None)
 
 
 def is_due() -> bool:

@@ -106,6 +106,9 @@ def test_filters(api: Client) -> None:
     assert [row["id"] for row in api.get("/suppressions", channel="sms").json] == [phone["id"]]
     assert made["id"] in [row["id"] for row in api.get("/suppressions", reason="soft_bounce").json]
     assert phone["id"] not in [row["id"] for row in api.get("/suppressions", reason="soft_bounce").json]
+    assert [row["id"] for row in api.get("/suppressions", search="LTER-me@Exam").json] == [made["id"]]
+    assert [row["id"] for row in api.get("/suppressions", search="+49 151 1234568").json] == [phone["id"]]
+    assert api.get("/suppressions", search="%").json == []
     assert api.get("/suppressions", created_after="2100-01-01").json == []
     newest = api.get("/suppressions", created_before="2100-01-01", limit=1)
     assert [row["id"] for row in newest.json] == [phone["id"]] and int(newest.headers["X-Total-Count"]) >= 2

@@ -17,13 +17,13 @@ from ui.pages import BLUEPRINTS
 
 KINDS = {
     "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
-    "captured_id": "captured", "picture_id": "pictures",
+    "captured_id": "captured", "domain_id": "domains", "suppression_id": "suppressions", "picture_id": "pictures",
 }  # fmt: skip
 _ID = re.compile(r"<(\w+):int>")
 # A form for every page that takes one; a page takes of it what it knows
 FORM = {
     "name": "taken", "first_name": "taken", "email": "taken@example.org", "subject": "taken", "body": "taken",
-    "channel": "1", "subscribed": "no", "when": "now", "text": "taken",
+    "reason": "taken", "channel": "1", "subscribed": "no", "when": "now", "text": "taken",
 }  # fmt: skip
 
 

@@ -41,6 +41,7 @@ LOOK = """() => ({
 def filled(server: Server, api: Client) -> None:
     """People, lists, a template, a picture, a draft, a scheduled and a done campaign."""
     lists = [api.post("/lists", {"name": name}).expect(201)["id"] for name in ("Newsletter", "Workshop")]
+    api.post("/suppressions", {"address": "gone@example.com", "note": SNEAKY, "diagnostic": SNEAKY * 8}).expect(201)
     for number in range(60):
         body = {
             "first_name": f"Person {number}",
@@ -139,9 +140,9 @@ def test_no_page_scrolls_sideways_on_a_small_phone(page: Page) -> None:
     page.set_viewport_size({"width": 320, "height": 700})
     for path in (
         "/", "/campaigns", "/campaigns/2", "/campaigns/2/people", "/campaigns/3", "/campaigns/3/send", "/campaigns/4",
-        "/contacts", "/contacts/1", "/contacts/1/edit", "/lists", "/lists/1", "/lists/1/add", "/templates",
-        "/templates/2/edit", "/templates/pictures", "/templates/pictures/1", "/inbox", "/inbox/1", "/activity",
-        "/brand", "/settings",
+        "/contacts", "/contacts/1", "/contacts/1/edit", "/contacts/suppressions", "/contacts/suppressions/new",
+        "/contacts/suppressions/1", "/lists", "/lists/1", "/lists/1/add", "/templates", "/templates/2/edit",
+        "/templates/pictures", "/templates/pictures/1", "/inbox", "/inbox/1", "/activity", "/brand", "/settings",
     ):  # fmt: skip
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path

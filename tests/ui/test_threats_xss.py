@@ -128,7 +128,8 @@ def test_no_payload_becomes_part_of_a_page(seeded: Seeded) -> None:
         assert answer.headers["content-type"].partition(";")[0] in ("application/json", "text/plain"), path
         assert answer.headers["x-content-type-options"] == "nosniff", path
     for path in ("/", "/brand", "/contacts", "/contacts/1", "/lists", "/lists/1", "/templates", "/templates/1/edit",
-                 "/campaigns", "/campaigns/1", "/campaigns/2", "/activity", "/settings", "/inbox/1"):  # fmt: skip
+                 "/campaigns", "/campaigns/1", "/campaigns/2", "/activity", "/settings", "/inbox/1",
+                 "/contacts/suppressions", "/contacts/suppressions/1"):  # fmt: skip
         assert path in shown, path
     people = "".join(Reader(answer).words for path, answer in pages.items() if path.startswith("/campaigns/2"))
     assert f"5.1.1 {ALL}"[:60] in people or f"5.1.1 {ALL}"[:60] in Reader(pages["/contacts/2"]).words

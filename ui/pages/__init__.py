@@ -14,12 +14,13 @@ from ui.pages import (
     pictures,
     settings,
     setup,
+    suppressions,
     template_acts,
     templates,
 )  # fmt: skip
 
 BLUEPRINTS = (
     setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages,
-    template_acts.pages, pictures.pages, contacts.pages, lists.pages, activity.pages, inbox.pages, brand.pages,
-    domains.pages, settings.pages,
+    template_acts.pages, pictures.pages, contacts.pages, suppressions.pages, lists.pages, activity.pages, inbox.pages,
+    brand.pages, domains.pages, settings.pages,
 )  # fmt: skip

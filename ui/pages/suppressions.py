@@ -1,0 +1,100 @@
+"""Addresses that get no mail, whoever has them: looked up, added by hand, and lifted with a reason."""
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import clock, errors, fields
+from appliance.contacts import suppress
+from appliance.contacts.suppress import SuppressionQuery, SuppressionWrite
+from appliance.db.work import call, commit
+from ui import people, view, words
+from ui.forms import Form, number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_suppressions", url_prefix="/contacts/suppressions")
+_LIMIT = 50
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """The table, searched as one types."""
+    search = (request.args.get("search") or "").strip()[:254]
+    reason = request.args.get("reason") or ""
+    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": _LIMIT}
+    raw |= {"search": search} if search else {}
+    raw |= {"reason": reason} if reason in words.SUPPRESSIONS else {}
+    found = await call(suppress.page, visit.account_id, fields.read(SuppressionQuery, raw))
+    return view.page(
+        request, "suppressions/index.html", found=found, search=search, reason=raw.get("reason", ""),
+        kinds=words.SUPPRESSIONS,
+    )  # fmt: skip
+
+
+@pages.get("/new", name="new")
+@signed_in
+async def new(request: Request, visit: Visit) -> HTTPResponse:
+    """An empty form."""
+    return _form(request, Form({"address": (request.args.get("like") or "").strip()[:254], "reason": "manual"}), 200)
+
+
+@pages.post("/", name="create", strict_slashes=False)
+@signed_in
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Keep an address from getting mail."""
+    form = Form.of(request)
+    raw: dict[str, Any] = {"address": form["address"], "reason": form["reason"], "note": form.text("note")}
+    form.need("address", "Write an address or a phone number.")
+    if form["until"]:
+        end = form.moment("until", "", ZoneInfo(visit.account.time_zone))
+        raw["expires_at"] = clock.iso(end)
+    try:
+        if form.errors:
+            return _form(request, form, 422)
+        asked = fields.read(SuppressionWrite, raw)
+        added = await commit(suppress.write, visit.account_id, asked, people.evidence(visit))
+    except errors.Invalid as refused:
+        return _form(request, form.take(refused, {"expires_at": "until"}), 422)
+    view.say(request, "Nothing is sent to this address any more." if added.created else "This was here already.")
+    return view.go(request, f"/contacts/suppressions/{added.suppression.id}")
+
+
+@pages.get("/<suppression_id:int>", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, suppression_id: int) -> HTTPResponse:
+    """One address: why, since when, on whose word, and what was agreed and refused before."""
+    return await _show(request, visit, suppression_id, Form(), 200)
+
+
+@pages.post("/<suppression_id:int>/lift", name="lift")
+@signed_in
+async def lift(request: Request, visit: Visit, suppression_id: int) -> HTTPResponse:
+    """Take a suppression off, for a reason that is kept."""
+    form = Form.of(request)
+    try:
+        gone = await commit(
+            suppress.lift, visit.account_id, suppression_id, form["reason"][:1000], people.evidence(visit)
+        )
+    except errors.Invalid as refused:
+        return await _show(request, visit, suppression_id, form.take(refused), 422)
+    left = gone.reason in ("complaint", "erased")
+    view.say(
+        request,
+        "Lifted. They are still unsubscribed from campaigns." if left else "Lifted. This address may get mail again.",
+    )
+    return view.go(request, "/contacts/suppressions")
+
+
+def _form(request: Request, form: Form, status: int) -> HTTPResponse:
+    kinds = [(name, label) for name, label in words.SUPPRESSIONS.items() if name not in ("erased", "stop_keyword")]
+    return view.page(request, "suppressions/form.html", status, form=form, kinds=kinds)
+
+
+async def _show(request: Request, visit: Visit, suppression_id: int, form: Form, status: int) -> HTTPResponse:
+    row = await call(suppress.get, visit.account_id, suppression_id)
+    known = await call(suppress.history, row)
+    return view.page(request, "suppressions/show.html", status, row=row, known=known, form=form)
