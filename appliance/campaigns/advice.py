@@ -9,6 +9,7 @@ from appliance.campaigns.findings import Case, Finding, persons
 from appliance.campaigns.rehearsal import Rehearsal
 from appliance.db.open import one, rows
 from appliance.designs import merge
+from appliance.messages import senders
 
 GMAIL_CLIPS = 102 * 1024
 _DAY_MS = 86_400_000
@@ -28,6 +29,10 @@ def warnings(case: Case, facts: dict[str, Any], rehearsed: Rehearsal | None) -> 
 def _sender(case: Case) -> Iterator[Finding]:
     if not case.real and not (case.brand.physical_address or "").strip():
         yield Finding("postal_address", "no postal address in the brand: mail that leaves needs one", "base")
+    if case.email:
+        address = senders.resolve(case.account, case.campaign.template.from_email)
+        for code, words in senders.advice(case.account.id, address, case.real):
+            yield Finding(code, words, "template_attributes.from_email")
     if case.real and config.base_url(config.current()).startswith("http://"):
         words = "links use http: mailbox providers want https for one-click unsubscribing (RFC 8058)"
         yield Finding("base_url_http", words, "base")

@@ -2,7 +2,7 @@
 
 import ipaddress
 import socket
-from functools import lru_cache
+import time
 from typing import Any, Literal, NamedTuple
 
 import dns.edns
@@ -49,11 +49,29 @@ class _Failed(Exception):
         self.cause, self.words = cause, words
 
 
+class _Patience:
+    """How long one look-up may take, with all that it leads to."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Answer the seconds that are left; raises _Failed once none are."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self.over()
+        return left
+
+    def over(self) -> _Failed:
+        return _Failed("timeout", f"no DNS server answered within {self.seconds:g} s")
+
+
 def lookup(name: str, kind: str, patience: float = PATIENCE) -> Answer:
-    """Ask for the records of a name; blocks for at most `patience` seconds for each link of a chain of CNAMEs."""
+    """Ask for the records of a name; blocks for at most `patience` seconds."""
     try:
         asked = dns.name.from_text(name, idna_codec=dns.name.IDNA_2008_Practical)
-        return _follow(asked, dns.rdatatype.from_text(kind), patience)
+        return _follow(asked, dns.rdatatype.from_text(kind), _Patience(patience))
     except _Failed as failed:
         return Answer("failed", (), failed.words, 0, failed.cause)
     except (dns.exception.DNSException, UnicodeError, ValueError):
@@ -65,20 +83,18 @@ def reverse(address: str) -> Answer:
     return lookup(ipaddress.ip_address(address).reverse_pointer, "PTR")
 
 
-def _follow(name: dns.name.Name, kind: dns.rdatatype.RdataType, patience: float) -> Answer:
+def _follow(name: dns.name.Name, kind: dns.rdatatype.RdataType, patience: _Patience) -> Answer:
     """Ask until a chain of CNAMEs ends: a server may answer with its first links only."""
     seen = [name]
     while True:
         try:
-            answer = _resolver(patience).resolve(
-                seen[-1], kind, raise_on_no_answer=False, search=False, lifetime=patience
-            )
+            answer = _ask(seen[-1], kind, patience)
         except dns.resolver.NXDOMAIN as gone:
             return _nxdomain(seen, gone)
         except dns.resolver.NoNameservers as nobody:
             raise _why(name, nobody, patience) from None
         except dns.resolver.LifetimeTimeout:
-            raise _Failed("timeout", f"no DNS server answered within {patience:g} s") from None
+            raise patience.over() from None
         except dns.resolver.YXDOMAIN:
             raise _Failed("loop", f"{_text(name)} is redirected to a name that is too long") from None
         if answer.rrset is not None or answer.canonical_name == seen[-1]:
@@ -88,6 +104,12 @@ def _follow(name: dns.name.Name, kind: dns.rdatatype.RdataType, patience: float)
         seen.append(answer.canonical_name)
         if seen[-1] in seen[:-1] or len(seen) > _LONGEST_CHAIN:
             raise _looped(seen)
+
+
+def _ask(name: dns.name.Name, kind: dns.rdatatype.RdataType, patience: _Patience) -> dns.resolver.Answer:
+    resolver = _resolver()
+    resolver.timeout = patience.seconds / _TRIES
+    return resolver.resolve(name, kind, raise_on_no_answer=False, search=False, lifetime=patience.left())
 
 
 def _nxdomain(seen: list[dns.name.Name], gone: dns.resolver.NXDOMAIN) -> Answer:
@@ -127,14 +149,12 @@ def _text(name: dns.name.Name) -> str:
     return name.to_text(omit_final_dot=True).lower()
 
 
-def _why(name: dns.name.Name, nobody: dns.resolver.NoNameservers, patience: float) -> _Failed:
+def _why(name: dns.name.Name, nobody: dns.resolver.NoNameservers, patience: _Patience) -> _Failed:
     """Say why no server gave an answer; a loop makes resolvers fail too, and only its links, one by one, show it."""
     seen = [name]
     while len(seen) <= _LONGEST_CHAIN:
         try:
-            step = _resolver(patience).resolve(
-                seen[-1], dns.rdatatype.CNAME, raise_on_no_answer=False, search=False, lifetime=patience
-            )
+            step = _ask(seen[-1], dns.rdatatype.CNAME, patience)
         except dns.exception.DNSException:
             break
         if step.rrset is None:
@@ -170,7 +190,7 @@ def _refusal(nobody: dns.resolver.NoNameservers) -> _Failed:
     return _Failed(_CAUSES.get(code, "servfail"), f"the DNS server answered {code}")
 
 
-def _resolver(patience: float) -> dns.resolver.Resolver:
+def _resolver() -> dns.resolver.Resolver:
     servers = configured()
     if servers:
         resolver = dns.resolver.Resolver(configure=False)
@@ -180,21 +200,14 @@ def _resolver(patience: float) -> dns.resolver.Resolver:
             resolver = dns.resolver.Resolver()
         except (dns.resolver.NoResolverConfiguration, OSError):
             raise _Failed("unreachable", "this machine names no DNS server") from None
-    resolver.timeout = patience / _TRIES
     resolver.use_edns(0, 0, _UDP_SIZE)
     return resolver
 
 
 def configured() -> tuple[tuple[str, int], ...]:
     """Answer the servers of `network.dns_servers` as (address, port); empty means those of the system."""
-    return _addresses(tuple(config.current().network.dns_servers))
-
-
-@lru_cache(maxsize=8)
-def _addresses(servers: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """Resolve servers that are given by name; names that nobody knows now are not remembered as such."""
     found = []
-    for server in servers:
+    for server in config.current().network.dns_servers:
         host, port = split(server)
         try:
             infos = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)

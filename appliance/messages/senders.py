@@ -25,6 +25,17 @@ def problems(account: Account, address: str, transport: str, marketing: bool) ->
     return found
 
 
+def advice(account_id: int, address: str, real: bool) -> list[tuple[str, str]]:
+    """Answer (code, words) of what is not right with the domain of a sender that may be used all the same."""
+    name = names.of_address(address)
+    if not domains.is_verified(account_id, name):
+        if real and not config.current().email.allow_unverified_domains:
+            return []  # which is a problem
+        return [("domain_unverified", f"{names.shown(name)} is not verified as yours: mail that leaves needs that")]
+    attention = domains.attention(account_id, name)
+    return [("domain_attention", f"DNS of {names.shown(name)}: {attention}")] if attention else []
+
+
 def is_lost(account_id: int, address: str) -> bool:
     """Say whether mail from an address has to stop because its domain failed, on a real transport."""
     email = config.current().email

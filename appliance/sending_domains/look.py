@@ -1,6 +1,7 @@
 """Looks records up and judges what is there: right, wrong and what was found instead, or not to be known now."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from appliance.sending_domains.records import DKIM, Record, Valid
 
 Ask = Callable[[str, str], Answer]
 
+PATIENCE = 15.0  # seconds for all look-ups of a domain
 _MOST_SHOWN, _LONGEST_SHOWN = 10, 1000
 
 
@@ -27,10 +29,13 @@ class Verdict(NamedTuple):
 
 
 class Asked:
-    """The look-ups of one check, each name and kind asked once."""
+    """The look-ups of one check, each name and kind asked once, and all of them within a time.
 
-    def __init__(self, ask: Ask = resolver.lookup) -> None:
-        self._ask = ask
+    What a domain includes, others decide: however slow their servers are, a check comes to its end.
+    """
+
+    def __init__(self, seconds: float = PATIENCE) -> None:
+        self._end = time.monotonic() + seconds
         self._answers: dict[tuple[str, str], Answer] = {}
         self._lock = threading.Lock()
 
@@ -39,25 +44,33 @@ class Asked:
         with self._lock:
             known = self._answers.get((name, kind))
         if known is None:
-            known = self._ask(name, kind)
+            left = self._end - time.monotonic()
+            if left <= 0:
+                return Answer("failed", (), "its DNS servers are too slow", 0, "timeout")
+            known = resolver.lookup(name, kind, min(left, resolver.PATIENCE))
             with self._lock:
                 self._answers[name, kind] = known
         return known
 
 
-def look(wanted: list[Record], domain: str, ask: Ask | None = None) -> list[Record]:
-    """Answer records as they are in DNS now, asked for at once; blocks until all answered or gave up."""
-    asked = Asked(ask or resolver.lookup)
+def look(wanted: list[Record], domain: str, patience: float = PATIENCE) -> list[Record]:
+    """Answer records as they are in DNS now, asked for at once; blocks for `patience` seconds at most."""
+    asked = Asked(patience)
     with ThreadPoolExecutor(max(1, len(wanted)), "dns") as pool:
         verdicts = list(pool.map(lambda record: judge(record, domain, asked), wanted))
     now = clock.now_ms()
     return [
         msgspec.structs.replace(
-            record, valid=verdict.valid, problem=verdict.problem, checked_at=now,
-            found=[one[:_LONGEST_SHOWN] for one in verdict.found[:_MOST_SHOWN]],
+            record, valid=verdict.valid, problem=verdict.problem and _plain(verdict.problem), checked_at=now,
+            found=[_plain(one) for one in sorted(verdict.found)[:_MOST_SHOWN]],
         )
         for record, verdict in zip(wanted, verdicts, strict=True)
     ]  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """Answer what strangers wrote so that it stands on one line of a page or a log."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:_LONGEST_SHOWN])
 
 
 def judge(record: Record, domain: str, ask: Ask) -> Verdict:

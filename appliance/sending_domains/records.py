@@ -2,7 +2,6 @@
 
 import ipaddress
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -95,7 +94,7 @@ def _signatures(domain: SendingDomain) -> list[Record]:
 
 def link_host() -> str:
     """Answer the host that links lead to."""
-    return urlsplit(config.base_url(config.current())).hostname or ""
+    return config.host(config.current())
 
 
 def mail_host() -> str:

@@ -139,6 +139,12 @@ def is_verified(account_id: int, name: str) -> bool:
     return _has(account_id, name, "verified")
 
 
+def attention(account_id: int, name: str) -> str | None:
+    """Answer what a person should look at in a domain's records, though mail still goes out."""
+    found = one("SELECT attention FROM sending_domain WHERE account_id = ? AND name = ?", (account_id, name))
+    return found[0] if found else None
+
+
 def has_failed(account_id: int, name: str) -> bool:
     """Say whether a domain was added here and has lost its records, or never had them in time."""
     return _has(account_id, name, "failed")

@@ -22,6 +22,8 @@ log = logging.getLogger("campanero.domains")
 
 _AT_ONCE = 4  # domains; each asks for all its records side by side
 _BATCH = 50
+# For people and programs who want to know now: nobody else waits behind a slow DNS server
+ASKERS = ThreadPoolExecutor(_AT_ONCE, "domains")
 _places = threading.BoundedSemaphore(_AT_ONCE)
 _running: dict[int, "Future[None]"] = {}
 _running_lock = threading.Lock()

@@ -140,25 +140,34 @@ CASES: list[tuple[str, str, Enter, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def asked() -> Any:
-    """Ask with little patience: what is silent here stays so."""
-    return lambda name, kind: resolver.lookup(name, kind, 0.5 if name.startswith("_campanero.") else 5)
-
-
 @pytest.mark.parametrize(("purpose", "case", "enter", "valid", "words"), CASES, ids=[f"{c[0]}: {c[1]}" for c in CASES])
 def test_what_is_there(
-    home: Home, dns: DnsServer, asked: Any, purpose: str, case: str, enter: Enter, valid: str, words: str
+    home: Home, dns: DnsServer, purpose: str, case: str, enter: Enter, valid: str, words: str
 ) -> None:
     """Right, wrong with what was found, or not to be known: each in its own words."""
     home.configure(network__dns_servers=[dns.address])
     enter(dns)
-    (found,) = look.look([WANTED[purpose]], "a.test", asked)
+    (found,) = look.look([WANTED[purpose]], "a.test", 0.5 if "silent" in case else look.PATIENCE)
     assert (found.valid, words in (found.problem or "")) == (valid, True), found
     assert (found.problem is None) == (words == "")
     assert found.checked_at is not None
     if valid == "invalid" and "no" not in words.split() and "circle" not in words and "enter only" not in words:
         assert found.found, found
+
+
+def test_slow_servers_of_others_end_a_check_in_time(home: Home, dns: DnsServer) -> None:
+    """Each of many names that are asked one after the other may be slow: together they get no more than their time."""
+    home.configure(network__dns_servers=[dns.address])
+    included(9)(dns)
+    for number in range(1, 10):
+        dns.delay(f"s{number}.test", 0.3)
+    (found,) = look.look([WANTED["spf"]], "a.test", 1)
+    assert found.valid == "unknown", found
+    for number in range(20):
+        dns.set(f"n{number}.test", "CNAME", f"n{number + 1}.test.")
+        dns.delay(f"n{number}.test", 0.3)
+    dns.chases = False
+    assert resolver.lookup("n0.test", "TXT", patience=1).cause == "timeout"
 
 
 def test_a_policy_of_the_domain_above_holds(home: Home, dns: DnsServer) -> None:
@@ -208,4 +217,4 @@ def test_garbage_in_dns_breaks_nothing(home: Home, dns: DnsServer) -> None:
     dns.set("track.a.test", "CNAME", "<b>.test.")
     for found in look.look(list(WANTED.values()), "a.test"):
         assert found.valid == "invalid", found
-        assert all(len(text) <= 1000 for text in found.found)
+        assert all(len(text) <= 1000 and text.isprintable() for text in [*found.found, found.problem or ""])

@@ -99,6 +99,9 @@ def test_attention_of_a_resolver_is_not_taken_for_the_records(home: Home) -> Non
     home.advance(3600)
     wrong = see(domain, WRONG)
     assert wrong.attention_since == wrong.checked_at > unasked.attention_since
+    words = "DNS of bakery.example: TXT _campanero.bakery.example: there is no TXT record yet"
+    found = senders.advice(home.account_id, "us@bakery.example", True)
+    assert (found[0][0], found[0][1][: len(words)]) == ("domain_attention", words)
 
 
 def test_it_gives_up_after_three_days_by_what_it_knows(home: Home) -> None:
@@ -225,6 +228,8 @@ def test_from_which_addresses_mail_may_leave(home: Home, address: str, may: bool
     account = Account.get_by_id(home.account_id)
     assert (senders.problems(account, address, "relay", marketing=False) == []) == may
     assert senders.problems(account, address, "capture", marketing=True) == []
+    assert [code for code, _ in senders.advice(account.id, address, False)] == ([] if may else ["domain_unverified"])
+    assert senders.advice(account.id, address, True) == []
     assert senders.is_lost(account.id, address) == (address == "us@failed.example")
     home.configure(email__transport="relay", email__relay__host="x", email__allow_unverified_domains=True)
     assert senders.problems(account, address, "relay", marketing=False) == [] and not senders.is_lost(

@@ -236,6 +236,8 @@ def _facts(account_id: int, campaign_id: int, account: Any) -> dict[str, Any]:
 def _place(finding: Any, campaign_id: int) -> str:
     if finding.code == "postal_address" or "postal" in finding.message:
         return "/brand"
+    if finding.code.startswith("domain_") or "not verified" in finding.message:
+        return "/settings/domains"
     found = next((card for start, card in _PLACES if finding.field.startswith(start)), None)
     return f"/campaigns/{campaign_id}?open={found}#card-{found}" if found else ""
 

@@ -91,7 +91,7 @@ async def check(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
     """Look the records up now."""
     asked = await call(lambda: verify.question(store.get(visit.account_id, domain_id).id))
     if asked is not None:
-        await asyncio.to_thread(verify.check, asked)
+        await asyncio.get_running_loop().run_in_executor(verify.ASKERS, verify.check, asked)
     row = await call(store.get, visit.account_id, domain_id)
     view.say(request, {"verified": "Looked up. The domain is verified."}.get(row.status, "Looked up."))
     return view.go(request, f"/settings/domains/{domain_id}")
@@ -131,7 +131,7 @@ async def _show(request: Request, visit: Visit, domain_id: int, status: int, for
         request, "settings/domain.html", status, row=row, form=form or Form(), may=_may(visit), state=state,
         shown=names.shown, needed=needed, others=[one for one in found if one not in needed], purposes=PURPOSES,
         look=look, host=records.link_host(), public=records.has_public_name(),
-        waits=any(one.purpose == "dkim_next" for one in found),
+        listens=bool(request.app.ctx.config.inbound.listen), waits=any(one.purpose == "dkim_next" for one in found),
     )  # fmt: skip
 
 

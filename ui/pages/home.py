@@ -5,12 +5,13 @@ from typing import Any
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import brand
+from appliance import brand, config
 from appliance.account import accounts
 from appliance.campaigns import store
 from appliance.campaigns.requests import CampaignQuery
 from appliance.db.work import call
 from appliance.events.log import EventQuery
+from appliance.sending_domains import store as domains
 from ui import view
 from ui.guard import signed_in
 from ui.pages import activity
@@ -56,12 +57,23 @@ def _few(account_id: int, phase: str) -> list[Any]:
     return list(store.page(account_id, CampaignQuery(limit=_FEW, phase=phase)).rows)
 
 
+def _domain(account_id: int) -> list[tuple[str, str, str, str, bool]]:
+    """Answer the step that only mail which really leaves needs."""
+    email = config.current().email
+    if email.transport == "capture" or email.allow_unverified_domains:
+        return []
+    done = domains.first_verified(account_id) is not None
+    text = "A few lines in DNS, and receivers know that mail in your name is from you."
+    return [("Show that your domain is yours", text, "/settings/domains", "zap", done)]
+
+
 def _steps(look: Any, account: Any, counts: dict[str, int], has_sent: bool) -> list[dict[str, Any]]:
     lines = (
         ("Say who is writing", "Company and postal address stand at the foot of every email.", "/brand", "palette",
          bool(look.company_name and look.physical_address)),
         ("Choose the name and address people see", "They know at a glance that it is you.", "/settings", "mail",
          bool(account.email_from_email)),
+        *_domain(account.id),
         ("Bring in your people", "Add one person to begin with, and put them into a list.",
          "/lists/new" if counts["contacts"] else "/contacts/new", "users",
          counts["contacts"] > 0 and counts["lists"] > 0),
