@@ -96,10 +96,18 @@ def paths_of(server: Server, campaign_id: int) -> list[str]:
     return [f"/c/{links.counting(number)['click']}-{number % LINKS + 1}" for number in ids]
 
 
-def recorded(server: Server) -> int:
+def recorded(server: Server, where: str = "1") -> int:
     """Return how many hits are stored."""
     with closing(sqlite3.connect(f"file:{server.data}/campanero.db?mode=ro", uri=True)) as books:
-        return int(books.execute("SELECT count(*) FROM hit").fetchone()[0])
+        return int(books.execute(f"SELECT count(*) FROM hit WHERE {where}").fetchone()[0])
+
+
+def settled(server: Server) -> float:
+    """Wait until all that was recorded is judged; answers the seconds."""
+    begin = time.perf_counter()
+    while recorded(server, "verdict IS NULL"):
+        time.sleep(0.05)
+    return time.perf_counter() - begin
 
 
 def late(times: list[float]) -> str:
@@ -113,13 +121,14 @@ def rounds(server: Server, groups: dict[str, list[str]], options: Any) -> None:
     rates: dict[str, list[float]] = {name: [] for name in groups}
     times: dict[str, list[float]] = {name: [] for name in groups}
     spent: dict[str, float] = dict.fromkeys(groups, 0.0)
-    before = recorded(server)
+    before, judging = recorded(server), list[float]()
     for turn in range(options.rounds):
         for name in groups:
             part = groups[name][turn * options.clicks : (turn + 1) * options.clicks]
             begun = cpu_seconds(server.pid)
             rate, took = uvloop.run(follow(server.port, part, options.connections))
             spent[name] += (cpu_seconds(server.pid) - begun) / options.rounds / len(part)
+            judging.append(settled(server))
             rates[name].append(rate)
             times[name] += took
     for name, found in rates.items():
@@ -128,7 +137,8 @@ def rounds(server: Server, groups: dict[str, list[str]], options: Any) -> None:
     ratios = [one / other for one, other in zip(rates["recorded"], rates["plain"], strict=True)]
     lost = options.rounds * options.clicks - (recorded(server) - before)
     saved = spent["plain"] / spent["recorded"]
-    print(f"  G8 {statistics.median(ratios):.2f}, by processor {saved:.2f} (goal 0.6), lost {lost} (goal 0)")
+    print(f"  G8 {statistics.median(ratios):.2f}, by processor {saved:.2f} (goal 0.6), lost {lost} (goal 0); "
+          f"all judged {max(judging):.1f} s later")  # fmt: skip
 
 
 def beside(server: Server, people: int, paths: list[str], options: Any) -> None:
@@ -144,6 +154,7 @@ def beside(server: Server, people: int, paths: list[str], options: Any) -> None:
     print(f"beside a send at {cost.rate:,.0f}/s, {options.readers} readers:")
     for one in clicking:
         print(f"  {one.end()} (goal p99 25)")
+    print(f"  all judged {settled(server):.1f} s later")
 
 
 def main() -> None:

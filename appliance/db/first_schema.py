@@ -232,12 +232,12 @@ CREATE INDEX link_template_id ON link (template_id);
 CREATE UNIQUE INDEX link_campaign_id_number ON link (campaign_id, number);
 CREATE TABLE hit (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
     message_id INTEGER, kind TEXT NOT NULL, number INTEGER, method TEXT NOT NULL, ip TEXT, user_agent TEXT, referrer
-    TEXT, verdict TEXT NOT NULL, reason TEXT, event_id INTEGER, test INTEGER NOT NULL, at INTEGER NOT NULL, FOREIGN
-    KEY (account_id) REFERENCES account (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET NULL,
+    TEXT, verdict TEXT, reason TEXT, event_id INTEGER, test INTEGER NOT NULL, at INTEGER NOT NULL, FOREIGN KEY
+    (account_id) REFERENCES account (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET NULL,
     FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE SET NULL);
 CREATE INDEX hit_message_id_at ON hit (message_id, at);
 CREATE INDEX hit_campaign_id_kind_number_verdict ON hit (campaign_id, kind, number, verdict);
-CREATE INDEX hit_told ON hit (message_id, kind, number) WHERE event_id NOT NULL;
+CREATE INDEX hit_waiting ON hit (at) WHERE verdict IS NULL;
 CREATE TABLE captured (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
     INTEGER, mail_from TEXT NOT NULL, rcpt_to TEXT NOT NULL, from_header TEXT, subject TEXT, preview TEXT, size
     INTEGER NOT NULL, source BLOB NOT NULL, received_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES

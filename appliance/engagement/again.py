@@ -10,7 +10,7 @@ from appliance.messages.targets import Targets, Wanted
 _AT_ONCE, _MOST = 50, 1_000
 _HITS = (
     "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id FROM "
-    "(SELECT * FROM hit WHERE message_id = ? ORDER BY at DESC, id DESC LIMIT ?) ORDER BY at, id"
+    "(SELECT * FROM hit WHERE message_id = ? AND verdict NOT NULL ORDER BY at DESC, id DESC LIMIT ?) ORDER BY at, id"
 )
 
 
@@ -41,7 +41,7 @@ def _judge(targets: Targets, ids: list[int]) -> int:
     for wanted, found in targets.find(Wanted(number, None) for number in ids).items():
         known = [corrections.kept(row) for row in rows(_HITS, (wanted.message_id, _MOST))]
         verdicts = robots.judge([hit.seen for hit in known], found.handed_over_at, found.links)
-        changes = corrections.changes(known, verdicts)
+        changes = corrections.changes(zip(known, verdicts, strict=True))
         if changes:
             corrections.correct(found, changes)
             count += len(changes)

@@ -1,6 +1,6 @@
 """Takes back what was believed: later hits show that earlier ones of a message were a machine's, or were not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from appliance import clock
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
 
     id: int
     seen: Seen
-    verdict: Verdict
+    verdict: Verdict | None
     event_id: int | None
 
 
@@ -37,12 +37,12 @@ class Change(NamedTuple):
 
 def kept(row: tuple[Any, ...]) -> Kept:
     """Read a stored hit: id, message, at, kind, number, method, ip, user_agent, verdict, reason, event_id."""
-    return Kept(row[0], Seen(*row[2:8]), Verdict(row[8], row[9]), row[10])
+    return Kept(row[0], Seen(*row[2:8]), None if row[8] is None else Verdict(row[8], row[9]), row[10])
 
 
-def changes(known: Sequence[Kept], verdicts: Sequence[Verdict]) -> list[Change]:
+def changes(judged: Iterable[tuple[Kept, Verdict]]) -> list[Change]:
     """Answer the hits that are judged otherwise by now."""
-    return [Change(hit, verdict) for hit, verdict in zip(known, verdicts, strict=True) if hit.verdict != verdict]
+    return [Change(hit, verdict) for hit, verdict in judged if hit.verdict != verdict]
 
 
 def correct(found: Found, changed: list[Change]) -> None:
@@ -55,9 +55,13 @@ def correct(found: Found, changed: list[Change]) -> None:
                 "UPDATE event SET data = json_set(data, '$.verdict', ?, '$.reason', ?), updated_at = ? WHERE id = ?",
                 (verdict.verdict, verdict.reason, clock.now_ms(), hit.event_id),
             )
-    if any((hit.verdict.verdict == MACHINE) != (verdict.verdict == MACHINE) for hit, verdict in changed):
+    if any(_was_machine(hit) != (verdict.verdict == MACHINE) for hit, verdict in changed):
         _tell_others(found)
         _settle(found, [hit.seen.at for hit, verdict in changed if verdict.verdict == MACHINE])
+
+
+def _was_machine(hit: Kept) -> bool:
+    return hit.verdict is not None and hit.verdict.verdict == MACHINE
 
 
 def _tell_others(found: Found) -> None:
@@ -65,12 +69,12 @@ def _tell_others(found: Found) -> None:
     told = telling.told([found.message_id])
     asked = (
         "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer "
-        "FROM hit WHERE message_id = ? AND event_id IS NULL ORDER BY at, id LIMIT 1000"
+        "FROM hit WHERE message_id = ? AND event_id IS NULL AND verdict NOT NULL ORDER BY at, id LIMIT 1000"
     )
     for row in rows(asked, (found.message_id,)):
         hit = kept(row)
-        key = (found.message_id, hit.seen.kind, hit.seen.number, hit.verdict.verdict == MACHINE)
-        if key not in told:
+        key = (found.message_id, hit.seen.kind, hit.seen.number, _was_machine(hit))
+        if key not in told and hit.verdict is not None:
             told.add(key)
             (event,) = telling.tell([Told(found._replace(url=_led(key)), hit.seen, row[11], hit.verdict)])
             run("UPDATE hit SET event_id = ? WHERE id = ?", (event, hit.id))

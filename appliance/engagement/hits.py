@@ -1,33 +1,42 @@
-"""Writes who asked for the pictures and links of messages, many at a time, with all that follows from it.
+"""Keeps who asked for the pictures and links of messages, and writes what follows once it is known who that was.
 
-Each is kept as it came. What it tells is told once: an event for the first open of a message and for the first click of
-each of its links, one by people and one by machines; fifty looks at a mail are one open. Who chose `aggregate` is
-counted and not known; who chose `none` leaves no trace, also in mail that was sent before.
+A hit is kept as it came, at once. It is judged a moment later, with all that came with it (`settling`), and what it
+tells is told once: an event for the first open of a message and for the first click of each of its links, one by people
+and one by machines; fifty looks at a mail are one open. Who chose `aggregate` is counted and not known; who chose
+`none` leaves no trace, also in mail that was sent before.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from appliance import clients
-from appliance.db.open import connection, rows
+from appliance.db.open import connection, rows, run
 from appliance.db.work import after_commit, writing
 from appliance.engagement import corrections, counters, robots, telling
+from appliance.engagement.corrections import Kept
 from appliance.engagement.robots import MACHINE, Seen, Verdict
 from appliance.engagement.telling import Told
 from appliance.messages.targets import Found
 from appliance.work import bell
 
-# More of one message in a minute is nobody's reading, and is not kept
-MOST_A_MINUTE = 100
+# Nobody looks at a mail so often; and messages of which that is known
+MOST_OF_A_MESSAGE, _MOST_KNOWN = 1_000, 100_000
 _kept = lru_cache(maxsize=4_096)(clients.kept)
 _INSERT = (
     "INSERT INTO hit (account_id, campaign_id, message_id, kind, number, method, ip, user_agent, referrer, verdict, "
-    "reason, event_id, test, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "reason, test, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PAST = (
-    "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id FROM hit "
+_OF_MESSAGES = (
+    "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer FROM hit "
     "WHERE message_id IN ({ids}) AND at > ? ORDER BY at, id"
+)
+_JUDGED = "UPDATE hit SET verdict = ?, reason = ?, event_id = ? WHERE id = ?"
+# Of somebody who meanwhile chose not to be known
+_NOBODYS = (
+    "UPDATE hit SET message_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL, verdict = ?, reason = ? "
+    "WHERE id = ?"
 )
 
 
@@ -49,13 +58,25 @@ class Hit(NamedTuple):
     found: Found
 
 
-class _New(NamedTuple):
-    """A hit that is to be written: as it is kept, and what became of it."""
+class Case(NamedTuple):
+    """A message whose hits are to be judged, as it is known by now, and where each of its links leads."""
 
     found: Found
-    seen: Seen
-    referrer: str | None
-    verdict: Verdict
+    urls: Mapping[int | None, str | None]
+
+
+class Limit:
+    """How often a message may be asked for; used by one thread. What asks again and again is led on and not kept."""
+
+    def __init__(self) -> None:
+        self._asked = Counter[int]()
+
+    def allows(self, message_id: int) -> bool:
+        """Count once more, and say whether that may be kept."""
+        if len(self._asked) >= _MOST_KNOWN:
+            self._asked.clear()
+        self._asked[message_id] += 1
+        return self._asked[message_id] <= MOST_OF_A_MESSAGE
 
 
 def is_kept(found: Found) -> bool:
@@ -63,95 +84,120 @@ def is_kept(found: Found) -> bool:
     return found.tracking != "none"
 
 
-def record(batch: Sequence[Hit]) -> int:
-    """Write hits in one transaction; answers how many were too many of their message and are not kept."""
+def keep(batch: Sequence[Hit]) -> None:
+    """Write hits as they came."""
     writing()
-    nobodys = [hit for hit in batch if hit.found.tracking == "aggregate"]
-    of_message: dict[int, list[Hit]] = {}
+    connection().executemany(_INSERT, [_row(hit) for hit in batch])
+
+
+def record(batch: Sequence[Hit]) -> None:
+    """Write hits with all that follows from them, at once, without waiting for what may still come."""
+    keep(batch)
+    known: dict[int, Case] = {}
     for hit in batch:
         if hit.found.tracking == "full":
-            of_message.setdefault(hit.found.message_id, []).append(hit)
-    past = _past(of_message)
-    new: list[_New] = []
+            before = known.get(hit.found.message_id, Case(hit.found, {}))
+            known[hit.found.message_id] = Case(hit.found, {**before.urls, hit.asked.number: hit.found.url})
+    if known:
+        settle([*known.values()], min(hit.asked.at for hit in batch), max(hit.asked.at for hit in batch))
+
+
+def settle(cases: Sequence[Case], first: int, last: int) -> int:
+    """Judge the hits of messages from one moment to another, and write what follows; answers how many they were.
+
+    What later hits say about those judged before is corrected.
+    """
+    writing()
+    stored: dict[int, list[tuple[Kept, str | None]]] = {case.found.message_id: [] for case in cases}
+    ids = ",".join(map(str, stored))
+    for row in rows(_OF_MESSAGES.format(ids=ids), (first - robots.COMPANY_MS,)):
+        stored[row[1]].append((corrections.kept(row), row[11]))
+    new: list[tuple[int, Told]] = []
     changed: list[tuple[Found, list[corrections.Change]]] = []
-    for number, hits in of_message.items():
-        known = past.get(number, [])
-        hits = sorted(hits, key=lambda one: one.asked.at)[: max(0, MOST_A_MINUTE - len(known))]
-        if hits:
-            _judged(hits, known, new, changed)
-    _write([*new, *map(_nobodys, nobodys)])
+    count = 0
+    for case in cases:
+        known = stored[case.found.message_id]
+        if case.found.tracking == "full":
+            count += _judged(case, known, last, new, changed)
+        else:
+            count += _withdrawn(case.found, [hit for hit, _ in known], last)
+    _write(new)
     for found, changes in changed:
         corrections.correct(found, changes)
     if new:
         after_commit(lambda: bell.ring("flows"))
-    return len(batch) - len(new) - len(nobodys)
-
-
-def _past(messages: Iterable[int]) -> dict[int, list[corrections.Kept]]:
-    """Answer what was asked of messages shortly before, as far as it bears on what is asked now."""
-    ids = ",".join(map(str, messages))
-    found: dict[int, list[corrections.Kept]] = {}
-    if ids:
-        since = counters.now() - robots.COMPANY_MS
-        for row in rows(_PAST.format(ids=ids), (since,)):
-            found.setdefault(row[1], []).append(corrections.kept(row))
-    return found
+    return count
 
 
 def _judged(
-    hits: list[Hit], known: list[corrections.Kept], new: list[_New], changed: list[tuple[Found, list[Any]]]
-) -> None:
-    """Judge the hits of one message together with those before them."""
-    found = hits[0].found
-    fresh = [_seen(hit) for hit in hits]
-    if not known and len(fresh) == 1:
-        new.append(_New(found, fresh[0], hits[0].asked.referrer, robots.alone(fresh[0], found.handed_over_at)))
-        return
-    seen = [*(one.seen for one in known), *fresh]
-    order = sorted(range(len(seen)), key=lambda index: seen[index].at)
-    judged = robots.judge([seen[index] for index in order], found.handed_over_at, found.links)
-    verdicts = dict(zip(order, judged, strict=True))
-    changes = corrections.changes(known, [verdicts[index] for index in range(len(known))])
+    case: Case, known: list[tuple[Kept, str | None]], last: int, new: list[tuple[int, Told]],
+    changed: list[tuple[Found, list[corrections.Change]]],
+) -> int:  # fmt: skip
+    """Judge the hits of one message together; answers how many of them had no verdict yet."""
+    found = case.found
+    verdicts = robots.judge([hit.seen for hit, _ in known], found.handed_over_at, found.links)
+    before, fresh = [], 0
+    for (hit, referrer), verdict in zip(known, verdicts, strict=True):
+        if hit.verdict is not None:
+            before.append((hit, verdict))
+        elif hit.seen.at <= last:
+            fresh += 1
+            led = found._replace(url=case.urls.get(hit.seen.number))
+            new.append((hit.id, Told(led, hit.seen, referrer, verdict)))
+    changes = corrections.changes(before)
     if changes:
         changed.append((found, changes))
-    for index, hit in enumerate(hits):
-        new.append(_New(hit.found, fresh[index], hit.asked.referrer, verdicts[len(known) + index]))
+    return fresh
 
 
-def _seen(hit: Hit) -> Seen:
-    asked = hit.asked
-    kind = "open" if asked.number is None else "click"
-    ip = _kept(asked.ip, hit.found.privacy_ip)
-    return Seen(asked.at, kind, asked.number, asked.method, ip, asked.agent)
+def _withdrawn(found: Found, known: Iterable[Kept], last: int) -> int:
+    """Forget the hits of somebody who meanwhile chose not to be counted, or count them for nobody."""
+    waiting = [hit for hit in known if hit.verdict is None and hit.seen.at <= last]
+    for hit in waiting:
+        if is_kept(found):
+            run(_NOBODYS, (*robots.alone(hit.seen, found.handed_over_at), hit.id))
+        else:
+            run("DELETE FROM hit WHERE id = ?", (hit.id,))
+    return len(waiting)
 
 
-def _nobodys(hit: Hit) -> _New:
-    """Judge a hit of somebody who is not to be known by what it says itself, and keep nothing of them."""
-    seen = _seen(hit)
-    verdict = robots.alone(seen, hit.found.handed_over_at)
-    return _New(hit.found, seen._replace(ip=None, agent=None), None, verdict)
-
-
-def _write(new: list[_New]) -> None:
-    """Write hits with the events and counts that follow from them."""
-    known = [one for one in new if one.found.tracking == "full"]
-    told = telling.told({one.found.message_id for one in known})
-    first: list[_New] = []
-    for one in known:
+def _write(new: list[tuple[int, Told]]) -> None:
+    """Write verdicts with the events and counts that follow from them."""
+    told = telling.told({one.found.message_id for _, one in new})
+    first: list[Told] = []
+    places: list[int | None] = []
+    for _, one in new:
         key = (one.found.message_id, one.seen.kind, one.seen.number, one.verdict.verdict == MACHINE)
-        if key not in told:
+        is_first = key not in told
+        places.append(len(first) if is_first else None)
+        if is_first:
             told.add(key)
             first.append(one)
-    ids = telling.tell([Told(one.found, one.seen, one.referrer, one.verdict) for one in first])
-    events = {id(one): event for one, event in zip(first, ids, strict=True)}
-    connection().executemany(_INSERT, [_row(one, events.get(id(one))) for one in new])
-    counters.count([(one.found, one.seen, one.verdict) for one in known if one.verdict.verdict != MACHINE])
+    events = telling.tell(first)
+    judged = [
+        (*one.verdict, None if place is None else events[place], number)
+        for (number, one), place in zip(new, places, strict=True)
+    ]
+    connection().executemany(_JUDGED, judged)
+    counters.count([(one.found, one.seen, one.verdict) for _, one in new if one.verdict.verdict != MACHINE])
 
 
-def _row(one: _New, event_id: int | None) -> tuple[Any, ...]:
-    found, seen = one.found, one.seen
+def _row(hit: Hit) -> tuple[Any, ...]:
+    asked, found = hit
+    kind = "open" if asked.number is None else "click"
+    if found.tracking == "full":
+        who: tuple[Any, ...] = (_kept(asked.ip, found.privacy_ip), asked.agent, asked.referrer)
+        return (
+            found.account_id, found.campaign_id, found.message_id, kind, asked.number, asked.method, *who, None, None,
+            found.test, asked.at,
+        )  # fmt: skip
+    verdict = _nobodys(asked, kind, found)
     return (
-        found.account_id, found.campaign_id, found.message_id if found.tracking == "full" else None, seen.kind,
-        seen.number, seen.method, seen.ip, seen.agent, one.referrer, one.verdict.verdict, one.verdict.reason, event_id,
-        found.test, seen.at,
+        found.account_id, found.campaign_id, None, kind, asked.number, asked.method, None, None, None, *verdict,
+        found.test, asked.at,
     )  # fmt: skip
+
+
+def _nobodys(asked: Asked, kind: str, found: Found) -> Verdict:
+    """Judge a hit of somebody who is not to be known by what it says itself, for nothing of them is kept."""
+    return robots.alone(Seen(asked.at, kind, asked.number, asked.method, None, asked.agent), found.handed_over_at)

@@ -10,7 +10,7 @@ from appliance.errors import Unavailable
 from appliance.messages import links
 from appliance.messages.targets import Found, Wanted
 from appliance.public import answers
-from appliance.public.counting import Counter
+from appliance.public.counting import Desk
 
 PATHS = ("/c/", "/o/")
 # The smallest picture there is: one pixel that nobody sees
@@ -31,11 +31,11 @@ def mount(app: "Sanic[Any, Any]") -> None:
 
 
 async def _start(app: "Sanic[Any, Any]") -> None:
-    app.ctx.counter = Counter()
+    app.ctx.desk = Desk()
 
 
 async def _stop(app: "Sanic[Any, Any]") -> None:
-    app.ctx.counter.close()
+    app.ctx.desk.close()
 
 
 async def _click(request: Request, token: str) -> HTTPResponse:
@@ -60,7 +60,7 @@ async def _open(request: Request, token: str) -> HTTPResponse:
     try:
         await _ask(request, Wanted(message_id, None))
     except Unavailable:
-        request.app.ctx.counter.unrecorded += 1
+        request.app.ctx.desk.unrecorded += 1
     return HTTPResponse(PIXEL, 200, answers.HEADERS, content_type="image/gif")
 
 
@@ -72,5 +72,5 @@ async def _ask(request: Request, wanted: Wanted) -> Found | None:
         wanted.number, "PREFETCH" if is_ahead else request.method, request.ctx.client,
         agent[:_AGENT] if agent else None, referrer[:_REFERRER] if referrer else None, clock.now_ms(),
     )  # fmt: skip
-    counter: Counter = request.app.ctx.counter
-    return await counter.ask(wanted, asked)
+    desk: Desk = request.app.ctx.desk
+    return await desk.ask(wanted, asked)

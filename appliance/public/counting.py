@@ -13,7 +13,7 @@ from appliance.db import work
 from appliance.db.open import close_database
 from appliance.db.storage import StorageError
 from appliance.engagement import hits
-from appliance.engagement.hits import Asked, Hit
+from appliance.engagement.hits import Asked, Hit, Limit
 from appliance.errors import Unavailable
 from appliance.messages.targets import Found, Targets, Wanted
 
@@ -37,7 +37,7 @@ class _One:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Counter:
+class Desk:
     """Counts who asks; used on one event loop. What was not counted is: `early`, `unrecorded`."""
 
     def __init__(self) -> None:
@@ -45,6 +45,7 @@ class Counter:
         self._waiting: list[_One] = []
         self._busy = False
         self._targets = Targets()
+        self._limit = Limit()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hits")
         self._said = (0, 0)
         self._saying = False
@@ -138,9 +139,9 @@ class Counter:
         error: BaseException | None = None
         try:
             self._find(batch)
-            kept = [Hit(one.asked, one.found) for one in batch if one.found is not None and _is_hit(one)]
+            kept = [Hit(one.asked, one.found) for one in batch if one.found is not None and self._is_hit(one)]
             if kept:
-                work.submit(hits.record, kept).add_done_callback(lambda done: self._written(batch, kept, done, loop))
+                work.submit(hits.keep, kept).add_done_callback(lambda done: self._written(batch, kept, done, loop))
                 return
         except Exception as fault:
             error = fault
@@ -153,6 +154,13 @@ class Counter:
         for one in batch:
             one.found, one.is_known = found.get(one.wanted), True
 
+    def _is_hit(self, one: _One) -> bool:
+        """Say whether something was asked for that is there, by somebody who may be counted, and not for ever again."""
+        found = one.found
+        if found is None or not hits.is_kept(found) or (one.wanted.number is not None and found.url is None):
+            return False
+        return self._limit.allows(found.message_id)
+
     def _find_alone(self, one: _One, loop: asyncio.AbstractEventLoop) -> None:
         try:
             self._find([one])
@@ -162,14 +170,12 @@ class Counter:
             _tell(loop, self._go, one)
 
     def _written(
-        self, batch: list[_One], kept: list[Hit], done: "Future[int]", loop: asyncio.AbstractEventLoop
+        self, batch: list[_One], kept: list[Hit], done: "Future[None]", loop: asyncio.AbstractEventLoop
     ) -> None:
         """Go on after the writer; where one of many broke the batch, each is written by itself."""
         error = done.exception()
         if error is None:
-            too_many = done.result()
-            if too_many:
-                _tell(loop, self._not_kept, too_many)
+            pass
         elif isinstance(error, Unavailable) or len(kept) == 1:
             if not isinstance(error, Unavailable):
                 log.error("a hit could not be written", exc_info=error)
@@ -184,19 +190,13 @@ class Counter:
         failed = 0
         for hit in kept:
             try:
-                work.submit(hits.record, [hit]).result()
+                work.submit(hits.keep, [hit]).result()
             except Exception as error:
                 failed += 1
                 log.error("a hit could not be written", exc_info=error)
         if failed:
             _tell(loop, self._not_kept, failed)
         _tell(loop, self._answered, batch, None)
-
-
-def _is_hit(one: _One) -> bool:
-    """Say whether something was asked for that is there, by somebody who may be counted."""
-    found = one.found
-    return found is not None and hits.is_kept(found) and (one.wanted.number is None or found.url is not None)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:

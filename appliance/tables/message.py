@@ -136,7 +136,7 @@ class Hit(Table):
     ip = TextField(null=True)  # as far as the account keeps it
     user_agent = TextField(null=True)
     referrer = TextField(null=True)
-    verdict = TextField()  # human, machine, unsure
+    verdict = TextField(null=True)  # human, machine, unsure; null until what came with it is known too
     reason = TextField(null=True)
     event_id = IntegerField(null=True)  # the event that it was told by, if it was the first of its sort
     test = BooleanField(default=False)
@@ -147,7 +147,7 @@ class Hit(Table):
         indexes = ((("message", "at"), False), (("campaign", "kind", "number", "verdict"), False))
 
 
-Hit.add_index(SQL("CREATE INDEX hit_told ON hit (message_id, kind, number) WHERE event_id NOT NULL"))
+Hit.add_index(SQL("CREATE INDEX hit_waiting ON hit (at) WHERE verdict IS NULL"))
 
 
 class Captured(Table):

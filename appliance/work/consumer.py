@@ -56,6 +56,7 @@ class Works:
         self.jobs.sender.stop()
         self.jobs.importer.stopping.set()
         self.jobs.large.stopping.set()
+        self.jobs.settler.stopping.set()
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()
         self._consumer.stop(graceful=True)

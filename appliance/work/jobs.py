@@ -16,6 +16,8 @@ from appliance.campaigns.large import Large
 from appliance.contacts import mirrors, suppress
 from appliance.db import storage, work
 from appliance.db.open import checkpoint, rows
+from appliance.engagement import settling
+from appliance.engagement.settling import Settler
 from appliance.errors import Unavailable
 from appliance.forms import accept
 from appliance.importing import forget
@@ -71,6 +73,7 @@ class Jobs:
         self.sender = Sender(process)
         self.importer = Importer()
         self.large = Large()
+        self.settler = Settler()
         self.keeper = Keeper(process)
         self._draining = threading.Lock()
         self._rehearsing = threading.Lock()
@@ -81,7 +84,7 @@ class Jobs:
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": forget_what_is_over, "rehearsals": self.rehearse,
-            "audiences": self.large.tend, "domains": self.check_domains,
+            "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -204,6 +207,8 @@ class Jobs:
             bell.ring("domains")
         if mirrors.is_due():
             bell.ring("segments")
+        if settling.is_due():
+            bell.ring("hits")
 
 
 def tend_segments() -> None:

@@ -8,8 +8,9 @@ from appliance import clock
 from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import one, rows, run
-from appliance.engagement import again, hits
-from appliance.engagement.hits import Asked, Hit
+from appliance.engagement import again, hits, settling
+from appliance.engagement.hits import MOST_OF_A_MESSAGE, Asked, Hit, Limit
+from appliance.engagement.settling import Settler
 from appliance.messages.ledger import Outcome
 from appliance.messages.targets import Targets, Wanted
 from tests.domain.home import BY_API, Home, turn
@@ -38,9 +39,20 @@ def ask(
     return Hit(Asked(number, method, ip, agent, None, clock.now_ms() + after), Targets().find([wanted])[wanted])
 
 
-def record(*found: Hit) -> int:
-    """Write hits as the door does; whose contact wants none is not handed in."""
-    return work.write(hits.record, [hit for hit in found if hits.is_kept(hit.found)])
+def record(*found: Hit) -> None:
+    """Write hits with all that follows; whose contact wants none is not handed in."""
+    work.write(hits.record, [hit for hit in found if hits.is_kept(hit.found)])
+
+
+def keep(*found: Hit) -> None:
+    """Write hits as the door does: as they came, to be judged later."""
+    work.write(hits.keep, [hit for hit in found if hits.is_kept(hit.found)])
+
+
+def settle(home: Home, seconds: float = 5) -> None:
+    """Let some time pass, and have judged what is due by then."""
+    home.advance(seconds)
+    Settler().tend()
 
 
 def kept() -> list[Any]:
@@ -180,7 +192,7 @@ def test_who_withdraws_leaves_no_trace_in_old_mail(home: Home) -> None:
     """`none`, chosen after the mail was sent: its picture and its links record nothing any more."""
     (number,) = sent(home)
     home.patch(1, tracking="none")
-    assert record(ask(number, 1), ask(number)) == 0
+    record(ask(number, 1), ask(number))
     assert kept() == [] and told() == [] and counts() == (0, 0)
 
 
@@ -199,11 +211,67 @@ def test_as_much_of_an_address_as_the_account_keeps(privacy: str, ip: str, store
     assert rows("SELECT ip FROM hit") == rows("SELECT ip FROM event WHERE event = 'email_clicked'") == [(stored,)]
 
 
-def test_too_many_of_a_message_are_not_kept(home: Home) -> None:
-    """A hundred in a minute; then no more, for nobody reads like that."""
+def test_too_many_of_a_message_are_not_kept() -> None:
+    """A thousand times; then no more, for nobody reads like that. Others are kept."""
+    limit = Limit()
+    assert [limit.allows(1) for _ in range(MOST_OF_A_MESSAGE + 2)][-3:] == [True, False, False]
+    assert limit.allows(2)
+
+
+def test_nothing_is_believed_before_a_scanner_had_time_to_show_itself(home: Home) -> None:
+    """Kept at once, judged a moment later with all that came with it: the first link never was a person's."""
     (number,) = sent(home)
-    assert record(*(ask(number, after=n) for n in range(130))) == 30
-    assert record(ask(number)) == 1 and len(kept()) == 100
+    keep(ask(number, 1))
+    settle(home, 1)
+    assert kept() == [("click", 1, None, None)] and told() == [] and counts() == (0, 0) and not settling.is_due()
+    keep(*(ask(number, n) for n in range(2, 5)))
+    settle(home, 1.6)
+    assert kept()[0] == ("click", 1, "machine", "many_links") and [row[2] for row in told()] == ["machine"]
+    settle(home)
+    assert {row[2:] for row in kept()} == {("machine", "many_links")} and counts() == (0, 0)
+    keep(ask(number, 1, agent=PHONE, ip="198.51.100.9"))
+    assert not settling.is_due()
+    settle(home)
+    assert counts() == (1, 1) and not settling.is_due()
+
+
+def test_what_waits_to_be_judged_is_not_lost(home: Home) -> None:
+    """Many of many messages, some opened and some followed: each is judged once, with where its links led."""
+    ids = sent(home, *(f"p{n}" for n in range(30)))
+    for step in range(5):
+        keep(*(ask(number, step or None, after=step * 15_000) for number in ids))
+    settle(home, 100)
+    assert rows("SELECT kind, verdict, count(*) FROM hit GROUP BY 1, 2") == [
+        ("click", "human", 120),
+        ("open", "human", 30),
+    ]
+    assert rows("SELECT count(*), count(DISTINCT resource_url) FROM event WHERE event = 'email_clicked'") == [(120, 4)]
+    assert rows("SELECT DISTINCT email_open_count, email_click_count FROM contact") == [(1, 1)]
+    settle(home)
+    assert rows("SELECT count(*) FROM event WHERE event = 'email_clicked'") == [(120,)]
+
+
+def test_who_withdraws_before_it_is_judged(home: Home) -> None:
+    """What was kept a moment ago is forgotten, or becomes nobody's; of the erased nothing tells any more."""
+    first, second, third = sent(home, "ann", "bea", "cid")
+    keep(ask(first, 1), ask(second, 1), ask(third, 1))
+    home.patch(1, tracking="none")
+    home.patch(2, tracking="aggregate")
+    work.write(erase.erase, home.account_id, 3, BY_API)
+    settle(home)
+    assert rows("SELECT message_id, ip, user_agent, verdict FROM hit ORDER BY id") == [
+        (None, None, None, "human"), (None, None, None, "unsure"),
+    ]  # fmt: skip
+    assert told() == [] and rows("SELECT DISTINCT email_click_count FROM contact") == [(0,)]
+
+
+def test_a_clock_that_steps_back_keeps_nothing_waiting(home: Home) -> None:
+    """A hit of a far future is judged now."""
+    (number,) = sent(home)
+    keep(ask(number, 1, after=3_600_000))
+    assert settling.is_due()
+    settle(home, 1)
+    assert kept() == [("click", 1, "human", None)]
 
 
 def test_a_test_is_told_and_counted_for_nobody(home: Home) -> None:

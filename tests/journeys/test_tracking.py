@@ -2,8 +2,11 @@
 
 import itertools
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -37,9 +40,27 @@ class Post:
         self.clock.advance(60)
         return [read(one) for one in self.sink.messages[before:]]
 
+    def settled(self) -> None:
+        """Wait until all that was asked for is judged."""
+        self.clock.advance(5)
+        wait_until(lambda: not self.stored("SELECT 1 FROM hit WHERE verdict IS NULL LIMIT 1"))
+
+    def stored(self, sql: str) -> list[tuple[Any, ...]]:
+        """Read rows of the service's database."""
+        with closing(apsw.Connection(str(self.server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)) as here:
+            return here.execute(sql).fetchall()
+
     def counted(self, event: str, verdict: str) -> int:
         """Return how many events of a name have a verdict."""
         return sum(row["data"]["verdict"] == verdict for row in self.api.all("/events", event=event))
+
+
+def wait_until(true: Callable[[], object], timeout: float = 30) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + timeout
+    while not true():
+        assert time.monotonic() < end, f"not so within {timeout} s"
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +132,7 @@ def test_scanners_are_told_from_people(post: Post, full: bool) -> None:
         for _ in range(50 if index == 0 else 1):
             reader.opens(mail)
         reader.follows(mail.doors[index % 2])
+    post.settled()
     for event in before:
         assert post.counted(event, "human") - before[event] == len(people)
     assert post.counted("email_clicked", "machine") >= len(mails) * len(TARGETS)
@@ -162,9 +184,11 @@ def test_nothing_that_was_answered_is_lost(post: Post) -> None:
         one.join(30)
     post.server.start()
     post.api = post.server.client()
+    asked = "SELECT m.recipient FROM hit h JOIN message m ON m.id = h.message_id WHERE h.kind = 'click'"
+    assert answered <= {row[0] for row in post.stored(asked)}
+    post.settled()
     campaign = post.api.get("/messages", to=mails[0].to).expect(200)[0]["campaign_id"]
-    stored = {row["to"] for row in post.api.all("/messages", campaign_id=campaign) if row["clicked_at"]}
-    assert answered <= stored
+    assert answered <= {row["to"] for row in post.api.all("/messages", campaign_id=campaign) if row["clicked_at"]}
 
 
 def test_nobody_waits_for_a_slow_disk(post: Post) -> None:
@@ -179,7 +203,11 @@ def test_nobody_waits_for_a_slow_disk(post: Post) -> None:
     finally:
         held.execute("ROLLBACK")
         held.close()
-    post.api.wait("/messages", lambda rows: rows[0]["clicked_at"] and rows[0]["opened_at"], to=mail.to)
+    number = post.api.get("/messages", to=mail.to).expect(200)[0]["id"]
+    wait_until(lambda: len(post.stored(f"SELECT 1 FROM hit WHERE message_id = {number}")) == 2)
+    post.settled()
+    (row,) = post.api.get("/messages", to=mail.to).expect(200)
+    assert row["clicked_at"] and row["opened_at"]
     assert post.server.wait_for_line(r"readers sent on before their hit was stored: (\d+)")[1] == "1"
 
 
@@ -191,5 +219,6 @@ def test_who_cannot_be_counted_is_sent_on(post: Post) -> None:
         assert reader.follows(mail.doors[0]) == TARGETS[0]
         reader.opens(mail)
         post.server.wait_for_line(r"hits that are not stored: [1-9]")
-    # Each look follows the link again, until there is room for it
-    post.api.wait("/messages", lambda rows: reader.follows(mail.doors[1]) and rows[0]["clicked_at"], to=mail.to)
+    # Followed again and again, until there is room for it
+    number = post.api.get("/messages", to=mail.to).expect(200)[0]["id"]
+    wait_until(lambda: reader.follows(mail.doors[1]) and post.stored(f"SELECT 1 FROM hit WHERE message_id = {number}"))

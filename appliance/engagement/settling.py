@@ -1,0 +1,79 @@
+"""Judges hits when they are old enough that what came with them is there: a scanner has shown itself by then.
+
+So nobody acts on a click that is taken back a second later. What waits is in the table; a process that dies leaves it
+to the next.
+"""
+
+import threading
+import time
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import one, rows, run
+from appliance.db.work import writing
+from appliance.engagement import hits, robots
+from appliance.engagement.hits import Case
+from appliance.messages.targets import Targets, Wanted
+
+# What a machine asks for at once is asked for by then
+WAIT_MS = robots.MANY_MS + 500
+# A clock that was set back leaves hits of the future, which wait for nothing
+_FUTURE_MS = 60_000
+_AT_ONCE = 100
+_DUE = "verdict IS NULL AND (at <= ? OR at > ?)"
+
+
+def is_due() -> bool:
+    """Say whether hits wait to be judged."""
+    return one(f"SELECT 1 FROM hit WHERE {_DUE} LIMIT 1", _bounds(clock.now_ms())) is not None
+
+
+def _bounds(now: int) -> tuple[int, int]:
+    return now - WAIT_MS, now + _FUTURE_MS
+
+
+class Settler:
+    """Judges what is due; one thread at a time, and a ring meanwhile is answered by the one at work."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._working = threading.Lock()
+
+    def tend(self) -> None:
+        """Judge until nothing is due, in transactions that keep nobody waiting."""
+        if not self._working.acquire(blocking=False):
+            return
+        try:
+            targets = Targets()
+            while not self.stopping.is_set():
+                begun = time.perf_counter()
+                if not _some(targets):
+                    return
+                # Who asks meanwhile is answered first
+                self.stopping.wait(time.perf_counter() - begun)
+        finally:
+            self._working.release()
+
+
+def _some(targets: Targets) -> int:
+    now = clock.now_ms()
+    due = rows(f"SELECT message_id, number, at FROM hit WHERE {_DUE} ORDER BY at LIMIT {_AT_ONCE}", _bounds(now))
+    if not due:
+        return 0
+    cases: dict[int, Case] = {}
+    for wanted, found in targets.find(Wanted(row[0], row[1]) for row in due if row[0] is not None).items():
+        before = cases.get(wanted.message_id, Case(found, {}))
+        cases[wanted.message_id] = Case(found, {**before.urls, wanted.number: found.url})
+    moments = [row[2] for row in due]
+    return work.write(_settle, [*cases.values()], min(moments), max(moments))
+
+
+def _settle(cases: list[Case], first: int, last: int) -> int:
+    writing()
+    count = hits.settle(cases, first, last) if cases else 0
+    # Erased since: whose it was is gone, and with it what could tell
+    return count + run(
+        "UPDATE hit SET verdict = 'unsure', reason = 'erased' WHERE verdict IS NULL AND message_id IS NULL "
+        "AND at BETWEEN ? AND ?",
+        (first, last),
+    )
