@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from aiosmtpd.smtp import Envelope
 
+from appliance import tokens
 from appliance.db import work
 from appliance.db.open import one
 from appliance.engagement import unsubscribes
@@ -18,7 +19,7 @@ from appliance.inbound.session import MOST_RECIPIENTS, Session, is_bare
 from appliance.messages import links
 
 log = logging.getLogger("campanero.inbound")
-_LEAVE = re.compile(r"unsubscribe\+([A-Za-z0-9_-]{20,80})", re.IGNORECASE)
+_LEAVE = re.compile(r"unsubscribe\+([0-9a-f]{20,80})", re.IGNORECASE)
 _FEEDBACK = ("fbl", "feedback")
 _REFUSED = "550 5.7.1 Only reports about our own mail are taken here; nothing is relayed"
 
@@ -73,7 +74,7 @@ class Desk:
             return Target(number)
         leaves = _LEAVE.fullmatch(local)
         if leaves:
-            return Target(None, leaves[1])
+            return Target(None, leaves[1]) if tokens.read_hex(links.LEAVE, leaves[1], 16) is not None else None
         return Target() if local.lower() in _FEEDBACK and await work.call(_is_ours, above) else None
 
     async def handle_DATA(self, server: Session, session: Any, envelope: Envelope) -> str:
@@ -114,4 +115,4 @@ def _is_ours(domain_name: str) -> bool:
 def _write(told: list[list[Fact]], leaving: list[str]) -> int:
     """Write what a mail tells, all of it or nothing; answers how much of it is new."""
     changed = mail.apply(told)
-    return changed + sum(unsubscribes.opt_out(token, "mailto", None, None) for token in leaving)
+    return changed + sum(unsubscribes.opt_out(token, "mailto") for token in leaving)

@@ -1,6 +1,7 @@
 """Somebody who brings mail to the appliance's own listener, politely or not."""
 
 import contextlib
+import re
 import smtplib
 import socket
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ class Post:
     def bring(self, raw: bytes, *to: str, sender: str = "", times: int = 1) -> list[int]:
         """Bring a mail, several times in one conversation; answers the last code of each, none where it was cut off."""
         codes = []
-        with contextlib.suppress(smtplib.SMTPServerDisconnected, ConnectionError), self.connect() as smtp:
+        cut = (smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError, ConnectionError)
+        with contextlib.suppress(*cut), self.connect() as smtp:
             smtp.ehlo()
             for _ in range(times):
                 codes.append(self._once(smtp, raw, to, sender))
@@ -49,7 +51,15 @@ class Post:
             for piece in (b"", *pieces):
                 try:
                     here.sendall(piece)
-                    answers.append(here.recv(65536).decode("utf-8", "replace"))
+                    answers.append(_reply(here))
                 except OSError:
                     break
         return "".join(answers)
+
+
+def _reply(here: socket.socket) -> str:
+    """Read one reply to its last line, or what there is when the other side hangs up."""
+    said = ""
+    while not re.search(r"^\d{3} .*\r\n\Z", said, re.MULTILINE) and (more := here.recv(65536)):
+        said += more.decode("utf-8", "replace")
+    return said
