@@ -17,7 +17,8 @@ from appliance.config import Loaded
 from appliance.db import storage
 from appliance.db.migrations import MIGRATIONS, current
 from appliance.db.open import TooOld, check_version, open_database, rows
-from appliance.delivery import providers
+from appliance.delivery import providers, self_check
+from appliance.delivery.routing import DIRECT
 from appliance.errors import ConfigError, DeliveryError
 from appliance.tables import Campaign
 
@@ -160,6 +161,12 @@ def _way_out(_: Path) -> Iterator[Line]:
     name = config.current().email.transport
     if name == "capture":
         yield Line("ok", "way out", "capture: what is sent stays in the built-in inbox")
+        return
+    if name == DIRECT:
+        words = asyncio.run(self_check.nothing_answers())
+        yield Line("fail", "way out", words) if words else Line("ok", "way out", "direct: mail servers can be reached")
+        for found in self_check.greeting():
+            yield Line(found.level, "own name", f"{found.words}{f'; the record: {found.record}' * bool(found.record)}")
         return
     try:
         asyncio.run(asyncio.wait_for(_greet(name), _ANSWER_SECONDS))

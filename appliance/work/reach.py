@@ -5,10 +5,8 @@ wrong everywhere is ours.
 import asyncio
 
 from appliance import clock, config
-from appliance.delivery import routing
-from appliance.delivery.providers import direct
+from appliance.delivery import routing, self_check
 from appliance.delivery.providers.direct import Way
-from appliance.errors import DeliveryError, Unreachable
 
 # Failures in a row before servers are left alone, and for how long (D21)
 MOST_FAILURES = 3
@@ -17,7 +15,6 @@ DEAD_SECONDS = 900.0
 _MANY_REFUSERS = 3
 # Whoever was heard so lately proves that the way out is open
 _PROOF_SECONDS = 60.0
-_PROBE_SECONDS = 20.0
 _MOST_KEPT = 5_000
 
 
@@ -65,37 +62,15 @@ class Reach:
     async def nothing_answers(self) -> str | None:
         """Answer the words for it if no mail server at all can be reached from here; None if one can, or nobody knows.
 
-        Nobody was heard for a while: well-known servers are asked, for those are never all away.
+        Others are asked only if nobody was heard for a while.
         """
         if clock.steady() < self._spoken + _PROOF_SECONDS:
             return None
-        names = config.current().email.direct.probes
-        found = await asyncio.gather(*map(self._probe, names))
-        if not found or any(found) or all(one is None for one in found):
-            return None
-        port = config.current().email.direct.port
-        return (
-            f"no mail server answers on port {port}, not even those of {', '.join(names)}: outgoing connections to "
-            "this port seem to be blocked here. Ask whoever runs the network to open it, or send through a relay"
-        )  # fmt: skip
-
-    async def _probe(self, domain: str) -> bool | None:
-        """Say whether a server of a domain answers; None if there is none to ask."""
-        route = await routing.routed(domain)
-        if route.error is not None:
-            return None
-        try:
-            async with asyncio.timeout(_PROBE_SECONDS):
-                dialogue = await direct.connect(Way(domain, route.hosts, route.group))
-        except (Unreachable, TimeoutError):
-            return False
-        except DeliveryError as error:
-            if error.smtp is None:
-                return None  # not to be found
-        else:
-            await dialogue.close()
-        self.spoke()
-        return True
+        words = await self_check.nothing_answers()
+        if words is None:
+            # Or nobody knows, which the next one to fail need not ask again at once
+            self.spoke()
+        return words
 
     @staticmethod
     async def no_name_is_known() -> str | None:

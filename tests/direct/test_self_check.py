@@ -1,0 +1,72 @@
+"""What a machine that delivers itself finds out about itself: its name there and back, and whether anything answers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import config
+from appliance.delivery import routing, self_check
+from tests.conftest import FreshServer
+from tests.kit.dns import DnsServer
+from tests.kit.world import World
+
+NAME, BACK = "mail.bakery.example", "8.8.8.8"
+
+
+@pytest.fixture
+def configured(dns: DnsServer, tmp_path: Path) -> Iterator[Any]:
+    """Use settings in this process; `configured(helo=...)`."""
+
+    def use(helo: str = NAME) -> None:
+        routing.forget()
+        options = {"data_dir": str(tmp_path), "email.direct.helo": helo, "network.dns_servers": [dns.address]}
+        config.use(config.load(options, {}).config)
+
+    yield use
+    config._current = None
+
+
+def test_a_name_that_leads_back(dns: DnsServer, configured: Any) -> None:
+    """Name to address and address to name: all is well."""
+    dns.set(NAME, "A", BACK)
+    dns.set("8.8.8.8.in-addr.arpa", "PTR", f"{NAME}.")
+    configured()
+    assert [found.level for found in self_check.greeting()] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("records", "helo", "level", "words", "record"),
+    [
+        ({}, "localhost", "fail", "no full name", ""), ({}, "192.0.2.7", "fail", "no full name", ""),
+        ({}, NAME, "fail", "leads nowhere", f"{NAME}. A "),
+        ({(NAME, "A"): BACK}, NAME, "fail", "has no name", f"8.8.8.8.in-addr.arpa. PTR {NAME}."),
+        ({(NAME, "A"): BACK, ("8.8.8.8.in-addr.arpa", "PTR"): "pool-8.isp.example."}, NAME, "fail", "pool-8", "PTR"),
+        ({(NAME, "A"): "10.0.0.7"}, NAME, "warn", "do not see", ""),
+    ],
+)  # fmt: skip
+def test_a_name_that_does_not(
+    records: dict[tuple[str, str], str], helo: str, level: str, words: str, record: str, dns: DnsServer, configured: Any
+) -> None:
+    """What is missing is said, with the record to enter."""
+    for (name, kind), value in records.items():
+        dns.set(name, kind, value)
+    configured(helo)
+    [found] = self_check.greeting()
+    assert found.level == level and words in found.words
+    assert found.record.startswith(record) or record in found.record
+
+
+def test_the_doctor_says_it(fresh_server: FreshServer) -> None:
+    """Before anything is sent it is known whether mail servers can be reached, and what the own name lacks."""
+    with World() as world:
+        world.mail("gmail.example", "gmail.com")
+        server = fresh_server(env=world.env, start=False)
+        reached = server.cli("doctor", expect=1).stdout
+        world.servers["gmail.example"].stop()
+        blocked = server.cli("doctor", expect=1).stdout
+
+    assert "mail servers can be reached" in reached and "leads nowhere" in reached
+    assert "mail.bakery.example. A" in reached
+    assert "blocked" in blocked
