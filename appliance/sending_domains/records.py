@@ -60,6 +60,19 @@ def kept(found: list[Record]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(one) for one in found]
 
 
+def zone(wanted: list[Record]) -> str:
+    """Write records as the lines of a zone file; no string in one is longer than 255 characters."""
+    lines = []
+    for one in wanted:
+        if one.record_type == "TXT":
+            parts = [one.value[at : at + 255] for at in range(0, len(one.value), 255)]
+            value = " ".join(f'"{part}"' for part in parts)
+        else:
+            value = f"{one.priority} {one.value}.".lstrip()
+        lines.append(f"{one.name}. 3600 IN {one.record_type} {value}")
+    return "\n".join(lines)
+
+
 def _wanted(domain: SendingDomain) -> list[Record]:
     name, email = domain.name, config.current().email
     direct = email.transport == "direct"

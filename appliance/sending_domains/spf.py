@@ -23,7 +23,7 @@ class Spf(NamedTuple):
 
 
 class _Walk:
-    """One evaluation: what was met, and how many look-ups a receiver would need for it."""
+    """One evaluation: the terms that let somebody send, and how many look-ups a receiver would need for all."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
@@ -38,7 +38,9 @@ class _Walk:
         has_all = any(_plain(term)[0] == "all" for term in terms)
         for term in terms:
             name, value = _plain(term)
-            self.terms.add(f"{name}:{value or domain}" if name in ("a", "mx") else term.lstrip("+"))
+            passes = term[0] not in "-~?"
+            if passes:
+                self.terms.add(f"{name}:{value or domain}" if name in ("a", "mx") else term.lstrip("+"))
             if name == "redirect" and has_all:
                 continue
             if name in _ASKING:
@@ -46,7 +48,7 @@ class _Walk:
                 if self.lookups > _MOST_LOOKUPS:
                     self.problem = "needs more than 10 DNS look-ups; receivers give up there"
                     return
-            if name in ("include", "redirect") and value and "%" not in value and not self.problem:
+            if name in ("include", "redirect") and passes and value and "%" not in value and not self.problem:
                 self.follow(name, value)
 
     def follow(self, how: str, domain: str) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dns import rdatatype
+from dns.zone import from_text
 
 from appliance.delivery import resolver
 from appliance.sending_domains import look, records
@@ -109,6 +111,9 @@ CASES: list[tuple[str, str, Enter, str, str]] = [
      "valid", ""),
     ("spf", "redirected", many(txt("s.test", "v=spf1 a:mail.us.test -all"), txt(BOUNCE, "v=spf1 redirect=s.test")),
      "valid", ""),
+    ("spf", "not us of all people", txt(BOUNCE, "v=spf1 -a:mail.us.test ?ip4:192.0.2.1 ~all"), "invalid", "not have"),
+    ("spf", "not those who include us", many(txt("s.test", "v=spf1 a:mail.us.test"), txt(
+        BOUNCE, "v=spf1 -include:s.test ~all")), "invalid", "does not have"),
     ("spf", "without us", txt(BOUNCE, "v=spf1 mx -all"), "invalid", "does not have a:mail.us.test"),
     ("spf", "two records", txt(BOUNCE, "v=spf1 a:mail.us.test -all", "v=spf1 mx -all"), "invalid", "2 SPF records"),
     ("spf", "ten look-ups", many(ours, included(10)), "valid", ""),
@@ -198,6 +203,16 @@ def test_who_sends_is_named_as_receivers_know_it(home: Home) -> None:
     assert (records.sends(), records.mail_host(), records.has_public_name()) == ("a:mail.us.test", "mail.us.test", True)
     home.configure(base_url="http://192.0.2.1:8080")
     assert not records.has_public_name()
+
+
+def test_a_zone_file_says_the_same() -> None:
+    """Its lines, read by another program, are the records; long texts are in parts that DNS can hold."""
+    zone = from_text(records.zone(list(WANTED.values())), origin="test.", relativize=False, check_origin=False)
+    kept = {(str(name), rdatatype.to_text(data.rdtype)): str(data) for name, _, data in zone.iterate_rdatas()}
+    assert kept[f"{SELECTOR}.", "TXT"] == f'"{DKIM[:255]}" "{DKIM[255:]}"'
+    assert kept[f"{BOUNCE}.", "MX"] == "10 mail.us.test."
+    assert kept["track.a.test.", "CNAME"] == "us.test."
+    assert len(kept) == 6
 
 
 def test_garbage_in_dns_breaks_nothing(home: Home, dns: DnsServer) -> None:

@@ -43,15 +43,17 @@ def test_a_domain_from_empty_to_verified_without_scripts(bare: Page, world: tupl
     (made,) = server.client().get("/domains").expect(200)
     texts = bare.locator("dd code").all_inner_texts()
     assert {one[name] for one in made["dns_records"] for name in ("name", "value")} <= set(texts)
+    zone = bare.get_by_label("For who edits DNS as text").input_value().splitlines()
+    assert len(zone) == 6 and zone[2] == "bounce.xn--bckerei-5wa.example. 3600 IN MX 10 127.0.0.1."
     assert bare.locator(".pill", has_text="Not looked up yet").count() == 6
 
     dns.publish(made)
     dns.set(made["dns_records"][0]["name"], "TXT", "campanero-verification=<b>other</b>")
-    bare.get_by_role("button", name="Look up now").click()
+    bare.get_by_role("button", name="Verify now").click()
     expect(bare.get_by_text("campanero-verification=<b>other</b>")).to_be_visible()
     expect(bare.locator(".pill", has_text="Wrong")).to_have_count(1)
     dns.publish(made)
-    bare.get_by_role("button", name="Look up now").click()
+    bare.get_by_role("button", name="Verify now").click()
     expect(bare.get_by_text("Mail may be from addresses that end in @bäckerei.example.")).to_be_visible()
     expect(bare.locator(".pill", has_text="Found")).to_have_count(6)
     bare.goto("/settings/domains")
@@ -101,8 +103,8 @@ def test_who_may_not_change_domains_reads_them(browser: Browser, world: tuple[Se
     problems = Problems()
     page = sign_in(new_page(browser, server.url, problems), "viewer@example.org")
     page.goto(f"/settings/domains/{made['id']}")
-    expect(page.get_by_text("_dmarc.seen.example")).to_be_visible()
-    for name in ("Look up now", "Change the key", "Delete domain"):
+    expect(page.get_by_text("_dmarc.seen.example", exact=True)).to_be_visible()
+    for name in ("Verify now", "Change the key", "Delete domain"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     page.context.close()
     assert problems.found == []

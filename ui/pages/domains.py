@@ -130,7 +130,7 @@ async def _show(request: Request, visit: Visit, domain_id: int, status: int, for
     return view.page(
         request, "settings/domain.html", status, row=row, form=form or Form(), may=_may(visit), state=state,
         shown=names.shown, needed=needed, others=[one for one in found if one not in needed], purposes=PURPOSES,
-        look=look, host=records.link_host(), public=records.has_public_name(),
+        zone=records.zone(found), look=look, host=records.link_host(), public=records.has_public_name(),
         listens=bool(request.app.ctx.config.inbound.listen), waits=any(one.purpose == "dkim_next" for one in found),
     )  # fmt: skip
 
