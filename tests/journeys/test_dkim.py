@@ -115,14 +115,18 @@ def is_aligned(message: Message, dns: DnsServer) -> bool:
 
 
 def test_every_kind_of_mail_is_signed_and_aligned(world: World) -> None:
-    """Marketing, transactional and test mail: both verifiers accept it, and refuse it with one header more."""
+    """Marketing, transactional, test and confirmation mail: both verifiers accept it, and none with a header more."""
     api, dns = world.api, world.dns
     verified(api, dns, "bakery.example")
     completed(api, campaign(api, people(api, 2, "Kinds"), "bakery.example"))
     letter(api, "ann@kinds.example", "bakery.example")
     template = post(api, "/templates", name="T", from_email="ana@bakery.example", **LETTER)
     api.post(f"/templates/{template['id']}/send_test", {"email": "boss@kinds.example"}).expect(200)
-    found = arrived(world, "kinds.example", 4)
+    form = post(api, "/forms", name="News", double_opt_in=True)
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert api.request("POST", f"/f/{form['public_key']}", b"email=new%40kinds.example", headers).status == 200
+    found = arrived(world, "kinds.example", 5)
+    assert {one.to.partition("@")[0] for one in found} == {"p0", "p1", "ann", "boss", "new"}
     for message in found:
         marketing = message.header("List-Id") is not None
         assert marketing == message.to.startswith("p")
@@ -140,7 +144,7 @@ def test_every_kind_of_mail_is_signed_and_aligned(world: World) -> None:
             assert not any(holds(line + b"\r\n" + message.raw) for line in more)
             # The same below the others, as a server on the way appends it
             assert not any(holds(message.raw.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n", 1)) for line in more)
-    assert len({message.mail_from for message in found}) == 4
+    assert len({message.mail_from for message in found}) == 5
 
 
 def test_a_key_that_follows_signs_what_comes_next(world: World) -> None:
