@@ -4,14 +4,17 @@ Each state is made for one address for each try. All tries are made first, then 
 is sent a single message, so that what the table says is held against what leaves, not only against what is shown.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
+from appliance import tokens
+from appliance.messages import links
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.forms import BEHIND, ask, letters, link, make_form, submit
 from tests.kit.server import Server
 from tests.kit.uploads import done, results, upload
 
@@ -40,6 +43,10 @@ NO = (
     *(state._replace(subscribed=False, by="operator") for state in BOUNCES.values()),
 )
 NOTHING = tuple(STATES.values())
+# By the recipient's own acts: the page that every message leads to, and a confirmation; where mail does not arrive
+# nobody is asked to confirm
+PREFERRED = (IN, IN, COMPLAINT, ERASED, *BOUNCES.values())
+CONFIRMED = (IN, IN, IN, IN, *BOUNCES.values())
 LIFTED = (OPERATOR, RECIPIENT, RECIPIENT, RECIPIENT, IN, IN, IN)
 
 Try = Callable[[Client, str, Any], Any]
@@ -98,6 +105,26 @@ def _suppressions(api: Client, address: str) -> Any:
     return api.get("/suppressions", address=address, channel="email").expect(200)
 
 
+def _prefer(server: Server, address: str, contact: Any) -> None:
+    """Switch the address on again, on its own preference page."""
+    tokens.load_key(server.data)
+    sent = server.client().post("/messages", {"to": address, "subject": "s", "body": "b"})
+    number = sent.json["id"] if sent.status == 201 else sent.json["message_id"]
+    channel = contact["channels"][0]["id"]
+    path = f"/p/{tokens.sign(links.PREFERENCES, number)}"
+    page = ask(server, "POST", path, {"act": "save", "channel_shown": [channel], "channel": [channel]})
+    assert page.status == 200
+
+
+def _confirm(server: Server, form: Any, before: str, address: str) -> None:
+    """Sign up by a form, and press the button of the mail that asks for it."""
+    submit(server, form, email=address).expect(202)
+    if before not in BOUNCES:
+        (letter,) = letters(server, address)
+        assert ask(server, "POST", link(letter), {"confirm": 1}).status == 200
+    assert len(server.client().get("/messages", to=address, source_type="system").json) == (before not in BOUNCES)
+
+
 # name: how, what it makes of each state, and whether it says what it kept
 TRIES: dict[str, tuple[Try | None, tuple[State, ...], bool]] = {
     "write": (_post(), ALONE, True),
@@ -116,6 +143,8 @@ TRIES: dict[str, tuple[Try | None, tuple[State, ...], bool]] = {
     "remove and return": (_destroy, ALONE, True),
     "merge": (_merge, NOTHING, False),
     "list": (_join, NOTHING, False),
+    "preferences": (None, PREFERRED, False),
+    "confirmation": (None, CONFIRMED, False),
     "lift": (_lift, LIFTED, False),
     "lift without a reason": (_lift_without_reason, NOTHING, False),
 }  # fmt: skip
@@ -137,8 +166,17 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(api: Client) -> World:
+def server() -> Iterator[Server]:
+    """A server behind a proxy, so that each sign-up can be of another client."""
+    with Server(env=BEHIND).set_up() as running:
+        yield running
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def world(server: Server) -> World:
     """Make every state, try everything, then send to everybody."""
+    api = server.client()
     contacts = {cell: reach(api, *cell) for cell in CELLS}
     kept: dict[str, list[str]] = {}
     for before, name in CELLS:
@@ -146,6 +184,10 @@ def world(api: Client) -> World:
         if act is not None:
             answer = act(api, address, contacts[before, name])
             kept[address] = (answer or {}).get("kept_opt_out", [])
+    form = make_form(server, "Letter")
+    for before in STATES:
+        _prefer(server, address_of(before, "preferences"), contacts[before, "preferences"])
+        _confirm(server, form, before, address_of(before, "confirmation"))
     for name, wanted in (("import", True), ("import without opt_in", False)):
         lines = "".join(f"{address_of(before, name)},Imported\n" for before in STATES)
         job = done(api, upload(api, f"email,first_name\n{lines}", opt_in=wanted, consent_source="a sheet"))
