@@ -10,6 +10,7 @@ import ipaddress
 import json
 import logging
 import os
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance import config
+from appliance.delivery import resolver
 
 if TYPE_CHECKING:  # it takes 0.4 s to load, and most never need it
     import httpx
@@ -34,6 +36,8 @@ _LOCAL = tuple(
 )
 # An interface that carries an IPv4 address inside (ISATAP, RFC 5214, 6.1)
 _ISATAP = (0x00005EFE, 0x02005EFE)
+# The last part of a name has a letter and is no number of any spelling; all else is an address
+_NAME = re.compile(r"(?:^|\.)(?!0x[0-9a-f]*\.?$)[^.:]*[a-z][^.:]*\.?$", re.IGNORECASE)
 
 
 class Unreached(Exception):
@@ -129,11 +133,24 @@ async def _ask(
 
 async def _addresses(host: str, port: int, allowed: bool) -> list[str]:
     """Answer the addresses of a name; one that is not public refuses them all, unless the operator named the host."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = await asyncio.to_thread(_resolved, host, port, allowed)
     if not addresses or not (allowed or all(map(is_public, addresses))):
         raise _Refused("an address of it is not public")
     return addresses
+
+
+def _resolved(host: str, port: int, allowed: bool) -> list[str]:
+    """Resolve a name by the servers of the settings, if there are any, else as this machine does.
+
+    What this machine alone knows (`localhost`, /etc/hosts) counts where the operator named the host.
+    """
+    if resolver.configured() and _NAME.search(host):
+        answers = [resolver.lookup(host, kind, SECONDS) for kind in ("A", "AAAA")]
+        records = [record for answer in answers for record in answer.records]
+        if records or not allowed:
+            return records
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 async def _body(answer: "httpx.Response", most: int) -> bytes:

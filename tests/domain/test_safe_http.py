@@ -14,6 +14,7 @@ from appliance import config
 from appliance.delivery import safe_http
 from appliance.delivery.safe_http import Answer, Unreached
 from tests.kit.certificates import self_signed
+from tests.kit.dns import DnsServer
 
 PRIVATE = [
     "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
@@ -66,8 +67,9 @@ def web() -> Iterator[ThreadingHTTPServer]:
 def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Answer]]:
     """Ask with the defaults of the configuration, or `allowed` hosts."""
 
-    def run(url: str, *, allowed: tuple[str, ...] = (), **options: Any) -> Answer:
-        monkeypatch.setattr(config, "_current", config.load({"network.allow_private_hosts": list(allowed)}, {}).config)
+    def run(url: str, *, allowed: tuple[str, ...] = (), servers: tuple[str, ...] = (), **options: Any) -> Answer:
+        settings = {"network.allow_private_hosts": list(allowed), "network.dns_servers": list(servers)}
+        monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
         return asyncio.run(safe_http.ask("GET", url, **options))
 
     yield run
@@ -115,6 +117,40 @@ def test_bounds(path: str, options: dict[str, Any], ask: Callable[..., Answer], 
     """What is too large or too slow is not waited for."""
     with pytest.raises(Unreached):
         ask(f"http://localhost:{web.server_port}{path}", allowed=("localhost",), **options)
+
+
+@pytest.mark.parametrize(
+    ("records", "kind"),
+    [(("127.0.0.1",), "A"), (("8.8.8.8", "127.0.0.1"), "A"), (("::1",), "AAAA"), (("::ffff:7f00:1",), "AAAA"),
+     (("64:ff9b::7f00:1",), "AAAA"), (("169.254.169.254",), "A"), ((), "TXT")],
+)  # fmt: skip
+def test_no_name_leads_home(records: tuple[str, ...], kind: str, ask: Callable[..., Answer], web: Any,
+                            monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """A name with an address of ours among its own is not asked, and asked for in DNS once: no second answer counts."""
+    monkeypatch.setattr(safe_http, "_PORTS", (80, 443, web.server_port))
+    with DnsServer() as dns:
+        dns.set("rebound.example", kind, *records or ("text",))
+        with pytest.raises(Unreached):
+            ask(f"http://rebound.example:{web.server_port}/", servers=(dns.address,))
+        with pytest.raises(Unreached):
+            ask(f"http://nowhere.example:{web.server_port}/", servers=(dns.address,))
+        assert sorted(question[:2] for question in dns.questions[:2]) == [
+            ("rebound.example.", "A"), ("rebound.example.", "AAAA"),
+        ]  # fmt: skip
+        assert len(dns.questions) == 4 and web.asked == []
+
+
+def test_a_name_of_the_settings_is_found_there(ask: Callable[..., Answer], web: Any) -> None:
+    """The DNS servers of the settings are asked, and the answer comes from where they say, under the name's own."""
+    with DnsServer() as dns:
+        dns.set("inside.example", "A", "127.0.0.1")
+        url = f"http://inside.example:{web.server_port}/here"
+        assert ask(url, allowed=("inside.example",), servers=(dns.address,)).status == 200
+        assert (
+            ask(url.replace("inside.example", "localhost"), allowed=("localhost",), servers=(dns.address,)).status
+            == 200
+        )
+    assert web.asked[0][1]["Host"] == f"inside.example:{web.server_port}"
 
 
 def test_tls_is_checked_for_the_name(ask: Callable[..., Answer], web: Any, tmp_path: Path,
