@@ -142,7 +142,7 @@ def judged(error: DeliveryError) -> Class:
     if error.smtp is None and error.enhanced == "5.1.2":
         return classes.NOWHERE  # no server said so but DNS, where a domain may be missing for a day
     found = classes.classify(error.smtp, error.enhanced, error.text)
-    if isinstance(error, Permanent) or found.against == "nobody":
+    if isinstance(error, Permanent) or (found.against == "nobody" and found is not classes.REFUSED):
         return found
     # Nobody's mailbox but the way there: it broke, it is throttled, it refuses us
     if (error.smtp is None and error.enhanced is None) or not isinstance(error, Temporary):

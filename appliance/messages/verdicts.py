@@ -28,8 +28,7 @@ _TWICE = tuple(one.name for one in classes.ALL if one.against == "second")
 _SUCCESS = (
     "SELECT max(max(coalesce(delivered_at, 0), coalesce(clicked_at, 0), "
     "iif(status = 'sent' AND sent_at <= ?1, sent_at, 0))) FROM message "
-    "WHERE account_id = ?2 AND recipient_key = ?3 AND contact_id IS ?4 AND test = 0 "
-    "AND status IN ('sent', 'delivered', 'complained')"
+    "WHERE account_id = ?2 AND recipient_key = ?3 AND test = 0 AND status IN ('sent', 'delivered', 'complained') "
 )
 
 
@@ -84,8 +83,11 @@ def _count(account_id: int, address_hash: bytes, since: int, kinds: tuple[str, .
 
 
 def _last_success(row: Claim, contact_id: int | None, now: int) -> int:
-    values = (now - _ARRIVED_AFTER_MS, row.account_id, row.recipient_key, contact_id)
-    return int(scalar(_SUCCESS, values) or 0)
+    # Each of the two has its index
+    values = (now - _ARRIVED_AFTER_MS, row.account_id, row.recipient_key)
+    if contact_id is None:
+        return int(scalar(f"{_SUCCESS} AND contact_id IS NULL", values) or 0)
+    return int(scalar(f"{_SUCCESS} AND contact_id = ?4", (*values, contact_id)) or 0)
 
 
 def _suppress(row: Claim, reason: str, source: str, text: str) -> None:

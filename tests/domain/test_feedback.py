@@ -7,9 +7,19 @@ import pytest
 from appliance.campaigns import books, store
 from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
-from appliance.errors import DeliveryError, Permanent, Temporary, Unavailable
+from appliance.errors import (
+    DeliveryError,
+    Ours,
+    Permanent,
+    Temporary,
+    Throttled,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
 from appliance.feedback import record
 from appliance.feedback.facts import Fact
+from appliance.messages import outcomes
 from appliance.messages.ledger import Claim, Outcome
 from appliance.tables import Campaign, Message
 from tests.domain.home import Home, turn
@@ -271,3 +281,23 @@ def test_who_judges_is_believed_where_words_say_nothing(
     _, [first] = sent(home)
     assert tell(first, kind, "postmark", text=text)
     assert events(first) == [event] and suppressed() == ([reason] if reason else [])
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (Temporary("451 4.3.0 later", 451, "4.3.0"), "temporary"),
+        (Temporary("nobody answers there", None, "4.4.1"), "temporary"),
+        (Temporary("452 4.2.2 full", 452, "4.2.2"), "full"),
+        (Temporary("the connection broke before the message was handed over"), "setup"),
+        (Temporary("421 4.7.28 unusual rate", 421, "4.7.28"), "reputation"),
+        (Throttled("451 slow down", 60, 451, "4.7.1"), "setup"),
+        (Unreachable("no route to the relay"), "setup"),
+        (Ours("535 wrong password", 535), "setup"),
+        (Unauthenticated("421 4.7.26 unauthenticated", 421, "4.7.26"), "authentication"),
+        (Permanent("550 5.0.0 no", 550, "5.0.0"), "refused"),
+    ],
+)
+def test_what_was_given_up_blames_whom_it_should(error: DeliveryError, name: str) -> None:
+    """A mailbox or its server that took no mail for days counts; a way out that was closed is nobody's fault."""
+    assert outcomes.judged(error).name == name

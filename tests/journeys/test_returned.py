@@ -3,6 +3,7 @@
 import re
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ class World(NamedTuple):
     path: str
     mail: dict[str, Message]
     relay: SmtpServer
+    server: Server
 
     def marks(self, index: int) -> Marks:
         """Answer what names the message to one of the crowd."""
@@ -88,7 +90,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             verified(api, dns)
             path = send(api, crowd(api, COUNT))
             completed(api, path)
-            yield World(api, post, path, {one.to: one for one in relay.messages}, relay)
+            yield World(api, post, path, {one.to: one for one in relay.messages}, relay, server)
             server.stop()
 
 
@@ -272,3 +274,30 @@ def test_a_listener_that_cannot_listen_is_said(fresh_server: FreshServer) -> Non
         with pytest.raises(AssertionError, match="ended"):
             server.start()
     assert f"inbound.listen: {listen}" in server.output and "Traceback" not in server.output
+
+
+def test_what_was_answered_outlives_a_kill(world: World) -> None:
+    """Killed while reports come in: what was answered with 250 is written, what was not may be brought again."""
+    numbers = range(len(SAMPLES) + 12, COUNT)
+    answered: list[str] = []
+
+    def bring() -> None:
+        for number in numbers:
+            marks = world.marks(number)
+            if world.post.bring(sample("zimbra_quota", marks), marks.return_path) == [250]:
+                answered.append(marks.recipient)
+
+    bringing = threading.Thread(target=bring)
+    bringing.start()
+    wait_until(lambda: len(answered) >= 2)
+    world.server.kill()
+    known = list(answered)
+    world.server.start()
+    bringing.join()
+    rows = world.rows()
+    assert {rows[who]["status"] for who in known} == {"bounced"}
+    bring()
+    rows = world.rows()
+    assert {rows[address(number)]["status"] for number in numbers} == {"bounced"}
+    stats = world.api.get(world.path).expect(200)["stats"]
+    assert stats["audience"] == stats["accepted"] == COUNT
