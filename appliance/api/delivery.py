@@ -113,7 +113,7 @@ def _shaped(found: delivering.Delivery) -> DeliveryStatus:
         queue=Queue(queue.waiting, queue.due, queue.in_hand, iso(queue.oldest_due_at), age),
         groups=[SparedGroup(one.group, one.provider, one.text, iso(one.since) or "", iso(one.until), one.connections)
                 for one in found.now.spared],
-        warm_up=[WarmUp(one.day.domain, one.day.step + 1, len(CAPS), one.day.cap, one.day.accepted,
-                        iso(one.day.over_at) or "") for one in found.now.beginning],
+        warm_up=[WarmUp(one.domain, one.step + 1, len(CAPS), one.cap, one.accepted, iso(one.over_at) or "")
+                 for one in found.beginning],
         storage=Storage(found.storage is None, found.storage),
     )  # fmt: skip

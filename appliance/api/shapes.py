@@ -147,8 +147,8 @@ class Waiting(Struct):
     reason: Annotated[
         str,
         Meta(
-            description="sending_stopped, stop_file, paused, scheduled, held, storage, unreachable, hour_limit, group, "
-            "retries; more may follow"
+            description="sending_stopped, stop_file, paused, scheduled, held, storage, unreachable, warm_up, "
+            "hour_limit, group, retries; more may follow"
         ),
     ]
     text: str

@@ -117,7 +117,7 @@ def _begins(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) ->
         return None
     left = int(scalar(f"SELECT count(*) FROM message WHERE campaign_id = ? AND {_OPEN}", (campaign.id,)))
     last = warming.ends_on(day, left)
-    words = f"{warming.words(day)}, they have gone; it goes on at {_at(day.over_at, zone)}"
+    words = f"{warming.words(day)}; it goes on at {_at(day.over_at, zone)}"
     if last is not None:
         words += f" and may be done on {warming.shown_day(last)}"
     return Waiting("warm_up", words, day.over_at)

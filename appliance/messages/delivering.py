@@ -6,6 +6,7 @@ from appliance import clock, config, datadir
 from appliance.db import storage
 from appliance.db.open import rows, scalar
 from appliance.messages import warming
+from appliance.messages.warming import Day
 from appliance.settings import Config
 from appliance.tables import Account
 from appliance.work import standing
@@ -45,6 +46,7 @@ class Delivery(NamedTuple):
     queue: Queue
     last_minute: int
     last_hour: int
+    beginning: list[Day]
     stop_file: bool
     storage: str | None
 
@@ -56,9 +58,14 @@ def status(account_id: int) -> Delivery:
     waiting = queue(account_id)
     minute, hour = (_handed_over(account_id, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
     return Delivery(
-        here, account, obstacles(account, now), now, waiting, minute, hour,
+        here, account, obstacles(account, now), now, waiting, minute, hour, _beginning(account_id, now),
         datadir.is_stopped(here.data_dir), storage.trouble(),
     )  # fmt: skip
+
+
+def _beginning(account_id: int, now: Standing) -> list[Day]:
+    own = warming.domains_of(account_id) if now.beginning else set()
+    return [one.day for one in now.beginning if one.day.domain in own]
 
 
 def obstacles(account: Account, now: Standing) -> list[Obstacle]:
@@ -73,15 +80,15 @@ def obstacles(account: Account, now: Standing) -> list[Obstacle]:
     trouble = storage.trouble()
     if trouble is not None:
         found.append(Obstacle("storage", trouble))
-    own = config.current().email.transport
+    transport = config.current().email.transport
     found += [
-        Obstacle("unreachable", f"{one.provider}: {one.text}", one.since, one.until, closes=one.provider == own)
+        Obstacle("unreachable", f"{one.provider}: {one.text}", one.since, one.until, closes=one.provider == transport)
         for one in now.closed
     ]
+    own = warming.domains_of(account.id) if now.beginning else set()
     for begun in now.beginning:
-        if begun.is_full:
-            words = f"{warming.words(begun.day)}, and they have gone"
-            found.append(Obstacle("warm_up", words, None, begun.day.over_at, closes=False))
+        if begun.is_full and begun.day.domain in own:
+            found.append(Obstacle("warm_up", warming.words(begun.day), None, begun.day.over_at, closes=False))
     for full in now.full:
         whom = "" if full.name == "*" else f" {full.name if full.name.startswith('from ') else f'to {full.name}'}"
         words = f"limit of {full.per_hour} an hour{whom} is used up"

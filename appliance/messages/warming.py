@@ -88,14 +88,25 @@ def following(before: Day, day: int) -> int:
     return before.step + 1
 
 
-def days() -> list[Day]:
-    """Answer how domains stand that are not through yet: the last day of each."""
+def domains_of(account_id: int) -> set[str]:
+    """Answer the domains an account sends from; whose else there are here is none of its business."""
+    found = rows(
+        "SELECT '@' || name FROM sending_domain WHERE account_id = ?1 UNION SELECT email_from_email FROM account "
+        "WHERE id = ?1 UNION SELECT json_extract(sender, '$.email') FROM campaign WHERE account_id = ?1",
+        (account_id,),
+    )
+    return {domain_of(row[0]) for row in found if row[0]}
+
+
+def days(account_id: int) -> list[Day]:
+    """Answer how an account's domains stand that are not through yet: the last day of each."""
+    own = domains_of(account_id)
     found = rows(
         f"SELECT {_COLUMNS} FROM warm_up_day w WHERE step < ? AND day > ? "
         "AND day = (SELECT max(day) FROM warm_up_day WHERE domain = w.domain) ORDER BY domain",
         (len(CAPS), number_of_today() - _FORGOTTEN_DAYS),
     )
-    return [Day(*row) for row in found]
+    return [Day(*row) for row in found if row[0] in own]
 
 
 def ends_on(day: Day, left: int) -> int | None:
@@ -109,8 +120,8 @@ def ends_on(day: Day, left: int) -> int | None:
 
 
 def words(day: Day) -> str:
-    """Say for people how a domain stands."""
-    return f"{day.domain} is new here: day {day.step + 1} of {len(CAPS)} lets {day.cap} messages go"
+    """Say for people that a domain has sent what it may today."""
+    return f"today's {day.cap} messages from {day.domain} have gone, day {day.step + 1} of {len(CAPS)} of a new domain"
 
 
 def shown_day(ms: int) -> str:

@@ -5,7 +5,9 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.account import accounts
-from appliance.db.work import commit
+from appliance.db.work import call, commit
+from appliance.delivery.providers import direct
+from appliance.messages import warming
 from ui import session, view
 from ui.forms import Form, local_path
 from ui.guard import signed_in
@@ -21,7 +23,7 @@ _FIELDS = ("name", "time_zone", "email_from_name", "email_from_email", "email_re
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """The account's form, and how mail leaves."""
     form = Form({name: getattr(visit.account, name) or "" for name in _FIELDS})
-    return _page(request, form, 200)
+    return await _page(request, visit, form, 200)
 
 
 @pages.post("/", name="save", strict_slashes=False)
@@ -36,7 +38,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
         asked = fields.read(accounts.AccountWrite, {name: form.text(name) for name in _FIELDS if name in form.values})
         await commit(accounts.update, visit.account_id, asked)
     except errors.Invalid as refused:
-        return _page(request, form.take(refused) if refused.fields else form, 422)
+        return await _page(request, visit, form.take(refused) if refused.fields else form, 422)
     view.say(request, "Saved.")
     return view.go(request, "/settings")
 
@@ -65,6 +67,11 @@ async def theme(request: Request, visit: Visit) -> HTTPResponse:
     return answer
 
 
-def _page(request: Request, form: Form, status: int) -> HTTPResponse:
+async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     config = request.app.ctx.config
-    return view.page(request, "settings/show.html", status, form=form, zones=zones(), email=config.email, config=config)
+    is_direct = config.email.transport == "direct"
+    return view.page(
+        request, "settings/show.html", status, form=form, zones=zones(), email=config.email, config=config,
+        greets_as=direct.name() if is_direct else None, steps=len(warming.CAPS),
+        beginning=await call(warming.days, visit.account_id) if is_direct and config.email.direct.warm_up else (),
+    )  # fmt: skip
