@@ -107,7 +107,7 @@ def test_the_evidence_is_listed(api: Client) -> None:
     api.patch(f"/contacts/{made['id']}", {"opt_in": False}).expect(200)
     out, into = api.get(f"/contacts/{made['id']}/consents").expect(200)
     assert (into["act"], out["act"], out["by"], out["source"]) == ("opt_in", "opt_out", "operator", "api")
-    assert out["actor"].startswith("key:") and out["ip"] == "127.0.0.1" and out["address"] == "evidence@example.org"
+    assert out["actor"].startswith("key:") and out["ip"] == "127.0.0.0" and out["address"] == "evidence@example.org"
     assert api.get("/contacts/999999/consents").status == 404
 
 
