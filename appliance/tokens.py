@@ -5,6 +5,7 @@ token of one purpose never opens another door. The key lives in the data directo
 """
 
 import base64
+import binascii
 import hashlib
 import hmac
 import os
@@ -19,6 +20,7 @@ class WrongKey(Exception):
 
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _key = b""
 
 
@@ -67,7 +69,8 @@ def derive(purpose: str) -> bytes:
 def sign(purpose: str, number: int, mac_bytes: int = 16) -> str:
     """Make a URL-safe token for a number (below 2^48): 128-bit MAC by default, 64 bit where it only counts."""
     body = number.to_bytes(6, "big")
-    return base64.urlsafe_b64encode(body + _mac(purpose, body, mac_bytes)).rstrip(b"=").decode()
+    # As base64.urlsafe_b64encode without its padding, at a third of the time: each message has half a dozen of them
+    return binascii.b2a_base64(body + _mac(purpose, body, mac_bytes), newline=False).translate(_URL_SAFE, b"=").decode()
 
 
 def _mac(purpose: str, body: bytes, size: int) -> bytes:

@@ -80,7 +80,7 @@ class Parts:
 
     def __init__(self, content: Content) -> None:
         self._content = content
-        self._html, self._text = Body(content.html), Body(content.text)
+        self._bodies: tuple[Body, Body] | None = None
 
     def mail(
         self, values: Mapping[str, Any], sender: Sender, message_id: int, recipient: str, date: float,
@@ -89,19 +89,23 @@ class Parts:
         """Make the mail of one person; raises MergeError, and ValueError for an address that no header can hold."""
         content = self._content
         address = addresses.ascii_form(sender.email) or sender.email
+        if self._bodies is None:
+            # Not before somebody gets it: of a message to one person only one of its two forms is ever made
+            self._bodies = Body(content.html), Body(content.text)
+        html, text = self._bodies
         return Mail(
             message_id=links.internet_message_id(message_id, address.rpartition("@")[2]),
             date=date,
             sender=(content.from_name.render(values) or sender.name, address),
             recipient=recipient,
             subject=content.subject.render(values),
-            text=self._text.fill(values),
-            html=self._html.fill(values),
+            text=text.fill(values),
+            html=html.fill(values),
             reply_to=addresses.ascii_form(sender.reply_to) or sender.reply_to if sender.reply_to else None,
             headers=headers,
             shared=shared,
             # Of what was filled just now
-            is_single_spaced=self._text.is_single_spaced and self._html.is_single_spaced,
+            is_single_spaced=text.is_single_spaced and html.is_single_spaced,
         )
 
 

@@ -4,21 +4,31 @@ A value stands between soft line breaks (RFC 2045, 6.7, rule 5), so that it can 
 it never changes. What the pieces of `designs.splice` cannot say is rendered by the language and encoded whole.
 """
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from liquid.exceptions import LiquidError
 
 from appliance.delivery.mime import SOFT_BREAK, fragment, is_single_spaced, quoted_printable
 from appliance.designs import rewriting
+from appliance.designs.language import ENCODINGS
 from appliance.designs.merge import MOST_OUTPUT, Compiled
 from appliance.designs.splice import NotPlain, Piece, Question, Slot
 
 # Encoded values kept for each slot: first names and cities come again, addresses do not
 _MOST_KEPT = 4_096
+# What is made by us for each message: its tokens and its links, short enough for one line
+_OWN = (rewriting.CLICK, rewriting.OPEN, "unsubscribe_url", "preferences_url", "view_url")
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
 
-Step = bytes | int | tuple[Question, "Plan", "Plan"]
-Plan = list[Step]
+
+class Plan(NamedTuple):
+    """The pieces of a part in their order, and which of them are filled: by a slot, or by the answer to a question."""
+
+    pieces: list[bytes]
+    slots: list[tuple[int, list[int]]]  # the number of a slot, and the places where it is shown
+    questions: list[tuple[int, Question, "Plan", "Plan"]]
 
 
 class Body:
@@ -28,7 +38,7 @@ class Body:
         self._compiled = compiled
         self._slots: list[Slot] = []
         self._kept: list[dict[str, bytes]] = []
-        self._tokens: set[int] = set()
+        self._own: set[int] = set()
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._is_single_spaced = True  # what does not differ between people
         self._plan = None if compiled.pieces is None else self._planned(compiled.pieces)
@@ -38,33 +48,35 @@ class Body:
         """Answer the part for one person in quoted-printable; raises MergeError as the template itself does."""
         self.is_single_spaced = self._is_single_spaced
         if self._plan is not None:
-            found: list[bytes] = []
             try:
-                self._put(self._plan, values, [None] * len(self._slots), found)
+                body = self._filled(self._plan, values, [None] * len(self._slots))
             except (NotPlain, LiquidError, TypeError, ValueError):
                 pass  # the language says what is wrong, or knows better
             else:
-                body = b"".join(found)
                 if len(body) <= MOST_OUTPUT:
                     return body if body and not body.endswith(SOFT_BREAK) else body + b"\r\n"
         self.is_single_spaced = False
         return quoted_printable(self._compiled.render(values))
 
     def _planned(self, pieces: list[Piece]) -> Plan:
-        plan: Plan = []
+        plan = Plan([], [], [])
+        places: dict[int, list[int]] = {}
         words = ""
         for one in [*pieces, None]:
             if isinstance(one, str):
                 words += one
                 continue
             if words:
-                plan.append(said := fragment(words))
+                plan.pieces.append(said := fragment(words))
                 self._is_single_spaced &= is_single_spaced(said)
                 words = ""
             if isinstance(one, Slot):
-                plan.append(self._number(one))
+                places.setdefault(self._number(one), []).append(len(plan.pieces))
             elif one is not None:
-                plan.append((one, self._planned(one.then), self._planned(one.other)))
+                branches = self._planned(one.then), self._planned(one.other)
+                plan.questions.append((len(plan.pieces), one, *branches))
+            plan.pieces.append(b"")
+        plan.slots.extend(places.items())
         return plan
 
     def _number(self, slot: Slot) -> int:
@@ -73,28 +85,27 @@ class Body:
         if number == len(self._slots):
             self._slots.append(slot)
             self._kept.append({})
-            if slot.name[0] in (rewriting.CLICK, rewriting.OPEN):
-                self._tokens.add(number)
+            if slot.name[0] in _OWN and all(one[0] in ENCODINGS for one in slot.name[1:]):
+                self._own.add(number)
         return number
 
-    def _put(self, plan: Plan, values: Mapping[str, Any], made: list[bytes | None], found: list[bytes]) -> None:
-        for step in plan:
-            if type(step) is bytes:
-                found.append(step)
-            elif type(step) is int:
-                shown = made[step]
-                if shown is None:
-                    shown = made[step] = self._shown(step, values)
-                found.append(shown)
-            elif type(step) is tuple:
-                question, then, other = step
-                self._put(then if question.holds(values) else other, values, made, found)
+    def _filled(self, plan: Plan, values: Mapping[str, Any], made: list[bytes | None]) -> bytes:
+        pieces = plan.pieces.copy()
+        for number, places in plan.slots:
+            shown = made[number]
+            if shown is None:
+                shown = made[number] = self._shown(number, values)
+            for place in places:
+                pieces[place] = shown
+        for place, question, then, other in plan.questions:
+            pieces[place] = self._filled(then if question.holds(values) else other, values, made)
+        return b"".join(pieces)
 
     def _shown(self, number: int, values: Mapping[str, Any]) -> bytes:
         slot, kept = self._slots[number], self._kept[number]
         value = slot.look(values)
-        if number in self._tokens and type(value) is str:
-            # Letters, digits, - and _ stand for themselves wherever they are, and nobody else has the same
+        if number in self._own and type(value) is str and _PLAIN.fullmatch(value):
+            # Nothing of it means anything else wherever it stands, and nobody else has the same
             return value.encode() + SOFT_BREAK
         shown = kept.get(value) if type(value) is str else None
         if shown is not None:
