@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--figures", metavar="FILE", help="add the figures of the fault tests to a table")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether large tests run at their full size."""
     return bool(request.config.getoption("--full"))

@@ -20,6 +20,7 @@ _LINES = (
     ("Templates", "/templates", "layout-template", "main"),
     ("Contacts", "/contacts", "users", "main"),
     ("Lists", "/lists", "list", "main"),
+    ("Forms", "/forms", "user-plus", "main"),
     ("Activity", "/activity", "activity", "main"),
     ("Inbox", "/inbox", "inbox", "main"),
     ("Brand", "/brand", "palette", "workspace"),

@@ -7,6 +7,7 @@ from ui.pages import (
     compose,
     contacts,
     domains,
+    forms,
     home,
     inbox,
     lists,
@@ -21,6 +22,7 @@ from ui.pages import (
 
 BLUEPRINTS = (
     setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages,
-    template_acts.pages, pictures.pages, contacts.pages, suppressions.pages, lists.pages, activity.pages, inbox.pages,
+    template_acts.pages, pictures.pages, contacts.pages, suppressions.pages, lists.pages, forms.pages,
+    activity.pages, inbox.pages,
     brand.pages, domains.pages, settings.pages,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.contacts import requests, store, write
 from appliance.db.work import call, commit
+from appliance.engagement import erasing
 from appliance.events import log
 from ui import people, view, words
 from ui.forms import Form, number
@@ -73,7 +74,8 @@ async def show(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     asked = log.EventQuery(contact_id=contact_id, limit=50)
     events = await call(log.page, visit.account_id, asked)
     lists = await call(people.all_lists, visit.account_id)
-    return view.page(request, "contacts/show.html", contact=contact, events=events, lists=lists)
+    wants = await call(erasing.is_open, visit.account_id, contact_id)
+    return view.page(request, "contacts/show.html", contact=contact, events=events, lists=lists, wants_erasure=wants)
 
 
 @pages.get("/<contact_id:int>/edit", name="edit")

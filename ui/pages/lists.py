@@ -44,7 +44,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     try:
         if form.errors:
             raise errors.Invalid({})
-        made = await commit(lists.create, visit.account_id, fields.read(lists.ListCreate, {"name": form["name"]}))
+        made = await commit(lists.create, visit.account_id, fields.read(lists.ListCreate, _said(form)))
     except errors.Invalid as refused:
         return view.page(request, "lists/form.html", 422, form=_named(form, refused), row=None)
     view.say(request, f"{made.name} is ready. Now bring people in.")
@@ -61,25 +61,25 @@ async def show(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 @pages.get("/<list_id:int>/edit", name="edit")
 @signed_in
 async def edit(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """The form with its name."""
+    """The form with its name and rules."""
     row = await call(lists.get, visit.account_id, list_id)
-    return view.page(request, "lists/form.html", form=Form({"name": row.name}), row=row)
+    return view.page(request, "lists/form.html", form=Form(_shown(row)), row=row)
 
 
 @pages.post("/<list_id:int>", name="update")
 @signed_in
 async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Rename a list."""
+    """Keep its name and rules."""
     form = Form.of(request)
     form.need("name", "A list needs a name.")
     row = await call(lists.get, visit.account_id, list_id)
     try:
         if form.errors:
             raise errors.Invalid({})
-        await commit(lists.update, visit.account_id, list_id, fields.read(lists.ListPatch, {"name": form["name"]}))
+        await commit(lists.update, visit.account_id, list_id, fields.read(lists.ListPatch, _said(form)))
     except errors.Invalid as refused:
         return view.page(request, "lists/form.html", 422, form=_named(form, refused), row=row)
-    view.say(request, "Renamed.")
+    view.say(request, "Saved.")
     return view.go(request, f"/lists/{list_id}")
 
 
@@ -129,6 +129,17 @@ async def delete(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
         return await _show(request, visit, list_id, 422, form)
     view.say(request, f"The list {gone.name} is deleted. Its people are still in Contacts.")
     return view.go(request, "/lists")
+
+
+_RULES = ("public", "double_opt_in")
+
+
+def _said(form: Form) -> dict[str, Any]:
+    return {"name": form["name"], **{name: form[name] == "yes" for name in _RULES}}
+
+
+def _shown(row: Any) -> dict[str, str]:
+    return {"name": row.name, **{name: "yes" if getattr(row, name) else "" for name in _RULES}}
 
 
 def _join(account_id: int, list_id: int, contact_ids: list[int]) -> lists.Joined:

@@ -21,7 +21,7 @@ WORDS = {
     "prefs_title": "Ihre Einstellungen",
     "prefs_heading": "Was möchten Sie erhalten?",
     "prefs_lead": "Für <b>{address}</b>, von {company}.",
-    "prefs_channels": "Wohin wir schreiben dürfen",
+    "prefs_channels": "Wohin wir Ihnen schreiben dürfen",
     "prefs_email": "E-Mail an {address}",
     "prefs_phone": "SMS an {address}",
     "prefs_blocked": "Sie haben eine Nachricht von {company} als Spam gemeldet, darum geht nichts mehr hierhin. "

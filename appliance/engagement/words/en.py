@@ -23,7 +23,7 @@ WORDS = {
     "prefs_title": "Your preferences",
     "prefs_heading": "What do you want to get?",
     "prefs_lead": "For <b>{address}</b>, from {company}.",
-    "prefs_channels": "Where we may write to",
+    "prefs_channels": "Where we may write to you",
     "prefs_email": "Email to {address}",
     "prefs_phone": "Text messages to {address}",
     "prefs_blocked": "You reported a message from {company} as spam, so nothing is sent here. To hear from us again, "

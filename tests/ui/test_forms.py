@@ -1,0 +1,100 @@
+"""The pages of forms, for those who make one and for those who fill it in, in a browser."""
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit.browser import Problems, new_page, shoot
+from tests.kit.forms import contact, letters, link, make_form
+from tests.kit.server import Server
+
+
+def test_a_form_is_made_seen_and_filled_in(server: Server, browser_page: Page) -> None:
+    """From the empty page to somebody who has confirmed, without a script that is needed anywhere."""
+    page = browser_page
+    server.client().post("/lists", {"name": "Letter"}).expect(201)
+    page.goto("/forms")
+    page.get_by_role("link", name="New form").first.click()
+    page.get_by_role("button", name="Create form").click()
+    expect(page.get_by_text("Give the form a name")).to_be_visible()
+    page.get_by_label("Name", exact=True).fill("Weekly letter")
+    page.get_by_label("Other questions").fill("City")
+    page.get_by_label("What people agree to").fill("A letter every week")
+    page.get_by_label("Pages whose scripts").fill("shop.example")
+    page.get_by_text("Letter").last.click()
+    page.get_by_role("button", name="Create form").click()
+    expect(page.get_by_text("without a path")).to_be_visible()
+    page.get_by_label("Pages whose scripts").fill("https://shop.example")
+    page.get_by_role("button", name="Create form").click()
+    expect(page.get_by_role("heading", name="Weekly letter")).to_be_visible()
+    shoot(page, "forms-show")
+    (form,) = server.client().get("/forms").expect(200)
+    assert (form["fields"], form["origins"]) == (["email", "first_name", "data.city"], ["https://shop.example"])
+
+    page.goto(f"/f/{form['public_key']}")
+    expect(page.get_by_text("A letter every week")).to_be_visible()
+    page.get_by_label("Email address").fill("nobody")
+    page.wait_for_timeout(800)
+    page.get_by_role("button", name="Sign up").click()
+    expect(page.get_by_text("Please write an address")).to_be_visible()
+    page.get_by_label("Email address").fill("reader@example.org")
+    page.get_by_label("City").fill("Bath")
+    page.get_by_role("button", name="Sign up").click()
+    expect(page.get_by_role("heading", name="Almost done")).to_be_visible()
+    page.goto(link(letters(server, "reader@example.org")[0]))
+    page.get_by_role("button", name="Yes, subscribe me").click()
+    expect(page.get_by_role("heading", name="Thank you, you are subscribed")).to_be_visible()
+    made = contact(server, "reader@example.org")
+    assert made is not None and made["data"] == {"city": "Bath"}
+    page.goto("/forms")
+    assert re.findall(r"\d+", page.locator("tbody tr").inner_text())[:2] == ["1", "1"]
+
+
+def test_who_presses_at_once_is_asked_again(server: Server, anonymous_page: Page) -> None:
+    """Quicker than anybody reads: nothing is lost, one more press is enough, and programs do not press again."""
+    form = make_form(server, "Quick")
+    anonymous_page.goto(f"/f/{form['public_key']}")
+    anonymous_page.evaluate("document.querySelector('[name=email]').value = 'quick@example.org'")
+    # As if the page had been shown just now, on however slow a machine
+    anonymous_page.evaluate("document.querySelector('form').submit()")
+    again = anonymous_page.get_by_text("press the button once more")
+    done = anonymous_page.get_by_role("heading", name="Almost done")
+    expect(again.or_(done)).to_be_visible()
+    if again.is_visible():
+        assert anonymous_page.get_by_label("Email address").input_value() == "quick@example.org"
+        anonymous_page.wait_for_timeout(800)
+        anonymous_page.get_by_role("button", name="Sign up").click()
+    expect(done).to_be_visible()
+
+
+def test_the_html_to_copy_works_on_another_page(server: Server, browser: Browser, browser_problems: Problems) -> None:
+    """Pasted somewhere else, without a script, it signs people up and ends on our page or where the form says."""
+    form = make_form(server, "Elsewhere", fields=["email", "data.city"], consent_text="<b>Yes</b> & thanks")
+    from appliance.forms import snippet
+    from appliance.tables import Form
+
+    row = Form(name=form["name"], fields=form["fields"], consent_text=form["consent_text"])
+    row.url = form["url"]
+    html = snippet.html(row, "en")
+    assert "<b>" not in html and "script" not in html
+    page = new_page(browser, server.url, browser_problems)
+    page.set_content(f"<h1>Shop</h1>{html}")
+    page.get_by_label("Email address").fill("shopper@example.org")
+    page.get_by_role("button", name="Sign up").click()
+    expect(page.get_by_role("heading", name="Almost done")).to_be_visible()
+    page.context.close()
+    assert len(letters(server, "shopper@example.org")) == 1 and not browser_problems.found
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_screen(
+    width: int, server: Server, browser: Browser, browser_problems: Problems
+) -> None:
+    """On a phone as on a desk, with names as long as they may be."""
+    form = make_form(server, "W" * 60 + str(width), consent_text="x" * 300, fields=["email", "data." + "y" * 60])
+    page = new_page(browser, server.url, browser_problems, width=width, dark=True)
+    page.goto(f"/f/{form['public_key']}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+    assert not browser_problems.found

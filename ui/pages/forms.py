@@ -1,0 +1,139 @@
+"""Sign-up forms: the table, making and changing, and what to put on one's own page."""
+
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors, fields
+from appliance.db.work import call, commit
+from appliance.engagement import face
+from appliance.forms import snippet, store
+from ui import people, view
+from ui.forms import Form, number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_forms", url_prefix="/forms")
+_LIMIT = 50
+_NAMES = ("first_name", "last_name", "phone")
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """The table of forms."""
+    search = (request.args.get("search") or "").strip()[:255]
+    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": _LIMIT}
+    raw |= {"search": search} if search else {}
+    found = await call(store.page, visit.account_id, fields.read(store.FormQuery, raw))
+    return view.page(request, "forms/index.html", found=found, search=search)
+
+
+@pages.get("/new", name="new")
+@signed_in
+async def new(request: Request, visit: Visit) -> HTTPResponse:
+    """An empty form, as most people want it."""
+    form = Form({"double_opt_in": "yes"}, {"asked": ["first_name"]})
+    return await _form(request, visit, form, None, 200)
+
+
+@pages.post("/", name="create", strict_slashes=False)
+@signed_in
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Make a form and show what to do with it."""
+    form = Form.of(request)
+    form.need("name", "Give the form a name. People see it above the fields.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        made = await commit(store.create, visit.account_id, fields.read(store.FormWrite, _raw(form, [])))
+    except errors.Invalid as refused:
+        return await _form(request, visit, _taken(form, refused), None, 422)
+    view.say(request, f"{made.name} is ready. Now bring it to people.")
+    return view.go(request, f"/forms/{made.id}")
+
+
+@pages.get("/<form_id:int>", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """What a form has brought, its own page, and what to copy into another one."""
+    row = await call(store.get, visit.account_id, form_id)
+    lists = [one for one in await call(people.all_lists, visit.account_id) if one.id in row.list_ids]
+    shown = await call(face.of, visit.account_id)
+    html = snippet.html(row, shown.language)
+    return view.page(request, "forms/show.html", row=row, lists=lists, snippet=html, asked=store.fields_of(row))
+
+
+@pages.get("/<form_id:int>/edit", name="edit")
+@signed_in
+async def edit(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """The form with what is set."""
+    row = await call(store.get, visit.account_id, form_id)
+    asked = store.fields_of(row)
+    values = {
+        "name": row.name, "consent_text": row.consent_text or "", "redirect_url": row.redirect_url or "",
+        "origins": "\n".join(row.origins), "double_opt_in": "yes" if row.double_opt_in else "",
+        "others": "\n".join(one.key for one in asked if one.key),
+    }  # fmt: skip
+    chosen = {"asked": [one.name for one in asked], "list_ids": [str(one) for one in row.list_ids]}
+    return await _form(request, visit, Form(values, chosen), row, 200)
+
+
+@pages.post("/<form_id:int>", name="update")
+@signed_in
+async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Keep what was changed."""
+    form = Form.of(request)
+    form.need("name", "A form needs a name.")
+    row = await call(store.get, visit.account_id, form_id)
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        asked = fields.read(store.FormPatch, _raw(form, row.fields))
+        await commit(store.update, visit.account_id, form_id, asked)
+    except errors.Invalid as refused:
+        return await _form(request, visit, _taken(form, refused), row, 422)
+    view.say(request, "Saved.")
+    return view.go(request, f"/forms/{form_id}")
+
+
+@pages.post("/<form_id:int>/delete", name="delete")
+@signed_in
+async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Delete a form; whoever came through it stays."""
+    gone = await commit(store.delete, visit.account_id, form_id)
+    view.say(request, f"The form {gone.name} is deleted. Who signed up is still in Contacts.")
+    return view.go(request, "/forms")
+
+
+def _raw(form: Form, before: list[Any]) -> dict[str, Any]:
+    """Answer what the page says in the words of the domain; a field keeps its label and whether it is needed."""
+    known = {one["name"]: one for one in before if isinstance(one, dict)}
+    names = ["email", *(name for name in _NAMES if name in form.all("asked"))]
+    others = [line.strip() for line in form["others"].splitlines() if line.strip()]
+    keys = [f"data.{line.removeprefix('data.').replace(' ', '_').lower()}" for line in others]
+    return {
+        "name": form["name"], "list_ids": form.ids("list_ids"), "double_opt_in": form["double_opt_in"] == "yes",
+        "fields": [known.get(name, name) for name in (*names, *keys)], "consent_text": form.text("consent_text"),
+        "redirect_url": form.text("redirect_url"),
+        "origins": [line.strip() for line in form["origins"].splitlines() if line.strip()],
+    }  # fmt: skip
+
+
+def _taken(form: Form, refused: errors.Invalid) -> Form:
+    """Note what is wrong at the field of the page that says it."""
+    for path in refused.fields:
+        if path.startswith("origins"):
+            form.wrong("origins", "Write each as https://shop.example, without a path.")
+        elif path.startswith("fields"):
+            form.wrong("others", "Use letters, digits and _ only, each name once.")
+        elif path == "redirect_url":
+            form.wrong("redirect_url", "Write a whole address, like https://shop.example/thanks.")
+    rest = {path: words for path, words in refused.fields.items() if not path.startswith(("origins", "fields"))}
+    return form.take(errors.Invalid(rest)) if rest else form
+
+
+async def _form(request: Request, visit: Visit, form: Form, row: Any, status: int) -> HTTPResponse:
+    lists = [one for one in await call(people.all_lists, visit.account_id) if one.segment_id is None]
+    return view.page(request, "forms/form.html", status, form=form, row=row, lists=lists)
