@@ -57,7 +57,13 @@ class Direct(Struct, frozen=True):
 class Hooks(Struct, frozen=True):
     """What mail services post about bounces and complaints; each door is closed (404) until its line is filled."""
 
-    ses_topic: Annotated[str, _help("/hooks/ses: ARN of the SNS topic that Amazon SES publishes to")] = ""
+    ses_topic: Annotated[
+        str,
+        Meta(
+            pattern=r"^(arn:(aws|aws-cn|aws-us-gov):sns:[a-z0-9-]{1,40}:[0-9]{12}:[A-Za-z0-9_-]{1,256})?$",
+            description="/hooks/ses: ARN of the SNS topic that Amazon SES publishes to",
+        ),
+    ] = ""
     postmark: Annotated[
         str, _help("/hooks/postmark: password in the URL (https://any:PASSWORD@...), or X-Hook-Secret", secret=True)
     ] = ""

@@ -1,11 +1,14 @@
 """What mail services post about our mail: read by the file of each, believed, and written once."""
 
 import hashlib
+import logging
 from collections.abc import Iterator
 
+from appliance import clock
+from appliance.db.open import rows
 from appliance.db.work import writing
 from appliance.delivery import safe_http
-from appliance.errors import NotFound, Unavailable
+from appliance.errors import NotAllowed, NotFound, Unavailable
 from appliance.feedback import record
 from appliance.feedback.providers import PROVIDERS
 from appliance.feedback.providers.shared import Left, Received, Told, forged
@@ -13,6 +16,10 @@ from appliance.feedback.providers.shared import Left, Received, Told, forged
 # Facts in one transaction: few milliseconds, so that nobody waits for a service that posts a thousand at once
 _CHUNK = 50
 _CERTIFICATE_BYTES = 65_536
+_QUIET_SECONDS = 60.0
+_quiet_until: dict[str, float] = {}
+
+log = logging.getLogger("campanero.hooks")
 
 
 async def read(name: str, received: Received) -> Told:
@@ -21,7 +28,18 @@ async def read(name: str, received: Received) -> Told:
     secret = provider.secret() if provider is not None else ""
     if provider is None or not secret:
         raise NotFound
-    return await provider.read(received, secret, _fetch)
+    try:
+        return await provider.read(received, secret, _fetch)
+    except NotAllowed:
+        _say(name)
+        raise
+
+
+def _say(name: str) -> None:
+    """Tell the operator, now and then, that something is refused: a wrong secret looks like nothing ever comes back."""
+    if clock.steady() >= _quiet_until.get(name, 0):
+        _quiet_until[name] = clock.steady() + _QUIET_SECONDS
+        log.warning("a request to /hooks/%s was refused: its signature is missing, wrong or too old", name)
 
 
 async def _fetch(url: str) -> bytes:
@@ -56,6 +74,9 @@ def write(name: str, told: Told, body: bytes) -> tuple[Left, ...]:
 
 def _once(name: str, token: str, body: bytes) -> None:
     """Let a token count for one body; a repeat of both is a provider who has not heard our answer."""
-    with_body = hashlib.sha256(token.encode() + b"\0" + body).hexdigest()
-    if record.is_new(name, f"body:{with_body}") and not record.is_new(name, f"token:{token}"):
+    mine = f"token:{token}:{hashlib.sha256(body).hexdigest()}"
+    known = rows("SELECT key FROM told WHERE source = ? AND key >= ? AND key < ?",
+                 (name, f"token:{token}:", f"token:{token};"))  # fmt: skip
+    if known and (mine,) not in known:
         raise forged()
+    record.is_new(name, mine)

@@ -31,6 +31,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "own complained": (lambda w, m: w.own(m, "complained"), *COMPLAINED),
     "ses permanent": (
         lambda w, m: w.ses_bounce(m, "Permanent", "General", status="5.1.1", diagnosticCode=f"smtp; {GONE}"), *HARD),
+    "ses passed on": (
+        lambda w, m: w.ses("Bounce", m, mail={**w.mail(m), "destination": [m["to"].upper()]}, bounce={
+            "bounceType": "Permanent", "bounceSubType": "General", "feedbackId": f"p-{m['id']}",
+            "bouncedRecipients": [{"emailAddress": "elsewhere@example.net", "status": "5.1.1"}]}), *HARD),
     "ses suppressed": (lambda w, m: w.ses_bounce(m, "Permanent", "OnAccountSuppressionList", status="5.1.1"), *HARD),
     "ses permanent, bare": (lambda w, m: w.ses_bounce(m, "Permanent", "General"), *HARD),
     "ses full": (lambda w, m: w.ses_bounce(m, "Transient", "MailboxFull", status="4.2.2"), *SOFT),

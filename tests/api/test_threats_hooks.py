@@ -1,7 +1,8 @@
 """Forged, old and misdirected posts to hooks: nothing is believed, no address of theirs is visited (T28, T30)."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,44 @@ def test_what_is_believed_but_makes_no_sense(world: World) -> None:
 
 
 # -- SNS --------------------------------------------------------------------------------------------------------------
+
+
+WEIRD: list[Any] = [None, True, -1, 2**70, 1e308, "", "\0", "x" * 5000, "\ud800", [], {}, [[[{}]]], "NaN", "<a@b>"]
+
+
+def _spoilt(value: Any) -> Iterator[Any]:
+    """Return a value with each part of it turned into something else."""
+    yield from WEIRD
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: other} for other in _spoilt(inner))
+    elif isinstance(value, list):
+        yield from ([other] for other in _spoilt(value[0]))
+
+
+def test_no_nonsense_of_those_who_are_believed_breaks_anything(world: World) -> None:
+    """Whatever a service with the right key sends is read, left out or refused, and never a fault of ours."""
+    message, now = world.sent(), world.clock.now()
+    token = message["internet_message_id"].partition("@")[0]
+    own = {"type": "delivered", "internet_message_id": message["internet_message_id"], "diagnostic": "x"}
+    gun = {"event": "failed", "severity": "permanent", "reason": "bounce", "timestamp": 1.5, "recipient": message["to"],
+           "message": {"headers": {"message-id": token}}, "delivery-status": {"code": 450, "message": "x"}}  # fmt: skip
+    grid = {"event": "deferred", "campanero": token, "timestamp": 5, "email": message["to"], "sg_event_id": "e"}
+    mark = {"RecordType": "Bounce", "Type": "Transient", "ID": 4, "Metadata": {"campanero": token}, "BouncedAt": "x"}
+    ses = {"notificationType": "Bounce", "mail": world.mail(message), "bounce": {
+        "bounceType": "Transient", "bounceSubType": "General", "bouncedRecipients": [{"emailAddress": "x"}],
+    }}  # fmt: skip
+    posts = [
+        *(hooks.own(SECRETS["email"], body, now) for body in _spoilt(own) if isinstance(body, dict)),
+        *(hooks.mailgun(SECRETS["mailgun"], body, now) for body in _spoilt(gun) if isinstance(body, dict)),
+        *(hooks.postmark(SECRETS["postmark"], body) for body in _spoilt(mark)),
+        *(world.grid.post([{**grid, **body}], now) for body in _spoilt(grid) if isinstance(body, dict)),
+        *(world.sns.notification(body, now) for body in _spoilt(ses)),
+    ]
+    assert len(posts) > 300
+    found = {(post.path, world.post(post).status) for post in posts}
+    found.discard(("/hooks/mailgun", 403))  # its signature stands in the body that cannot be read
+    assert {status for _, status in found} <= {200, 422}, found
 
 
 def test_sns_signs_in_two_ways(world: World) -> None:

@@ -20,6 +20,7 @@ from appliance.feedback.providers.shared import (
     Told,
     codes,
     forged,
+    milliseconds,
     must_be_fresh,
     must_equal,
     read,
@@ -108,7 +109,7 @@ def _fact(number: int, event: _Event) -> Fact | None:
         return None
     text = words(status.message, status.description) or words(event.reason)
     return Fact(number, kind, "mailgun", text, smtp, enhanced, event.recipient, event.id,
-                int(event.timestamp * 1000) or None)  # fmt: skip
+                milliseconds(event.timestamp))  # fmt: skip
 
 
 def _kind(event: _Event, smtp: int | None, enhanced: str | None) -> Kind:

@@ -25,6 +25,7 @@ from appliance.feedback.providers.shared import (
     Told,
     codes,
     forged,
+    milliseconds,
     must_be_fresh,
     read,
     stamp,
@@ -116,7 +117,7 @@ def _fact(number: int, event: _Event) -> Fact | None:
             kind, enhanced = known[1:] if known else ("bounced", "5.3.5")
         case _:
             return None
-    return Fact(number, kind, "sendgrid", said, smtp, enhanced, event.email, event.id, event.timestamp * 1000 or None)
+    return Fact(number, kind, "sendgrid", said, smtp, enhanced, event.email, event.id, milliseconds(event.timestamp))
 
 
 PROVIDER = Provider("sendgrid", lambda: config.current().email.hooks.sendgrid, _read)

@@ -69,6 +69,7 @@ class _Common(Struct, frozen=True, rename="camel"):
 class _Mail(Struct, frozen=True, rename="camel"):
     message_id: str = ""
     source: str = ""
+    destination: list[str] = []
     headers: list[_Header] = []
     common_headers: _Common = _Common()
 
@@ -223,14 +224,21 @@ def _message_of(mail: _Mail) -> int | None:
     return links.returned_to(mail.source.strip("<> ").partition("@")[0])
 
 
+def _whose(said: _Said, reported: str | None) -> str | None:
+    """Answer whom a report is about; of a mail that was passed on it names whom it reached last, and not ours."""
+    sent_to = [one.casefold() for one in said.mail.destination]
+    return None if len(sent_to) == 1 and (reported or "").casefold() not in sent_to else reported
+
+
 def _facts(number: int, said: _Said) -> list[Fact]:
     match said.notification_type or said.event_type:
         case "Bounce":
-            return [fact for one in said.bounce.bounced_recipients if (fact := _bounced(number, said.bounce, one))]
+            return [fact for one in said.bounce.bounced_recipients if (fact := _bounced(number, said, one))]
         case "Complaint" if said.complaint.complaint_feedback_type not in _NO_COMPLAINTS:
             told = said.complaint
             return [
-                Fact(number, "complained", "ses", told.complaint_feedback_type or "", None, None, one.email_address,
+                Fact(number, "complained", "ses", told.complaint_feedback_type or "", None, None,
+                     _whose(said, one.email_address),
                      f"{told.feedback_id}:{one.email_address}", moment(told.timestamp))
                 for one in told.complained_recipients
             ]  # fmt: skip
@@ -247,8 +255,9 @@ def _facts(number: int, said: _Said) -> list[Fact]:
     return []
 
 
-def _bounced(number: int, bounce: _Bounce, one: _Recipient) -> Fact | None:
+def _bounced(number: int, said: _Said, one: _Recipient) -> Fact | None:
     """Read a bounce; a passing one without any code is an answering machine, as the document of SES says itself."""
+    bounce = said.bounce
     passing = (bounce.bounce_type, bounce.bounce_sub_type) == ("Transient", "General")
     if passing and not one.status and not one.diagnostic_code:
         return None
@@ -256,7 +265,7 @@ def _bounced(number: int, bounce: _Bounce, one: _Recipient) -> Fact | None:
     smtp, enhanced = codes(one.diagnostic_code)
     return Fact(
         number, kind, "ses", words(one.diagnostic_code) or f"{bounce.bounce_type} {bounce.bounce_sub_type}", smtp,
-        one.status or enhanced, one.email_address, f"{bounce.feedback_id}:{one.email_address}",
+        one.status or enhanced, _whose(said, one.email_address), f"{bounce.feedback_id}:{one.email_address}",
         moment(bounce.timestamp),
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ T = TypeVar("T")
 # Answers the body behind an https address
 Fetch = Callable[[str], Awaitable[bytes]]
 
+_LATEST = 253_402_300_799  # the last second of 9999
 _SMTP = re.compile(r"(?<![\d.])([245]\d\d)(?=[ -])")
 _ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])")
 
@@ -88,6 +89,11 @@ def moment(iso: str) -> int | None:
         return clock.parse(iso)
     except ValueError:
         return None
+
+
+def milliseconds(seconds: float) -> int | None:
+    """Turn a time in seconds, as providers tell it, into ms; None for what is none."""
+    return int(seconds * 1000) if 0 < seconds < _LATEST else None
 
 
 def codes(*texts: Any) -> tuple[int | None, str | None]:
