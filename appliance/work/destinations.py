@@ -33,6 +33,8 @@ from appliance.work.pool import Pool
 from appliance.work.reach import Reach
 
 log = logging.getLogger("campanero.sender")
+# All servers of a domain together may take so long to let us in
+_PATIENCE_SECONDS = 120.0
 
 
 class Found(NamedTuple):
@@ -94,10 +96,20 @@ class Destinations:
             return Found(way, dialogue)
         self.pool.opening(way, self._pace.most_to(way.group))
         try:
-            dialogue = await direct.connect(way)
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                dialogue = await direct.connect(way)
         except DeliveryError as error:
             self.pool.opened(way)
             return Found(closed=await self._not_reached(way, claim, error))
+        except TimeoutError:
+            self.pool.opened(way)
+            late = Unreachable(f"no mail server of {way.domain} let us in within {_PATIENCE_SECONDS:.0f} s")
+            return Found(closed=await self._not_reached(way, claim, late))
+        except Exception as error:
+            # A fault of ours; whatever is wrong with these servers, the others get their mail
+            log.exception("the mail servers of %s cannot be spoken to", way.domain)
+            self.pool.opened(way)
+            return Found(closed=Temporary(f"{type(error).__name__}: {error}"))
         except BaseException:
             self.pool.opened(way)
             raise

@@ -34,7 +34,7 @@ _AHEAD = 4
 _STOP_SECONDS = 22.0
 _LAST_SECONDS = 2.0
 # Places for each conversation that may be under way, where most of them may be waiting for servers to answer
-_WAITING = 4
+_WAITING = 8
 _MOST_PLACES = 100
 # A file that stops everything is looked for this often, and again before each message
 _STOP_FILE_SECONDS = 0.25

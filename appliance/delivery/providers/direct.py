@@ -53,7 +53,7 @@ async def connect(way: Way) -> Dialogue:
     """
     tried: list[str] = []
     spoken: DeliveryError | None = None
-    places = await _places(way, tried)
+    places, is_private = await _places(way, tried)
     for host, address in places:
         try:
             return await _open(way, host, address)
@@ -70,23 +70,29 @@ async def connect(way: Way) -> Dialogue:
         raise Temporary(words, spoken.smtp, spoken.enhanced)
     if places:
         raise Unreachable(words)
-    if all(routing.addresses(host).is_private for _, host in way.hosts):
+    if is_private:
         raise Permanent(words, None, "5.4.4")
     raise Temporary(words, None, "4.4.4")
 
 
-async def _places(way: Way, tried: list[str]) -> list[tuple[str, str]]:
-    """Answer (server, address) in the order to try them: the best first, equals in any order."""
-    found = []
+async def _places(way: Way, tried: list[str]) -> tuple[list[tuple[str, str]], bool]:
+    """Answer (server, address) in the order to try them: the best first, equals in any order.
+
+    And whether there is none because all of them are in private networks.
+    """
+    found: list[tuple[str, str]] = []
+    looked: list[routing.Addresses] = []
     for _, group in groupby(way.hosts, key=lambda host: host[0]):
         equals = list(group)
         random.shuffle(equals)
-        for _, host in equals:
-            there = await routing.located(host)
+        for _, host in equals[:_MOST_ADDRESSES]:
+            if len(found) >= _MOST_ADDRESSES or len(looked) >= 2 * _MOST_ADDRESSES:
+                break
+            looked.append(there := await routing.located(host))
             if not there.found:
                 tried.append(there.words or f"there is no {host}")
             found += [(host, address) for address in random.sample(there.found, len(there.found))]
-    return found[:_MOST_ADDRESSES]
+    return found[:_MOST_ADDRESSES], bool(looked) and all(one.is_private for one in looked)
 
 
 async def _open(way: Way, host: str, address: str) -> Dialogue:
