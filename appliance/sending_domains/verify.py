@@ -1,5 +1,6 @@
 """Asks DNS about a domain and lets its status follow: pending, verified, failed and back (decisions, section 14)."""
 
+import asyncio
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,9 +23,9 @@ log = logging.getLogger("campanero.domains")
 
 _AT_ONCE = 4  # domains; each asks for all its records side by side
 _BATCH = 50
+_PATIENCE = 20.0  # seconds
 # For people and programs who want to know now: nobody else waits behind a slow DNS server
-ASKERS = ThreadPoolExecutor(_AT_ONCE, "domains")
-_places = threading.BoundedSemaphore(_AT_ONCE)
+_ASKERS = ThreadPoolExecutor(_AT_ONCE, "domains")
 _running: dict[int, "Future[None]"] = {}
 _running_lock = threading.Lock()
 
@@ -54,13 +55,15 @@ def tend(stopping: threading.Event) -> None:
             return
         questions = [found for row in due if (found := question(row[0])) is not None]
         with ThreadPoolExecutor(_AT_ONCE, "domains") as pool:
-            list(pool.map(lambda one: None if stopping.is_set() else _try(one), questions))
+            begun = [(asked, begin(asked, pool, stopping)) for asked in questions]
+        for asked, check in begun:
+            _ended(asked, check)
 
 
-def _try(asked: Question) -> None:
-    """Check a domain in its turn; one that cannot be checked for a fault of ours stops no other."""
+def _ended(asked: Question, check: "Future[None]") -> None:
+    """See how a check ended; one that cannot be made for a fault of ours stops no other."""
     try:
-        check(asked)
+        check.result()
     except Unavailable:
         raise
     except Exception:
@@ -79,26 +82,32 @@ def question(domain_id: int) -> Question | None:
     return Question(domain.id, domain.name, records.of(domain)) if domain is not None else None
 
 
-def check(asked: Question) -> None:
-    """Ask DNS about a domain and store what it said; who asks while that is under way waits for the same answer.
+def begin(
+    asked: Question, pool: ThreadPoolExecutor = _ASKERS, stopping: threading.Event | None = None
+) -> "Future[None]":
+    """Begin to ask DNS about a domain and to store what it says; one that waits or runs already is everybody's.
 
-    Blocks for some seconds where DNS is slow; a domain that is deleted meanwhile is no fault. Reads no table, so it may
-    run on any thread.
+    A domain that is deleted meanwhile is no fault. Reads no table, so it may run on any thread.
     """
     with _running_lock:
         running = _running.get(asked.domain_id)
-        mine = _running.setdefault(asked.domain_id, Future())
-    if running is not None:
-        running.result()
-        return
+        if running is None:
+            running = _running[asked.domain_id] = pool.submit(_check, asked, stopping)
+        return running
+
+
+async def check(asked: Question) -> None:
+    """Look a domain up now and wait for the outcome, as long as somebody likes to; after that it goes on by itself."""
+    check = asyncio.wrap_future(begin(asked))
+    done, _ = await asyncio.wait({check}, timeout=_PATIENCE)
+    if done:
+        check.result()
+
+
+def _check(asked: Question, stopping: threading.Event | None) -> None:
     try:
-        with _places:
+        if stopping is None or not stopping.is_set():
             work.write(settle, asked.domain_id, look.look(asked.wanted, asked.name))
-    except BaseException as error:
-        mine.set_exception(error)
-        raise
-    else:
-        mine.set_result(None)
     finally:
         with _running_lock:
             del _running[asked.domain_id]
