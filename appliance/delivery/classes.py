@@ -215,3 +215,8 @@ def remedy(enhanced: str | None, text: str) -> str:
         return _HELP[int(last)]
     named = (("spf", _SPF), ("dkim", _DKIM), ("dmarc", _DMARC), ("ptr", _PTR), ("reverse dns", _PTR), ("tls", _TLS))
     return next((help for word, help in named if word in text.lower()), AUTHENTICATION.help)
+
+
+def is_unwelcome(smtp: int | None, enhanced: str | None, text: str) -> bool:
+    """Say whether a refusal is about where the mail comes from: every other recipient there will be refused alike."""
+    return classify(smtp, enhanced, text) in (REPUTATION, BLOCKLIST)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from appliance import clock, config, datadir
 from appliance.delivery import classes
-from appliance.errors import DeliveryError, Ours, SenderRefused, Unauthenticated, Unreachable
+from appliance.delivery.groups import group_of
+from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Unauthenticated, Unreachable
 from appliance.messages.ledger import Claim
 from appliance.work.standing import Closed
 
@@ -37,6 +38,7 @@ class Gate:
         self._shut: set[str | int] = set()
         self._held: set[int] = set()
         self._strangers: dict[int, set[int]] = {}
+        self._unwelcome: dict[tuple[int, str], int] = {}
         self._words = ""
 
     @staticmethod
@@ -82,6 +84,21 @@ class Gate:
                 self._why.pop(claim.provider, None)
                 if claim.campaign_id is not None:
                     self._refused.pop(claim.campaign_id, None)
+                    if self._unwelcome or isinstance(error, Permanent):
+                        self._heard(claim.campaign_id, group_of(claim.recipient), error)
+
+    def _heard(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
+        """Count refusals in a row, by the servers of one group, for what they think of where the mail comes from."""
+        here = (campaign_id, group)
+        if isinstance(error, Permanent) and classes.is_unwelcome(error.smtp, error.enhanced, error.text):
+            self._unwelcome[here] = self._unwelcome.get(here, 0) + 1
+            if self._unwelcome[here] >= MOST_REFUSALS:
+                found = classes.classify(error.smtp, error.enhanced, error.text)
+                self._words = f"{error.text} - {found.help}"
+                self._shut.add(campaign_id)
+                self._held.add(campaign_id)
+        elif error is None:
+            self._unwelcome.pop(here, None)
 
     def _unauthenticated(self, claim: Claim, error: Unauthenticated) -> None:
         if claim.campaign_id is None:
@@ -122,3 +139,4 @@ class Gate:
             self._held -= shut.campaigns
             for number in shut.campaigns:
                 self._strangers.pop(number, None)
+            self._unwelcome = {one: count for one, count in self._unwelcome.items() if one[0] not in shut.campaigns}

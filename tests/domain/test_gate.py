@@ -5,7 +5,8 @@ from peewee import IntegrityError
 
 from appliance.db import work
 from appliance.db.open import rows, run
-from appliance.errors import Ours, SenderRefused, Unauthenticated
+from appliance.delivery import classes
+from appliance.errors import Ours, Permanent, SenderRefused, Unauthenticated
 from appliance.messages.line import Line
 from appliance.work.gate import MOST_REFUSALS
 from appliance.work.jobs import Jobs
@@ -55,3 +56,26 @@ def test_three_messages_nobody_knows_to_be_ours_are_enough(home: Home) -> None:
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
     [(words,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
     assert "5.7.27" in words and "SPF record" in words and gate.held() == ()
+
+
+def test_twenty_in_a_row_who_do_not_want_us_are_enough(home: Home) -> None:
+    """A block list at one provider pauses the campaign before all its people there are refused; others do not count."""
+    crowd(home, *(f"p{number}@gmail.com" for number in range(45)), "other@example.org")
+    claims, jobs = Line().candidates(100), Jobs("process")
+    there = [claim for claim in claims if claim.recipient.endswith("@gmail.com")]
+    (other,) = [claim for claim in claims if claim not in there]
+    gate = jobs.sender.gate
+    listed = Permanent("554 5.7.1 blocked using zen.spamhaus.org", 554, "5.7.1")
+    for claim in there[: MOST_REFUSALS - 1]:
+        gate.answered(claim, listed)
+        gate.answered(other, None)
+    gate.answered(there[20], None)
+    for claim in there[21 : 21 + MOST_REFUSALS - 1]:
+        gate.answered(claim, listed)
+        gate.answered(claim, Permanent("550 5.1.1 no such user", 550, "5.1.1"))
+    assert gate.held() == ()
+    gate.answered(there[-1], listed)
+    jobs.tend_campaigns()
+    assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
+    [(words,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
+    assert "spamhaus" in words and classes.BLOCKLIST.help in words
