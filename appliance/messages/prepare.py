@@ -13,12 +13,13 @@ from appliance.delivery.dkim import Signer
 from appliance.delivery.send import Envelope
 from appliance.designs import rewriting
 from appliance.designs.theme import Look
-from appliance.messages import compose, links, marks, values
+from appliance.errors import SenderRefused
+from appliance.messages import compose, links, marks, senders, values
 from appliance.messages.compose import Content, Filled, Parts, Sender
 from appliance.messages.ledger import Claim, Prepared
 from appliance.messages.showing import Showing
 from appliance.messages.single import said_source
-from appliance.sending_domains import keys, returns
+from appliance.sending_domains import keys, names, returns
 from appliance.sending_domains.keys import Ring
 from appliance.tables import Account, Campaign, Contact, Message, MessageContent, TemplateRevision
 
@@ -47,6 +48,7 @@ class _Origin(NamedTuple):
     ring: Ring
     returns: str | None
     leaving: str | None  # that host, where we listen ourselves
+    is_lost: bool  # its records went, and nothing may leave in its name
 
 
 class Draft(NamedTuple):
@@ -98,13 +100,13 @@ class Workshop:
         return self.draft(claim).signed()
 
     def draft(self, claim: Claim) -> Draft:
-        """Make a message; raises MergeError or ValueError if this one cannot be made, KeyUnusable if none can be."""
+        """Make a message; raises MergeError or ValueError if it cannot be, SenderRefused if none of its sender can."""
         if not claim.recipient:
             raise ValueError("its recipient was erased")
         headers: tuple[tuple[str, str], ...]
         if claim.campaign_id is not None:
             kept, stop = self._campaign(claim.campaign_id), links.unsubscribe(claim.id)
-            host = self._origin(claim.account_id, _domain(kept.sender.email)).leaving
+            host = self._origin(claim.account_id, kept.sender.email).leaving
             headers = (compose.unsubscribe_header(stop, claim.id, host),)
         else:
             (kept, headers), stop = self._single(claim), None
@@ -117,7 +119,10 @@ class Workshop:
             parts, said[rewriting.ROOT] = kept.tracked, links.counting(claim.id)
         mail = parts.mail(said, kept.sender, claim.id, recipient, dated / 1000, headers, kept.headers)
         sender = mail.sender[1]
-        origin = self._origin(claim.account_id, _domain(sender))
+        origin = self._origin(claim.account_id, sender)
+        if origin.is_lost and claim.provider != "capture":
+            shown = names.shown(names.of_address(sender))
+            raise SenderRefused(f"{shown} is not verified as yours any more: look at its DNS records")
         # Quoted-printable as it is written here has no line that begins with a dot
         envelope = Envelope(_mail_from(claim, sender, origin), recipient, mime.write(mail), is_stuffed=True)
         prepared = Prepared(envelope, mail.subject, sender, mail.message_id)
@@ -129,12 +134,13 @@ class Workshop:
         kept = self._campaign(claim.campaign_id) if claim.campaign_id else self._single(claim)[0]
         return compose.fill(kept.content, self._values(kept, claim))
 
-    def _origin(self, account_id: int, domain: str) -> _Origin:
+    def _origin(self, account_id: int, sender: str) -> _Origin:
+        domain = names.of_address(sender)
         found = self._origins.get((account_id, domain))
         if found is None:
             host = returns.host(account_id, domain)
             leaving = host if config.current().inbound.listen else None
-            found = _Origin(keys.ring(account_id, domain), host, leaving)
+            found = _Origin(keys.ring(account_id, domain), host, leaving, senders.is_lost(account_id, sender))
             self._origins[account_id, domain] = found
         return found
 
@@ -187,7 +193,7 @@ class Workshop:
         headers = tuple(said.headers.items())
         if marketing:
             list_id, domain = f"account-{account.id}", _domain(sender.email)
-            host = self._origin(account.id, domain).leaving
+            host = self._origin(account.id, sender.email).leaving
             headers += compose.marketing_headers(claim.id, None, account.name, list_id, domain, account.id, host)
         return kept, headers
 
@@ -229,7 +235,7 @@ def _compile_campaign(campaign_id: int) -> _Kept:
 
 def _mail_from(claim: Claim, sender: str, origin: _Origin) -> str:
     """Answer the return path: one of our own needs somebody who listens there, as the capture server always does."""
-    host = returns.bounce_host(_domain(sender)) if claim.provider == "capture" else origin.returns
+    host = returns.bounce_host(names.of_address(sender)) if claim.provider == "capture" else origin.returns
     return links.return_path(claim.id, host) if host is not None else sender
 
 

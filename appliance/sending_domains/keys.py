@@ -27,7 +27,7 @@ from appliance import clock, config, tokens
 from appliance.db.open import rows
 from appliance.db.work import is_writing, writing
 from appliance.delivery.dkim import PrivateKey, Signer
-from appliance.errors import Conflict
+from appliance.errors import Conflict, SenderRefused
 from appliance.tables import DomainKey, SendingDomain
 
 RSA, ED25519 = "rsa", "ed25519"
@@ -38,7 +38,7 @@ _NONCE_BYTES = 12
 KEPT_MS = 7 * 86_400_000
 
 
-class KeyUnusable(Exception):
+class KeyUnusable(SenderRefused):
     """A stored key cannot be read with this installation's key; the text says what to do."""
 
 

@@ -15,7 +15,6 @@ from appliance.errors import Permanent, SenderRefused
 from appliance.messages import repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.prepare import Draft, Workshop
-from appliance.sending_domains.keys import KeyUnusable
 
 log = logging.getLogger("campanero.sender")
 _SIGNERS = 3
@@ -76,9 +75,9 @@ def _draft(workshop: Workshop, claim: Claim) -> Draft | Outcome:
     try:
         kept = repeats.load(claim.id) if claim.doubts else None
         return Draft(kept) if kept is not None else workshop.draft(claim)
-    except KeyUnusable as refused:
+    except SenderRefused as refused:
         # Nobody's fault who gets it: it waits, and where it goes on like this the campaign pauses with these words
-        return Outcome(claim, SenderRefused(str(refused)))
+        return Outcome(claim, SenderRefused(refused.text))
     except (MergeError, ValueError) as fault:
         return _unmade(claim, fault.words() if isinstance(fault, MergeError) else str(fault))
     except Exception as fault:

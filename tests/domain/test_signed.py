@@ -9,6 +9,7 @@ import pytest
 from appliance import clock, fields, tokens
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
+from appliance.errors import SenderRefused
 from appliance.messages import links, single
 from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.prepare import Workshop
@@ -153,6 +154,20 @@ def test_the_return_path_is_the_message_s_own_where_somebody_listens(home: Home)
     claim = letter(home, from_email="ana@news.bakery.example")
     assert mail_from("relay", dns_records=mx("valid")).endswith("@bounce.bakery.example")
     assert links.returned_to(mail_from("relay", dns_records=mx("valid")).partition("@")[0]) == claim.id
+
+
+def test_nothing_leaves_in_the_name_of_a_domain_that_was_lost(home: Home) -> None:
+    """A message waits while its domain has failed, on a real transport; in the built-in inbox it may be read."""
+    here = domain(home)
+    work.write(keys.make, here, PAIRS[0])
+    claim = letter(home)
+    home.configure(email__transport="relay", email__relay__host="127.0.0.1")
+    work.write(run, "UPDATE sending_domain SET status = 'failed', failed_at = ?", (clock.now_ms() - 1,))
+    with pytest.raises(SenderRefused, match=r"bakery\.example is not verified as yours any more"):
+        Workshop().prepare(claim._replace(provider="relay"))
+    assert Workshop().prepare(claim)
+    work.write(run, "UPDATE sending_domain SET status = 'verified'")
+    assert Workshop().prepare(claim._replace(provider="relay"))
 
 
 def test_a_key_that_cannot_be_read_blames_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
