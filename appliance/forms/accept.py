@@ -44,6 +44,8 @@ class _Wanted(NamedTuple):
 def accept(form: Form, said: Submitted, ip: str, user_agent: str | None) -> None:
     """Do what a submitted form asks for, as far as a stranger may ask for it."""
     writing()
+    if not Form.select().where(Form.id == form.id).exists():
+        return  # deleted while this was on its way
     account = Account.get_by_id(form.account_id)
     evidence = Evidence(people.SOURCE, f"form:{form.id}", ip, user_agent, form.consent_text)
     channel = people.find(account.id, said.address.kind, said.address.key)
@@ -156,6 +158,12 @@ def _mail(wanted: _Wanted, number: int) -> int:
 
 
 def tidy() -> None:
-    """Forget what was never confirmed, and what was, after 30 days."""
+    """Forget what was typed once its link has expired, and after 30 days that there was something."""
     writing()
-    run("DELETE FROM confirmation WHERE created_at < ?", (clock.now_ms() - KEPT_MS,))
+    now = clock.now_ms()
+    run(
+        "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
+        "WHERE created_at < ? AND confirmed_at IS NULL AND key NOT NULL",
+        (now - LIVES_MS,),
+    )
+    run("DELETE FROM confirmation WHERE created_at < ?", (now - KEPT_MS,))

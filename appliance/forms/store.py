@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from appliance import clock, config, tokens
 from appliance.account.keys import PUBLIC
+from appliance.contacts.lists import VIEW
 from appliance.db.open import rows
 from appliance.db.work import writing
 from appliance.errors import Faults, NotFound
@@ -168,9 +169,11 @@ def _checked(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
         values["name"] = values["name"].strip()
     if "list_ids" in values:
         values["list_ids"] = list(dict.fromkeys(values["list_ids"]))
-        have = {row[0] for row in rows("SELECT id FROM contact_list WHERE account_id = ?", (account_id,))}
-        if not set(values["list_ids"]) <= have:
+        have = dict(rows("SELECT id, segment_id FROM contact_list WHERE account_id = ?", (account_id,)))
+        if not set(values["list_ids"]) <= set(have):
             faults.add("list_ids", "must exist")
+        elif any(have[one] is not None for one in values["list_ids"]):
+            faults.add("list_ids", VIEW)
     if "origins" in values:
         values["origins"] = _origins(values["origins"], faults)
     if "fields" in values:

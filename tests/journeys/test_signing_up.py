@@ -1,5 +1,6 @@
 """Signing up through a form, and confirming it: T25, T36, decisions sections 9 and 16."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -280,3 +281,27 @@ def test_a_form_is_kept_as_it_was_written(server: Server) -> None:
     assert faults == {"data.city": ["can't be blank"]}
     assert api.delete(f"/forms/{form['id']}").expect(200)["name"] == "Other"
     assert api.get(f"/forms/{form['id']}").status == 404 and submit(server, form, email="a@example.org").status == 404
+
+
+def test_a_way_out_works_for_years(server: Server, clock: TestClock) -> None:
+    """Also after its campaign is deleted; whoever took it is skipped by the next one (D02)."""
+    api = server.client()
+    group = api.post("/lists", {"name": "Years"}).expect(201)["id"]
+    who = api.post("/contacts", {"email": "years@example.org", "list_ids": [group]}).expect(201)["id"]
+
+    def send() -> dict[str, object]:
+        body = {"name": "y", "template_attributes": {"subject": "s", "body": "<p>b</p>"}}
+        made = api.post("/campaigns", body).expect(201)["id"]
+        api.post(f"/campaigns/{made}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+        api.wait(f"/campaigns/{made}", lambda row: row["status"] == "completed")
+        found: dict[str, object] = api.get("/messages", campaign_id=made).expect(200)[0]
+        return found
+
+    first = send()
+    way = re.search(r"/u/[\w-]+", api.get(f"/messages/{first['id']}").expect(200)["html"])
+    assert way is not None
+    api.delete(f"/campaigns/{first['campaign_id']}").expect(200)
+    clock.advance(3 * 365 * 86_400)
+    answer = ask(server, "POST", way[0], {"List-Unsubscribe": "One-Click"})
+    assert answer.status == 200 and not api.get(f"/contacts/{who}").json["subscribed_email"]
+    assert send()["skip_reason"] == "unsubscribed"

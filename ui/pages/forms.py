@@ -5,11 +5,13 @@ from typing import Any
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
+from appliance import config, errors, fields
+from appliance.account import accounts
 from appliance.db.work import call, commit
 from appliance.engagement import face
 from appliance.forms import snippet, store
-from ui import people, view
+from appliance.messages import senders
+from ui import people, view, words
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
@@ -62,7 +64,10 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     lists = [one for one in await call(people.all_lists, visit.account_id) if one.id in row.list_ids]
     shown = await call(face.of, visit.account_id)
     html = snippet.html(row, shown.language)
-    return view.page(request, "forms/show.html", row=row, lists=lists, snippet=html, asked=store.fields_of(row))
+    unready = await call(_unready, visit.account_id)
+    return view.page(
+        request, "forms/show.html", row=row, lists=lists, snippet=html, asked=store.fields_of(row), unready=unready
+    )
 
 
 @pages.get("/<form_id:int>/edit", name="edit")
@@ -105,6 +110,14 @@ async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     gone = await commit(store.delete, visit.account_id, form_id)
     view.say(request, f"The form {gone.name} is deleted. Who signed up is still in Contacts.")
     return view.go(request, "/forms")
+
+
+def _unready(account_id: int) -> list[str]:
+    """Say why mails that ask for a confirmation cannot leave, if so."""
+    account = accounts.get(account_id)
+    transport = config.current().email.transport
+    found = senders.problems(account, senders.resolve(account, None), transport, marketing=False)
+    return [words.sentence(text) for _, text in found]
 
 
 def _raw(form: Form, before: list[Any]) -> dict[str, Any]:

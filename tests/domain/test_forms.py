@@ -1,0 +1,183 @@
+"""Forms below the doors: rates, what a stranger may touch, and what is kept of it for how long."""
+
+from itertools import count
+
+import msgspec
+import pytest
+
+from appliance import clock, fields
+from appliance.addresses import Address
+from appliance.contacts import consent
+from appliance.contacts.consent import Evidence
+from appliance.db import work
+from appliance.db.open import rows
+from appliance.errors import Invalid, TooMany
+from appliance.forms import accept, confirm, rates, reading, store
+from appliance.messages import links
+from appliance.tables import Confirmation, Form, Message
+from tests.domain.home import Home
+
+ANA = "ana@example.org"
+_clients = count(1)
+
+
+def form_of(home: Home, **body: object) -> Form:
+    """Make a form."""
+    return work.write(store.create, home.account_id, fields.read(store.FormWrite, {"name": "F", **body}))
+
+
+def submit(home: Home, form: Form, ip: str | None = None, **raw: object) -> None:
+    """Submit it, each time as another client: rates are the process's."""
+    ip = ip or f"198.18.{next(_clients)}.7"
+    work.write(accept.accept, form, reading.read(form, raw), ip, "Browser")
+
+
+def token_of(number: int) -> str:
+    """Answer the token of a confirmation."""
+    return links.confirm(number).rpartition("/")[2]
+
+
+def test_a_rate_counts_in_a_window(home: Home) -> None:
+    """So many in a minute under one name; the next one waits until the first is a minute ago, other names do not."""
+    for _ in range(10):
+        rates.check("form recipient:x", 10)
+        home.advance(1)
+    with pytest.raises(TooMany) as refused:
+        rates.check("form recipient:x", 10)
+    assert 45 <= refused.value.retry_after <= 51
+    rates.check("form recipient:y", 10)
+    home.advance(51)
+    rates.check("form recipient:x", 10)
+
+
+def test_a_clock_that_steps_back_locks_nobody_out(home: Home) -> None:
+    """What was counted in the future is forgotten."""
+    home.advance(86_400)
+    for _ in range(3):
+        rates.take("back", 3, rates.MINUTE_MS)
+    home.advance(-86_400)
+    assert rates.take("back", 3, rates.MINUTE_MS) == 0
+
+
+def test_what_was_typed_is_kept_a_week_and_that_it_was_a_month(home: Home) -> None:
+    """An answer that never came leaves nothing of the person; its link says that it is too late, then nothing."""
+    form = form_of(home)
+    submit(home, form, email=ANA, first_name="Ana")
+    (asked,) = Confirmation.select()
+    home.advance(7 * 86_400 + 1)
+    work.write(accept.tidy)
+    kept = Confirmation.get_by_id(asked.id)
+    assert (kept.value, kept.key, kept.person, kept.ip, kept.user_agent) == (None, None, {}, None, None)
+    found = confirm.sheet(token_of(asked.id))
+    assert found is not None and found.state == "expired"
+    home.advance(24 * 86_400)
+    work.write(accept.tidy)
+    assert confirm.sheet(token_of(asked.id)) is None
+
+
+def test_erasing_a_person_takes_what_was_typed_in_their_name(home: Home) -> None:
+    """A question that is still open says nothing of them any more, and cannot be answered."""
+    from appliance.contacts import erase
+
+    person = home.contact(ANA)
+    form = form_of(home)
+    submit(home, form, email=ANA, first_name="Canary")
+    work.write(erase.erase, home.account_id, person.id, Evidence("api", "key:1"))
+    (asked,) = Confirmation.select()
+    assert (asked.value, asked.key, asked.person) == (None, None, {})
+    assert work.write(confirm.confirm, token_of(asked.id), None, None, None) == "expired"
+    assert rows("SELECT count(*) FROM contact") == [(0,)]
+
+
+@pytest.mark.parametrize("reason", ["complaint", "erased"])
+def test_only_the_question_reaches_who_may_not_be_written_to(reason: str, home: Home) -> None:
+    """A complaint or an erasure keeps all other mail away, the service's own included; a bounce keeps this away too."""
+    from appliance.messages import outbox
+    from appliance.messages.ledger import COLUMNS, Claim
+
+    home.contact(ANA)
+    home.suppress(ANA, reason)
+    submit(home, form_of(home), email=ANA)
+    (number,) = (one.message_id for one in Confirmation.select())
+    row = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
+    assert outbox.refusal(row) is None
+    assert outbox.refusal(row._replace(id=number + 1)) == f"suppressed_{reason}"
+    home.suppress(ANA, "hard_bounce")
+    assert outbox.refusal(row) == "suppressed_hard_bounce"
+    work.write(confirm.confirm, token_of(1), None, None, None)
+    assert consent.in_force(home.channel(ANA)) == "hard_bounce"
+
+
+def test_a_mail_that_may_not_leave_is_kept_as_skipped(home: Home) -> None:
+    """On a real transport a sender that is not verified asks nobody; the row says why."""
+    home.configure(email__transport="relay", email__relay__host="127.0.0.1")
+    submit(home, form_of(home), email=ANA)
+    (message,) = Message.select()
+    assert (message.status, message.skip_reason) == ("skipped", "sender_not_ready")
+
+
+def test_a_form_that_is_deleted_meanwhile_takes_nothing(home: Home) -> None:
+    """What was on its way is dropped, and nobody is told another thing."""
+    form = form_of(home)
+    work.write(store.delete, home.account_id, form.id)
+    submit(home, form, email=ANA)
+    assert rows("SELECT count(*) FROM confirmation") == [(0,)]
+
+
+def test_a_view_of_a_segment_takes_nobody(home: Home) -> None:
+    """Such a list cannot be joined, so no form leads to it."""
+    from appliance.contacts import lists
+    from appliance.segments import store as segments
+    from appliance.segments.requests import SegmentCreate
+
+    segment = work.write(segments.create, home.account_id, fields.read(SegmentCreate, {"name": "S", "filters": []}))
+    mirror = work.write(lists.create, home.account_id, lists.ListCreate(name="M", segment_id=segment.id))
+    with pytest.raises(Invalid) as refused:
+        form_of(home, list_ids=[mirror.id])
+    assert refused.value.fields == {"list_ids": ["is a view of a segment"]}
+
+
+@pytest.mark.parametrize(
+    ("raw", "data"),
+    [
+        ({"data": {"city": " Bath "}}, {"city": "Bath"}), ({"data.city": "Bath"}, {"city": "Bath"}),
+        ({"data[city]": "Bath"}, {"city": "Bath"}), ({"city": "Bath"}, {"city": "Bath"}),
+        ({"data": {"city": 7, "other": 1}}, {"city": 7}), ({"data": {"city": {"a": 1}}}, {}),
+        ({"data": {"city": ["x"]}}, {}), ({"data": "x"}, {}), ({"data": {"city": float("inf")}}, {}), ({}, {}),
+    ],
+)  # fmt: skip
+def test_only_what_a_form_asks_for_is_taken(raw: dict[str, object], data: dict[str, object], home: Home) -> None:
+    """However it is written, `data` holds the fields of the form and nothing else."""
+    said = reading.read(form_of(home, fields=["email", "data.city"]), {"email": ANA, **raw})
+    assert said.data == data and said.address == Address("email", ANA, ANA)
+
+
+def test_one_of_two_addresses_is_enough(home: Home) -> None:
+    """A form that asks for both takes either; one that asks for a number alone insists on it."""
+    both, phone = form_of(home, fields=["email", "phone"]), form_of(home, fields=["phone"])
+    assert reading.read(both, {"phone": "+44 20 7946 0018"}).address.key == "+442079460018"
+    said = reading.read(both, {"phone": "+442079460018", "email": ANA})
+    assert said.address.key == ANA and said.phone is not None and said.phone.key == "+442079460018"
+    with pytest.raises(Invalid) as refused:
+        reading.read(phone, {"email": ANA})
+    assert refused.value.fields == {"phone": ["can't be blank"]}
+
+
+def test_a_number_that_nobody_can_ask_is_not_written_to(home: Home) -> None:
+    """Without a way to confirm it a phone number is kept, and has agreed to nothing."""
+    submit(home, form_of(home, fields=["phone"]), phone="+442079460018")
+    channel = home.channel("+442079460018")
+    assert not channel.subscribed and channel.verified_at is None
+    submit(home, form_of(home, fields=["phone"], double_opt_in=False), phone="+442079460019")
+    assert home.channel("+442079460019").subscribed
+
+
+def test_a_question_is_answered_as_it_was_put(home: Home) -> None:
+    """What the evidence keeps of a form is its text at that moment, and where it came from only as far as allowed."""
+    form = form_of(home, consent_text="Old words")
+    submit(home, form, "203.0.113.9", email=ANA)
+    work.write(store.update, home.account_id, form.id, msgspec.convert({"consent_text": "New"}, store.FormPatch))
+    (asked,) = Confirmation.select()
+    assert (asked.text, asked.ip, asked.created_at <= clock.now_ms()) == ("Old words", "203.0.113.0", True)
+    text = rows("SELECT text, ip, actor FROM consent WHERE act = 'requested'")
+    assert text == [("Old words", "203.0.113.0", f"form:{form.id}")]
