@@ -2,7 +2,7 @@
 
 import json
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -27,8 +27,9 @@ class Contract:
         self._validator = cache(self._make_validator)
 
     @classmethod
+    @lru_cache(maxsize=8)
     def of(cls, text: str) -> Self:
-        """Read the document from YAML."""
+        """Read the document from YAML; once, for every client of every server has the same."""
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         return cls(yaml.load(text, loader))
 
