@@ -4,6 +4,7 @@ So nobody acts on a click that is taken back a second later. What waits is in th
 to the next.
 """
 
+import logging
 import threading
 import time
 
@@ -13,13 +14,18 @@ from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 from appliance.engagement import hits, robots
 from appliance.engagement.hits import Case
+from appliance.errors import Unavailable
 from appliance.messages.targets import Targets, Wanted
 
 # What a machine asks for at once is asked for by then
 WAIT_MS = robots.MANY_MS + 500
 # A clock that was set back leaves hits of the future, which wait for nothing
 _FUTURE_MS = 60_000
-_AT_ONCE = 100
+_AT_ONCE = 50
+_GIVEN_UP = (
+    "UPDATE hit SET verdict = 'unsure', reason = 'not_judged' WHERE verdict IS NULL AND message_id = ? AND at <= ?"
+)
+log = logging.getLogger("campanero.tracking")
 _DUE = "verdict IS NULL AND (at <= ? OR at > ?)"
 
 
@@ -65,7 +71,27 @@ def _some(targets: Targets) -> int:
         before = cases.get(wanted.message_id, Case(found, {}))
         cases[wanted.message_id] = Case(found, {**before.urls, wanted.number: found.url})
     moments = [row[2] for row in due]
-    return work.write(_settle, [*cases.values()], min(moments), max(moments))
+    first, last = min(moments), max(moments)
+    for number in {row[0] for row in due if row[0] is not None} - cases.keys():
+        work.write(run, _GIVEN_UP, (number, last))
+    try:
+        return work.write(_settle, [*cases.values()], first, last)
+    except Unavailable:
+        raise
+    except Exception:
+        log.exception("hits cannot be judged together")
+    return sum([_alone(case, first, last) for case in cases.values()])
+
+
+def _alone(case: Case, first: int, last: int) -> int:
+    """Judge the hits of one message; of one that cannot be judged nothing is counted, and it keeps no other waiting."""
+    try:
+        return work.write(_settle, [case], first, last)
+    except Unavailable:
+        raise
+    except Exception:
+        log.exception("the hits of message %s cannot be judged", case.found.message_id)
+    return work.write(run, _GIVEN_UP, (case.found.message_id, last))
 
 
 def _settle(cases: list[Case], first: int, last: int) -> int:

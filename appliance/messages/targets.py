@@ -1,10 +1,13 @@
 """Where the links of a message lead, found again when somebody follows one; nothing of it stands in the link itself."""
 
+import logging
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+import apsw
 import msgspec
+import peewee
 
 from appliance import addresses, clock
 from appliance import brand as brands
@@ -15,6 +18,7 @@ from appliance.designs.merge import MergeError
 from appliance.messages import values
 from appliance.tables import Account, Contact
 
+log = logging.getLogger("campanero.tracking")
 # Campaigns whose links are kept at hand
 _MOST_KEPT = 256
 _ASKED = (
@@ -75,7 +79,18 @@ class Targets:
         asked = set(wanted)
         ids = ",".join(str(one.message_id) for one in asked)
         known = {row[0]: Found(*row) for row in rows(_ASKED.format(ids=ids))}
-        return {one: self._led(known[one.message_id], one.number) for one in asked if one.message_id in known}
+        found: dict[Wanted, Found] = {}
+        for one_wanted in asked:
+            message = known.get(one_wanted.message_id)
+            try:
+                if message is not None:
+                    found[one_wanted] = self._led(message, one_wanted.number)
+            except (apsw.Error, peewee.PeeweeException):
+                raise
+            except Exception:
+                # Whatever is wrong with this one, the others are led on
+                log.exception("where a link of message %s leads cannot be found", one_wanted.message_id)
+        return found
 
     def _led(self, message: Found, number: int | None) -> Found:
         """Answer where a link of a message leads."""
@@ -111,21 +126,28 @@ def _targets(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:
 
 def _filled(url: str, message: Found, shared: dict[str, Any]) -> str | None:
     """Fill an address as its message would have; what is not known any more is left empty: the reader is sent on."""
-    contact = Contact.get_or_none(Contact.id == message.contact_id) if message.contact_id is not None else None
-    if contact is not None:
-        contacts.load([contact])
     if message.campaign_id is None:
         shared = values.of_account(Account.get_by_id(message.account_id), brands.get(message.account_id)) | shared
-    recipient = one("SELECT recipient FROM message WHERE id = ?", (message.message_id,))
-    said = {
-        **shared,
-        **values.of_contact(contact, recipient[0] if recipient else None),
-        **values.of_message(message.message_id),
-    }
+    said = {**shared, **_person(message), **values.of_message(message.message_id)}
     try:
         return merge.compile_template(url, "url").render(said)
-    except MergeError:
+    except MergeError as error:
+        log.warning("a link of message %s cannot be filled in: %s", message.message_id, error)
         return None
+
+
+def _person(message: Found) -> dict[str, Any]:
+    found = one("SELECT recipient FROM message WHERE id = ?", (message.message_id,))
+    recipient = found[0] if found else None
+    try:
+        contact = Contact.get_or_none(Contact.id == message.contact_id) if message.contact_id is not None else None
+        if contact is not None:
+            contacts.load([contact])
+        return values.of_contact(contact, recipient)
+    except Exception:
+        # Whatever is wrong with what is kept of one, they and all who ask beside them are led on
+        log.exception("contact %s cannot be read", message.contact_id)
+        return values.of_contact(None, recipient)
 
 
 def sendable(url: str) -> str | None:

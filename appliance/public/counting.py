@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from appliance.db import work
 from appliance.db.open import close_database
-from appliance.db.storage import StorageError
+from appliance.db.storage import StorageError, storage_error
 from appliance.engagement import hits
 from appliance.engagement.hits import Asked, Hit, Limit
 from appliance.errors import Unavailable
@@ -144,8 +144,8 @@ class Desk:
                 work.submit(hits.keep, kept).add_done_callback(lambda done: self._written(batch, kept, done, loop))
                 return
         except Exception as fault:
-            error = fault
-            if not isinstance(fault, Unavailable):
+            error = storage_error(fault) or fault
+            if not isinstance(error, Unavailable):
                 log.exception("hits cannot be looked up")
         _tell(loop, self._answered, batch, error)
 
@@ -165,7 +165,7 @@ class Desk:
         try:
             self._find([one])
         except Exception as error:
-            _tell(loop, self._failed, one, error)
+            _tell(loop, self._failed, one, storage_error(error) or error)
         else:
             _tell(loop, self._go, one)
 

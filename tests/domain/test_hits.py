@@ -251,6 +251,30 @@ def test_what_waits_to_be_judged_is_not_lost(home: Home) -> None:
     assert rows("SELECT count(*) FROM event WHERE event = 'email_clicked'") == [(120,)]
 
 
+def test_one_that_cannot_be_judged_keeps_no_other_waiting(home: Home) -> None:
+    """What breaks on one message is said and left; its neighbours are judged, and nobody comes back to it for ever."""
+    first, second = sent(home, "ann", "bea")
+    when = f"NEW.resource_uid = 'message:{first}'"
+    work.write(run, f"CREATE TRIGGER odd BEFORE INSERT ON event WHEN {when} BEGIN SELECT raise(ABORT, 'odd'); END")
+    keep(ask(first, 1), ask(second, 1))
+    settle(home)
+    assert rows("SELECT verdict, reason FROM hit ORDER BY id") == [("unsure", "not_judged"), ("human", None)]
+    assert rows("SELECT email_click_count FROM contact ORDER BY id") == [(0,), (1,)] and not settling.is_due()
+
+
+def test_one_that_cannot_be_found_again_keeps_no_other_waiting(home: Home) -> None:
+    """Neither at the door nor when it is judged."""
+    first, second = sent(home, "ann", "bea")
+    keep(ask(first, 1), ask(second, 1))
+    work.write(run, "UPDATE message SET campaign_id = NULL WHERE id = ?", (first,))
+    content = "INSERT INTO message_content (message_id, headers, data, links) VALUES (?, '{}', '{}', '[damaged')"
+    work.write(run, content, (first,))
+    wanted = [Wanted(first, 1), Wanted(second, 1)]
+    assert [*Targets().find(wanted)] == wanted[1:]
+    settle(home)
+    assert rows("SELECT verdict, reason FROM hit ORDER BY id") == [("unsure", "not_judged"), ("human", None)]
+
+
 def test_who_withdraws_before_it_is_judged(home: Home) -> None:
     """What was kept a moment ago is forgotten, or becomes nobody's; of the erased nothing tells any more."""
     first, second, third = sent(home, "ann", "bea", "cid")

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from appliance.db.open import rows
+from appliance.db import work
+from appliance.db.open import rows, run
 from appliance.designs import links as numbering
 from appliance.designs import rewriting
 from appliance.messages import compose, links
@@ -119,6 +120,15 @@ def test_values_are_filled_in_when_it_is_followed(home: Home) -> None:
     (token,) = OURS.findall(html)
     assert "Bad" not in html
     assert led(token) == "https://example.org/Bad%2FEms%3F?for=%C3%84NN%20%26%20CO&c=Spring&b=Acme"
+
+
+def test_one_damaged_person_is_led_on_and_holds_nobody_up(home: Home) -> None:
+    """What cannot be read of them is left out of the address."""
+    _, html, _ = made(home, '<p><a href="https://example.org/?n={{ contact.first_name }}&amp;x=1">A</a></p>')
+    (token,) = OURS.findall(html)
+    assert led(token) == "https://example.org/?n=Ann&x=1"
+    work.write(run, "UPDATE contact SET data = '[1'")
+    assert led(token) == "https://example.org/?n=&x=1"
 
 
 def test_what_a_loop_goes_through_stays_in_the_mail(home: Home) -> None:
