@@ -9,7 +9,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.messages import verdicts
+from appliance.messages import senders, verdicts
 from appliance.tables import Campaign, Flow
 from appliance.work import bell
 
@@ -90,6 +90,7 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
 
     campaign = store.get(account_id, campaign_id)
     refuse(campaign, "active", ("paused",))
+    _refuse_lost(campaign)
     campaign.pause_reason, campaign.baseline = None, counted(campaign)
     if campaign.started_at is None:
         # It was armed and never started: start now, or wait for its time if that is still to come
@@ -103,6 +104,15 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
     store.touch(campaign)
     after_commit(lambda: bell.ring("outbox"))
     return store.get(account_id, campaign_id)
+
+
+def _refuse_lost(campaign: Campaign) -> None:
+    """Refuse to go on in the name of a domain that has failed: the first messages would leave before it is noticed."""
+    sender = campaign.sender["email"] if campaign.sender and not campaign.test else ""
+    if senders.is_lost(campaign.account_id, sender):
+        words, field = f"the domain of {sender} has lost its DNS records", "template_attributes.from_email"
+        blockers = [{"code": "sender_not_ready", "message": words, "field": field}]
+        raise Invalid({field: [words]}, reason="sender_not_ready", message=words, blockers=blockers)
 
 
 def counted(campaign: Campaign) -> dict[str, int]:

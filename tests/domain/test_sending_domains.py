@@ -122,6 +122,10 @@ def test_with_direct_delivery_more_is_required(home: Home) -> None:
     home.configure(email__transport="direct")
     required = [one.purpose for one in records.of(SendingDomain.get_by_id(domain.id)) if one.required]
     assert required == ["ownership", "dkim", "return_path", "spf"]
+    other = add(home, "mill.example", PAIRS[1])
+    assert [see(other, GOOD, GOOD, *rest).status for rest in ((WRONG, GOOD), (GOOD, WRONG), (GOOD, GOOD))] == [
+        "pending", "pending", "verified",
+    ]  # fmt: skip
 
 
 def test_a_record_that_changed_is_unknown_again(home: Home) -> None:

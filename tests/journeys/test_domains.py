@@ -125,6 +125,8 @@ def test_records_that_go_stop_the_sending_within_a_day(place: Place) -> None:
     paused = api.wait(news, lambda row: row["status"] == "paused")
     assert paused["pause_reason"] == "domain_failed"
 
+    assert api.post(f"{news}/resume").expect(422)["reason"] == "sender_not_ready"
+
     dns.publish(made, "ownership")
     row = after(api, clock, path, hours=6, minutes=1)
     assert (row["status"], row["attention"], len(events(api, "domain_verified", path))) == ("verified", None, 2)
