@@ -24,9 +24,13 @@ from appliance.messages.prepare import Workshop
 from appliance.sending_domains import keys
 from appliance.tables import DomainKey
 from appliance.work.making import Maker
-from tests.bench_sending import FIRST, html
+from tests.bench_sending import FIRST, UNLIMITED, fill, html
+from tests.bench_sending_rivals import Postfix
 from tests.domain.home import Home
 from tests.domain.test_domain_keys import domain
+from tests.kit.dns import DnsServer
+from tests.kit.sending_domains import verified
+from tests.kit.server import Server
 
 PEOPLE = 400
 
@@ -109,6 +113,44 @@ def only(*algorithms: str) -> None:
     )
 
 
+def send(server: Server, people: int, count: int, size: int, sender: str) -> float:
+    """Send a campaign from an address to everybody and return how many messages a second left."""
+    api = server.client(validate=False, keep_alive=True)
+    number = api.post("/campaigns", {"name": "Measured"}).expect(201)["id"]
+    content = {"subject": "News for {{ contact.first_name }}", "body": html(size), "from_email": sender}
+    begin = time.perf_counter()
+    order = {"trigger_attributes": {"contact_list_id": people}, "template_attributes": content}
+    api.post(f"/campaigns/{number}/send", order).expect(200)
+    while (now := api.get(f"/campaigns/{number}").expect(200))["status"] != "completed":
+        time.sleep(0.05)
+    if now["stats"]["sent"] != count:
+        raise AssertionError(now["stats"])
+    return count / (time.perf_counter() - begin)
+
+
+def sending(options: argparse.Namespace) -> None:
+    """Print how fast the whole service sends, unsigned and signed in turns, into `smtp-sink`."""
+    found: dict[str, list[float]] = {}
+    floors = []
+    with Postfix(options.postfix).sink() as port, DnsServer() as dns:
+        env = UNLIMITED | dns.env | {"CAMPANERO_EMAIL__CONNECTIONS": "10"}
+        env |= {"CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
+        with Server(relay=port, env=env).set_up().start() as server:
+            api = server.give_address().client(validate=False)
+            verified(api, dns, "bakery.example")
+            people = fill(api, options.messages)
+            for _ in range(options.rounds):
+                floors.append(limit(2))
+                for sender in ("ana@unsigned.example", "ana@bakery.example"):
+                    rate = send(server, people, options.messages, options.size, sender)
+                    found.setdefault(sender, []).append(rate)
+    floor = statistics.median(floors)
+    print(f"load {os.getloadavg()[0]:.1f}; openssl {floor:,.0f}/s; the whole service, {options.messages} messages:")
+    for sender, rates in found.items():
+        rate = statistics.median(rates)
+        print(f"  from {sender}: {rate:,.0f}/s, {rate / floor:.2f} of openssl")
+
+
 def main() -> None:
     """Run the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -116,6 +158,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", type=int, default=9_000, help="bytes of the HTML; 20 KB on the wire")
     parser.add_argument("--ahead", type=int, default=40, help="messages made at once: 4 for each of 10 connections")
+    parser.add_argument("--postfix", type=Path, help="where Debian's package is unpacked: measures sending too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         home = Home(Path(directory), email__dkim_ed25519=True)
@@ -140,6 +183,8 @@ def main() -> None:
         rate, cpu = statistics.median(one[0] for one in costs), statistics.median(one[1] for one in costs)
         print(f"  made {name}: {rate:,.0f}/s, {cpu:.0f} us of processor each, {rate / floor:.2f} of openssl")
     print("  G7 is the line of rsa (goal 0.95)")
+    if options.postfix:
+        sending(options)
 
 
 if __name__ == "__main__":
