@@ -67,6 +67,15 @@ def test_campaigns_and_single_messages_are_signed(home: Home) -> None:
     assert not kit.signatures(Workshop().prepare(letter(home, from_email="x@other.example")).envelope.content)
 
 
+@pytest.mark.parametrize("sender", ["ana@bäckerei.example", "jörg@bäckerei.example", "Ana@XN--BCKEREI-5WA.example"])
+def test_international_senders_are_signed(home: Home, sender: str) -> None:
+    """However a domain and what stands before it are written, mail is signed under the domain's ASCII name."""
+    (key,) = work.write(keys.make, domain(home, "xn--bckerei-5wa.example"), PAIRS[0])
+    claim = letter(home, from_email=sender)
+    assert signed_by(claim) == [("xn--bckerei-5wa.example", key.selector)]
+    assert Workshop().prepare(claim).envelope.mail_from.endswith("@bounce.xn--bckerei-5wa.example")
+
+
 def test_a_body_is_looked_through_where_it_has_to_be(home: Home) -> None:
     """Known to be plain, with double spaces in the template, and with them in one person's name: all are signed."""
     work.write(keys.make, domain(home), PAIRS[0])
