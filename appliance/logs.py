@@ -36,6 +36,11 @@ class _Json(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Say whether a line is about us: a form that cannot be read is its sender's fault, and told to them."""
+    return record.msg != "Failed when parsing form"
+
+
 def start(level: str, form: str) -> None:
     """Send every log to stderr in one form; the libraries' own chatter only from warnings up."""
     handler = logging.StreamHandler(sys.stderr)
@@ -49,3 +54,4 @@ def start(level: str, form: str) -> None:
         logger.handlers[:] = []
         logger.propagate = True
         logger.setLevel(logging.WARNING)
+    logging.getLogger("sanic.error").addFilter(_is_ours)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -202,6 +203,10 @@ def test_robots_and_garbage_get_nothing(server: Server) -> None:
     for key in ("camp_pub_" + "x" * 36, "nothing", form["public_key"][:-1]):
         assert submit(server, {"public_key": key}, email="a@example.org").status == 404
         assert ask(server, "GET", f"/f/{key}").status == 404
+    for body, kind in ((b"\x9d\xff", FORM["Content-Type"]), (b"--x\r\n\xdd", "multipart/form-data; boundary=x"),
+                       (b"x", "multipart/form-data")):  # fmt: skip
+        assert stranger(server).request("POST", f"/f/{form['public_key']}", body, {"Content-Type": kind}).status == 422
+    assert "Traceback" not in server.output, "what strangers send fills no log"
     assert server.client().get(f"/forms/{form['id']}").json["submissions_count"] == 0
     assert server.client().get("/messages", to="bot@example.org").json == []
 
@@ -305,3 +310,18 @@ def test_a_way_out_works_for_years(server: Server, clock: TestClock) -> None:
     answer = ask(server, "POST", way[0], {"List-Unsubscribe": "One-Click"})
     assert answer.status == 200 and not api.get(f"/contacts/{who}").json["subscribed_email"]
     assert send()["skip_reason"] == "unsubscribed"
+
+
+def test_many_at_once_are_as_one(server: Server) -> None:
+    """An address typed by ten clients at the same moment gets one mail, and ten answers to it confirm once."""
+    form = make_form(server, "Crowd")
+    with ThreadPoolExecutor(10) as pool:
+        sent = list(pool.map(lambda _: submit(server, form, email="crowd@example.org").status, range(10)))
+        (letter,) = letters(server, "crowd@example.org")
+        answers = list(pool.map(lambda _: ask(server, "POST", link(letter), {"confirm": 1}).status, range(10)))
+    assert sent == [202] * 10 and answers == [200] * 10
+    made = contact(server, "crowd@example.org")
+    assert made is not None and made["list_ids"] == form["list_ids"]
+    # Each submission was confirmed, all of them by the first answer
+    told = events(server, "double_opt_in_confirmed", contact_id=made["id"])
+    assert len(told) == 10 and len(events(server, "opt_in", contact_id=made["id"])) == 1
