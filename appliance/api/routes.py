@@ -14,6 +14,7 @@ from appliance.api import (
     imports,
     lists,
     messages,
+    reports,
     segments,
     suppressions,
     templates,
@@ -24,6 +25,7 @@ from appliance.api.declare import Route
 ROUTES: tuple[Route, ...] = (
     *messages.ROUTES,
     *campaigns.ROUTES,
+    *reports.ROUTES,
     *contacts.ROUTES,
     *suppressions.ROUTES,
     *exports.ROUTES,

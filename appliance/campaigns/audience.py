@@ -89,6 +89,23 @@ def of(campaign: Campaign) -> Audience:
     return Audience(f"SELECT c.id FROM {' AND '.join(clauses)}", parameters, double)
 
 
+def parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any]]:
+    """Answer what an audience is put together from: kind, id and condition of each part, and their parameters."""
+    data, parameters = campaign.trigger.data, {"account": campaign.account_id}
+    found: list[tuple[str, int, str]] = []
+    for kind, prefix, lists in (
+        ("list", "l", _lists(campaign)),
+        ("excluded_list", "x", _found(campaign.account_id, data.get("exclude_contact_list_ids") or [])),
+    ):
+        for number, row in lists.items():
+            found.append((kind, number, _any_list(campaign.account_id, {number: row}, parameters, prefix)))
+    chosen = [("segment", "s", campaign.trigger.segment_id)] if campaign.trigger.segment_id else []
+    chosen += [("excluded_segment", f"y{at}_", one) for at, one in enumerate(data.get("exclude_segment_ids") or [])]
+    for kind, prefix, number in chosen:
+        found.append((kind, int(number), _segment(campaign.account_id, int(number), parameters, prefix)))
+    return found, parameters
+
+
 def missing(campaign: Campaign) -> list[str]:
     """Answer the keys of a trigger that name a list or segment that is gone; left out, an exclusion would be none."""
     data, account_id = campaign.trigger.data, campaign.account_id

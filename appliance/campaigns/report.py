@@ -3,19 +3,43 @@
 The page asks for them every other second: nothing here reads more rows than it shows, however large the campaign.
 """
 
+import hashlib
 import threading
 import time
 from collections import Counter, deque
-from typing import Any
+from typing import Any, NamedTuple
 
+from appliance.campaigns import alike
 from appliance.db.open import rows, scalar
+from appliance.delivery import classes
 from appliance.tables import Campaign, Message
 
 _ENDED_BADLY = ("failed", "bounced", "skipped", "uncertain", "complained")
 # What waits for another attempt is due later than what was never tried
-_AGAIN = "campaign_id = ? AND status IN ('queued', 'held') AND due_at > ? AND attempts > 0"
+_AGAIN = "m.campaign_id = ? AND m.status IN ('queued', 'held') AND m.due_at > ? AND m.attempts > 0"
+_BADLY = f"({','.join(repr(one) for one in _ENDED_BADLY)})"
+_WHY = "m.status, coalesce(m.skip_reason, m.error_code), m.error_text, r.kind"
+_JUDGED = "LEFT JOIN returned r ON r.message_id = m.id"
 _MOST_SHOWN, _MOST_KEPT = 200, 50
 _RATE_SECONDS, _KNOWN_SECONDS = 60.0, 20.0
+
+
+class _Group(NamedTuple):
+    """Messages that ended for the same reason; `kind` is the class of the refusal."""
+
+    status: str
+    reason: str | None
+    text: str | None
+    kind: str | None
+    people: int
+
+    def alike(self) -> "_Group":
+        """Answer it without what was said to one recipient alone."""
+        return self._replace(text=alike.words(self.text), people=0)
+
+    def key(self) -> str:
+        """Answer a short name that leads back to the same messages."""
+        return hashlib.sha256(repr(self[:4]).encode()).hexdigest()[:16]
 
 
 class _Memory:
@@ -23,7 +47,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.problems: dict[int, tuple[Any, list[Any]]] = {}
+        self.problems: dict[int, tuple[Any, list[_Group]]] = {}
         self.sent: dict[int, deque[tuple[float, int]]] = {}
 
 
@@ -31,29 +55,44 @@ _memory = _Memory()
 
 
 def problems(campaign: Campaign) -> list[dict[str, Any]]:
-    """Group what did not go out by status, reason and the server's own words."""
+    """Group what did not go out by status, reason, the server's words and what they mean; the most frequent first."""
     both = _badly(campaign) + _grouped(_AGAIN, _waiting(campaign))
-    both.sort(key=lambda row: (-row[3], row[0], row[1] or "", row[2] or ""))
-    return [{"status": row[0], "reason": row[1], "text": row[2], "count": row[3]} for row in both[:_MOST_SHOWN]]
+    both.sort(key=lambda one: (-one.people, one.status, one.reason or "", one.text or ""))
+    return [_told(one) for one in both[:_MOST_SHOWN]]
+
+
+def troubled(campaign: Campaign, key: str) -> list[int]:
+    """Answer the messages of one of the groups of `problems`."""
+    condition = f"m.campaign_id = ? AND m.status IN {_BADLY} OR {_AGAIN}"
+    values = (campaign.id, *_waiting(campaign))
+    found = rows(f"SELECT m.id, {_WHY} FROM message m {_JUDGED} WHERE {condition}", values)
+    return [row[0] for row in found if _Group(row[1], row[2], row[3], row[4], 0).alike().key() == key]
+
+
+def _told(one: _Group) -> dict[str, Any]:
+    meant = classes.BY_NAME.get(one.kind or "")
+    return {
+        "status": one.status, "reason": one.reason, "text": one.text, "count": one.people, "class": one.kind,
+        "meaning": meant.words if meant else None, "help": (meant.help or None) if meant else None, "key": one.key(),
+    }  # fmt: skip
 
 
 def skips(campaign: Campaign) -> dict[str, int]:
     """Count those who were skipped by reason, the most frequent first."""
     counted: Counter[str] = Counter()
-    for status, reason, _, count in _badly(campaign):
-        if status == "skipped":
-            counted[reason] += count
+    for one in _badly(campaign):
+        if one.status == "skipped":
+            counted[one.reason or ""] += one.people
     return dict(counted.most_common())
 
 
-def _badly(campaign: Campaign) -> list[Any]:
+def _badly(campaign: Campaign) -> list[_Group]:
     """Group what ended badly; read anew only if there is more or less of it than when it was read last."""
     sums = (campaign.updated_at, *(campaign.stats[name] for name in _ENDED_BADLY))
     with _memory.lock:
         known, found = _memory.problems.get(campaign.id, (None, []))
     if known != sums:
-        found = _grouped(f"campaign_id = ? AND status IN ({','.join('?' * len(_ENDED_BADLY))})",
-                         (campaign.id, *_ENDED_BADLY))  # fmt: skip
+        found = _grouped(f"m.campaign_id = ? AND m.status IN {_BADLY}", (campaign.id,))
         with _memory.lock:
             if len(_memory.problems) >= _MOST_KEPT:
                 _memory.problems.clear()
@@ -61,12 +100,13 @@ def _badly(campaign: Campaign) -> list[Any]:
     return found
 
 
-def _grouped(condition: str, values: tuple[Any, ...]) -> list[Any]:
-    return rows(
-        "SELECT status, coalesce(skip_reason, error_code), error_text, count(*) FROM message "
-        f"WHERE {condition} GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT {_MOST_SHOWN}",
-        values,
-    )
+def _grouped(condition: str, values: tuple[Any, ...]) -> list[_Group]:
+    """Group messages; what servers say to one alone does not part them."""
+    counted: Counter[_Group] = Counter()
+    sql = f"SELECT {_WHY}, count(*) FROM message m {_JUDGED} WHERE {condition} GROUP BY 1, 2, 3, 4"
+    for row in rows(sql, values):
+        counted[_Group(row[0], row[1], row[2], row[3], 0).alike()] += row[4]
+    return [one._replace(people=count) for one, count in counted.most_common(_MOST_SHOWN)]
 
 
 def _waiting(campaign: Campaign) -> tuple[int, int]:
@@ -85,7 +125,7 @@ def progress(campaign: Campaign) -> dict[str, Any]:
     rate = sent / seconds if seconds >= 1 else 0.0
     known = seconds >= _KNOWN_SECONDS and rate > 0 and campaign.phase == "sending"
     return {
-        "retrying": int(scalar(f"SELECT count(*) FROM message WHERE {_AGAIN}", _waiting(campaign))),
+        "retrying": int(scalar(f"SELECT count(*) FROM message m WHERE {_AGAIN}", _waiting(campaign))),
         "per_second": rate,
         "seconds_left": campaign.stats["pending"] / rate if known else None,
     }

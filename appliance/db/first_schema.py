@@ -84,6 +84,8 @@ CREATE TABLE consent (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
     DELETE SET NULL);
 CREATE INDEX consent_contact_id ON consent (contact_id);
 CREATE INDEX consent_of_nobody ON consent (account_id, address_hash) WHERE contact_id IS NULL;
+CREATE INDEX consent_of_message ON consent (json_extract(data, '$.message_id')) WHERE json_extract(data,
+    '$.message_id') NOT NULL;
 CREATE TABLE suppression (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, kind TEXT NOT
     NULL, address_hash BLOB NOT NULL, address TEXT, reason TEXT NOT NULL, source TEXT, diagnostic TEXT, note TEXT,
     created_at INTEGER NOT NULL, expires_at INTEGER, FOREIGN KEY (account_id) REFERENCES account (id));
@@ -213,6 +215,8 @@ CREATE INDEX message_account_id_created_at_id ON message (account_id, created_at
 CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL;
 CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL;
 CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held');
+CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL;
+CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL;
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;
 CREATE TABLE message_content (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, subject
     TEXT, body TEXT, text TEXT, headers TEXT NOT NULL, data TEXT NOT NULL, preheader TEXT, from_name TEXT, design
@@ -236,7 +240,7 @@ CREATE TABLE hit (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTE
     (account_id) REFERENCES account (id), FOREIGN KEY (campaign_id) REFERENCES campaign (id) ON DELETE SET NULL,
     FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE SET NULL);
 CREATE INDEX hit_message_id_at ON hit (message_id, at);
-CREATE INDEX hit_campaign_id_kind_number_verdict ON hit (campaign_id, kind, number, verdict);
+CREATE INDEX hit_campaign_id_kind_number_verdict_message_id ON hit (campaign_id, kind, number, verdict, message_id);
 CREATE INDEX hit_waiting ON hit (at) WHERE verdict IS NULL;
 CREATE TABLE captured (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
     INTEGER, mail_from TEXT NOT NULL, rcpt_to TEXT NOT NULL, from_header TEXT, subject TEXT, preview TEXT, size

@@ -55,3 +55,8 @@ def domain_of(address: str) -> str:
 def is_shared(domain: str) -> bool:
     """Say whether a domain is a mailbox provider's own, where people have addresses and no say."""
     return domain in _GROUP_OF
+
+
+def domains_of(group: str) -> tuple[str, ...]:
+    """Answer the domains of a group; a domain of nobody's is its own group."""
+    return tuple(_DOMAINS.get(group, group).split())

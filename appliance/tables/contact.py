@@ -86,6 +86,13 @@ class Consent(Table):
 # Evidence is found by its contact, and by its address once it has none: hashes come in no order, and an index of all
 # of them would be most of what an import writes
 Consent.add_index(SQL("CREATE INDEX consent_of_nobody ON consent (account_id, address_hash) WHERE contact_id IS NULL"))
+# What people did by the links of a message
+Consent.add_index(
+    SQL(
+        "CREATE INDEX consent_of_message ON consent (json_extract(data, '$.message_id')) "
+        "WHERE json_extract(data, '$.message_id') NOT NULL"
+    )
+)
 
 
 class Suppression(Table):

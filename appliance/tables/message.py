@@ -69,6 +69,9 @@ Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, 
 Message.add_index(
     SQL("CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held')")
 )
+# Who opened and clicked, and when for the first time
+Message.add_index(SQL("CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL"))
+Message.add_index(SQL("CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL"))
 # What went to an address that is nobody's any more, for the day it is erased
 Message.add_index(SQL("CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL"))
 
@@ -144,7 +147,7 @@ class Hit(Table):
 
     class Meta:
         # All of a message in their order, and the sums of a campaign without reading a row
-        indexes = ((("message", "at"), False), (("campaign", "kind", "number", "verdict"), False))
+        indexes = ((("message", "at"), False), (("campaign", "kind", "number", "verdict", "message"), False))
 
 
 Hit.add_index(SQL("CREATE INDEX hit_waiting ON hit (at) WHERE verdict IS NULL"))

@@ -31,7 +31,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /forms/{id}": {"name": "taken"},
     "POST /templates/{id}/send_test": {"email": "taken@example.org"},
 }
-QUERIES: dict[str, dict[str, Any]] = {"GET /segments/{id}/explain": {"contact_id": 1}}
+QUERIES: dict[str, dict[str, Any]] = {
+    "GET /segments/{id}/explain": {"contact_id": 1}, "GET /campaigns/{id}/explain": {"contact_id": 1},
+}  # fmt: skip
 
 # Which of A's things an id in a body or a query names
 NAMES = {

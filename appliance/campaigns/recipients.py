@@ -1,0 +1,106 @@
+"""The people behind the numbers of a report: messages of a campaign by what became of them."""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+from peewee import SQL
+
+from appliance.campaigns import report, store
+from appliance.db.open import one, rows
+from appliance.delivery import groups
+from appliance.fields import PageQuery, Short
+from appliance.messages import store as messages
+from appliance.messages.store import Status
+from appliance.pages import Page, paginate
+from appliance.tables import Hit, Message
+from appliance.tables.message import OPEN
+
+# By people (that is not known to be machines), or seen by machines and nobody else
+By = Literal["people", "machines"]
+# Whom a message of the campaign led to opt out; the evidence names the message. Who called it spam is counted as that
+UNSUBSCRIBED = (
+    "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
+    "JOIN message m ON m.id = json_extract(c.data, '$.message_id') "
+    "WHERE json_extract(c.data, '$.message_id') BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
+    "AND m.campaign_id = ? AND m.status != 'complained'"
+)
+_ACCEPTED = ("sent", "delivered", "bounced", "complained")
+_AT = {"open": Message.opened_at, "click": Message.clicked_at}
+
+
+class RecipientQuery(PageQuery):
+    """Filters of a campaign's recipients; they add up."""
+
+    status: Status | UnsetType = UNSET
+    opened: By | UnsetType = UNSET
+    clicked: By | UnsetType = UNSET
+    link: int | UnsetType = UNSET
+    domain: Short | UnsetType = UNSET
+    problem: Short | UnsetType = UNSET
+    pending: bool | UnsetType = UNSET
+    accepted: bool | UnsetType = UNSET
+    unsubscribed: bool | UnsetType = UNSET
+    contact_id: int | UnsetType = UNSET
+
+
+def page(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
+    """List a campaign's messages, newest first; raises NotFound."""
+    campaign = store.get(account_id, campaign_id)
+    found = Message.select().where(Message.campaign == campaign_id)
+    if query.status is not UNSET:
+        found = found.where(Message.status == query.status)
+    if query.contact_id is not UNSET:
+        found = found.where(Message.contact == query.contact_id)
+    for wanted, statuses in ((query.pending, OPEN), (query.accepted, _ACCEPTED)):
+        if wanted is not UNSET:
+            within = Message.status.in_(statuses)
+            found = found.where(within if wanted else ~within)
+    for kind, by in (("open", query.opened), ("click", query.clicked)):
+        if isinstance(by, str):
+            found = _engaged(found, campaign_id, kind, by)
+    if isinstance(query.link, int):
+        found = found.where(Message.id.in_(_hits(campaign_id, "click").where(
+            Hit.number == query.link, Hit.verdict != "machine"
+        )))  # fmt: skip
+    if isinstance(query.domain, str):
+        found = found.where(_at(query.domain))
+    if isinstance(query.problem, str):
+        found = found.where(_among(report.troubled(campaign, query.problem)))
+    if query.unsubscribed is not UNSET:
+        among = _among(unsubscribed(campaign_id))
+        found = found.where(among if query.unsubscribed else ~among)
+    result = paginate(found.order_by(Message.id.desc()), query.page, query.size())
+    return result._replace(rows=messages.by_ids([row.id for row in result.rows]))
+
+
+def unsubscribed(campaign_id: int) -> list[int]:
+    """Answer the messages of a campaign whose own links people used to opt out."""
+    bounds = one("SELECT min(id), max(id) FROM message WHERE campaign_id = ?", (campaign_id,))
+    if bounds is None or bounds[0] is None:
+        return []
+    return [row[0] for row in rows(UNSUBSCRIBED, (*bounds, campaign_id))]
+
+
+def _engaged(found: Any, campaign_id: int, kind: str, by: str) -> Any:
+    if by == "people":
+        return found.where(_AT[kind].is_null(False))
+    machines = _hits(campaign_id, kind).where(Hit.verdict == "machine")
+    return found.where(_AT[kind].is_null(), Message.id.in_(machines))
+
+
+def _hits(campaign_id: int, kind: str) -> Any:
+    return Hit.select(Hit.message).where(Hit.campaign == campaign_id, Hit.kind == kind, Hit.message.is_null(False))
+
+
+def _at(name: str) -> Any:
+    """Answer who has a mailbox at a provider, or at a domain by itself."""
+    wanted = None
+    for domain in groups.domains_of(name.strip().lower()):
+        tail = Message.recipient_key.endswith(f"@{domain}")
+        wanted = tail if wanted is None else wanted | tail
+    return wanted
+
+
+def _among(ids: list[int]) -> Any:
+    # Numbers of our own, written out: there may be more of them than a statement takes parameters
+    return Message.id.in_(SQL("(SELECT value FROM json_each(?))", [str(ids)]))

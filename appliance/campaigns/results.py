@@ -1,0 +1,234 @@
+"""The report of a campaign: what became of it in numbers, each with the rows that it counts.
+
+All numbers are of one moment. Those of a large campaign take a good part of a second where a disk is slow: they are
+counted again only after a rest of some twenty times what that took, so that many who look cost no more than one.
+"""
+
+import threading
+import time
+from typing import Any
+from urllib.parse import urlencode
+
+from appliance import clock
+from appliance.campaigns import recipients, report, store
+from appliance.campaigns.figures import (
+    Books,
+    Bucket,
+    Count,
+    DomainFigures,
+    Engaged,
+    LinkFigures,
+    Report,
+    Term,
+    Trouble,
+)
+from appliance.db.open import one, rows, scalar
+from appliance.db.work import snapshot
+from appliance.delivery import groups
+from appliance.messages.store import FINAL
+from appliance.tables import Campaign, Link
+
+_ACCEPTED = ("sent", "delivered", "bounced", "complained")
+_LARGE, _RESTS, _MOST_KEPT = 5_000, 20, 20
+_MOST_DOMAINS = 50
+_HOUR_MS = 3600 * 1000
+_HOURS, _DAYS = 48, 90
+_DOMAINS = (
+    "SELECT substr(recipient_key, instr(recipient_key, '@') + 1), count(*), sum(status IN "
+    "('sent', 'delivered', 'bounced', 'complained')), sum(status = 'bounced'), sum(status = 'failed'), "
+    "sum(status = 'complained'), count(opened_at), count(clicked_at) FROM message NOT INDEXED "
+    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key NOT NULL AND channel = 'email' GROUP BY 1"
+)
+# Hours of the first two days, then days, the last of which takes all that comes later
+_WHEN = (
+    "SELECT min(iif(({at} - ?1) < {first}, ({at} - ?1) / {hour}, {hours} + ({at} - ?1 - {first}) / {day}), {last}), "
+    "count(*) FROM message INDEXED BY {index} WHERE campaign_id = ?2 AND {at} NOT NULL GROUP BY 1"
+)
+# Messages that machines asked for and no person
+_MACHINES = (
+    "SELECT count(*) FROM (SELECT DISTINCT message_id AS id FROM hit WHERE campaign_id = ? AND kind = ? "
+    "AND verdict = 'machine' AND message_id NOT NULL) h JOIN message m ON m.id = h.id WHERE {at} IS NULL"
+)
+_CLICKERS = (
+    "SELECT number, count(DISTINCT message_id) FROM hit WHERE campaign_id = ? AND kind = 'click' "
+    "AND verdict != 'machine' AND message_id NOT NULL GROUP BY 1"
+)
+
+
+class _Memory:
+    """Reports of large campaigns as they were counted last: when, and how long that took."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reports: dict[int, tuple[float, float, Report]] = {}
+
+
+_memory = _Memory()
+
+
+def of(account_id: int, campaign_id: int) -> Report:
+    """Answer the report of a campaign; raises NotFound."""
+    with snapshot():
+        campaign = store.get(account_id, campaign_id)
+        if campaign.audience_count < _LARGE:
+            return _count(campaign)
+        with _memory.lock:
+            known = _memory.reports.get(campaign_id)
+        begun = time.monotonic()
+        if known is not None and begun - known[0] < _RESTS * known[1]:
+            return known[2]
+        made = _count(campaign)
+        ended = time.monotonic()
+        with _memory.lock:
+            if len(_memory.reports) >= _MOST_KEPT:
+                _memory.reports.clear()
+            _memory.reports[campaign_id] = ended, ended - begun, made
+        return made
+
+
+def people(campaign_id: int, **chosen: Any) -> str:
+    """Answer the path that lists some people of a campaign."""
+    query = f"?{urlencode(chosen)}" if chosen else ""
+    return f"/v1/my/campaigns/{campaign_id}/recipients{query}"
+
+
+def _count(campaign: Campaign) -> Report:
+    books = _books(campaign)
+    asked = _asked(campaign.id)
+    whole = books.delivered_to
+    opened, clicked = _first(campaign.id, "opened"), _first(campaign.id, "clicked")
+    return Report(
+        campaign_id=campaign.id, tracking=campaign.tracking, ledger=books,
+        opens=_engaged(campaign.id, "open", asked, opened, whole),
+        clicks=_engaged(campaign.id, "click", asked, clicked, whole),
+        unsubscribes=_of(campaign.id, len(recipients.unsubscribed(campaign.id)), whole, unsubscribed="true"),
+        complaints=_of(campaign.id, campaign.stats["complained"], whole, status="complained"),
+        bounces=_of(campaign.id, campaign.stats["bounced"], campaign.stats["accepted"], status="bounced"),
+        links=_links(campaign.id, asked, clicked),
+        domains=_domains(campaign.id),
+        problems=[_trouble(campaign.id, found) for found in report.problems(campaign)],
+        over_time=_over_time(campaign),
+    )  # fmt: skip
+
+
+def _of(campaign_id: int, count: int, whole: int, **chosen: Any) -> Count:
+    return Count(count, round(count / whole, 6) if whole else None, people(campaign_id, **chosen))
+
+
+def _books(campaign: Campaign) -> Books:
+    number, stats = campaign.id, campaign.stats
+    terms = [Term("pending", stats["pending"], people(number, pending="true"))]
+    terms += [Term(name, stats[name], people(number, status=name)) for name in FINAL]
+    total = sum(term.count for term in terms)
+    accepted, audience = stats["accepted"], stats["audience"]
+    return Books(
+        audience=_of(number, audience, 0), accepted=_of(number, accepted, audience, accepted="true"),
+        delivered_to=accepted - stats["bounced"], terms=terms, sum=total,
+        adds_up=total == audience and accepted == sum(stats[name] for name in _ACCEPTED)
+        and (campaign.freezing is not None or not campaign.started_at or audience == campaign.audience_count),
+    )  # fmt: skip
+
+
+def _first(campaign_id: int, what: str) -> int:
+    return int(scalar(f"SELECT count(*) FROM message INDEXED BY message_{what} WHERE campaign_id = ? "
+                      f"AND {what}_at NOT NULL", (campaign_id,)))  # fmt: skip
+
+
+# Kind and number of the link, whether by a machine, whether by nobody in particular
+_Asked = dict[tuple[str, int | None, bool, bool], int]
+
+
+def _asked(campaign_id: int) -> _Asked:
+    """Sum what was asked for; what came a moment ago is judged first."""
+    found = rows(
+        "SELECT kind, number, verdict = 'machine', message_id IS NULL, count(*) FROM hit WHERE campaign_id = ? "
+        "AND verdict NOT NULL GROUP BY 1, 2, 3, 4",
+        (campaign_id,),
+    )
+    return {(row[0], row[1], bool(row[2]), bool(row[3])): row[4] for row in found}
+
+
+def _engaged(campaign_id: int, kind: str, asked: _Asked, count: int, whole: int) -> Engaged:
+    name = {"open": "opened", "click": "clicked"}[kind]
+    machines = int(scalar(_MACHINES.format(at=f"m.{name}_at"), (campaign_id, kind)))
+    human = sum(n for key, n in asked.items() if key[0] == kind and not key[2])
+    machine = sum(n for key, n in asked.items() if key[0] == kind and key[2])
+    return Engaged(
+        people=_of(campaign_id, count, whole, **{name: "people"}),
+        machines=_of(campaign_id, machines, whole, **{name: "machines"}),
+        total=human + machine, total_human=human, total_machine=machine,
+        unnamed=sum(n for key, n in asked.items() if key[0] == kind and key[3]),
+    )  # fmt: skip
+
+
+def _links(campaign_id: int, asked: _Asked, clicked: int) -> list[LinkFigures]:
+    """Answer every link as it was numbered, also those nobody followed."""
+    clickers: dict[int, int] = dict(rows(_CLICKERS, (campaign_id,)))
+    totals: dict[tuple[int | None, bool], int] = {}
+    for (kind, number, machine, _), count in asked.items():
+        if kind == "click":
+            totals[number, machine] = totals.get((number, machine), 0) + count
+    return [
+        LinkFigures(
+            number=link.number, url=link.url, words=link.words,
+            clicked=_of(campaign_id, clickers.get(link.number, 0), clicked, link=link.number),
+            total=totals.get((link.number, False), 0) + totals.get((link.number, True), 0),
+            total_human=totals.get((link.number, False), 0), total_machine=totals.get((link.number, True), 0),
+        )
+        for link in Link.select().where(Link.campaign == campaign_id).order_by(Link.number)
+    ]  # fmt: skip
+
+
+def _domains(campaign_id: int) -> list[DomainFigures]:
+    """Sum by the provider of the mailbox, the largest first, and the many small ones together."""
+    bounds = one("SELECT min(id), max(id) FROM message WHERE campaign_id = ?", (campaign_id,))
+    sums: dict[str, list[int]] = {}
+    named: dict[str, set[str]] = {}
+    # The rows of a campaign stand side by side: one walk along them is faster than any index
+    for domain, *counts in rows(_DOMAINS, (*(bounds or (None, None)), campaign_id)):
+        name = groups.group_of(f"@{domain}")
+        named.setdefault(name, set()).add(groups.domain_of(f"@{domain}"))
+        have = sums.setdefault(name, [0] * len(counts))
+        sums[name] = [before + more for before, more in zip(have, counts, strict=True)]
+    order = sorted(sums, key=lambda name: (-sums[name][0], name))
+    shown, others = order[:_MOST_DOMAINS], order[_MOST_DOMAINS:]
+    made = [DomainFigures(name, sorted(named[name]), people(campaign_id, domain=name), *sums[name]) for name in shown]
+    if others:
+        rest = [sum(column) for column in zip(*(sums[name] for name in others), strict=True)]
+        made.append(DomainFigures(None, [], None, *rest))
+    return made
+
+
+def _trouble(campaign_id: int, found: dict[str, Any]) -> Trouble:
+    return Trouble(
+        found["key"], found["status"], found["reason"], found["text"], found["class"], found["meaning"],
+        found["help"], found["count"], people(campaign_id, problem=found["key"]),
+    )  # fmt: skip
+
+
+def _over_time(campaign: Campaign) -> list[Bucket]:
+    """Answer when people opened and clicked for the first time, from the hour it began to the last one of them."""
+    if campaign.started_at is None:
+        return []
+    begin = campaign.started_at - campaign.started_at % _HOUR_MS
+    counted = {what: _when(campaign.id, what, begin) for what in ("opened", "clicked")}
+    last = max((index for found in counted.values() for index in found), default=-1)
+    made = []
+    for index in range(last + 1):
+        start, end = (begin + _start(number) for number in (index, index + 1))
+        numbers = (counted[what].get(index, 0) for what in ("opened", "clicked"))
+        made.append(Bucket(str(clock.iso(start)), str(clock.iso(end)), *numbers))
+    return made
+
+
+def _when(campaign_id: int, what: str, begin: int) -> dict[int, int]:
+    sql = _WHEN.format(
+        at=f"{what}_at", index=f"message_{what}", hour=_HOUR_MS, first=_HOURS * _HOUR_MS, hours=_HOURS,
+        day=24 * _HOUR_MS, last=_HOURS + _DAYS - 1,
+    )  # fmt: skip
+    return {max(0, int(row[0])): row[1] for row in rows(sql, (begin, campaign_id))}
+
+
+def _start(index: int) -> int:
+    """Answer when a bucket begins, after the first one did."""
+    return min(index, _HOURS) * _HOUR_MS + max(0, index - _HOURS) * 24 * _HOUR_MS
