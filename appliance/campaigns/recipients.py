@@ -6,7 +6,7 @@ from msgspec import UNSET, UnsetType
 from peewee import SQL
 
 from appliance.campaigns import report, store
-from appliance.db.open import one, rows
+from appliance.db.open import rows, scalar
 from appliance.delivery import groups
 from appliance.fields import PageQuery, Short
 from appliance.messages import store as messages
@@ -75,10 +75,18 @@ def page(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
 
 def unsubscribed(campaign_id: int) -> list[int]:
     """Answer the messages of a campaign whose own links people used to opt out."""
-    bounds = one("SELECT min(id), max(id) FROM message WHERE campaign_id = ?", (campaign_id,))
-    if bounds is None or bounds[0] is None:
-        return []
-    return [row[0] for row in rows(UNSUBSCRIBED, (*bounds, campaign_id))]
+    return [row[0] for row in rows(UNSUBSCRIBED, (*bounds(campaign_id), campaign_id))]
+
+
+def bounds(campaign_id: int) -> tuple[int | None, int | None]:
+    """Answer the first and the last message of a campaign; each status has its own in the index."""
+    ends = [
+        scalar(f"SELECT {what}(id) FROM message WHERE campaign_id = ? AND status = ?", (campaign_id, status))
+        for status in messages.STATUSES
+        for what in ("min", "max")
+    ]
+    known = [number for number in ends if number is not None]
+    return min(known, default=None), max(known, default=None)
 
 
 def _engaged(found: Any, campaign_id: int, kind: str, by: str) -> Any:

@@ -22,7 +22,7 @@ from appliance.campaigns.figures import (
     Term,
     Trouble,
 )
-from appliance.db.open import one, rows, scalar
+from appliance.db.open import rows, scalar
 from appliance.db.work import snapshot
 from appliance.delivery import groups
 from appliance.messages.store import FINAL
@@ -44,10 +44,10 @@ _WHEN = (
     "SELECT min(iif(({at} - ?1) < {first}, ({at} - ?1) / {hour}, {hours} + ({at} - ?1 - {first}) / {day}), {last}), "
     "count(*) FROM message INDEXED BY {index} WHERE campaign_id = ?2 AND {at} NOT NULL GROUP BY 1"
 )
-# Messages that machines asked for and no person
+# Messages that machines asked for and no person; each number of a link is a place in the index
 _MACHINES = (
-    "SELECT count(*) FROM (SELECT DISTINCT message_id AS id FROM hit WHERE campaign_id = ? AND kind = ? "
-    "AND verdict = 'machine' AND message_id NOT NULL) h JOIN message m ON m.id = h.id WHERE {at} IS NULL"
+    "SELECT count(*) FROM message m WHERE m.{at} IS NULL AND m.id IN (SELECT message_id FROM hit "
+    "WHERE campaign_id = ? AND kind = ? AND number {numbers} AND verdict = 'machine' AND message_id NOT NULL)"
 )
 _CLICKERS = (
     "SELECT number, count(DISTINCT message_id) FROM hit WHERE campaign_id = ? AND kind = 'click' "
@@ -134,58 +134,56 @@ def _first(campaign_id: int, what: str) -> int:
                       f"AND {what}_at NOT NULL", (campaign_id,)))  # fmt: skip
 
 
-# Kind and number of the link, whether by a machine, whether by nobody in particular
-_Asked = dict[tuple[str, int | None, bool, bool], int]
+# By kind and number of the link: by people and by machines, and how much of it was by nobody in particular
+_Asked = dict[tuple[str, int | None], tuple[int, int, int]]
 
 
 def _asked(campaign_id: int) -> _Asked:
     """Sum what was asked for; what came a moment ago is judged first."""
-    found = rows(
-        "SELECT kind, number, verdict = 'machine', message_id IS NULL, count(*) FROM hit WHERE campaign_id = ? "
-        "AND verdict NOT NULL GROUP BY 1, 2, 3, 4",
+    found: _Asked = {}
+    for kind, number, verdict, count, named in rows(
+        "SELECT kind, number, verdict, count(*), count(message_id) FROM hit WHERE campaign_id = ? GROUP BY 1, 2, 3",
         (campaign_id,),
-    )
-    return {(row[0], row[1], bool(row[2]), bool(row[3])): row[4] for row in found}
+    ):
+        if verdict is not None:
+            human, machine, unnamed = found.get((kind, number), (0, 0, 0))
+            is_machine = verdict == "machine"
+            more = (0, count) if is_machine else (count, 0)
+            found[kind, number] = human + more[0], machine + more[1], unnamed + count - named
+    return found
 
 
 def _engaged(campaign_id: int, kind: str, asked: _Asked, count: int, whole: int) -> Engaged:
     name = {"open": "opened", "click": "clicked"}[kind]
-    machines = int(scalar(_MACHINES.format(at=f"m.{name}_at"), (campaign_id, kind)))
-    human = sum(n for key, n in asked.items() if key[0] == kind and not key[2])
-    machine = sum(n for key, n in asked.items() if key[0] == kind and key[2])
+    mine = {key[1]: found for key, found in asked.items() if key[0] == kind}
+    numbers = "IS NULL" if kind == "open" else f"IN ({','.join(str(number) for number in mine if number is not None)})"
+    machines = int(scalar(_MACHINES.format(at=f"{name}_at", numbers=numbers), (campaign_id, kind)))
+    human, machine, unnamed = (sum(found[at] for found in mine.values()) for at in range(3))
     return Engaged(
         people=_of(campaign_id, count, whole, **{name: "people"}),
         machines=_of(campaign_id, machines, whole, **{name: "machines"}),
-        total=human + machine, total_human=human, total_machine=machine,
-        unnamed=sum(n for key, n in asked.items() if key[0] == kind and key[3]),
+        total=human + machine, total_human=human, total_machine=machine, unnamed=unnamed,
     )  # fmt: skip
 
 
 def _links(campaign_id: int, asked: _Asked, clicked: int) -> list[LinkFigures]:
     """Answer every link as it was numbered, also those nobody followed."""
     clickers: dict[int, int] = dict(rows(_CLICKERS, (campaign_id,)))
-    totals: dict[tuple[int | None, bool], int] = {}
-    for (kind, number, machine, _), count in asked.items():
-        if kind == "click":
-            totals[number, machine] = totals.get((number, machine), 0) + count
-    return [
-        LinkFigures(
-            number=link.number, url=link.url, words=link.words,
-            clicked=_of(campaign_id, clickers.get(link.number, 0), clicked, link=link.number),
-            total=totals.get((link.number, False), 0) + totals.get((link.number, True), 0),
-            total_human=totals.get((link.number, False), 0), total_machine=totals.get((link.number, True), 0),
-        )
-        for link in Link.select().where(Link.campaign == campaign_id).order_by(Link.number)
-    ]  # fmt: skip
+    made = []
+    for link in Link.select().where(Link.campaign == campaign_id).order_by(Link.number):
+        human, machine, _ = asked.get(("click", link.number), (0, 0, 0))
+        people_of_it = _of(campaign_id, clickers.get(link.number, 0), clicked, link=link.number)
+        made.append(LinkFigures(link.number, link.url, link.words, people_of_it, human + machine, human, machine))
+    return made
 
 
 def _domains(campaign_id: int) -> list[DomainFigures]:
     """Sum by the provider of the mailbox, the largest first, and the many small ones together."""
-    bounds = one("SELECT min(id), max(id) FROM message WHERE campaign_id = ?", (campaign_id,))
+    bounds = recipients.bounds(campaign_id)
     sums: dict[str, list[int]] = {}
     named: dict[str, set[str]] = {}
     # The rows of a campaign stand side by side: one walk along them is faster than any index
-    for domain, *counts in rows(_DOMAINS, (*(bounds or (None, None)), campaign_id)):
+    for domain, *counts in rows(_DOMAINS, (*bounds, campaign_id)):
         name = groups.group_of(f"@{domain}")
         named.setdefault(name, set()).add(groups.domain_of(f"@{domain}"))
         have = sums.setdefault(name, [0] * len(counts))

@@ -1,0 +1,201 @@
+"""The report of a campaign: its numbers add up, and each leads to the very people that it counts."""
+
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.smtp import SmtpServer
+
+BODY = '<p><a href="https://example.com/a?x=1">Spring</a> and <a href="https://example.com/b">Summer</a></p>'
+CONTENT = {"subject": "Letter", "body": BODY}
+WHO = ("open", "click", "bounce", "soft_bounce", "complain", "unsubscribe", "quiet")
+AT = {"open": "gmail.com", "click": "googlemail.com", "quiet": "firm.example"}
+
+
+def address(name: str) -> str:
+    """Answer the address of somebody who does what their name says."""
+    return f"{name}@{AT.get(name, 'example.org')}"
+
+
+@pytest.fixture(scope="module")
+def sent(server: Server) -> Any:
+    """A campaign to one person for each thing that may happen, one who had left, and it has happened."""
+    api = server.client()
+    group = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
+    for name in (*WHO, "left"):
+        api.post("/contacts", {"email": address(name), "list_ids": [group]}).expect(201)
+    gone = api.get("/contacts/search", q=address("left")).expect(200)[0]
+    channel = gone["channels"][0]["id"]
+    api.patch(f"/contacts/{gone['id']}", {"channels_attributes": [{"id": channel, "subscribed": False}]}).expect(200)
+    made = api.post("/campaigns", {"name": "Letter", "template_attributes": CONTENT}).expect(201)
+    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
+    captured = {row["to"]: row["id"] for row in api.get("/capture", limit=100).expect(200)}
+    for name in WHO[:-1]:
+        api.post(f"/capture/{captured[address(name)]}/simulate", {"action": name}).expect(200)
+    return made
+
+
+def report(api: Client, made: Any) -> Any:
+    """Ask for a report."""
+    return api.get(f"/campaigns/{made['id']}/report").expect(200)
+
+
+def people(api: Client, path: str) -> list[str]:
+    """Follow the path of a number and answer whom it lists, by name."""
+    parts = urlsplit(path)
+    assert parts.path.startswith("/v1/my/")
+    found = api.get(parts.path.removeprefix("/v1/my"), limit=100, **dict(parse_qsl(parts.query))).expect(200)
+    return sorted(row["to"].partition("@")[0] for row in found)
+
+
+def counts(value: Any, where: str = "") -> list[tuple[str, int, str]]:
+    """Answer every number of a report that has people: its place, its count, its path."""
+    found = []
+    if isinstance(value, dict):
+        if isinstance(value.get("people"), str) and "count" in value:
+            found.append((where, value["count"], value["people"]))
+        for name, inner in value.items():
+            found += counts(inner, f"{where}.{name}")
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            found += counts(inner, f"{where}[{at}]")
+    return found
+
+
+def test_every_number_leads_to_its_people(api: Client, sent: Any) -> None:
+    """Followed, each path lists exactly as many as the number says."""
+    found = counts(report(api, sent))
+
+    assert len(found) >= 20
+    for where, count, path in found:
+        assert len(people(api, path)) == count, where
+
+
+def test_the_ledger_adds_up(api: Client, sent: Any) -> None:
+    """Everybody stands in one term, and the report proves it."""
+    ledger = report(api, sent)["ledger"]
+    terms = {one["name"]: one["count"] for one in ledger["terms"]}
+
+    assert ledger["adds_up"] and ledger["sum"] == ledger["audience"]["count"] == sum(terms.values()) == 8
+    assert {name: count for name, count in terms.items() if count} == {
+        "sent": 4, "bounced": 2, "complained": 1, "skipped": 1
+    }  # fmt: skip
+    assert (ledger["accepted"]["count"], ledger["delivered_to"]) == (7, 5)
+
+
+def test_who_did_what(api: Client, sent: Any) -> None:
+    """Opens and clicks are of people, with rates of those it was delivered to; a click is an open too."""
+    found = report(api, sent)
+
+    assert people(api, found["opens"]["people"]["people"]) == ["click", "open"]
+    assert (found["opens"]["people"]["rate"], found["clicks"]["people"]["rate"]) == (0.4, 0.2)
+    assert (found["opens"]["total"], found["clicks"]["total_human"], found["clicks"]["total_machine"]) == (1, 1, 0)
+    assert people(api, found["clicks"]["people"]["people"]) == ["click"]
+    assert people(api, found["unsubscribes"]["people"]) == ["unsubscribe"]
+    assert people(api, found["complaints"]["people"]) == ["complain"]
+    assert people(api, found["bounces"]["people"]) == ["bounce", "soft_bounce"]
+    assert sum(one["opened"] for one in found["over_time"]) == 2
+    assert sum(one["clicked"] for one in found["over_time"]) == 1
+
+
+def test_links_and_domains(api: Client, sent: Any) -> None:
+    """All links are there as they were numbered; mailboxes are summed by who keeps them."""
+    found = report(api, sent)
+    links = {one["url"]: one for one in found["links"]}
+    domains = {one["name"]: one for one in found["domains"]}
+
+    first, second = links["https://example.com/a?x=1"], links["https://example.com/b"]
+    assert (first["words"], first["clicked"]["count"], first["clicked"]["rate"]) == ("Spring", 1, 1.0)
+    assert (second["words"], second["clicked"]["count"], second["total"]) == ("Summer", 0, 0)
+    [google] = [one for one in found["domains"] if set(one["domains"]) == {"gmail.com", "googlemail.com"}]
+    assert (google["audience"], google["accepted"], google["opened"], google["clicked"]) == (2, 2, 2, 1)
+    assert people(api, google["people"]) == ["click", "open"]
+    rest = domains["example.org"]
+    assert (rest["audience"], rest["accepted"], rest["bounced"], rest["complained"]) == (5, 4, 2, 1)
+    assert domains["firm.example"]["audience"] == 1
+
+
+def test_problems_say_what_they_mean(api: Client, sent: Any) -> None:
+    """A problem has the server's words, its class and what helps."""
+    found = {one["class"]: one for one in report(api, sent)["problems"] if one["class"]}
+
+    assert people(api, found["hard"]["people"]) == ["bounce"]
+    assert found["hard"]["meaning"] == "there is no such recipient" and found["hard"]["text"]
+    skipped = [one for one in report(api, sent)["problems"] if one["status"] == "skipped"]
+    assert [(one["reason"], one["count"]) for one in skipped] == [("unsubscribed", 1)]
+    assert people(api, skipped[0]["people"]) == ["left"]
+
+
+def test_words_meant_for_one_do_not_part_a_problem(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """A server that names each recipient, and the message in its own queue, says one thing to all of them."""
+    api = fresh_server(relay=smtp_server.port).client()
+    group = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
+    for at, name in enumerate(("ana", "ben", "eva")):
+        words = f"5.1.1 <{name}@example.org>: Recipient address rejected, queue 4Zx{at}QabC12345"
+        smtp_server.rules.refuse("rcpt", f"{name}@*", code=550, text=words)
+        api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [group]}).expect(201)
+    made = api.post("/campaigns", {"template_attributes": {**CONTENT, "from_email": "a@bakery.example"}, "name": "L"})
+    number = made.expect(201)["id"]
+    api.post(f"/campaigns/{number}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    api.wait(f"/campaigns/{number}", lambda row: row["status"] == "completed")
+    [found] = report(api, made.json)["problems"]
+
+    assert (found["count"], found["class"]) == (3, "hard")
+    assert found["text"] == "550 5.1.1 …: Recipient address rejected, queue …"
+    assert people(api, found["people"]) == ["ana", "ben", "eva"]
+
+
+def test_a_draft_has_an_empty_report(api: Client) -> None:
+    """Nothing was sent: every number is zero, no rate is made up, and it still adds up."""
+    made = api.post("/campaigns", {"name": "Draft"}).expect(201)
+    found = report(api, made)
+
+    assert found["ledger"]["adds_up"] and found["ledger"]["sum"] == 0
+    assert {count for _, count, _ in counts(found)} == {0}
+    assert found["opens"]["people"]["rate"] is None
+    assert (found["links"], found["domains"], found["problems"], found["over_time"]) == ([], [], [], [])
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"opened": "maybe"}, "opened"), ({"status": "lost"}, "status"), ({"link": "x"}, "link"),
+        ({"nothing": "1"}, "nothing"),
+    ],
+)  # fmt: skip
+def test_a_filter_that_is_none_is_refused(query: dict[str, str], field: str, api: Client, sent: Any) -> None:
+    """A misspelt filter never lists everybody."""
+    answer = api.get(f"/campaigns/{sent['id']}/recipients", **query).expect(422)
+
+    assert list(answer["validation_errors"]) == [field]
+
+
+def test_filters_that_find_nobody(api: Client, sent: Any) -> None:
+    """Unknown domains, links and problems are nobody's, whatever signs they are made of."""
+    for query in ({"domain": "%"}, {"domain": "gmail.co_"}, {"domain": ""}, {"link": 99}, {"problem": "'; --"}):
+        assert api.get(f"/campaigns/{sent['id']}/recipients", **query).expect(200) == [], query
+
+
+def test_one_person_is_explained(api: Client, sent: Any) -> None:
+    """Of a campaign that was sent: what became of their message; of a draft: whether they would get it."""
+    path = f"/campaigns/{sent['id']}/explain"
+    left = api.get("/contacts/search", q=address("left")).expect(200)[0]["id"]
+    told = api.get(path, contact_id=left).expect(200)
+    assert (told["in_audience"], told["status"], told["skip_reason"]) == (True, "skipped", "unsubscribed")
+    stranger = api.post("/contacts", {"email": "stranger@example.org"}).expect(201)["id"]
+    told = api.get(path, contact_id=stranger).expect(200)
+    assert (told["in_audience"], told["message_id"]) == (False, None)
+    assert [(one["kind"], one["name"], one["matches"]) for one in told["parts"]] == [("list", "Readers", False)]
+
+    group = told["parts"][0]["id"]
+    draft = api.post("/campaigns", {"name": "Next", "trigger_attributes": {"contact_list_id": group}}).expect(201)
+    for number, inside, reason in ((left, True, "unsubscribed"), (stranger, False, None)):
+        told = api.get(f"/campaigns/{draft['id']}/explain", contact_id=number).expect(200)
+        assert (told["in_audience"], told["skip_reason"], told["status"]) == (inside, reason, None)
+    assert api.get(path).expect(422)["validation_errors"] == {"contact_id": ["can't be blank"]}
+    assert api.get(path, contact_id=999_999).expect(422)["validation_errors"] == {"contact_id": ["must exist"]}
