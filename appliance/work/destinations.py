@@ -61,11 +61,10 @@ class Destinations:
     async def find(self, claim: Claim) -> Found:
         """Answer a conversation for a message; the caller gives it back (`done`)."""
         domain = domain_of(claim.recipient_key)
-        before = routing.group_of(DIRECT, claim.recipient_key)
         route = await routing.routed(domain)
         if route.error is not None:
             return Found(closed=await self._not_found(route.error))
-        if routing.group_of(DIRECT, claim.recipient_key) != before:
+        if self._pace.goes_to(claim) not in (None, route.group):
             return Found(elsewhere=True)
         way = Way(domain, route.hosts, route.group)
         if config.current().email.direct.mta_sts:
@@ -94,24 +93,24 @@ class Destinations:
         dialogue = self.pool.take(way)
         if dialogue is not None:
             return Found(way, dialogue)
-        self.pool.opening(way, self._pace.most_to(way.group))
+        await self.pool.opening(way, self._pace.most_to(way.group, domain_of(claim.recipient_key)))
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 dialogue = await direct.connect(way)
         except DeliveryError as error:
-            self.pool.opened(way)
+            self.pool.closed(way)
             return Found(closed=await self._not_reached(way, claim, error))
         except TimeoutError:
-            self.pool.opened(way)
+            self.pool.closed(way)
             late = Unreachable(f"no mail server of {way.domain} let us in within {_PATIENCE_SECONDS:.0f} s")
             return Found(closed=await self._not_reached(way, claim, late))
         except Exception as error:
             # A fault of ours; whatever is wrong with these servers, the others get their mail
             log.exception("the mail servers of %s cannot be spoken to", way.domain)
-            self.pool.opened(way)
+            self.pool.closed(way)
             return Found(closed=Temporary(f"{type(error).__name__}: {error}"))
         except BaseException:
-            self.pool.opened(way)
+            self.pool.closed(way)
             raise
         self.reach.reached(way)
         return Found(way, dialogue)
@@ -159,9 +158,8 @@ class Destinations:
         if isinstance(error, Throttled):
             self.pool.spare(way.group)
         if dialogue is None:
-            self.pool.opened(way)
-        elif dialogue.is_open() and not isinstance(error, Throttled):
+            self.pool.closed(way)
+        elif dialogue.is_open() and not self._pace.pauses(way.group):
             self.pool.give(way, dialogue)
         else:
-            self.pool.opened(way)
-            self.pool.end(dialogue)
+            self.pool.end(way, dialogue)

@@ -169,9 +169,19 @@ class Pace:
         self._slow[provider, group] = made
         return made
 
-    def most_to(self, group: str) -> int:
-        """Answer how many conversations there may be with the servers of a group of recipients."""
-        return self._group(DIRECT, group).most
+    def most_to(self, group: str, domain: str) -> int:
+        """Answer how many conversations there may be with the servers of a group, for the mail of a domain."""
+        limits = [one.limit.connections for one in map(self._groups.get, (group, domain)) if one is not None]
+        return min(self._group(DIRECT, group).most, *(most for most in limits if most), self._most)
+
+    def goes_to(self, claim: Claim) -> str | None:
+        """Answer the group as part of which a message was let go; None if it keeps to none."""
+        return next((one.name for one in self._going.get(claim.id, ()) if isinstance(one, Slow)), None)
+
+    def pauses(self, group: str) -> bool:
+        """Say whether nothing goes to the servers of a group for now."""
+        slow = self._slow.get((DIRECT, group))
+        return slow is not None and slow.until > clock.steady()
 
     def _accepted(self, claim: Claim) -> None:
         now = clock.steady()

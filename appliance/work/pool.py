@@ -25,8 +25,8 @@ class Pool:
 
     def __init__(self) -> None:
         self._idle: list[_Idle] = []  # who came last stands last
-        self._busy: Counter[str] = Counter()
-        self._goodbyes: set[asyncio.Future[None]] = set()
+        self._open: Counter[str] = Counter()  # by group: all but the idle ones, also while they begin and end
+        self._goodbyes: dict[asyncio.Future[None], str] = {}
 
     @property
     def connections(self) -> int:
@@ -40,26 +40,33 @@ class Pool:
                 self._idle.remove(one)
                 one.timer.cancel()
                 if one.dialogue.is_open():
-                    self._busy[way.group] += 1
+                    self._open[way.group] += 1
                     return one.dialogue
         return None
 
-    def opening(self, way: Way, most: int) -> None:
-        """Make room for one more conversation with a group, of which there may be so many."""
-        idle = [one for one in self._idle if one.way.group == way.group]
-        while idle and len(idle) + self._busy[way.group] >= most:
-            self._part(idle.pop(0))
-        self._busy[way.group] += 1
+    async def opening(self, way: Way, most: int) -> None:
+        """Make room for one more conversation with a group, of which there may be so many, and count it."""
+        while True:
+            idle = [one for one in self._idle if one.way.group == way.group]
+            if len(idle) + self._open[way.group] < most:
+                break
+            if idle:
+                self._part(idle[0])
+            leaving = [task for task, group in self._goodbyes.items() if group == way.group]
+            if not leaving:
+                break
+            await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
+        self._open[way.group] += 1
 
-    def opened(self, way: Way) -> None:
-        """Forget a conversation that did not come about, or is over."""
-        self._busy[way.group] -= 1
-        if self._busy[way.group] <= 0:
-            del self._busy[way.group]
+    def closed(self, way: Way) -> None:
+        """Forget a conversation that did not come about, or was hung up."""
+        self._open[way.group] -= 1
+        if self._open[way.group] <= 0:
+            del self._open[way.group]
 
     def give(self, way: Way, dialogue: Dialogue) -> None:
         """Keep a conversation for the next message, for a while."""
-        self.opened(way)
+        self.closed(way)
         if len(self._idle) >= _MOST_IDLE:
             self._part(self._idle[0])
         timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._late, dialogue)
@@ -77,12 +84,19 @@ class Pool:
     def _part(self, one: _Idle) -> None:
         self._idle.remove(one)
         one.timer.cancel()
-        self.end(one.dialogue)
+        self._open[one.way.group] += 1
+        self.end(one.way, one.dialogue)
 
-    def end(self, dialogue: Dialogue) -> None:
-        """Say goodbye while others go on."""
-        self._goodbyes.add(task := asyncio.ensure_future(dialogue.close()))
-        task.add_done_callback(self._goodbyes.discard)
+    def end(self, way: Way, dialogue: Dialogue) -> None:
+        """Say goodbye while others go on; it is open until that is said."""
+        task = asyncio.ensure_future(dialogue.close())
+        self._goodbyes[task] = way.group
+
+        def ended(_: "asyncio.Future[None]") -> None:
+            del self._goodbyes[task]
+            self.closed(way)
+
+        task.add_done_callback(ended)
 
     async def close(self) -> None:
         """End all conversations."""

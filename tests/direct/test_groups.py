@@ -67,7 +67,7 @@ def test_silence_for_one_provider(direct: Starts, world: World, clock: TestClock
     assert taken <= 4 and set(spared) == {"google"}
     assert "4.7.28" in spared["google"]["text"] and waiting["reason"] == "group" and "google" in waiting["text"]
     google.log.clear()
-    google.open_peak = 0
+    google.open_peak = google.open_now
     clock.advance(minutes=2.5)
     done = completed(api, path)
     assert (done["stats"]["sent"], done["stats"]["failed"], google.open_peak) == (50, 0, 1)
@@ -157,3 +157,36 @@ def test_a_single_message_goes_beside_a_large_campaign(direct: Starts, world: Wo
     ended(api, post(api, "bo@outlook.com"), "sent")
 
     assert time.monotonic() - began < 5 and len(microsoft.messages) == 1
+
+
+def test_who_cannot_tell_that_it_is_ours_pauses_the_campaign(direct: Starts, world: World) -> None:
+    """550 5.7.26 and 5.7.515 name our DNS: the campaign pauses with the record to enter, nobody is suppressed."""
+    google, microsoft, _ = providers(world)
+    google.rules.refuse(
+        "body", code=550, text="5.7.26 This mail has been blocked because the sender is unauthenticated"
+    )
+    microsoft.rules.refuse(
+        "body", code=550, text="5.7.515 Access denied, sending domain does not meet the required authentication level"
+    )
+    yahoo = world.mail("mta5.am0.yahoodns.net", "yahoo.com")
+    rule = yahoo.rules.refuse("rcpt", code=421, text="4.7.0 [TSS04] Messages temporarily deferred; see TS03", times=1)
+    api = direct(slow_down="1s").client()
+    domains = ("gmail.com", "outlook.com", "yahoo.com")
+    path = send_to(api, *[f"p{n}@{domains[n % 3]}" for n in range(60)])
+    row = api.wait(path, lambda row: row["status"] == "paused", timeout=40)
+    refused = [one for one in api.all("/messages", status="queued") if one["error"] and one["error"]["smtp"] == 550]
+
+    assert row["pause_reason"] == "transport" and "_dmarc" in row["data"]["pause_detail"]
+    assert len(refused) <= 12 and not api.all("/suppressions") and rule.used <= 1
+
+
+def test_a_rate_is_even_over_all_servers(direct: Starts, world: World) -> None:
+    """Twenty a second over three providers: in no second more than twice that (D23)."""
+    servers = providers(world)
+    api = direct(rate_per_second="20").client()
+    domains = ("gmail.com", "outlook.com", "shop.example")
+    completed(api, send_to(api, *[f"p{n}@{domains[n % 3]}" for n in range(60)]))
+    times = sorted(message.time for one in servers for message in one.messages)
+
+    assert max(sum(at <= other < at + 1 for other in times) for at in times) <= 40
+    assert times[-1] - times[0] >= 2.4

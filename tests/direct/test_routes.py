@@ -2,6 +2,7 @@
 
 from tests.direct.conftest import Starts, ended, post, send_to
 from tests.kit.client import Client
+from tests.kit.clock import TestClock
 from tests.kit.recipients import completed
 from tests.kit.smtp import SmtpServer
 from tests.kit.world import World
@@ -108,13 +109,16 @@ def test_a_server_inside_our_own_network_is_not_reached(api: Client, shared_worl
     assert len(opened.messages) == 1
 
 
-def test_servers_that_cannot_be_reached_hold_up_nobody_else(direct: Starts, world: World) -> None:
-    """Nobody listens: that costs these recipients attempts, three failures leave the servers alone; others go on."""
+def test_servers_that_cannot_be_reached_hold_up_nobody_else(direct: Starts, world: World, clock: TestClock) -> None:
+    """Nobody listens: that costs these recipients attempts, three failures leave the servers alone; others go on.
+
+    A quarter of an hour later they are tried again.
+    """
     world.host("mx.away.example")
     world.mx("away.example", "mx.away.example")
     world.mail("gmail.example", "gmail.com")
     well = world.mail("mx.well.example", "well.example")
-    server = direct(retry_after="1,1,600")
+    server = direct(clock=clock, retry_after="600")
     api = server.client()
     path = send_to(api, *[f"a{n}@away.example" for n in range(6)], *[f"w{n}@well.example" for n in range(30)])
     well.wait_for(30)
@@ -125,6 +129,10 @@ def test_servers_that_cannot_be_reached_hold_up_nobody_else(direct: Starts, worl
     assert {row["error"]["enhanced"] for row in rows} == {"4.4.1"}
     assert api.get("/delivery/status").expect(200)["open"]
     assert api.get(path).expect(200)["status"] == "active"
+    found = world.server("mx.away.example")
+    clock.advance(minutes=16)
+    completed(api, path)
+    assert len(found.messages) == 6
 
 
 def test_nothing_at_all_can_be_reached(direct: Starts, world: World) -> None:
