@@ -1,6 +1,6 @@
 """What DNS may hold in the place of a record, and what is said of it (D07): asked of a real server, case by case."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from appliance.delivery import resolver
 from appliance.sending_domains import look, records
 from appliance.sending_domains.records import Record
 from tests.domain.home import Home
-from tests.kit.dns import DnsServer
+from tests.kit.dns import DnsServer, asking
 
 KEY = "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A" + "A" * 360
 DKIM = f"v=DKIM1; k=rsa; p={KEY}"
@@ -145,13 +145,25 @@ CASES: list[tuple[str, str, Enter, str, str]] = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def running() -> Iterator[DnsServer]:
+    """A DNS server for all cases."""
+    with DnsServer() as server:
+        yield server
+
+
+@pytest.fixture
+def zone(running: DnsServer) -> Iterator[DnsServer]:
+    """That server, empty, and this process asking it."""
+    running.clear()
+    with asking(running.address):
+        yield running
+
+
 @pytest.mark.parametrize(("purpose", "case", "enter", "valid", "words"), CASES, ids=[f"{c[0]}: {c[1]}" for c in CASES])
-def test_what_is_there(
-    home: Home, dns: DnsServer, purpose: str, case: str, enter: Enter, valid: str, words: str
-) -> None:
+def test_what_is_there(zone: DnsServer, purpose: str, case: str, enter: Enter, valid: str, words: str) -> None:
     """Right, wrong with what was found, or not to be known: each in its own words."""
-    home.configure(network__dns_servers=[dns.address])
-    enter(dns)
+    enter(zone)
     (found,) = look.look([WANTED[purpose]], "a.test", 0.5 if "silent" in case else look.PATIENCE)
     assert (found.valid, words in (found.problem or "")) == (valid, True), found
     assert (found.problem is None) == (words == "")
@@ -160,31 +172,29 @@ def test_what_is_there(
         assert found.found, found
 
 
-def test_slow_servers_of_others_end_a_check_in_time(home: Home, dns: DnsServer) -> None:
+def test_slow_servers_of_others_end_a_check_in_time(zone: DnsServer) -> None:
     """Each of many names that are asked one after the other may be slow: together they get no more than their time."""
-    home.configure(network__dns_servers=[dns.address])
-    included(9)(dns)
+    included(9)(zone)
     for number in range(1, 10):
-        dns.delay(f"s{number}.test", 0.3)
+        zone.delay(f"s{number}.test", 0.3)
     (found,) = look.look([WANTED["spf"]], "a.test", 1)
     assert found.valid == "unknown", found
     for number in range(20):
-        dns.set(f"n{number}.test", "CNAME", f"n{number + 1}.test.")
-        dns.delay(f"n{number}.test", 0.3)
-    dns.chases = False
+        zone.set(f"n{number}.test", "CNAME", f"n{number + 1}.test.")
+        zone.delay(f"n{number}.test", 0.3)
+    zone.chases = False
     assert resolver.lookup("n0.test", "TXT", patience=1).cause == "timeout"
 
 
-def test_a_policy_of_the_domain_above_holds(home: Home, dns: DnsServer) -> None:
+def test_a_policy_of_the_domain_above_holds(zone: DnsServer) -> None:
     """A domain below another one inherits its DMARC policy, the one for sub-domains if there is one."""
-    home.configure(network__dns_servers=[dns.address])
     wanted = Record("TXT", "_dmarc.news.a.test", "v=DMARC1; p=none", "", "dmarc", False)
-    dns.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=quarantine")
+    zone.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=quarantine")
     (found,) = look.look([wanted], "news.a.test")
     assert (found.valid, found.problem) == ("valid", "it is the one of a.test")
-    dns.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=all")
+    zone.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=all")
     assert look.look([wanted], "news.a.test")[0].valid == "invalid"
-    assert dns.asked("_dmarc.test") == 0
+    assert zone.asked("_dmarc.test") == 0
 
 
 def test_who_sends_is_named_as_receivers_know_it(home: Home) -> None:
@@ -215,9 +225,8 @@ def test_a_zone_file_says_the_same() -> None:
     assert len(kept) == 6
 
 
-def test_garbage_in_dns_breaks_nothing(home: Home, dns: DnsServer) -> None:
+def test_garbage_in_dns_breaks_nothing(zone: DnsServer) -> None:
     """Whatever strangers put there is shown, cut to a size, and is no fault of ours."""
-    home.configure(network__dns_servers=[dns.address])
     junk = [
         "=;=;;p",
         "v=spf1 include: redirect= ip4:x ip4:1.2.3.4/99 %{i} :",
@@ -227,9 +236,9 @@ def test_garbage_in_dns_breaks_nothing(home: Home, dns: DnsServer) -> None:
         "",
     ]
     for one in WANTED.values():
-        dns.set(one.name, "TXT", *junk)
-    dns.set(BOUNCE, "MX", "65535 .")
-    dns.set("track.a.test", "CNAME", "<b>.test.")
+        zone.set(one.name, "TXT", *junk)
+    zone.set(BOUNCE, "MX", "65535 .")
+    zone.set("track.a.test", "CNAME", "<b>.test.")
     for found in look.look(list(WANTED.values()), "a.test"):
         assert found.valid == "invalid", found
         assert all(len(text) <= 1000 and text.isprintable() for text in [*found.found, found.problem or ""])

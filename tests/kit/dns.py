@@ -13,7 +13,8 @@ import socket
 import socketserver
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 import dns.exception
@@ -26,6 +27,9 @@ import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
+
+from appliance import config
+from appliance.settings import Config, Network
 
 Values = tuple["str | tuple[str, ...]", ...]
 TTL = 300
@@ -90,6 +94,12 @@ class DnsServer:
                 del self._answers[known]
             if kind is None:
                 self._forget(name)
+
+    def clear(self) -> None:
+        """Forget all names and what they do, and all questions."""
+        with self._lock:
+            self._answers, self._rcodes, self._delays = {}, {}, {}
+            self._silent, self.questions, self.chases = set(), [], True
 
     def heal(self, name: str) -> None:
         """Let a name answer from the zone again, at once."""
@@ -171,7 +181,7 @@ class DnsServer:
 
     def __enter__(self) -> Self:
         for server in (self._udp, self._tcp):
-            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -179,6 +189,15 @@ class DnsServer:
         for server in (self._udp, self._tcp):
             server.shutdown()
             server.server_close()
+
+
+@contextmanager
+def asking(*servers: str) -> Iterator[None]:
+    """Let this process ask these servers for a while."""
+    before = config._current
+    config.use(Config(network=Network(dns_servers=list(servers))))
+    yield
+    config._current = before
 
 
 def system_has_ipv6() -> bool:

@@ -1,7 +1,6 @@
 """The DNS server of the kit, asked through the appliance's own resolver and by hand."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -9,10 +8,8 @@ from dns.message import Message, make_query
 from dns.query import tcp, udp
 from dns.rcode import NOERROR
 
-from appliance import config
 from appliance.delivery import resolver
-from appliance.settings import Config, Network
-from tests.kit.dns import DnsServer, system_has_ipv6
+from tests.kit.dns import DnsServer, asking, system_has_ipv6
 
 ask = partial(resolver.lookup, patience=3)
 
@@ -22,15 +19,6 @@ def zone(dns: DnsServer) -> Iterator[DnsServer]:
     """The stub server, and this process asking it."""
     with asking(dns.address):
         yield dns
-
-
-@contextmanager
-def asking(*servers: str) -> Iterator[None]:
-    """Let this process ask these servers for a while."""
-    before = config._current
-    config.use(Config(network=Network(dns_servers=list(servers))))
-    yield
-    config._current = before
 
 
 def test_what_is_found_is_written_as_people_compare_it(zone: DnsServer) -> None:
