@@ -13,9 +13,8 @@ import sqlite3
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -141,20 +140,24 @@ def rounds(server: Server, groups: dict[str, list[str]], options: Any) -> None:
           f"all judged {max(judging):.1f} s later")  # fmt: skip
 
 
-def beside(server: Server, people: int, paths: list[str], options: Any) -> None:
+def beside(server: Server, people: int, groups: dict[str, list[str]], options: Any) -> None:
     """Follow links at a steady pace while a campaign leaves at full speed."""
-    numbers, api = count(), server.client(validate=False, keep_alive=True)
+    readers = {name: Meanwhile(1 / 100, _follower(server, paths)) for name, paths in groups.items()}
+    cost, _ = campaign(server, people, 9_000, options.clicks * options.rounds)
+    print(f"beside a send at {cost.rate:,.0f}/s:")
+    for name, one in readers.items():
+        print(f"  {name:<12} {one.end()} (goal p99 25)")
+    print(f"  all judged {settled(server):.1f} s later")
 
-    def click(_: int) -> None:
-        if api.request("GET", paths[next(numbers) % len(paths)], None, {"User-Agent": AGENT}).status != 302:
+
+def _follower(server: Server, paths: list[str]) -> Callable[[int], None]:
+    api = server.client(validate=False, keep_alive=True)
+
+    def click(number: int) -> None:
+        if api.request("GET", paths[number % len(paths)], None, {"User-Agent": AGENT}).status != 302:
             raise AssertionError("not led on")
 
-    clicking = [Meanwhile(1 / 100, click) for _ in range(options.readers)]
-    cost, _ = campaign(server, people, 9_000, options.clicks * options.rounds)
-    print(f"beside a send at {cost.rate:,.0f}/s, {options.readers} readers:")
-    for one in clicking:
-        print(f"  {one.end()} (goal p99 25)")
-    print(f"  all judged {settled(server):.1f} s later")
+    return click
 
 
 def main() -> None:
@@ -163,7 +166,6 @@ def main() -> None:
     parser.add_argument("--clicks", type=int, default=8_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--readers", type=int, default=3)
     parser.add_argument("--postfix", type=Path, help="where Debian's package is unpacked, unless it is installed")
     parser.add_argument("--executable", type=Path, help="measure a built file instead of the sources")
     options = parser.parse_args()
@@ -183,7 +185,7 @@ def main() -> None:
             groups[name] = paths_of(server, number)
         print(f"{options.rounds} rounds of {options.clicks} clicks over {options.connections} connections:")
         rounds(server, groups, options)
-        beside(server, people["plain"], groups["recorded"], options)
+        beside(server, people["plain"], groups, options)
 
 
 if __name__ == "__main__":

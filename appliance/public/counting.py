@@ -1,7 +1,7 @@
 """Between the doors of recipients and the writer: hits that come meanwhile are looked up and written together.
 
-Who asked is answered when the hit is on disk, or after 250 ms: nobody waits for a slow disk to read a page. At most one
-batch is under way; while it is, the next one gathers. There is no timer for that.
+Who asked is answered when the hit is on disk, or after 250 ms: nobody waits for a slow disk to read a page. Few
+batches are under way; while they are, the next one gathers. There is no timer for that.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ _SAY_SECONDS = 2.0
 # So many may wait for a disk that does not write; more are sent on and not kept
 _MOST_WAITING = 20_000
 _MOST_AT_ONCE = 250
+# While one batch is written, the next is looked up
+_MOST_UNDER_WAY = 2
 
 
 class _One:
@@ -43,7 +45,8 @@ class Desk:
     def __init__(self) -> None:
         self.early = self.unrecorded = 0
         self._waiting: list[_One] = []
-        self._busy = False
+        self._under_way = 0
+        self._is_called = False
         self._targets = Targets()
         self._limit = Limit()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hits")
@@ -62,10 +65,7 @@ class Desk:
             self._waiting.append(one)
         else:
             self._not_kept(1)
-        if not self._busy:
-            self._busy = True
-            # Whoever else asks in this round of the loop comes along
-            loop.call_soon(self._hand_over)
+        self._call()
         return one.answer
 
     def close(self) -> None:
@@ -75,11 +75,16 @@ class Desk:
 
     # -- on the loop ----------------------------------------------------------------------------------------------
 
+    def _call(self) -> None:
+        if self._waiting and not self._is_called and self._under_way < _MOST_UNDER_WAY:
+            self._is_called = True
+            # Whoever else asks in this round of the loop comes along
+            asyncio.get_running_loop().call_soon(self._hand_over)
+
     def _hand_over(self) -> None:
+        self._is_called = False
         batch, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
-        if not batch:
-            self._busy = False
-            return
+        self._under_way += 1
         loop = asyncio.get_running_loop()
         self._thread.submit(self._work, batch, loop).add_done_callback(_log_fault)
 
@@ -94,7 +99,8 @@ class Desk:
                 one.answer.set_result(one.found)
             else:
                 one.answer.set_exception(error or StorageError("it cannot be read"))
-        self._hand_over()
+        self._under_way -= 1
+        self._call()
 
     def _late(self, one: _One) -> None:
         """Let somebody go first whose hit takes too long to be written."""
