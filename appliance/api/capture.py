@@ -1,6 +1,5 @@
 """The built-in inbox over the API: what was captured, and what its recipients might do with it."""
 
-import asyncio
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -12,14 +11,12 @@ from appliance.clock import iso
 from appliance.db.work import call, commit
 from appliance.engagement import simulating
 from appliance.engagement.simulating import Simulate
-from appliance.errors import NotFound, Unavailable
+from appliance.errors import NotFound
 from appliance.fields import PageQuery, Short
 from appliance.messages import captured, store
 from appliance.tables import Captured as Row
 
 ROUTES = Routes()
-# A message is captured a moment before its row says that it was sent
-_TRIES, _PAUSE = 40, 0.05
 
 
 class Captured(Struct, rename={"from_": "from"}):
@@ -120,12 +117,5 @@ async def simulate(request: Call) -> Answer:
     play = await call(simulating.plan, request.account_id, request.id, request.body)
     if request.credential.test and not play.message.test:
         raise Fault(403, "forbidden", "a test key simulates only what happens to what test keys have sent")
-    for left in range(_TRIES, -1, -1):
-        try:
-            await commit(play.write)
-            break
-        except Unavailable as busy:
-            if busy.code != "unavailable" or not left:
-                raise
-            await asyncio.sleep(_PAUSE)
+    await simulating.perform(play)
     return Answer(await call(_detail, request.account_id, request.id))

@@ -4,6 +4,7 @@ So whoever builds on what comes back can see it come without waiting for the wor
 and events follow as they would, of a test's message marked as tests are.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,10 +14,10 @@ from appliance import addresses, clock, tokens
 from appliance.contacts import suppress
 from appliance.contacts.consent import Evidence
 from appliance.contacts.suppress import Case
-from appliance.db.work import writing
+from appliance.db.work import commit, writing
 from appliance.engagement import hits, replies, robots, unsubscribes
 from appliance.engagement.hits import Asked, Hit
-from appliance.errors import Invalid
+from appliance.errors import Invalid, Unavailable
 from appliance.feedback import record
 from appliance.feedback.facts import Fact, Kind
 from appliance.messages import captured, links
@@ -24,6 +25,8 @@ from appliance.messages.targets import Targets, Wanted
 from appliance.tables import Message
 
 SOURCE = "capture"
+# A message is captured a moment before its row says that it was sent
+_TRIES, _PAUSE = 40, 0.05
 Action = Literal["open", "click", "bounce", "soft_bounce", "complain", "unsubscribe", "reply", "stop"]
 # A reader's program: what machines do is another matter
 _AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -70,6 +73,18 @@ def plan(account_id: int, captured_id: int, request: Simulate) -> Play:
     if message.channel != "sms":
         raise Invalid({"action": ["only an SMS is answered with STOP"]})
     return Play(message, lambda: _stop(message))
+
+
+async def perform(play: Play) -> None:
+    """Write an act; raises Unavailable if that cannot be done now."""
+    for left in range(_TRIES, -1, -1):
+        try:
+            await commit(play.write)
+            return
+        except Unavailable as busy:
+            if busy.code != "unavailable" or not left:
+                raise
+            await asyncio.sleep(_PAUSE)
 
 
 def _hit(message: Message, request: Simulate) -> Hit:

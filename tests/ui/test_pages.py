@@ -236,7 +236,7 @@ def test_lists_forms_and_reports_work_without_javascript(bare: Page) -> None:
     bare.goto("/campaigns/2")
     assert "30 of 30 handed over" in bare.locator("main").inner_text()
     bare.goto("/inbox/1")
-    assert "News" in bare.locator("#mail h2").inner_text()
+    assert "News" in bare.locator("#mail .titled h2").inner_text()
     bare.goto("/campaigns/3?open=from")
     bare.get_by_label("Subject").fill("Without a script")
     bare.locator("#card-from").get_by_role("button", name="Save", exact=True).click()

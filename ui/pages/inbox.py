@@ -5,15 +5,28 @@ from typing import Any
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
+from appliance import errors, fields
 from appliance.db.work import call, commit
+from appliance.engagement import simulating
+from appliance.engagement.simulating import Simulate
 from appliance.messages import captured
 from ui import mail, view
-from ui.forms import number
+from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
 pages = Blueprint("ui_inbox", url_prefix="/inbox")
 VIEWS = ("html", "text", "source", "headers")
+# What may happen to a message: icon, words, and what was said once it has
+PLAYS = {
+    "open": ("mail-open", "They open it", "Opened."),
+    "click": ("mouse-pointer-click", "They click the first link", "Clicked."),
+    "reply": ("reply", "They reply", "Replied."),
+    "unsubscribe": ("ban", "They unsubscribe", "Unsubscribed."),
+    "complain": ("circle-alert", "They call it spam", "Called spam."),
+    "soft_bounce": ("circle-alert", "Their mailbox is full", "Came back: the mailbox is full."),
+    "bounce": ("circle-alert", "They do not exist", "Came back: there is no such recipient."),
+}
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -47,6 +60,26 @@ async def clear(request: Request, visit: Visit) -> HTTPResponse:
     return view.go(request, "/inbox")
 
 
+@pages.post("/<captured_id:int>/simulate", name="simulate")
+@signed_in
+async def simulate(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
+    """Let something happen to a message, by the way it really comes."""
+    action = Form.of(request)["action"]
+    await call(captured.get, visit.account_id, captured_id)
+    try:
+        asked = fields.read(Simulate, {"action": action})
+        await simulating.perform(await call(simulating.plan, visit.account_id, captured_id, asked))
+    except errors.Invalid as refused:
+        no_link = "link" in refused.fields
+        said = "This message has no link that leads through us." if no_link else "This cannot happen to this message."
+        view.say(request, said)
+    else:
+        view.say(
+            request, f"{PLAYS.get(action, ('', '', 'Done.'))[2]} What follows from it is done, as if it were real."
+        )
+    return view.go(request, f"/inbox/{captured_id}")
+
+
 async def _show(request: Request, visit: Visit, captured_id: int | None) -> HTTPResponse:
     search = (request.args.get("search") or "").strip()[:255]
     opened = await call(_opened, visit.account_id, captured_id) if captured_id is not None else None
@@ -54,7 +87,7 @@ async def _show(request: Request, visit: Visit, captured_id: int | None) -> HTTP
     found = await call(captured.page, visit.account_id, number(request.args.get("page")), 50, search or None)
     return view.page(
         request, "inbox/index.html", found=found, search=search, opened=opened,
-        view=chosen if chosen in VIEWS else "html", page_number=found.page,
+        view=chosen if chosen in VIEWS else "html", page_number=found.page, plays=PLAYS,
     )  # fmt: skip
 
 

@@ -1,0 +1,47 @@
+"""In the inbox, messages can be opened, clicked, returned: what follows is as if it were real."""
+
+import re
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.kit.client import Client
+
+LINKED = "<p><a href='https://example.com/'>Read</a></p>"
+
+
+def captured(api: Client, address: str, **body: Any) -> tuple[Any, int]:
+    """Send somebody new a message and return it with its number in the inbox."""
+    api.post("/contacts", {"email": address}).expect(201)
+    made = api.post("/messages", {"to": address, "subject": "News", "body": LINKED, **body}).expect(201)
+    [row] = api.wait("/capture", bool, message_id=made["id"])
+    return made, row["id"]
+
+
+def play(page: Page, number: int, act: str) -> None:
+    """Open a message and let something happen to it."""
+    page.goto(f"/inbox/{number}")
+    page.get_by_role("button", name="Let something happen").click()
+    page.get_by_role("button", name=act).click()
+    expect(page).to_have_url(re.compile(f"/inbox/{number}$"))
+
+
+def test_things_happen_to_a_message(browser_page: Page, api: Client) -> None:
+    """Each line of the menu does the real thing to message and person, and says so."""
+    page = browser_page
+    made, number = captured(api, "ann@example.org", transactional=False)
+    play(page, number, "They click the first link")
+    expect(page.get_by_text("Clicked. What follows from it is done")).to_be_visible()
+    play(page, number, "They do not exist")
+    expect(page.get_by_text("there is no such recipient")).to_be_visible()
+    after = api.get(f"/messages/{made['id']}").expect(200)
+    assert after["status"] == "bounced" and after["clicked_at"] is not None
+    assert api.get("/suppressions", address="ann@example.org").expect(200)[0]["reason"] == "hard_bounce"
+
+
+def test_what_cannot_happen_is_said(browser_page: Page, api: Client) -> None:
+    """A message without tracked links cannot be clicked; the page says why and nothing changes."""
+    made, number = captured(api, "bob@example.org")
+    play(browser_page, number, "They click the first link")
+    expect(browser_page.get_by_text("no link that leads through us")).to_be_visible()
+    assert api.get(f"/messages/{made['id']}").expect(200)["clicked_at"] is None
