@@ -89,12 +89,13 @@ def changed_since(account_id: int, moment: int, event_id: int) -> bool:
 
 
 def sendable(list_id: int) -> dict[str, int]:
-    """Count the members that marketing may go to now, by channel."""
+    """Count the members that marketing may go to now, by channel; of a list with double opt-in the confirmed ones."""
     found = dict(
         rows(
             "SELECT h.kind, count(DISTINCT h.contact_id) FROM membership m "
             "JOIN channel h ON h.contact_id = m.contact_id "
-            "WHERE m.contact_list_id = ? AND h.subscribed = 1 AND h.suppression IS NULL GROUP BY h.kind",
+            "WHERE m.contact_list_id = ? AND h.subscribed = 1 AND h.suppression IS NULL AND (h.verified_at NOT NULL "
+            "OR (SELECT double_opt_in FROM contact_list WHERE id = m.contact_list_id) = 0) GROUP BY h.kind",
             (list_id,),
         )
     )

@@ -76,7 +76,7 @@ def refusal(row: Claim) -> str | None:
 
 def _asks_to_come_back(row: Claim) -> bool:
     """Say whether a mail is a form's question, which alone may go to who complained (decisions, section 9)."""
-    asks = "SELECT 1 FROM confirmation WHERE message_id = ? AND purpose = 'opt_in'"
+    asks = "SELECT 1 FROM confirmation WHERE message_id = ? AND purpose = 'opt_in' AND form_id NOT NULL"
     return row.source_type == "system" and one(asks, (row.id,)) is not None
 
 

@@ -248,6 +248,7 @@ def test_a_list_may_want_its_people_confirmed(server: Server) -> None:
     api.post("/contacts", {"email": "unsure@example.org", "list_ids": [group]}).expect(201)
     submit(server, form, email="sure@example.org").expect(202)
     ask(server, "POST", link(letters(server, "sure@example.org")[0]), {"confirm": 1})
+    assert api.get(f"/lists/{group}").expect(200)["sendable_count"] == {"email": 1, "sms": 0}
     made = api.post("/campaigns", {"name": "c", "template_attributes": {"subject": "s", "body": "<p>b</p>"}}).json
     api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
     api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")

@@ -98,3 +98,24 @@ def test_no_page_is_wider_than_the_screen(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.context.close()
     assert not browser_problems.found
+
+
+def test_the_team_erases_who_asked_and_cannot_be_mailed(server: Server, browser_page: Page) -> None:
+    """The page of the person says that they asked, and has the button; without a request there is none."""
+    api = server.client()
+    who = api.post("/contacts", {"email": "forget@example.org", "first_name": "Zoe"}).expect(201)["id"]
+    letter = {"to": "forget@example.org", "subject": "s", "body": "<a href='{{ preferences_url }}'>p</a>"}
+    sent = api.post("/messages", letter).expect(201)["id"]
+    path = re.search(r"/p/[\w-]+", api.get(f"/messages/{sent}").expect(200)["html"])
+    assert path is not None
+    browser_page.goto(f"/contacts/{who}")
+    expect(browser_page.get_by_role("button", name="Erase now")).to_have_count(0)
+    api.post("/suppressions", {"address": "forget@example.org", "reason": "hard_bounce"}).expect(201)
+    browser_page.goto(path[0])
+    browser_page.get_by_role("button", name="Delete my data").click()
+    expect(browser_page.get_by_role("heading", name="Your request is noted")).to_be_visible()
+    browser_page.goto(f"/contacts/{who}")
+    browser_page.get_by_role("button", name="Erase now").click()
+    browser_page.get_by_role("button", name="Erase", exact=True).click()
+    expect(browser_page.get_by_text("Zoe is erased.")).to_be_visible()
+    assert contact(server, "forget@example.org") is None

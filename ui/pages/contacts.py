@@ -6,7 +6,7 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
-from appliance.contacts import requests, store, write
+from appliance.contacts import erase, requests, store, write
 from appliance.db.work import call, commit
 from appliance.engagement import erasing
 from appliance.events import log
@@ -128,6 +128,16 @@ async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     """Delete a person for good; an opt-out of theirs stays as a mark that cannot be read."""
     gone = await commit(write.delete, visit.account_id, contact_id)
     view.say(request, f"{words.name(gone)} is deleted.")
+    return view.go(request, "/contacts")
+
+
+@pages.post("/<contact_id:int>/erase", name="erase")
+@signed_in
+async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Erase a person with every trace; what stays is that their addresses are never written to again."""
+    contact = await call(store.get, visit.account_id, contact_id)
+    await commit(erase.erase, visit.account_id, contact_id, people.evidence(visit))
+    view.say(request, f"{words.name(contact)} is erased.")
     return view.go(request, "/contacts")
 
 
