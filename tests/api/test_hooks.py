@@ -3,6 +3,7 @@
 The services are stand-ins of the kit that sign as the real ones do; nothing leaves this machine.
 """
 
+import sqlite3
 from typing import Any
 
 import pytest
@@ -133,6 +134,21 @@ def test_ses_by_return_path(world: World) -> None:
     said = {"notificationType": "Delivery", "mail": {"source": source}, "delivery": {"recipients": [message["to"]]}}
     assert world.post(world.sns.notification(said, world.clock.now())).status == 200
     assert list(world.state(message)) == list(DELIVERED)
+
+
+def test_what_is_remembered_of_reports_names_nobody(world: World) -> None:
+    """Names of reports are kept for a month, also of people who are erased meanwhile: no address is in them."""
+    message = world.sent()
+    for post in (
+        world.ses("Delivery", message, delivery={"recipients": [message["to"]]}),
+        world.ses_bounce(message, "Permanent", "General", status="5.1.1"),
+        world.sendgrid(message, "unsubscribe"), world.mailgun(message, "complained"),
+    ):  # fmt: skip
+        assert world.post(post).status == 200
+    world.api.delete(f"/contacts/{message['contact_id']}", erase="true").expect(200)
+    with sqlite3.connect(f"file:{world.server.data}/campanero.db?mode=ro", uri=True) as database:
+        names = [row[0] for row in database.execute("SELECT key FROM told")]
+    assert len(names) >= 4 and [name for name in names if "@" in name] == []
 
 
 def test_status_never_goes_back(world: World) -> None:

@@ -73,7 +73,7 @@ async def _read(received: Received, secret: str, fetch: Fetch) -> Told:
         try:
             event = read(raw, _Event)
         except Invalid:
-            log.warning("SendGrid told of an event that cannot be read: %.300r", bytes(raw))
+            log.warning("SendGrid told of an event that cannot be read (%s bytes)", len(bytes(raw)))
             continue
         number = links.message_of(event.campanero or event.smtp_id or "")
         if number is None:

@@ -231,6 +231,7 @@ def _whose(said: _Said, reported: str | None) -> str | None:
 
 
 def _facts(number: int, said: _Said) -> list[Fact]:
+    """Answer what is said of our one recipient; a report's name holds no address, for it is kept longer than people."""
     match said.notification_type or said.event_type:
         case "Bounce":
             return [fact for one in said.bounce.bounced_recipients if (fact := _bounced(number, said, one))]
@@ -239,14 +240,14 @@ def _facts(number: int, said: _Said) -> list[Fact]:
             return [
                 Fact(number, "complained", "ses", told.complaint_feedback_type or "", None, None,
                      _whose(said, one.email_address),
-                     f"{told.feedback_id}:{one.email_address}", moment(told.timestamp))
+                     told.feedback_id or None, moment(told.timestamp))
                 for one in told.complained_recipients
             ]  # fmt: skip
         case "Delivery":
             response = said.delivery.smtp_response or ""
             return [
                 Fact(number, "delivered", "ses", response, *codes(response), one,
-                     f"delivered:{said.mail.message_id}:{one}", moment(said.delivery.timestamp))
+                     f"delivered:{said.mail.message_id}", moment(said.delivery.timestamp))
                 for one in said.delivery.recipients
             ]  # fmt: skip
         case "Reject":
@@ -265,7 +266,7 @@ def _bounced(number: int, said: _Said, one: _Recipient) -> Fact | None:
     smtp, enhanced = codes(one.diagnostic_code)
     return Fact(
         number, kind, "ses", words(one.diagnostic_code) or f"{bounce.bounce_type} {bounce.bounce_sub_type}", smtp,
-        one.status or enhanced, _whose(said, one.email_address), f"{bounce.feedback_id}:{one.email_address}",
+        one.status or enhanced, _whose(said, one.email_address), bounce.feedback_id or None,
         moment(bounce.timestamp),
     )  # fmt: skip
 
