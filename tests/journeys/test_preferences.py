@@ -27,6 +27,8 @@ def mailed(server: Server, name: str, **body: Any) -> tuple[dict[str, Any], str,
     who = api.post("/contacts", {"email": f"{name.lower()}@example.org", "list_ids": [group], **body}).expect(201)
     content = {"to": f"{name.lower()}@example.org", "subject": "s", "body": "<a href='{{ preferences_url }}'>p</a>"}
     sent = api.post("/messages", {**content, "transactional": False}).expect(201)
+    # What is counted of a message is counted when it is handed over
+    api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
     return who, str(re.search(r"/p/[\w-]+", api.get(f"/messages/{sent['id']}").json["html"])[0]), group  # type: ignore[index]
 
 
