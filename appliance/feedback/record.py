@@ -155,7 +155,7 @@ def _complained(known: _Known, fact: Fact) -> None:
     suppress.add(
         row.account_id, Address(row.kind, row.recipient, row.recipient_key),
         Case("complaint", source=fact.source, diagnostic=fact.text[:1000] or None),
-        Evidence(source=fact.source, actor="recipient", text=fact.text[:1000] or None, message_id=row.id),
+        Evidence(source=fact.source, actor="recipient", message_id=row.id),
     )  # fmt: skip
     if row.campaign_id is not None:
         tally.against(row.campaign_id, "complained")
