@@ -45,9 +45,7 @@ def parts(mail: Message, most: int = MOST_PARTS) -> Iterator[Message]:
             return
         part = waiting.pop(0)
         yield part
-        payload = part.get_payload()
-        if isinstance(payload, list):
-            waiting = [one for one in payload if isinstance(one, Message)] + waiting
+        waiting = _inside(part) + waiting
 
 
 def _depth(mail: Message) -> int:
@@ -55,10 +53,16 @@ def _depth(mail: Message) -> int:
     while waiting:
         part, depth = waiting.pop()
         deepest = max(deepest, depth)
-        payload = part.get_payload()
-        if isinstance(payload, list) and depth <= DEEPEST:
-            waiting += [(one, depth + 1) for one in payload if isinstance(one, Message)]
+        if depth <= DEEPEST:
+            waiting += [(one, depth + 1) for one in _inside(part)]
     return deepest
+
+
+def _inside(part: Message) -> list[Message]:
+    """Answer the parts of a part. Words are asked for as bytes only: else the library reads them with any codec that
+    the mail names, and some of those raise or take for ever."""
+    payload = part.get_payload() if part.is_multipart() else []
+    return [one for one in payload if isinstance(one, Message)] if isinstance(payload, list) else []
 
 
 def first(mail: Message, *types: str) -> Message | None:
@@ -73,14 +77,20 @@ def header(part: Message, name: str) -> str:
 
 def text(part: Message) -> str:
     """Answer the words of a part; of one that holds others (a report's fields, a mail) the source."""
-    payload = part.get_payload() if part.is_multipart() else part.get_payload(decode=True)
-    if isinstance(payload, list):
-        found = "\n\n".join(_source(one) for one in payload if isinstance(one, Message))
+    if part.is_multipart():
+        found = "\n\n".join(_source(one) for one in _inside(part))
         return _decoded(found) if header(part, "Content-Transfer-Encoding").lower() == "base64" else found
-    if not isinstance(payload, bytes):
-        return ""
-    charset = str(part.get_content_charset() or "utf-8")
-    return payload.decode(charset if _CHARSETS.fullmatch(charset) else "utf-8", "replace").replace("\r\n", "\n")
+    return words(_bytes(part), str(part.get_content_charset() or "utf-8")).replace("\r\n", "\n")
+
+
+def words(raw: bytes, charset: str) -> str:
+    """Read bytes in a charset that mail is written in; an unknown one is taken for UTF-8."""
+    return raw.decode(charset if _CHARSETS.fullmatch(charset) else "utf-8", "replace")
+
+
+def _bytes(part: Message) -> bytes:
+    payload = part.get_payload(decode=True)
+    return payload if isinstance(payload, bytes) else b""
 
 
 def original(mail: Message) -> list[tuple[str, str]]:
@@ -88,9 +98,8 @@ def original(mail: Message) -> list[tuple[str, str]]:
     part = first(mail, *ORIGINALS)
     if part is None:
         return []
-    payload = part.get_payload()
-    inside = payload[0] if isinstance(payload, list) and payload else None
-    if not isinstance(inside, Message) or not inside.keys():
+    inside = next(iter(_inside(part)), None)
+    if inside is None or not inside.keys():
         inside = HeaderParser().parsestr(text(part).lstrip("\n")[:_LONGEST_HEAD])
     found = [(name.lower(), " ".join(str(value).split())) for name, value in inside.raw_items()]
     return [(name, value[:_LONGEST_TYPE]) for name, value in found[:_MOST_HEADERS]]
@@ -98,10 +107,9 @@ def original(mail: Message) -> list[tuple[str, str]]:
 
 def _source(part: Message) -> str:
     lines = [f"{name}: {value}" for name, value in part.raw_items()]
-    payload = part.get_payload()
-    inside = payload if isinstance(payload, str) else ""
-    if isinstance(payload, list):
-        inside = "\n\n".join(_source(one) for one in payload if isinstance(one, Message))
+    inside = "\n\n".join(_source(one) for one in _inside(part))
+    if not part.is_multipart():
+        inside = _bytes(part).decode("utf-8", "replace")
     return "\n".join(lines).replace("\r\n", "\n") + "\n\n" + inside.replace("\r\n", "\n")
 
 

@@ -5,6 +5,7 @@ in its subject or first words, and is final; an absent person's answer, a delay 
 """
 
 import re
+from email.errors import HeaderParseError
 from email.header import decode_header
 from email.message import Message
 
@@ -89,9 +90,8 @@ def _plain(value: str) -> str:
     """Decode what is encoded in a header, as far as it can be."""
     try:
         pieces = decode_header(value)
-        return "".join(
-            piece if isinstance(piece, str) else piece.decode(charset or "latin-1", "replace")
-            for piece, charset in pieces
-        )
-    except (ValueError, LookupError):
+    except (HeaderParseError, ValueError):
         return value
+    return "".join(
+        piece if isinstance(piece, str) else mime.words(piece, charset or "utf-8") for piece, charset in pieces
+    )

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
+from email.errors import MessageError
 from typing import Any, NamedTuple
 
 from aiosmtpd.smtp import Envelope
@@ -93,7 +94,7 @@ class Desk:
         except Unavailable as error:
             log.info("told to come again: %s", error.message)
             return "451 4.3.0 This cannot be written now, try again later"
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MessageError) as error:
             log.warning("a mail that came back cannot be read: %r", error)
             return "554 5.6.0 This cannot be read"
         log.info("a mail of %s bytes came back and told of %s things, %s new", len(content), len(told), changed)

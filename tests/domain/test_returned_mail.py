@@ -1,5 +1,6 @@
 """What comes back is understood as it is meant, in the formats of real servers, and nothing hostile disturbs it."""
 
+import random
 import time
 from pathlib import Path
 
@@ -91,3 +92,30 @@ def test_a_sample_cut_anywhere_is_read(name: str) -> None:
     for end in range(0, len(raw), 97):
         mail.facts(raw[:end], NUMBER)
         mail.facts(raw[:end] + b"\xff" + raw[end + 1 :], None)
+
+
+SPLINTERS = (
+    b"\r\n\r\n", b"\n", b"\x00", b"\xff" * 50, b"=?utf-8?b?x?=", b"Content-Type: message/rfc822\r\n\r\n",
+    b'charset="\x00"', b"boundary=", b";charset*=utf-8''%", b"\xed\xa0\x80", b"<" * 300, b"@" * 100,
+)  # fmt: skip
+SWAPS = (b"7bit", b"8bit", b"text/plain", b"us-ascii", b"utf-8", b"delivery-status", b"rfc822")
+STRANGE = (
+    b"base64", b"quoted-printable", b"x-uuencode", b"\xe9", b"message/delivery-status", b"", b"idna", b"punycode",
+    b"utf-7", b"unknown-8bit", b"message/external-body",
+)  # fmt: skip
+
+
+def test_mutants_of_samples_are_read() -> None:
+    """Samples with bytes changed, cut, doubled and swapped for what the library stumbles over never raise."""
+    dice = random.Random(11)
+    whole = [sample(name, marks()) for name in sorted(MEANS)]
+    for _ in range(1_000):
+        raw = dice.choice(whole)
+        for _ in range(dice.randrange(1, 10)):
+            at, other = sorted((dice.randrange(len(raw) + 1), dice.randrange(len(raw) + 1)))
+            raw = dice.choice((
+                raw[:at] + bytes([dice.randrange(256)]) + raw[at + 1 :], raw[:at] + raw[other:],
+                raw[:at] + dice.choice(SPLINTERS) + raw[at:], raw[:at] + dice.choice(whole)[:400] + raw[at:],
+                raw.replace(dice.choice(SWAPS), dice.choice(STRANGE)),
+            ))  # fmt: skip
+        mail.facts(raw, NUMBER)
