@@ -60,12 +60,12 @@ class Courier(Place):
     async def _handed(self, ready: Ready, found: Found) -> None:
         """Take a message to its outcome, and write that down: others may begin only then."""
         error: DeliveryError | None = None
+        if found.dialogue is not None:
+            self._open[DIRECT] = found.dialogue
         try:
             if found.elsewhere or self._is_halted() or (found.closed is None and not self._may_go(ready)):
                 self._feeder.put_back(ready)
                 return
-            if found.dialogue is not None:
-                self._open[DIRECT] = found.dialogue
             try:
                 await self._one(ready, found.dialogue, found.closed)
                 error = self._known.error if self._known is not None else None

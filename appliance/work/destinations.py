@@ -135,6 +135,7 @@ class Destinations:
         if isinstance(error, Temporary):
             heard = self._pace.heard(claim, error)
             if isinstance(heard, Throttled):
+                self.pool.spare(way.group)
                 return heard
             self.reach.failed(way, error.text)
         return error

@@ -15,6 +15,8 @@ DEAD_SECONDS = 900.0
 _MANY_REFUSERS = 3
 # Whoever was heard so lately proves that the way out is open
 _PROOF_SECONDS = 60.0
+# All that wait for the same answer are told the same, and who comes later asks again
+_TOLD_SECONDS = 5.0
 _MOST_KEPT = 5_000
 
 
@@ -23,6 +25,8 @@ class Reach:
 
     def __init__(self) -> None:
         self._spoken = float("-inf")  # when any server last said anything
+        self._blocked: tuple[float, str | None] = (float("-inf"), None)  # what was found when others were asked
+        self._nameless: tuple[float, str | None] = (float("-inf"), None)
         self._refusers: dict[str, set[str]] = {}  # by the sender's domain: who refused it since it was last accepted
         self._failed: dict[str, tuple[int, float, str]] = {}  # by way: how often in a row, dead until, and the words
 
@@ -66,17 +70,27 @@ class Reach:
         """
         if clock.steady() < self._spoken + _PROOF_SECONDS:
             return None
-        words = await self_check.nothing_answers()
-        if words is None:
-            # Or nobody knows, which the next one to fail need not ask again at once
-            self.spoke()
+        until, words = self._blocked
+        if until < clock.steady():
+            words = await self_check.nothing_answers()
+            self._blocked = (clock.steady() + _TOLD_SECONDS, words)
+            if words is None:
+                # Or nobody knows, which the next one to fail need not ask again at once
+                self.spoke()
         return words
 
-    @staticmethod
-    async def no_name_is_known() -> str | None:
+    async def no_name_is_known(self) -> str | None:
         """Answer the words for it if no name server answers anything; None if one does, or nobody knows."""
         if clock.steady() < routing.heard() + _PROOF_SECONDS:
             return None
+        until, words = self._nameless
+        if until < clock.steady():
+            words = await self._asked()
+            self._nameless = (clock.steady() + _TOLD_SECONDS, words)
+        return words
+
+    @staticmethod
+    async def _asked() -> str | None:
         names = config.current().email.direct.probes
         found = await asyncio.gather(*map(routing.asked_now, names))
         if not found or clock.steady() < routing.heard() + _PROOF_SECONDS:

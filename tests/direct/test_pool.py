@@ -1,0 +1,79 @@
+"""Conversations that wait for the next message, with a real server: no more of a group than allowed, none left over."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from appliance.delivery import greeting
+from appliance.delivery.dialogue import Dialogue
+from appliance.delivery.providers.direct import Way
+from appliance.delivery.send import Server
+from appliance.work.pool import Pool
+from tests.kit.smtp import SmtpServer
+
+
+def way(name: str, group: str = "google") -> Way:
+    """Answer the way to a server of a group."""
+    return Way("people.example", ((10, name),), group)
+
+
+def with_pool(act: Callable[[Pool, Callable[[], Coroutine[Any, Any, Dialogue]]], Coroutine[Any, Any, None]]) -> None:
+    """Run an act with a pool and something that opens conversations; at its end nothing is open."""
+    with SmtpServer() as smtp:
+
+        async def run() -> None:
+            pool = Pool()
+            await act(pool, lambda: greeting.connect(Server("127.0.0.1", smtp.port, "none", helo="x.example")))
+            await pool.close()
+            assert pool.connections == 0 and not pool._open
+
+        asyncio.run(run())
+        smtp.wait_until(lambda: smtp.open_now == 0)
+
+
+def test_a_conversation_is_taken_up_again() -> None:
+    """For the same servers, not for others, and not once it has ended."""
+
+    async def act(pool: Pool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
+        await pool.opening(way("a"), 4)
+        first = await connect()
+        pool.give(way("a"), first)
+        assert pool.take(way("b")) is None
+        assert pool.take(way("a")) is first
+        first.abort()
+        pool.give(way("a"), first)
+        assert pool.take(way("a")) is None
+
+    with_pool(act)
+
+
+def test_another_server_of_the_group_takes_the_place_of_an_idle_one() -> None:
+    """Two at most: the third waits until an idle one has said goodbye; another group waits for nobody."""
+
+    async def act(pool: Pool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
+        made = []
+        for name in ("a", "b"):
+            await pool.opening(way(name), 2)
+            made.append(await connect())
+            pool.give(way(name), made[-1])
+        await pool.opening(way("c"), 2)
+        assert pool.connections == 1 and not made[0].is_open() and made[1].is_open()
+        await pool.opening(way("d", "other"), 1)
+        assert pool.connections == 1
+        pool.closed(way("c"))
+        pool.closed(way("d", "other"))
+        pool.spare("google")
+        assert pool.connections == 0
+
+    with_pool(act)
+
+
+def test_proven_conversations_are_apart() -> None:
+    """Who demands a proof does not get a conversation that was opened without, nor the other way round."""
+
+    async def act(pool: Pool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
+        await pool.opening(way("a"), 4)
+        pool.give(way("a"), await connect())
+        assert pool.take(way("a")._replace(proven=True)) is None
+
+    with_pool(act)
