@@ -43,7 +43,7 @@ def test_servers_that_say_nothing_hold_up_nobody(direct: Starts, world: World) -
     for one in held:
         one.__enter__()
     try:
-        send_to(api, *[f"p@mute{n}.example" for n in range(12)], name="Mute")
+        send_to(api, *[f"p@mute{n}.example" for n in range(12)])
         api.wait("/delivery/status", lambda row: row["queue"]["waiting"] == 12)
         began = time.monotonic()
         path = send_to(api, *[f"p{n}@well.example" for n in range(30)])

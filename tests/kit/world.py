@@ -36,7 +36,7 @@ class World:
             f"{email}DIRECT__HELO": "mail.bakery.example", f"{email}DIRECT__WARM_UP": "false",
             f"{email}ALLOW_UNVERIFIED_DOMAINS": "true", f"{email}RETRY_AFTER": "1,1,1", f"{email}REPLY_TIMEOUT": "5s",
             f"{email}CONNECT_TIMEOUT": "2s", f"{email}COMMAND_TIMEOUT": "5s", f"{email}PROBE_AFTER": "1s",
-            f"{email}CONNECTIONS": "8",
+            f"{email}CONNECTIONS": "8", f"{email}SLOW_DOWN": "1s",
             "CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": ",".join(_MACHINES),
             "CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0",
         }  # fmt: skip
