@@ -184,6 +184,11 @@ def time(ms: int | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(machine, full(ms), when(ms))
 
 
+def moment(text: str) -> int | None:
+    """Read a time as the API writes it."""
+    return clock.parse(text)
+
+
 def day(ms: int) -> str:
     """Write the day of a moment as a heading."""
     then, now = local(ms).date(), local(clock.now_ms()).date()
@@ -283,4 +288,5 @@ def query(values: dict[str, Any], last_is_open: bool = False) -> str:
 FILTERS = {
     "number": number, "people": people, "size": size, "when": when, "time": time, "day": day, "initials": initials,
     "reason": reason, "duration": duration, "clock_time": clock_time, "query": query, "full_time": full,
+    "moment": moment,
 }  # fmt: skip

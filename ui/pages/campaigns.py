@@ -7,7 +7,7 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
-from appliance.campaigns import books, preflight, report, requests, states, store
+from appliance.campaigns import books, preflight, recipients, report, requests, results, states, store
 from appliance.db.work import call, commit
 from appliance.messages import deciding
 from appliance.messages import store as messages
@@ -32,6 +32,11 @@ CHIPS = {
 }
 MOVING = ("sending", "holding")
 _SETTLES_MS = 15_000
+# By what the people of a campaign may be chosen, and what that is called
+_BY = {
+    "status": "", "opened": "opened", "clicked": "clicked", "link": "clicked a link", "domain": "mailboxes at",
+    "problem": "", "accepted": "handed over", "unsubscribed": "unsubscribed", "pending": "waiting",
+}  # fmt: skip
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -91,16 +96,24 @@ async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
 
 @pages.get("/<campaign_id:int>/people", name="people")
 @signed_in
-async def recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+async def persons(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Every person of a campaign and what became of their message."""
     campaign = await call(store.get, visit.account_id, campaign_id)
-    status = request.args.get("status") or ""
-    status = status if status in messages.STATUSES else ""
-    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": 50, "campaign_id": campaign_id}
-    raw |= {"status": status} if status else {}
-    found = await call(messages.page, visit.account_id, fields.read(messages.MessageQuery, raw))
+    kept = {name: request.args.get(name) for name in _BY if request.args.get(name)}
+    raw = {**_typed(kept), "page": number(request.args.get("page")), "limit": 50}
+    try:
+        asked = fields.read(recipients.RecipientQuery, raw)
+    except errors.Invalid:
+        return view.go(request, f"/campaigns/{campaign_id}/people")
+    found = await call(recipients.page, visit.account_id, campaign_id, asked)
     known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
-    return view.page(request, "campaigns/people.html", campaign=campaign, found=found, status=status, known=known)
+    chosen = None
+    if set(kept) - {"status"}:
+        chosen = await call(_chosen, visit.account_id, campaign_id, kept)
+    return view.page(
+        request, "campaigns/people.html", campaign=campaign, found=found, status=kept.get("status", ""), known=known,
+        kept=kept, chosen=chosen,
+    )  # fmt: skip
 
 
 def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
@@ -196,6 +209,32 @@ def _create(account_id: int, name: str, template_id: int | None) -> Any:
     return store.create(account_id, fields.read(requests.CampaignCreate, raw))
 
 
+def _typed(kept: dict[str, str]) -> dict[str, Any]:
+    """Read what an address says as what the filters take."""
+    truth = {"true": True, "false": False}
+    return {
+        name: int(value) if name == "link" and value.isdecimal() and len(value) < 9 else truth.get(value, value)
+        for name, value in kept.items()
+    }
+
+
+def _chosen(account_id: int, campaign_id: int, kept: dict[str, str]) -> str:
+    """Say whom the page shows."""
+    said = []
+    for name, value in kept.items():
+        if name == "link":
+            urls = {str(one.number): one.words or one.url for one in results.of(account_id, campaign_id).links}
+            value = urls.get(value, value)
+        if name == "problem":
+            found = report.problems(store.get(account_id, campaign_id))
+            same = [one["text"] or words.reason(one["reason"]) for one in found if one["key"] == value]
+            said.append(same[0] if same else "a problem that is gone")
+        elif name != "status":
+            shown = {"people": "", "true": "", "machines": "by machines only", "false": "not"}.get(value, value)
+            said.append(f"{_BY[name]} {shown}".strip())
+    return ", ".join(said)
+
+
 def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
     campaign = store.get(account_id, campaign_id)
     chosen = {row.id: row.name for row in people.all_lists(account_id)}
@@ -204,6 +243,7 @@ def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
         "stats": campaign.stats,
         "audience": compose.audience_name(campaign, chosen),
         "progress": report.progress(campaign),
+        "figures": results.of(account_id, campaign_id),
         "problems": report.problems(campaign),
         "doubts": report.doubts(campaign_id),
         "wrong": books.quick(campaign) if campaign.started_at else [],
