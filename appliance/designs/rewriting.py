@@ -24,17 +24,21 @@ def loops(source: str) -> frozenset[str]:
     return frozenset(found[1] for found in _LOOP.finditer(source)) if "{%" in source else _NONE
 
 
+def has_host(address: str) -> bool:
+    """Say whether an address is one of a page whose host is written out, whatever is filled into the rest of it."""
+    return _WRITTEN.match(places.masked(address)) is not None
+
+
 def is_target(address: str, bound: frozenset[str] = _NONE) -> bool:
     """Say whether an address may be led to through us, whatever is filled into it.
 
     Its host is written out: what somebody says in their data, or a caller in theirs, never decides where a link of ours
     leads. Its merge tags say something that is known without the mail around it, not what a loop goes through.
     """
-    masked = places.masked(address)
-    if _WRITTEN.match(masked) is None:
+    if not has_host(address):
         return False
-    if masked == address:
-        return "{{" not in address and "{%" not in address
+    if "{{" not in address and "{%" not in address:
+        return True
     try:
         names = {name.partition(".")[0] for name in merge.compile_template(address, "url").variables}
     except merge.MergeError:

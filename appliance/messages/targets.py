@@ -121,7 +121,9 @@ def _single(message_id: int) -> _Campaign:
 
 
 def _targets(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:
-    return {number: url for number, url in numbered if rewriting.is_target(url)}
+    # Which of them lead through us was decided when the mail was made; a number that was never given leads no further
+    # than its author wrote
+    return {number: url for number, url in numbered if rewriting.has_host(url)}
 
 
 def _filled(url: str, message: Found, shared: dict[str, Any]) -> str | None:
