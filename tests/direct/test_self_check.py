@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from appliance import config
 from appliance.delivery import routing, self_check
 from tests.conftest import FreshServer
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
 from tests.kit.dns import DnsServer
 from tests.kit.world import World
 
@@ -70,3 +73,14 @@ def test_the_doctor_says_it(fresh_server: FreshServer) -> None:
     assert "mail servers can be reached" in reached and "leads nowhere" in reached
     assert "mail.bakery.example. A" in reached
     assert "blocked" in blocked
+
+
+def test_the_page_says_what_it_needs(browser: Browser, api: Client, browser_problems: Problems) -> None:
+    """The settings show how we greet, what direct delivery needs, and that a relay may be the better way."""
+    page = sign_in(new_page(browser, api.url, browser_problems))
+    page.goto("/settings")
+    words = page.locator("main").inner_text()
+    page.context.close()
+
+    assert "mail.bakery.example" in words and "Straight to the servers of the recipients" in words
+    assert "(PTR)" in words and "relay" in words and not browser_problems.found
