@@ -1,6 +1,7 @@
 """Start, stop, kill and the command line, as the operating contract says (decisions, section 17)."""
 
 import json
+import socket
 import stat
 import time
 from pathlib import Path
@@ -209,3 +210,20 @@ def test_the_pace_is_kept(fresh_server: FreshServer, smtp_server: SmtpServer) ->
 
     assert len(times) == 25
     assert times[-1] - times[0] >= 2.0
+
+
+def test_a_listener_that_cannot_listen_is_said(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """With its port taken, or a certificate that is none, the service does not start and says why."""
+    rubbish = tmp_path / "rubbish.pem"
+    rubbish.write_text("no certificate")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        for more, words in (
+            ({"CAMPANERO_INBOUND__TLS_CERTIFICATE": str(rubbish)}, f"{rubbish} is no certificate"),
+            ({}, f"inbound.listen: {listen}"),
+        ):
+            env = {"CAMPANERO_INBOUND__LISTEN": listen, **more}
+            server = fresh_server(start=False, set_up=False, env=env)
+            with pytest.raises(AssertionError, match="ended"):
+                server.start()
+            assert words in server.output and "Traceback" not in server.output

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from appliance.delivery import classes
-from tests.conftest import FreshServer
 from tests.kit.bounces import MEANS, Marks, bombs, sample
 from tests.kit.certificates import self_signed
 from tests.kit.client import Client
@@ -264,16 +263,6 @@ def test_a_report_may_come_encrypted(world: World) -> None:
         assert "starttls" not in smtp.esmtp_features and "auth" not in smtp.esmtp_features
         assert world.post._once(smtp, sample("ses_unknown", marks), (marks.return_path,), "") == 250
     assert world.rows()[marks.recipient]["status"] == "bounced"
-
-
-def test_a_listener_that_cannot_listen_is_said(fresh_server: FreshServer) -> None:
-    """With the port taken, or a certificate that is none, the service does not start and says why."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        server = fresh_server(start=False, set_up=False, env={"CAMPANERO_INBOUND__LISTEN": listen})
-        with pytest.raises(AssertionError, match="ended"):
-            server.start()
-    assert f"inbound.listen: {listen}" in server.output and "Traceback" not in server.output
 
 
 def test_what_was_answered_outlives_a_kill(world: World) -> None:
