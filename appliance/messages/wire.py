@@ -19,7 +19,8 @@ from appliance.designs.splice import NotPlain, Piece, Question, Slot
 # Encoded values kept for each slot: first names and cities come again, addresses do not
 _MOST_KEPT = 4_096
 # What is made by us for each message: its tokens and its links, short enough for one line
-_OWN = (rewriting.CLICK, rewriting.OPEN, "unsubscribe_url", "preferences_url", "view_url")
+_TOKENS = (rewriting.CLICK, rewriting.OPEN)
+_OWN = (*_TOKENS, "unsubscribe_url", "preferences_url", "view_url")
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
 
 
@@ -38,7 +39,7 @@ class Body:
         self._compiled = compiled
         self._slots: list[Slot] = []
         self._kept: list[dict[str, bytes]] = []
-        self._own: set[int] = set()
+        self._own: dict[int, bool] = {}  # by number, whether it is a token
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._is_single_spaced = True  # what does not differ between people
         self._plan = None if compiled.pieces is None else self._planned(compiled.pieces)
@@ -86,7 +87,7 @@ class Body:
             self._slots.append(slot)
             self._kept.append({})
             if slot.name[0] in _OWN and all(one[0] in ENCODINGS for one in slot.name[1:]):
-                self._own.add(number)
+                self._own[number] = slot.name[0] in _TOKENS
         return number
 
     def _filled(self, plan: Plan, values: Mapping[str, Any], made: list[bytes | None]) -> bytes:
@@ -104,7 +105,8 @@ class Body:
     def _shown(self, number: int, values: Mapping[str, Any]) -> bytes:
         slot, kept = self._slots[number], self._kept[number]
         value = slot.look(values)
-        if number in self._own and type(value) is str and _PLAIN.fullmatch(value):
+        is_token = self._own.get(number)
+        if is_token is not None and type(value) is str and (is_token or _PLAIN.fullmatch(value)):
             # Nothing of it means anything else wherever it stands, and nobody else has the same
             return value.encode() + SOFT_BREAK
         shown = kept.get(value) if type(value) is str else None
