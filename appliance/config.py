@@ -101,7 +101,7 @@ def load(
             sources[name] = "default"
     config = _build(values, sources)
     _check(config, environment)
-    return Loaded(config, sources, warnings)
+    return Loaded(config, sources, warnings + _advice(config))
 
 
 def _environment(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> tuple[dict[str, Any], list[str]]:
@@ -207,6 +207,14 @@ def _inbound(config: Config) -> list[str]:
     if here.tls_key and not here.tls_certificate:
         faults.append("inbound.tls_certificate: needed when inbound.tls_key is set")
     return faults
+
+
+def _advice(config: Config) -> list[str]:
+    """Say what may be meant so and will not do."""
+    name = config.email.direct.helo or host(config)
+    if config.email.transport != "direct" or ("." in name and not name.replace(".", "").isdecimal()):
+        return []
+    return [f"email.direct.helo: servers refuse whoever greets as {name}; set the full name of this machine"]
 
 
 def _not_yet(config: Config) -> list[tuple[str, bool, str]]:

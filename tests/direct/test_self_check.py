@@ -84,3 +84,13 @@ def test_the_page_says_what_it_needs(browser: Browser, api: Client, browser_prob
 
     assert "mail.bakery.example" in words and "Straight to the servers of the recipients" in words
     assert "(PTR)" in words and "relay" in words and not browser_problems.found
+
+
+@pytest.mark.parametrize(("helo", "count"), [("mail.bakery.example", 0), ("", 1), ("bakery", 1), ("192.0.2.7", 1)])
+def test_a_name_that_nobody_takes_is_warned_of(helo: str, count: int) -> None:
+    """A start with a name that is none of the internet says so; other ways out need no name."""
+    options = {"email.transport": "direct", "email.direct.helo": helo, "base_url": "http://localhost:8080"}
+    warnings = config.load(options, {}).warnings
+
+    assert len([one for one in warnings if "email.direct.helo" in one]) == count
+    assert not config.load(options | {"email.transport": "capture"}, {}).warnings
