@@ -10,8 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple
 
+import apsw
+import peewee
+
 from appliance.designs.merge import MergeError
-from appliance.errors import Permanent, SenderRefused
+from appliance.errors import Later, Permanent, SenderRefused
 from appliance.messages import repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.prepare import Draft, Workshop
@@ -20,6 +23,8 @@ log = logging.getLogger("campanero.sender")
 _SIGNERS = 3
 # What one thread signs before another looks at it
 _TOGETHER = 4
+# A message that could not be read from the database is tried again after this
+_READ_AGAIN_SECONDS = 30.0
 
 
 class Ready(NamedTuple):
@@ -78,6 +83,10 @@ def _draft(workshop: Workshop, claim: Claim) -> Draft | Outcome:
     except SenderRefused as refused:
         # Nobody's fault who gets it: it waits, and where it goes on like this the campaign pauses with these words
         return Outcome(claim, SenderRefused(refused.text))
+    except (apsw.Error, peewee.DatabaseError) as fault:
+        # Ours too, and it may pass
+        log.error("message %s cannot be read: %s", claim.id, fault)
+        return Outcome(claim, Later("the database could not be read", _READ_AGAIN_SECONDS))
     except (MergeError, ValueError) as fault:
         return _unmade(claim, fault.words() if isinstance(fault, MergeError) else str(fault))
     except Exception as fault:
