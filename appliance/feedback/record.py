@@ -1,8 +1,9 @@
 """Writes what came back about a message, once and only as far as it can be true (decisions, sections 7 and 9).
 
-Believed is what names a message of ours that left in the last two weeks, and its recipient. A status never goes back:
-sent, delivered, bounced, complained. Who says it makes no difference: a report, a provider's hook, a rehearsal. Of a
-test only a rehearsal tells, and what happened to it stands with the test alone.
+Believed is what names a message of ours and its recipient: for two weeks after it left, and a complaint for a quarter,
+because people clear their inboxes late. A status never goes back: sent, delivered, bounced, complained. Who says it
+makes no difference: a report, a provider's hook, a rehearsal. Of a test only a rehearsal tells, and what happened to it
+stands with the test alone.
 """
 
 from typing import NamedTuple
@@ -22,9 +23,9 @@ from appliance.messages import deciding, ledger, tally, verdicts, warming
 from appliance.messages.ledger import COLUMNS, Claim
 
 _DAY_MS = 24 * 3600 * 1000
-_LATEST_MS = 14 * _DAY_MS
+_LATEST_MS, _LATEST_COMPLAINT_MS = 14 * _DAY_MS, 90 * _DAY_MS
 # Keys are kept longer than anything is believed
-_KEYS_MS = 30 * _DAY_MS
+_KEYS_MS = 100 * _DAY_MS
 _RANK = {"uncertain": 0, "sent": 0, "delivered": 1, "bounced": 2, "complained": 3}
 _TO = {"delivered": "delivered", "bounced": "bounced", "soft_bounced": "bounced", "complained": "complained"}
 # These read the words of servers themselves; others have judged before they tell
@@ -78,7 +79,8 @@ def _find(fact: Fact) -> _Known | None:
         return None
     if known.status == "sending" or (known.status == "queued" and known.row.doubts):
         raise Unavailable("this message is still in hand; tell it again in a moment", "unavailable", 30)
-    late = clock.now_ms() - known.left_at > _LATEST_MS
+    latest = _LATEST_COMPLAINT_MS if fact.kind == "complained" else _LATEST_MS
+    late = clock.now_ms() - known.left_at > latest
     return None if late or known.status not in _RANK else known
 
 

@@ -152,7 +152,16 @@ def test_what_cannot_be_true_changes_nothing(home: Home) -> None:
     work.write(run, "UPDATE message SET status = 'sent' WHERE id = ?", (first,))
     home.advance(14 * 86400 + 1)
     before = everything()
-    assert not tell(first, **HARD) and not tell(first, "complained", "arf") and everything() == before
+    assert not tell(first, **HARD) and everything() == before
+    home.advance(76 * 86400)
+    assert not tell(first, "complained", "arf") and everything() == before
+
+
+def test_people_complain_late(home: Home) -> None:
+    """Whoever clears their inbox a month later and calls it spam is left alone from then on."""
+    _, [first] = sent(home, "a@example.org")
+    home.advance(60 * 86400)
+    assert tell(first, "complained", "arf") and home.channel("a@example.org").suppression == "complaint"
 
 
 def test_a_report_counts_once(home: Home) -> None:
@@ -163,7 +172,7 @@ def test_a_report_counts_once(home: Home) -> None:
     assert [tell(first, **HARD, key="d") for _ in range(100)].count(True) == 1 and events(first).count(
         "email_bounced"
     ) == 1
-    home.advance(31 * 86400)
+    home.advance(101 * 86400)
     third = again(home, "c@example.org")
     assert tell(third, "delivered", "ses", key="k3") and scalar("SELECT count(*) FROM told") == 1
 
