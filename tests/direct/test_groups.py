@@ -73,9 +73,9 @@ def test_a_kill_forgets_nobody(direct: Starts, world: World) -> None:
         one.rules.delay("body", 0.02)
     server = direct()
     api = server.client()
-    people = [f"p{n}@{('gmail.com', 'outlook.com', 'shop.example')[n % 3]}" for n in range(150)]
+    people = [f"p{n}@{('gmail.com', 'outlook.com', 'shop.example')[n % 3]}" for n in range(90)]
     path = send_to(api, *people)
-    for count in (20, 60):
+    for count in (15, 40):
         api.wait(path, lambda row, count=count: row["stats"]["sent"] >= count)  # type: ignore[misc]
         server.kill()
         server.start()
@@ -103,11 +103,11 @@ def test_a_rate_is_even_over_all_servers(direct: Starts, world: World) -> None:
     servers = providers(world)
     api = direct(rate_per_second="20").client()
     domains = ("gmail.com", "outlook.com", "shop.example")
-    completed(api, send_to(api, *[f"p{n}@{domains[n % 3]}" for n in range(60)]))
+    completed(api, send_to(api, *[f"p{n}@{domains[n % 3]}" for n in range(40)]))
     times = sorted(message.time for one in servers for message in one.messages)
 
     assert max(sum(at <= other < at + 1 for other in times) for at in times) <= 40
-    assert times[-1] - times[0] >= 2.4
+    assert times[-1] - times[0] >= 1.5
 
 
 def test_a_group_begins_with_few_connections(api: Client, shared_world: World) -> None:
