@@ -19,6 +19,19 @@
     if (event.target instanceof HTMLDialogElement && event.target.open) event.target.close();
   });
 
+  // A page's menu opens at its button, towards where there is more room.
+  document.addEventListener("beforetoggle", (event) => {
+    const menu = event.target;
+    if (event.newState !== "open" || !menu.matches(".menu:not(#me-menu, #more-menu)")) return;
+    const button = [...document.querySelectorAll(`[popovertarget="${menu.id}"]`)].find((one) => one.offsetParent);
+    if (!button) return;
+    const at = button.getBoundingClientRect(), high = at.bottom < innerHeight / 2, left = at.left < innerWidth / 2;
+    menu.style.inset = [
+      high ? at.bottom : "auto", left ? "auto" : document.documentElement.clientWidth - at.right,
+      high ? "auto" : innerHeight - at.top, left ? at.left : "auto",
+    ].map((side) => (side === "auto" ? side : `${Math.max(8, side)}px`)).join(" ");
+  }, true);
+
   // Toasts leave after five seconds (fifteen with an action) unless a hand or the keyboard rests on them.
   const watchToast = (toast) => {
     if (!toast || toast.dataset.watched) return;
