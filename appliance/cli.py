@@ -62,7 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     _people_and_keys(top)
     _command(top, "check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
     words = "look the installation over, a line for each check; exit 1 if one fails"
-    _command(top, "doctor", _doctor, words)
+    doctor = _command(top, "doctor", _doctor, words)
+    doctor.add_argument("--json", action="store_true", help="answer as JSON: ok, and each finding with what to paste")
+    words = "also send one message the whole way into the built-in inbox, and read it as a recipient's server would"
+    doctor.add_argument("--seed", action="store_true", help=words)
     _command(top, "recount", _recount, "judge all opens and clicks again by today's rules, and correct what they count")
     _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
     version = _command(top, "version", _version, "print the version")
@@ -126,7 +129,7 @@ def _open(options: argparse.Namespace) -> Loaded:
 def _serve(options: argparse.Namespace) -> None:
     loaded = _load(options)
     logs.start(loaded.config.log.level, loaded.config.log.format)
-    with datadir.locked(datadir.make(Path(loaded.config.data_dir))):
+    with datadir.locked(datadir.make(Path(loaded.config.data_dir)), loaded.config.listen):
         loaded = _open(options)
         for words in loaded.warnings:
             print(f"campanero: {words}", file=sys.stderr)
@@ -188,10 +191,15 @@ def _check(options: argparse.Namespace) -> None:
 def _doctor(options: argparse.Namespace) -> int:
     from appliance import doctor
 
-    failed = False
-    for line in doctor.look(lambda page: _load(options, page)):
-        print(f"{line.level:<4}  {line.check}: {' '.join(line.words.split())}", flush=True)
-        failed = failed or line.level == "fail"
+    found = []
+    for line in doctor.look(lambda page: _load(options, page), options.seed):
+        found.append(line)
+        if not options.json:
+            fix = f" [{' '.join(line.fix.split())}]" if line.fix else ""
+            print(f"{line.level:<4}  {line.check}: {' '.join(line.words.split())}{fix}", flush=True)
+    failed = any(line.level == "fail" for line in found)
+    if options.json:
+        print(json.dumps({"ok": not failed, "findings": [line._asdict() for line in found]}))
     return int(failed)
 
 

@@ -44,8 +44,11 @@ def stopped_since(directory: Path | str) -> int | None:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Hold the directory for this service; raises InUse at once if another has it. A kill releases it (P10)."""
+def locked(directory: Path, listen: str = "") -> Iterator[None]:
+    """Hold the directory for this service; raises InUse at once if another has it. A kill releases it (P10).
+
+    Whoever looks finds its process, and where it listens, which only its own command line may say.
+    """
     descriptor = os.open(directory / "serve.lock", os.O_CREAT | os.O_RDWR, 0o600)
     try:
         try:
@@ -53,7 +56,7 @@ def locked(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             raise InUse(f"another service runs on {directory}") from None
         os.truncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        os.write(descriptor, f"{os.getpid()}\n{listen}\n".encode())
         yield
     finally:
         os.close(descriptor)

@@ -42,7 +42,7 @@ def database(server: Server, sql: str) -> None:
 
 
 def test_all_is_well(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Beside a running service and without one, every check is ok."""
+    """Beside a running service and without one, every check is ok but for what a test installation lacks."""
     server = fresh_server(relay=smtp_server.port)
     sent(server)
     running = levels(server, 0)
@@ -50,7 +50,10 @@ def test_all_is_well(fresh_server: FreshServer, smtp_server: SmtpServer) -> None
     ended = levels(server, 0)
 
     for found in (running, ended):
-        assert {name: level for name, (level, _) in found.items() if level != "ok"} == {}
+        # Mail leaves through a relay here, from no domain of ours and with links of this machine
+        assert {name: level for name, (level, _) in found.items() if level != "ok"} == {
+            "links": "warn", "domains": "warn"
+        }  # fmt: skip
         assert {"data directory", "key file", "database", "schema", "disk", "sending", "way out", "books"} <= set(found)
     assert "runs as process" in running["service"][1] and ended["service"][1] == "not running"
     assert "1 campaigns balance" in running["books"][1]

@@ -1,0 +1,44 @@
+"""Looks an installation over: one line for each check, and what to do about what is not well. It changes nothing.
+
+Only a test of the whole way (`seed`) writes: one message to nobody, which never leaves this machine.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from appliance import config
+from appliance.account import settings
+from appliance.config import Loaded
+from appliance.doctor import flow, ground, names, seed, ways
+from appliance.doctor.findings import Line, Over
+from appliance.errors import ConfigError
+
+__all__ = ["Line", "look"]
+_CHECKS = (
+    ground.room, flow.clocks, ground.stopped, ground.process, ways.doors, flow.queue, ways.way_out, ways.links,
+    names.domains, names.senders, ground.books,
+)  # fmt: skip
+
+
+def look(load: Callable[[dict[str, object] | None], Loaded], with_seed: bool = False) -> Iterator[Line]:
+    """Yield what each check finds; `load` reads the configuration, given what is set on pages."""
+    try:
+        loaded = load(None)
+    except ConfigError as error:
+        yield Line("fail", "configuration", str(error))
+        return
+    yield from ground.warnings(loaded)
+    directory = Path(loaded.config.data_dir)
+    try:
+        yield from ground.files(directory)
+        yield from ground.database(directory)
+        loaded = load(settings.read())
+        # An option of its own command line may have said where it listens
+        listen = ground.listens(directory) or loaded.config.listen
+        config.use(msgspec.structs.replace(loaded.config, listen=listen))
+        for check in (*_CHECKS, *((seed.send,) if with_seed else ())):
+            yield from check(directory)
+    except Over:
+        return

@@ -1,0 +1,81 @@
+"""The names mail is sent from: what DNS says of them, and whether mail from the addresses in use is aligned with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from appliance import config
+from appliance.db.open import rows
+from appliance.doctor.findings import Line
+from appliance.messages import senders as rules
+from appliance.sending_domains import look, records, store
+from appliance.sending_domains import names as spelling
+from appliance.sending_domains.records import Record
+from appliance.tables import Account, SendingDomain
+
+
+def domains(_: Path) -> Iterator[Line]:
+    """Ask DNS for the records of every sending domain now; what is stored about them stays as it is."""
+    found = list(SendingDomain.select().where(SendingDomain.enabled).order_by(SendingDomain.id))
+    if not found:
+        is_real = config.current().email.transport != "capture"
+        words = "none yet: mail that leaves has to be from a domain of yours (page Settings, Sending domains)"
+        yield Line("warn" if is_real else "ok", "domains", words)
+    for domain in found:
+        wanted = records.of(domain)
+        seen = look.look(wanted, domain.name)
+        wrong = [one for one in seen if one.valid != "valid"]
+        for record in wrong:
+            yield _record(domain, record)
+        if not wrong:
+            yield Line("ok", f"domain {domain.name}", f"all {len(seen)} records are right")
+
+
+def _record(domain: SendingDomain, record: Record) -> Line:
+    name = f"domain {domain.name}"
+    said = f"{record.record_type} {record.name} ({record.purpose.replace('_', ' ')}): {record.problem or 'not seen'}"
+    if record.valid == "unknown":
+        return Line("warn", name, f"{said} (could not be asked)")
+    is_grave = record.required and config.current().email.transport != "capture"
+    value = f"{record.priority} {record.value}".strip()
+    shown = f'"{value}"' if record.record_type == "TXT" else f"{value}."
+    return Line("fail" if is_grave else "warn", name, said, f"{record.name}. {record.record_type} {shown}")
+
+
+class _Used(NamedTuple):
+    """A From address in use, and by what."""
+
+    account_id: int
+    address: str
+    by: str
+
+
+def senders(_: Path) -> Iterator[Line]:
+    """Check every address that mail is from now: of the accounts, and of campaigns that are to go or on their way."""
+    here = config.current().email
+    for account_id, address, by in dict.fromkeys(_used()):
+        domain = spelling.of_address(address)
+        if store.is_verified(account_id, domain):
+            words = f"{address} ({by}): signed by its own domain, so that DMARC is met"
+            attention = store.attention(account_id, domain)
+            yield Line("warn" if attention else "ok", "from", f"{words}; {attention}" if attention else words)
+            continue
+        is_grave = here.transport != "capture" and not here.allow_unverified_domains
+        words = f"{address} ({by}): {spelling.shown(domain)} is not verified, so nothing is signed and DMARC is not met"
+        yield Line("fail" if is_grave else "warn", "from", words, f"campanero: Settings, Sending domains, add {domain}")
+
+
+def _used() -> Iterator[_Used]:
+    for account in Account.select().order_by(Account.id):
+        address = rules.resolve(account, None)
+        if account.email_from_email or not address.endswith(".invalid"):
+            yield _Used(account.id, address, f"account {account.id}")
+        live = rows(
+            "SELECT c.id, t.from_email FROM campaign c JOIN template t ON t.id = c.template_id WHERE c.account_id = ? "
+            "AND c.deleted_at IS NULL AND c.status IN ('active', 'paused') ORDER BY c.id",
+            (account.id,),
+        )
+        for number, chosen in live:
+            used = rules.resolve(account, chosen)
+            if not used.endswith(".invalid"):
+                yield _Used(account.id, used, f"campaign {number}")
