@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from sanic import Request
@@ -114,6 +115,13 @@ def number(text: str | None, default: int = 1, most: int = 10**6) -> int:
     if not text or not text.isdecimal() or len(text) > 9:
         return default
     return max(1, min(int(text), most))
+
+
+def listing(request: Request, limit: int) -> tuple[dict[str, Any], str]:
+    """Answer what every table is asked with, its page and what is searched for, and the latter by itself."""
+    search = (request.args.get("search") or "").strip()[:254]
+    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": limit}
+    return raw | ({"search": search} if search else {}), search
 
 
 def local_path(text: str | None) -> str:

@@ -14,7 +14,7 @@ from appliance.messages import store as messages
 from appliance.messages.deciding import Part
 from appliance.templates import store as templates
 from ui import people, view, words
-from ui.forms import Form, number
+from ui.forms import Form, listing, number
 from ui.guard import signed_in
 from ui.pages import compose
 from ui.session import Visit
@@ -43,11 +43,9 @@ _BY = {
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table with chips for the phases; it refreshes itself while something is sending."""
-    search = (request.args.get("search") or "").strip()[:255]
     phase = request.args.get("phase") or ""
     phase = phase if phase in CHIPS else ""
-    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": 50}
-    raw |= {"search": search} if search else {}
+    raw, search = listing(request, 50)
     raw |= {"phase": phase} if phase else {}
     found = await call(store.page, visit.account_id, fields.read(requests.CampaignQuery, raw))
     counted = await call(store.phases, visit.account_id)

@@ -11,7 +11,7 @@ from appliance.db.work import call, commit
 from appliance.engagement import erasing
 from appliance.events import log
 from ui import people, view, words
-from ui.forms import Form, number
+from ui.forms import Form, listing, number
 from ui.guard import signed_in
 from ui.session import Visit
 
@@ -24,10 +24,8 @@ _LIMIT = 50
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table, searched as one types."""
-    search = (request.args.get("search") or "").strip()[:255]
     subscribed = {"subscribed": True, "not": False}.get(request.args.get("email") or "")
-    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": _LIMIT}
-    raw |= {"search": search} if search else {}
+    raw, search = listing(request, _LIMIT)
     raw |= {"subscribed_email": subscribed} if subscribed is not None else {}
     found = await call(store.page, visit.account_id, fields.read(requests.ContactQuery, raw))
     lists = {row.id: row for row in await call(people.all_lists, visit.account_id)}

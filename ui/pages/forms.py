@@ -12,7 +12,7 @@ from appliance.engagement import face
 from appliance.forms import snippet, store
 from appliance.messages import senders
 from ui import people, view, words
-from ui.forms import Form, number
+from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.session import Visit
 
@@ -25,9 +25,7 @@ _NAMES = ("first_name", "last_name", "phone")
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table of forms."""
-    search = (request.args.get("search") or "").strip()[:255]
-    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": _LIMIT}
-    raw |= {"search": search} if search else {}
+    raw, search = listing(request, _LIMIT)
     found = await call(store.page, visit.account_id, fields.read(store.FormQuery, raw))
     return view.page(request, "forms/index.html", found=found, search=search)
 

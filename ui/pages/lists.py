@@ -9,7 +9,7 @@ from appliance import errors, fields
 from appliance.contacts import lists, requests, store
 from appliance.db.work import call, commit
 from ui import view, words
-from ui.forms import Form, number
+from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.session import Visit
 
@@ -21,9 +21,7 @@ _LIMIT = 50
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table of lists."""
-    search = (request.args.get("search") or "").strip()[:255]
-    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": _LIMIT}
-    raw |= {"search": search} if search else {}
+    raw, search = listing(request, _LIMIT)
     found = await call(lists.page, visit.account_id, fields.read(lists.ListQuery, raw))
     return view.page(request, "lists/index.html", found=found, search=search)
 
@@ -88,9 +86,7 @@ async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 async def add(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """People to choose from, searched as one types; who is in the list already is marked."""
     row = await call(lists.get, visit.account_id, list_id)
-    search = (request.args.get("search") or "").strip()[:255]
-    raw: dict[str, Any] = {"limit": 30, "page": number(request.args.get("page"))}
-    raw |= {"search": search} if search else {}
+    raw, search = listing(request, 30)
     found = await call(store.page, visit.account_id, fields.read(requests.ContactQuery, raw))
     return view.page(request, "lists/add.html", row=row, found=found, search=search)
 
@@ -156,9 +152,8 @@ def _named(form: Form, refused: errors.Invalid) -> Form:
 
 async def _show(request: Request, visit: Visit, list_id: int, status: int, form: Form | None = None) -> HTTPResponse:
     row = await call(lists.get, visit.account_id, list_id)
-    search = (request.args.get("search") or "").strip()[:255]
-    raw: dict[str, Any] = {"list_id": list_id, "page": number(request.args.get("page")), "limit": _LIMIT}
-    raw |= {"search": search} if search else {}
+    raw, search = listing(request, _LIMIT)
+    raw |= {"list_id": list_id}
     found = await call(store.page, visit.account_id, fields.read(requests.ContactQuery, raw))
     sendable = await call(lists.sendable, list_id)
     return view.page(

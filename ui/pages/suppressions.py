@@ -11,7 +11,7 @@ from appliance.contacts import suppress
 from appliance.contacts.suppress import SuppressionQuery, SuppressionWrite
 from appliance.db.work import call, commit
 from ui import people, view, words
-from ui.forms import Form, number
+from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.session import Visit
 
@@ -23,10 +23,8 @@ _LIMIT = 50
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table, searched as one types."""
-    search = (request.args.get("search") or "").strip()[:254]
     reason = request.args.get("reason") or ""
-    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": _LIMIT}
-    raw |= {"search": search} if search else {}
+    raw, search = listing(request, _LIMIT)
     raw |= {"reason": reason} if reason in words.SUPPRESSIONS else {}
     found = await call(suppress.page, visit.account_id, fields.read(SuppressionQuery, raw))
     return view.page(

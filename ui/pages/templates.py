@@ -13,7 +13,7 @@ from appliance.messages import looking
 from appliance.templates import revisions, starters, store
 from appliance.templates.requests import TemplateQuery, TemplateWrite
 from ui import mail, view, words
-from ui.forms import Form, number
+from ui.forms import Form, listing, number
 from ui.guard import signed_in
 from ui.session import Visit
 
@@ -28,9 +28,8 @@ _NAMES = {"name": "the name", "subject": "the subject", "preheader": "the previe
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The templates as cards, each with a small picture of itself."""
-    search = (request.args.get("search") or "").strip()[:255]
-    raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": 24, "standalone": True}
-    raw |= {"search": search} if search else {}
+    raw, search = listing(request, 24)
+    raw |= {"standalone": True}
     found = await call(store.page, visit.account_id, fields.read(TemplateQuery, raw))
     return view.page(request, "templates/index.html", found=found, search=search)
 
