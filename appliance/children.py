@@ -15,12 +15,26 @@ import msgspec
 
 
 def _start(word: str) -> "subprocess.Popen[bytes]":
-    """Run this very program once more, found where this one was found."""
-    frozen = getattr(sys, "frozen", False)
-    words = [sys.executable, word] if frozen else [sys.executable, "-P", "-m", "appliance", word]
-    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = os.environ if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    words, env = _command(word)
     return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)  # noqa: S603 - no word of it comes from outside
+
+
+def _command(*words: str) -> tuple[list[str], dict[str, str]]:
+    """Answer how to run this very program once more, found where this one was found, and its environment."""
+    frozen = getattr(sys, "frozen", False)
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = dict(os.environ) if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return [sys.executable, *(() if frozen else ("-P", "-m", "appliance")), *words], env
+
+
+def output(*words: str, seconds: float) -> bytes:
+    """Run a command of this program and answer what it said; blocks until it ends. Raises TimeoutError."""
+    command, env = _command(*words)
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=seconds)  # noqa: S603 - the words are ours
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"no answer within {seconds:.0f} s") from None
+    return done.stdout
 
 
 @contextmanager

@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="answer as JSON: ok, and each finding with what to paste")
     words = "also send one message the whole way into the built-in inbox, and read it as a recipient's server would"
     doctor.add_argument("--seed", action="store_true", help=words)
+    doctor.add_argument("--account", type=int, metavar="ID", help="of the accounts look only at this one")
     _command(top, "recount", _recount, "judge all opens and clicks again by today's rules, and correct what they count")
     _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
     version = _command(top, "version", _version, "print the version")
@@ -133,6 +134,9 @@ def _serve(options: argparse.Namespace) -> None:
         loaded = _open(options)
         for words in loaded.warnings:
             print(f"campanero: {words}", file=sys.stderr)
+        if options.config:
+            # What this process starts reads the same
+            os.environ["CAMPANERO_CONFIG"] = str(Path(options.config).resolve())
         from appliance import server
 
         server.serve(loaded.config)
@@ -192,7 +196,7 @@ def _doctor(options: argparse.Namespace) -> int:
     from appliance import doctor
 
     found = []
-    for line in doctor.look(lambda page: _load(options, page), options.seed):
+    for line in doctor.look(lambda page: _load(options, page), options.seed, options.account):
         found.append(line)
         if not options.json:
             fix = f" [{' '.join(line.fix.split())}]" if line.fix else ""

@@ -16,14 +16,18 @@ from appliance.doctor.findings import Line, Over
 from appliance.errors import ConfigError
 
 __all__ = ["Line", "look"]
-_CHECKS = (
-    ground.room, flow.clocks, ground.stopped, ground.process, ways.doors, flow.queue, ways.way_out, ways.links,
-    names.domains, names.senders, ground.books,
-)  # fmt: skip
+# Of the whole installation, and of its accounts: all of them, or the one that was asked about
+_OF_ALL = (ground.room, flow.clocks, ground.process, ways.doors, flow.queue, ways.way_out, ways.links)
+_OF_ACCOUNTS = (ground.stopped, names.domains, names.senders, ground.books)
 
 
-def look(load: Callable[[dict[str, object] | None], Loaded], with_seed: bool = False) -> Iterator[Line]:
-    """Yield what each check finds; `load` reads the configuration, given what is set on pages."""
+def look(
+    load: Callable[[dict[str, object] | None], Loaded], with_seed: bool = False, account_id: int | None = None
+) -> Iterator[Line]:
+    """Yield what each check finds; `load` reads the configuration, given what is set on pages.
+
+    Of other accounts than `account_id`, if there is one, nothing is told.
+    """
     try:
         loaded = load(None)
     except ConfigError as error:
@@ -38,7 +42,9 @@ def look(load: Callable[[dict[str, object] | None], Loaded], with_seed: bool = F
         # An option of its own command line may have said where it listens
         listen = ground.listens(directory) or loaded.config.listen
         config.use(msgspec.structs.replace(loaded.config, listen=listen))
-        for check in (*_CHECKS, *((seed.send,) if with_seed else ())):
+        for check in _OF_ALL:
             yield from check(directory)
+        for one in (*_OF_ACCOUNTS, *((seed.send,) if with_seed else ())):
+            yield from one(directory, account_id)
     except Over:
         return

@@ -96,11 +96,14 @@ def room(directory: Path) -> Iterator[Line]:
         yield Line("ok", "disk", words)
 
 
-def stopped(directory: Path) -> Iterator[Line]:
+def stopped(directory: Path, account_id: int | None) -> Iterator[Line]:
     """Say what stops all sending."""
     if datadir.is_stopped(directory):
         yield Line("warn", "sending", f"the file {directory / datadir.STOP_FILE} stops all of it; remove it to go on")
-    found = rows("SELECT name, stop_reason FROM account WHERE sending_stopped = 1 ORDER BY id")
+    found = rows(
+        "SELECT name, stop_reason FROM account WHERE sending_stopped = 1 AND id = coalesce(?, id) ORDER BY id",
+        (account_id,),
+    )
     for name, reason in found:
         yield Line("warn", "sending", f"is switched off for {name}{f' ({reason})' if reason else ''}")
     if not found and not datadir.is_stopped(directory):
@@ -138,10 +141,11 @@ def process(directory: Path) -> Iterator[Line]:
             yield Line("warn", "service", words)
 
 
-def books(_: Path) -> Iterator[Line]:
+def books(_: Path, account_id: int | None) -> Iterator[Line]:
     """Hold every campaign's sums against its rows."""
     found: list[str] = []
-    sent = list(Campaign.select().where(Campaign.started_at.is_null(False)).order_by(Campaign.id))
+    started = Campaign.select().where(Campaign.started_at.is_null(False)).order_by(Campaign.id)
+    sent = list(started if account_id is None else started.where(Campaign.account == account_id))
     for campaign in sent:
         fresh = store.summed(campaign.id)
         if fresh is None:
@@ -154,6 +158,6 @@ def books(_: Path) -> Iterator[Line]:
         yield Line("fail", "books", f"{len(found) - MOST_SHOWN} more like these")
     if not found:
         yield Line("ok", "books", f"{len(sent)} campaigns balance")
-    for (account_id,) in rows("SELECT id FROM account ORDER BY id"):
-        for words in bookkeeping.of_people(account_id):
+    for (number,) in rows("SELECT id FROM account WHERE id = coalesce(?, id) ORDER BY id", (account_id,)):
+        for words in bookkeeping.of_people(number):
             yield Line("warn", "books", words)

@@ -14,9 +14,10 @@ from appliance.sending_domains.records import Record
 from appliance.tables import Account, SendingDomain
 
 
-def domains(_: Path) -> Iterator[Line]:
+def domains(_: Path, account_id: int | None) -> Iterator[Line]:
     """Ask DNS for the records of every sending domain now; what is stored about them stays as it is."""
-    found = list(SendingDomain.select().where(SendingDomain.enabled).order_by(SendingDomain.id))
+    enabled = SendingDomain.select().where(SendingDomain.enabled).order_by(SendingDomain.id)
+    found = list(enabled if account_id is None else enabled.where(SendingDomain.account == account_id))
     if not found:
         is_real = config.current().email.transport != "capture"
         words = "none yet: mail that leaves has to be from a domain of yours (page Settings, Sending domains)"
@@ -50,14 +51,14 @@ class _Used(NamedTuple):
     by: str
 
 
-def senders(_: Path) -> Iterator[Line]:
+def senders(_: Path, account_id: int | None) -> Iterator[Line]:
     """Check every address that mail is from now: of the accounts, and of campaigns that are to go or on their way."""
     here = config.current().email
-    for account_id, address, by in dict.fromkeys(_used()):
+    for number, address, by in dict.fromkeys(_used(account_id)):
         domain = spelling.of_address(address)
-        if store.is_verified(account_id, domain):
+        if store.is_verified(number, domain):
             words = f"{address} ({by}): signed by its own domain, so that DMARC is met"
-            attention = store.attention(account_id, domain)
+            attention = store.attention(number, domain)
             yield Line("warn" if attention else "ok", "from", f"{words}; {attention}" if attention else words)
             continue
         is_grave = here.transport != "capture" and not here.allow_unverified_domains
@@ -65,8 +66,9 @@ def senders(_: Path) -> Iterator[Line]:
         yield Line("fail" if is_grave else "warn", "from", words, f"campanero: Settings, Sending domains, add {domain}")
 
 
-def _used() -> Iterator[_Used]:
-    for account in Account.select().order_by(Account.id):
+def _used(account_id: int | None) -> Iterator[_Used]:
+    accounts = Account.select().order_by(Account.id)
+    for account in accounts if account_id is None else accounts.where(Account.id == account_id):
         address = rules.resolve(account, None)
         if account.email_from_email or not address.endswith(".invalid"):
             yield _Used(account.id, address, f"account {account.id}")

@@ -27,12 +27,15 @@ _PATIENCE_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 
 
-def send(directory: Path) -> Iterator[Line]:
+def send(directory: Path, account_id: int | None) -> Iterator[Line]:
     """Send a message from the account's own address and look at it as it arrived."""
     if not ground.runs(directory):
         yield Line("fail", "seed", "the service does not run, so nothing is sent", "campanero serve")
         return
-    account = Account.select().order_by(Account.id).first()
+    account = _account(account_id)
+    if account is None:
+        yield Line("fail", "seed", "there is no such account", "campanero setup --email you@example.com")
+        return
     number = work.write(_put, account)
     try:
         arrived = _wait(number)
@@ -49,6 +52,12 @@ def send(directory: Path) -> Iterator[Line]:
         yield _one_click(arrived[1])
     finally:
         work.write(_end, number)
+
+
+def _account(account_id: int | None) -> Account | None:
+    """Answer the account, else the first one; read to the end, for a query that is not holds on to its moment."""
+    found = list(Account.select().where((Account.id == account_id) if account_id else True).order_by(Account.id))
+    return found[0] if found else None
 
 
 def _put(account: Account) -> int:

@@ -118,9 +118,9 @@ def test_a_seed_is_read_as_its_recipient_would(bakery: tuple[Server, DnsServer])
     assert {one["test"] for one in server.client().get("/messages").expect(200)} == {True}
 
 
-def test_a_seed_needs_the_service_and_a_signature(fresh_server: FreshServer) -> None:
+def test_a_seed_needs_the_service_and_a_signature(fresh_server: FreshServer, dns: DnsServer) -> None:
     """Without a domain it is not signed, which is a warning as long as nothing leaves; without the service it fails."""
-    server = fresh_server()
+    server = fresh_server(env=dns.env)
     unsigned = found(server, "--seed")
     server.stop()
     ended = found(server, "--seed", expect=1)

@@ -6,6 +6,7 @@ from ui.pages import (
     campaigns,
     compose,
     contacts,
+    doctor,
     domains,
     forms,
     home,
@@ -24,5 +25,5 @@ BLUEPRINTS = (
     setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages,
     template_acts.pages, pictures.pages, contacts.pages, suppressions.pages, lists.pages, forms.pages,
     activity.pages, inbox.pages,
-    brand.pages, domains.pages, settings.pages,
+    brand.pages, doctor.pages, domains.pages, settings.pages,
 )  # fmt: skip
