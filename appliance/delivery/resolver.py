@@ -71,11 +71,15 @@ def lookup(name: str, kind: str, patience: float = PATIENCE) -> Answer:
     """Ask for the records of a name; blocks for at most `patience` seconds."""
     try:
         asked = dns.name.from_text(name, idna_codec=dns.name.IDNA_2008_Practical)
+    except (dns.exception.DNSException, UnicodeError, ValueError):
+        return Answer("failed", (), f"{name} cannot be a name in DNS", 0, "name")
+    try:
         return _follow(asked, dns.rdatatype.from_text(kind), _Patience(patience))
     except _Failed as failed:
         return Answer("failed", (), failed.words, 0, failed.cause)
-    except (dns.exception.DNSException, UnicodeError, ValueError):
-        return Answer("failed", (), f"{name} cannot be a name in DNS", 0, "name")
+    except (dns.exception.DNSException, UnicodeError, ValueError) as error:
+        # Whatever this is, it is no fault of the name, whose mail would be refused for good
+        return Answer("failed", (), f"DNS cannot be asked: {error}", 0, "servfail")
 
 
 def reverse(address: str) -> Answer:
@@ -200,6 +204,9 @@ def _resolver() -> dns.resolver.Resolver:
             resolver = dns.resolver.Resolver()
         except (dns.resolver.NoResolverConfiguration, OSError):
             raise _Failed("unreachable", "this machine names no DNS server") from None
+        except ValueError as error:
+            # Half written, or by hand
+            raise _Failed("unreachable", f"what this machine says of its DNS servers cannot be read: {error}") from None
     resolver.use_edns(0, 0, _UDP_SIZE)
     return resolver
 

@@ -1,5 +1,6 @@
 """The DNS server of the kit, asked through the appliance's own resolver and by hand."""
 
+import io
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -7,6 +8,7 @@ import pytest
 from dns.message import Message, make_query
 from dns.query import tcp, udp
 from dns.rcode import NOERROR
+from dns.resolver import Resolver
 
 from appliance.delivery import resolver
 from tests.kit.dns import DnsServer, asking, system_has_ipv6
@@ -140,6 +142,15 @@ def test_servers_of_the_system_are_asked_where_none_are_named() -> None:
     with asking():
         assert resolver.configured() == ()
         assert ask("..", "A").cause == "name"
+
+
+def test_what_the_system_says_badly_is_no_fault_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half-written list of servers is a failure of ours: no name is called wrong, whose mail would be refused."""
+    half = io.StringIO("nameserver 192.0.2\n")
+    monkeypatch.setattr(Resolver.__init__, "__defaults__", (half, True))
+    with asking():
+        answer = ask("example.com", "MX")
+    assert (answer.state, answer.cause) == ("failed", "unreachable") and "192.0.2" in answer.words
 
 
 @pytest.mark.parametrize(
