@@ -10,6 +10,7 @@ Refused                 a request that will not be done, and says why
 DeliveryError           what a transport answered
 ├── Temporary           may be tried again later
 ├── Permanent           this recipient or message is refused for good
+│   └── Unwelcome       ... because of its sender, by one server of many: blames no recipient
 ├── Ours                the other side refuses us (login, TLS, policy); blames no recipient
 │   ├── SenderRefused   ... because of the sender address of this message
 │   └── Unauthenticated ... because it cannot tell that this message is ours: SPF, DKIM, DMARC, reverse DNS, TLS
@@ -105,6 +106,10 @@ class Temporary(DeliveryError):
 
 class Permanent(DeliveryError):
     """Refused for good."""
+
+
+class Unwelcome(Permanent):
+    """Refused for good by one server of many for the sake of its sender; whoever it is for was not asked about."""
 
 
 class Ours(DeliveryError):

@@ -21,6 +21,7 @@ from appliance.errors import (
     Unauthenticated,
     Uncertain,
     Unreachable,
+    Unwelcome,
 )
 from appliance.messages import ledger, tally, verdicts, warming
 from appliance.messages.ledger import Claim, Outcome, Prepared
@@ -142,6 +143,9 @@ def judged(error: DeliveryError) -> Class:
     if error.smtp is None and error.enhanced == "5.1.2":
         return classes.NOWHERE  # no server said so but DNS, where a domain may be missing for a day
     found = classes.classify(error.smtp, error.enhanced, error.text)
+    if isinstance(error, Unwelcome):
+        # The recipient was not even named: an unknown user of whom it speaks is the sender
+        return found if found.against == "nobody" else classes.SETUP
     if isinstance(error, Permanent) or (found.against == "nobody" and found is not classes.REFUSED):
         return found
     # Nobody's mailbox but the way there: it broke, it is throttled, it refuses us

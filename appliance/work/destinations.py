@@ -18,12 +18,12 @@ from appliance.delivery.providers.direct import Way
 from appliance.delivery.routing import DIRECT
 from appliance.errors import (
     DeliveryError,
-    Permanent,
     SenderRefused,
     Temporary,
     Throttled,
     Unauthenticated,
     Unreachable,
+    Unwelcome,
 )
 from appliance.messages.ledger import Claim
 from appliance.work.gate import Gate
@@ -147,7 +147,7 @@ class Destinations:
             return Unauthenticated(error.text, error.smtp, error.enhanced)
         if self.reach.refuse_it_all(domain_of(sender), group):
             return error
-        return Permanent(error.text, error.smtp, error.enhanced)
+        return Unwelcome(error.text, error.smtp, error.enhanced)
 
     def _close(self, words: str) -> DeliveryError:
         closed = Unreachable(words)
