@@ -163,4 +163,5 @@ def _delay(attempts: int) -> float:
 def _given_up(row: Claim, now: int) -> bool:
     here = config.current()
     limit = here.email.give_up_transactional if row.transactional else here.email.give_up
-    return now - row.created_at > seconds(limit) * 1000
+    # From the first attempt: who waited for their turn, for a resume or for their time before it was not tried by then
+    return now - (row.dated_at or row.created_at) > seconds(limit) * 1000

@@ -100,6 +100,18 @@ def test_a_temporary_refusal_climbs_the_ladder(home: Home) -> None:
     assert sum(waits) >= 3600 and (row.error_smtp, row.error_enhanced, row.error_text) == (451, "4.7.1", "greylisted")
 
 
+def test_time_before_the_first_attempt_gives_up_nobody(home: Home) -> None:
+    """Who waited for days until their turn came has the whole ladder before them, as everybody has."""
+    home.configure(email__retry_after=[100.0], email__give_up="1h")
+    sent(home)
+    home.advance(5 * 24 * 3600)
+    assert finish(take(), "temporary").status == "queued"
+    home.advance(3500)
+    assert finish(take(), "temporary").status == "queued"
+    home.advance(200)
+    assert finish(take(), "temporary").error_code == "expired"
+
+
 def test_trouble_on_our_side_is_probed(home: Home) -> None:
     """An unreachable next hop is tried again after the pause, for ever, at nobody's expense."""
     home.configure(email__probe_after="30s", email__give_up="1h")
