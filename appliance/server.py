@@ -61,6 +61,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     hooks.mount(app)
     ui.mount(app)
     app.exception(Exception)(_fault)
+    app.on_request(_read_as_text, priority=103)
     app.on_request(_note_client, priority=102)
     app.on_request(_refuse_malformed, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
@@ -70,6 +71,18 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.before_server_stop(_drain)
     app.after_server_stop(_stop)
     return app
+
+
+async def _read_as_text(request: Request) -> None:
+    """Read what is no UTF-8 in a header as the sign for that: old programs send such names, and no row holds them."""
+    if request.head.isascii():
+        return
+    said = [
+        (name, value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+        for name, value in request.headers.items()
+    ]
+    request.headers.clear()
+    request.headers.extend(said)
 
 
 async def _note_client(request: Request) -> None:

@@ -75,6 +75,16 @@ def test_one_post_opts_out_and_repeats_change_nothing(server: Server, body: byte
     assert [one["data"]["source"] for one in events] == [source]
 
 
+def test_a_browser_with_a_name_that_is_no_utf_8_may_leave(server: Server) -> None:
+    """Whatever bytes a program calls itself by, its one click opts out, and it is led on where a page leads."""
+    contact, path = mailed(server, "Latin")
+    strange = {"User-Agent": "M\xfcnchen/1.0", "Referer": "https://example.org/\xe9", "Accept-Language": "\xff"}
+    answers = [ask(server, "POST", path, body, **FORM, **strange) for body in (ONE_CLICK, b"confirm=1")]
+
+    assert [answer.status for answer in answers] == [200, 200]
+    assert not is_subscribed(server, contact)
+
+
 def test_one_click_as_multipart(server: Server) -> None:
     """Mailboxes may send the words as a multipart form (RFC 8058, section 3.1)."""
     contact, path = mailed(server, "Multipart")
