@@ -111,12 +111,13 @@ def _ask(wanted: _Wanted) -> None:
     account, form, said = wanted.account, wanted.form, wanted.said
     now, contact_id = clock.now_ms(), wanted.channel.contact_id if wanted.channel else None
     person = {"names": said.names, "data": said.data, "phone": said.phone.value if said.phone else None}
-    asked = Confirmation.create(
-        account=account, form=form.id, purpose="opt_in", kind=said.address.kind, value=said.address.value,
-        key=said.address.key, person=to_builtins(person), list_ids=list(wanted.lists),
-        ip=clients.kept(wanted.evidence.ip, account.privacy_ip), text=form.consent_text,
-        user_agent=(wanted.evidence.user_agent or "")[:400] or None, created_at=now,
-    )  # fmt: skip
+    asked = _unasked(wanted, now) or Confirmation(
+        account=account, form=form.id, purpose="opt_in", kind=said.address.kind, key=said.address.key
+    )
+    asked.value, asked.person, asked.list_ids = said.address.value, to_builtins(person), list(wanted.lists)
+    asked.ip, asked.text = clients.kept(wanted.evidence.ip, account.privacy_ip), form.consent_text
+    asked.user_agent, asked.created_at = (wanted.evidence.user_agent or "")[:400] or None, now
+    asked.save()
     consent.record(
         account.id, (said.address.kind, said.address.key), "requested", "recipient", wanted.evidence, contact_id,
         {"form_id": form.id, "list_ids": list(wanted.lists)},
@@ -127,6 +128,20 @@ def _ask(wanted: _Wanted) -> None:
         asked.message_id = _mail(wanted, asked.id)
         asked.mailed_at = now
         asked.save()
+
+
+def _unasked(wanted: _Wanted, now: int) -> Confirmation | None:
+    """Answer what was typed into this form before and is in no mail: what is typed now takes its place.
+
+    So who submits a form for a week leaves little to be done when the question is answered.
+    """
+    found: Confirmation | None = Confirmation.get_or_none(
+        Confirmation.account == wanted.account.id, Confirmation.form == wanted.form.id,
+        Confirmation.purpose == "opt_in", Confirmation.kind == wanted.said.address.kind,
+        Confirmation.key == wanted.said.address.key, Confirmation.mailed_at.is_null(),
+        Confirmation.confirmed_at.is_null(), Confirmation.created_at > now - LIVES_MS,
+    )  # fmt: skip
+    return found
 
 
 def _may_be_mailed(wanted: _Wanted, now: int) -> bool:

@@ -172,6 +172,22 @@ def test_a_number_that_nobody_can_ask_is_not_written_to(home: Home) -> None:
     assert home.channel("+442079460019").subscribed
 
 
+def test_a_form_submitted_without_end_leaves_little_to_confirm(home: Home) -> None:
+    """What was typed again, and was in no mail, is replaced: a link does not do at once what a week of robots left."""
+    forms = [form_of(home), form_of(home)]
+    for number in range(20):
+        submit(home, forms[number % 2], email=ANA, first_name=f"Ana {number}")
+        home.advance(6 * 3600)
+    waiting = list(Confirmation.select().order_by(Confirmation.id))
+    mailed = [one for one in waiting if one.mailed_at is not None]
+
+    assert len(mailed) == Message.select().count() == 5 and len(waiting) <= len(mailed) + len(forms)
+    assert all(one.person["names"]["first_name"] == "Ana 18" for one in waiting if one.mailed_at is None
+               and one.form_id == forms[0].id)  # fmt: skip
+    assert work.write(confirm.confirm, token_of(mailed[-1].id), None, None, None) == "done"
+    assert not [one for one in Confirmation.select() if one.confirmed_at is None]
+
+
 def test_a_question_is_answered_as_it_was_put(home: Home) -> None:
     """What the evidence keeps of a form is its text at that moment, and where it came from only as far as allowed."""
     form = form_of(home, consent_text="Old words")
