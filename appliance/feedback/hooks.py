@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from appliance import clock
 from appliance.db.open import rows
@@ -12,6 +13,7 @@ from appliance.errors import NotAllowed, NotFound, Unavailable
 from appliance.feedback import record
 from appliance.feedback.providers import PROVIDERS
 from appliance.feedback.providers.shared import Left, Received, Told, forged
+from appliance.feedback.record import InHand
 
 # Facts in one transaction: few milliseconds, so that nobody waits for a service that posts a thousand at once
 _CHUNK = 50
@@ -59,17 +61,28 @@ def parts(told: Told) -> Iterator[Told]:
         yield Told(told.facts[start : start + _CHUNK])
 
 
-def write(name: str, told: Told, body: bytes) -> tuple[Left, ...]:
-    """Write facts with what follows from them, and answer whose recipients have left and did not before.
+class Written(NamedTuple):
+    """Whose recipients have left and did not before, and what keeps a fact from being written yet, if anything."""
+
+    left: tuple[Left, ...]
+    held: InHand | None
+
+
+def write(name: str, told: Told, body: bytes) -> Written:
+    """Write facts with what follows from them; one that must wait keeps no other waiting.
 
     Raises NotAllowed where a token comes again with another body, or Unavailable.
     """
     writing()
     if told.token is not None:
         _once(name, told.token, body)
+    held = None
     for fact in told.facts:
-        record.apply(fact)
-    return tuple(left for left in told.left if record.is_new(name, left.key))
+        try:
+            record.apply(fact)
+        except InHand as waits:
+            held = waits
+    return Written(tuple(left for left in told.left if record.is_new(name, left.key)), held)
 
 
 def _once(name: str, token: str, body: bytes) -> None:

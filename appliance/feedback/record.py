@@ -32,6 +32,13 @@ _TO = {"delivered": "delivered", "bounced": "bounced", "soft_bounced": "bounced"
 _OWN = ("dsn", "smtp")
 
 
+class InHand(Unavailable):
+    """A message has left and is not written down yet: nothing of this fact is written, and it is to be told again."""
+
+    def __init__(self) -> None:
+        super().__init__("this message is still in hand; tell it again in a moment", "unavailable", 30)
+
+
 class _Known(NamedTuple):
     """A message somebody tells about, and how it stood."""
 
@@ -43,7 +50,7 @@ class _Known(NamedTuple):
 def apply(fact: Fact) -> bool:
     """Write a fact with all that follows from it; False if it changes nothing: known, late, or not to be believed.
 
-    Raises Unavailable while the message is in hand: it has left and is not written down yet, so ask again.
+    Raises InHand while the message is in hand: it has left and is not written down yet, so ask again.
     """
     writing()
     known = _find(fact)
@@ -78,7 +85,7 @@ def _find(fact: Fact) -> _Known | None:
     if not _is_recipient(known.row, fact.recipient):
         return None
     if known.status == "sending" or (known.status == "queued" and known.row.doubts):
-        raise Unavailable("this message is still in hand; tell it again in a moment", "unavailable", 30)
+        raise InHand
     latest = _LATEST_COMPLAINT_MS if fact.kind == "complained" else _LATEST_MS
     late = clock.now_ms() - known.left_at > latest
     return None if late or known.status not in _RANK else known

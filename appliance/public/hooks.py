@@ -10,6 +10,7 @@ from appliance.db.work import commit
 from appliance.engagement import unsubscribes
 from appliance.feedback import hooks
 from appliance.feedback.providers.shared import Received, Told
+from appliance.feedback.record import InHand
 from appliance.messages import links
 
 PATH = "/hooks/"
@@ -28,11 +29,15 @@ def mount(app: "Sanic[Any, Any]") -> None:
 async def _hook(request: Request, name: str) -> HTTPResponse:
     body = request.body
     told = await hooks.read(name, Received({key.lower(): value for key, value in request.headers.items()}, body))
-    for part in hooks.parts(told):
-        await commit(_write, name, part, body)
+    # All that can be written is; for the rest it is to come again, and what is known by then counts no second time
+    held = [await commit(_write, name, part, body) for part in hooks.parts(told)]
+    for waits in filter(None, held):
+        raise waits
     return json({"received": len(told.facts) + len(told.left)})
 
 
-def _write(name: str, told: Told, body: bytes) -> None:
-    for left in hooks.write(name, told, body):
+def _write(name: str, told: Told, body: bytes) -> InHand | None:
+    written = hooks.write(name, told, body)
+    for left in written.left:
         unsubscribes.opt_out(tokens.sign(links.UNSUBSCRIBE, left.message_id), name, None, None)
+    return written.held

@@ -173,6 +173,27 @@ def test_it_is_told_again_when_nothing_can_be_written(world: World) -> None:
     assert list(world.state(message)) == list(COMPLAINED)
 
 
+def test_what_must_wait_keeps_no_other_waiting(world: World) -> None:
+    """Of a batch all is written but what is said of a message still in hand: for that the service is to come again."""
+    waits, *others = [world.sent() for _ in range(3)]
+    with sqlite3.connect(world.server.data / "campanero.db", timeout=10) as database:
+        database.execute(
+            "UPDATE message SET status = 'queued', doubts = 1, due_at = ? WHERE id = ?", (2**50, waits["id"])
+        )
+    events = [
+        {
+            "email": one["to"],
+            "event": "spamreport",
+            "smtp-id": f"<{one['internet_message_id']}>",
+            "sg_event_id": f"w{one['id']}",
+        }
+        for one in (others[0], waits, others[1])
+    ]
+    answers = [world.post(world.grid.post(events, world.clock.now())) for _ in range(2)]
+    assert [(answer.status, answer.json["code"]) for answer in answers] == [(503, "unavailable")] * 2
+    assert [world.state(one) for one in others] == [COMPLAINED] * 2
+
+
 def test_many_at_once(world: World) -> None:
     """A request may tell of many messages, of some that are none of ours, and of some that cannot be read."""
     messages = [world.sent() for _ in range(3)]
