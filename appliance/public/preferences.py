@@ -56,13 +56,23 @@ async def _save(request: Request, token: str, sheet: Sheet, form: Mapping[str, l
 
 def _chosen(form: Mapping[str, list[str]]) -> Chosen:
     tracking: Any = form.get("tracking", [""])[0]
-    return Chosen(_boxes(form, "channel"), _boxes(form, "list"), tracking if tracking in get_args(Tracking) else None)
+    meant = tracking in get_args(Tracking) and tracking not in form.get("tracking_shown", [])
+    return Chosen(_boxes(form, "channel"), _boxes(form, "list"), tracking if meant else None)
 
 
 def _boxes(form: Mapping[str, list[str]], name: str) -> dict[int, bool]:
-    """Answer what was ticked of all that the page showed; a box that was not there says nothing."""
+    """Answer what was ticked, or not, of all that the page showed; a box that was not there says nothing.
+
+    Nor does a tick that was there when it was shown (`7-on`): a page that lay open takes back nothing left since.
+    """
     ticked = set(form.get(name, []))
-    return {int(one): one in ticked for one in form.get(f"{name}_shown", []) if one.isdecimal() and len(one) < 19}
+    found = {}
+    for box in form.get(f"{name}_shown", []):
+        one, _, before = box.partition("-")
+        kept = one in ticked and before == "on"
+        if one.isdecimal() and len(one) < 19 and not kept:
+            found[int(one)] = one in ticked
+    return found
 
 
 def _told(sheet: Sheet, changes: list[Change]) -> list[str]:

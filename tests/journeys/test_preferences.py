@@ -97,6 +97,25 @@ def test_one_post_saves_and_says_what_changed(server: Server) -> None:
     assert mine["tracking"]["data"]["tracking"] == "none"
 
 
+def test_a_page_that_lay_open_takes_nothing_back(server: Server) -> None:
+    """What was refused elsewhere meanwhile stays refused: a tick that was there when the page came is no wish."""
+    who, path, group = mailed(server, "Sleeper")
+    page = ask(server, "GET", path).text
+    boxes = re.findall(r'<input type="(checkbox|hidden|radio)" name="(\w+)" value="([^"]*)"( checked)?', page)
+    form: dict[str, list[str]] = {}
+    for kind, name, value, checked in boxes:
+        if kind == "hidden" or checked:
+            form.setdefault(name, []).append(value)
+    email = who["channels"][0]["id"]
+    save(server, path, channel_shown=[email], list_shown=[group], tracking="none")
+    late = save(server, path, **form)
+    after = stored(server, who)
+
+    assert form["channel"] == [str(email)] and form["list"] == [str(group)] and form["tracking"] == ["full"]
+    assert (after["subscribed_email"], after["list_ids"], after["tracking"]) == (False, [], "none")
+    assert "Everything is as it was." in late.text
+
+
 def test_a_list_that_was_left_is_left_for_good(server: Server) -> None:
     """No write but their own brings somebody back to it; other lists go on (D36)."""
     who, path, group = mailed(server, "Leaver")
