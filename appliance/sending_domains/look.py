@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -143,13 +143,17 @@ def _tags(text: str) -> dict[str, str]:
 
 
 def _return_path(record: Record, answer: Answer) -> Verdict:
-    hosts = sorted((int(number), host) for number, host in (one.split(" ", 1) for one in answer.records))
-    if record.value not in {host for _, host in hosts}:
+    if record.value not in {one.partition(" ")[2] for one in answer.records}:
         return Verdict("invalid", answer.records, "mail to it goes elsewhere")
-    first = {host for number, host in hosts if number == hosts[0][0]}
-    if first != {record.value}:
+    if not leads_only_to(record.value, answer.records):
         return Verdict("invalid", answer.records, "another server comes before ours or beside it")
     return Verdict("valid", answer.records)
+
+
+def leads_only_to(host: str, records: Iterable[str]) -> bool:
+    """Say whether MX records, written as `10 host`, lead mail to one server first."""
+    hosts = sorted((int(number), name) for number, name in (one.split(" ", 1) for one in records))
+    return {name for number, name in hosts if number == hosts[0][0]} == {host}
 
 
 def _spf(record: Record, answer: Answer, ask: Ask) -> Verdict:

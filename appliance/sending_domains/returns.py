@@ -1,6 +1,6 @@
 """Where mail of a From domain comes back to."""
 
-from appliance.sending_domains import keys
+from appliance.sending_domains import keys, look
 from appliance.tables import SendingDomain
 
 
@@ -21,7 +21,11 @@ def host(account_id: int, domain_name: str) -> str | None:
 
 
 def _is_seen(domain: SendingDomain) -> bool:
-    wanted = ("MX", bounce_host(domain.name), "valid")
+    """Say whether the record is there; while DNS cannot be asked that is so if it was there before."""
+    wanted = ("MX", bounce_host(domain.name))
+    seen = [one for one in domain.dns_records or [] if (one.get("record_type"), one.get("name")) == wanted]
     return any(
-        (one.get("record_type"), one.get("name"), one.get("valid")) == wanted for one in domain.dns_records or []
+        one.get("valid") == "valid"
+        or (one.get("valid") == "unknown" and look.leads_only_to(one.get("value", ""), one.get("found") or []))
+        for one in seen
     )

@@ -6,6 +6,8 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+import msgspec
+
 from appliance import clock
 from appliance.account import audit
 from appliance.db import work
@@ -120,7 +122,7 @@ def settle(domain_id: int, found: list[Record]) -> None:
     if domain is None:
         return
     now = clock.now_ms()
-    domain.dns_records = records.kept(found)
+    domain.dns_records = records.kept(_with_what_was_there(records.of(domain), found))
     _follow_keys(domain)
     current = records.of(domain)
     domain.dns_records, domain.checked_at = records.kept(current), now
@@ -131,6 +133,16 @@ def settle(domain_id: int, found: list[Record]) -> None:
     in_transit = any(one.purpose == "dkim_next" for one in current)
     domain.next_check_at = schedule.following(domain.status, domain.created_at, now, in_transit)
     domain.save()
+
+
+def _with_what_was_there(before: list[Record], found: list[Record]) -> list[Record]:
+    """Keep what was last seen of a record that nobody could be asked for now."""
+    return [
+        next((msgspec.structs.replace(now, found=one.found) for one in before if one.same(now)), now)
+        if now.valid == "unknown"
+        else now
+        for now in found
+    ]
 
 
 def _follow_keys(domain: SendingDomain) -> None:

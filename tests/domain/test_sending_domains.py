@@ -9,9 +9,12 @@ import pytest
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import rows
+from appliance.errors import SenderRefused
 from appliance.fields import read
-from appliance.messages import senders
-from appliance.sending_domains import keys, look, names, records, schedule, store, verify
+from appliance.messages import senders, single
+from appliance.messages.ledger import COLUMNS, Claim
+from appliance.messages.prepare import Workshop
+from appliance.sending_domains import keys, look, names, records, returns, schedule, store, verify
 from appliance.sending_domains.store import By, DomainCreate
 from appliance.tables import Account, SendingDomain
 from tests.domain.home import Home
@@ -237,6 +240,36 @@ def test_from_which_addresses_mail_may_leave(home: Home, address: str, may: bool
     assert senders.problems(account, address, "relay", marketing=False) == [] and not senders.is_lost(
         account.id, address
     )
+
+
+def test_a_resolver_that_fails_moves_no_return_path(home: Home) -> None:
+    """Mail goes on to come back to us while nobody can be asked for the record that leads it here; gone is gone."""
+    domain = see(add(home), GOOD)
+    mx = next(one for one in records.of(domain) if one.purpose == "return_path")
+
+    def host(found: list[str], valid: str) -> str | None:
+        seen = [msgspec.structs.replace(mx, valid=valid, found=found) if one.same(mx) else one
+                for one in records.of(SendingDomain.get_by_id(domain.id))]  # fmt: skip
+        work.write(verify.settle, domain.id, seen)
+        return returns.host(home.account_id, domain.name)
+
+    ours, theirs = [f"10 {mx.value}"], ["5 mail.theirs.example", f"10 {mx.value}"]
+    answers = [(ours, "valid"), ([], "unknown"), ([], "unknown"), (theirs, "invalid"), ([], "unknown"), ([], "invalid"),
+               ([], "unknown")]  # fmt: skip
+    assert [host(*one) is not None for one in answers] == [True, True, True, False, False, False, False]
+
+
+def test_what_waits_does_not_leave_from_a_domain_that_was_deleted(home: Home) -> None:
+    """Unsigned and in a name that is not proven any more nothing goes out: it waits, and says why."""
+    home.configure(email__transport="relay", email__relay__host="mail.us.example")
+    domain = see(add(home), GOOD)
+    asked = {"to": "bo@example.net", "subject": "Hi", "body": "Hi", "from_email": f"us@{domain.name}"}
+    row = work.write(single.put, home.account_id, read(single.MessageWrite, asked))
+    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
+    assert Workshop().prepare(claim).sender == f"us@{domain.name}"
+    work.write(store.delete, home.account_id, domain.id, By("user:1", None))
+    with pytest.raises(SenderRefused, match="not verified"):
+        Workshop().prepare(claim)
 
 
 def test_names_are_shown_as_their_owners_write_them() -> None:
