@@ -48,7 +48,7 @@ class _Origin(NamedTuple):
     ring: Ring
     returns: str | None
     leaving: str | None  # that host, where we listen ourselves
-    is_lost: bool  # its records went, and nothing may leave in its name
+    is_lost: bool  # its records or itself went, and nothing may leave in its name
 
 
 class Draft(NamedTuple):
@@ -140,7 +140,7 @@ class Workshop:
         if found is None:
             host = returns.host(account_id, domain)
             leaving = host if config.current().inbound.listen else None
-            found = _Origin(keys.ring(account_id, domain), host, leaving, senders.is_lost(account_id, sender))
+            found = _Origin(keys.ring(account_id, domain), host, leaving, senders.may_not_leave(account_id, sender))
             self._origins[account_id, domain] = found
         return found
 

@@ -44,5 +44,13 @@ def is_lost(account_id: int, address: str) -> bool:
     return domains.has_failed(account_id, names.of_address(address))
 
 
+def may_not_leave(account_id: int, address: str) -> bool:
+    """Say whether mail from an address has to wait on a real transport: its domain failed, or was deleted since."""
+    email = config.current().email
+    if email.transport == "capture" or email.allow_unverified_domains:
+        return False
+    return not domains.is_verified(account_id, names.of_address(address))
+
+
 def _hello(account_id: int) -> str:
     return f"hello@{domains.first_verified(account_id) or 'campanero.invalid'}"
