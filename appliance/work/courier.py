@@ -36,8 +36,8 @@ class Courier(Place):
         if ready is None or ready.prepared is None or ready.claim.provider != DIRECT:
             await super()._turn()
             return
-        self._next = None
         await self._store()
+        self._next = None
         self._finding = asyncio.ensure_future(self._destinations.find(ready.claim))
         try:
             found = await self._finding

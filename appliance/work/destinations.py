@@ -22,6 +22,7 @@ from appliance.errors import (
     Temporary,
     Throttled,
     Unauthenticated,
+    Unavailable,
     Unreachable,
     Unwelcome,
 )
@@ -60,6 +61,16 @@ class Destinations:
 
     async def find(self, claim: Claim) -> Found:
         """Answer a conversation for a message; the caller gives it back (`done`)."""
+        try:
+            return await self._found(claim)
+        except Unavailable:
+            raise
+        except Exception as error:
+            # A fault of ours; whatever is wrong with this domain, it is tried again later and the others get their mail
+            log.exception("where message %s goes cannot be found", claim.id)
+            return Found(closed=Temporary(f"{type(error).__name__}: {error}"))
+
+    async def _found(self, claim: Claim) -> Found:
         domain = domain_of(claim.recipient_key)
         route = await routing.routed(domain)
         if route.error is not None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import apsw
 import pytest
 
 from tests.direct.conftest import Starts, ended, post, send_to
@@ -81,6 +82,25 @@ def test_zones_that_lead_nowhere(
 
     assert row["status"] in ("queued", "failed") and len(row["error"]["text"]) > 10
     assert time.monotonic() - began < 15
+
+
+def test_what_is_kept_of_a_domain_may_be_damaged(direct: Starts, world: World) -> None:
+    """Its mail is put off with words, attempt by attempt, and the mail of others does not notice."""
+    world.mail("mx.harmed.example", "harmed.example")
+    well = world.mail("mx.well.example", "well.example")
+    server = direct(connections="2")
+    api = server.client()
+    here = apsw.Connection(str(server.data / "campanero.db"))
+    here.set_busy_timeout(10_000)
+    here.execute("INSERT INTO mail_policy VALUES ('harmed.example', '1', 'enforce', '[', 1, 9999999999999)")
+    here.close()
+    path = post(api, "bo@harmed.example")
+    row = api.wait(path, lambda row: row["attempts"] >= 1)
+    send_to(api, *[f"p{n}@well.example" for n in range(20)])
+    well.wait_for(20, timeout=15)
+
+    assert row["status"] == "queued" and row["error"]["code"] == "temporary"
+    server.stop()
 
 
 def test_replies_without_end_are_cut(api: Client, shared_world: World) -> None:
