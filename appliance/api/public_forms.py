@@ -53,8 +53,9 @@ async def _submit(request: Request, public_key: str) -> HTTPResponse:
         answer = reply.fault(request, error)
         answer.headers.update(cors)
         return answer
-    if is_form and form.redirect_url:
-        return HTTPResponse("", 303, {**cors, "Location": form.redirect_url})
+    leads = store.leads_to(form)
+    if is_form and leads:
+        return HTTPResponse("", 303, {**cors, "Location": leads})
     return reply.json({"accepted": True}, 202, cors)
 
 

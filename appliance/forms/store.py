@@ -2,7 +2,6 @@
 
 import re
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
@@ -13,12 +12,15 @@ from appliance.db.open import rows
 from appliance.db.work import writing
 from appliance.errors import Faults, NotFound
 from appliance.fields import HttpUrl, Id, Long, Name, PageQuery, Short, given
+from appliance.messages import targets
 from appliance.pages import Page, paginate
 from appliance.tables import Form
 
 PLAIN = ("email", "phone", "first_name", "last_name")
 _KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_USUAL_PORT = re.compile(r"^(http://.*):80$|^(https://.*):443$")
 # Kept of people by other names, or read as more than text
 _RESERVED = ("tags", "enrichment", "website", "data", "email", "phone", "first_name", "last_name")
 
@@ -184,18 +186,20 @@ def _checked(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
 
 
 def _origins(written: list[str], faults: Faults) -> list[str]:
+    """Answer origins as browsers tell theirs: in lower case, ASCII, without the port that goes without saying."""
     found = []
     for index, text in enumerate(written):
-        origin = text.strip().rstrip("/").lower()
-        try:
-            parts = urlsplit(origin)
-            good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            good = False
-        if not good or _CONTROL.search(origin) or origin != f"{parts.scheme}://{parts.netloc}" or "@" in origin:
+        origin = targets.sendable(text.strip().rstrip("/").lower()) or ""
+        match = _ORIGIN.fullmatch(origin)
+        if match is None or (match["port"] and not 0 < int(match["port"]) < 65_536):
             faults.add(f"origins[{index}]", "is invalid")
-        found.append(origin)
+        found.append(_USUAL_PORT.sub(r"\1\2", origin))
     return list(dict.fromkeys(found))
+
+
+def leads_to(form: Form) -> str | None:
+    """Answer where a form leads in the end, as it may stand in a header."""
+    return targets.sendable(form.redirect_url) if form.redirect_url else None
 
 
 def _check_fields(written: list[str | FormField], faults: Faults) -> None:

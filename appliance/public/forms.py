@@ -51,8 +51,9 @@ async def act(request: Request, token: str) -> HTTPResponse:
         answer = answers.page("note.html", None, 429, language, heading="form_many_heading", lead="form_many_lead")
         answer.headers["Retry-After"] = str(refused.retry_after)
         return answer
-    if form.redirect_url:
-        return HTTPResponse("", 303, {**answers.HEADERS, "Location": form.redirect_url})
+    leads = store.leads_to(form)
+    if leads:
+        return HTTPResponse("", 303, {**answers.HEADERS, "Location": leads})
     asks = "form_mailed" if form.double_opt_in else "form_done"
     return answers.page(
         "note.html", await call(face.of, form.account_id), heading=f"{asks}_heading", lead=f"{asks}_lead", good=True
@@ -86,7 +87,7 @@ async def _page(
     frames = " ".join(form.origins) or "'none'"
     return answers.page(
         "form.html", shown, status, form=form, fields=store.fields_of(form), raw=raw, errors=errors, shown_at=shown_at,
-        leads=_origin(form.redirect_url), frames=frames,
+        leads=_origin(store.leads_to(form)), frames=frames,
     )  # fmt: skip
 
 

@@ -220,6 +220,23 @@ def test_a_public_key_opens_its_form_alone(server: Server) -> None:
     assert api.post("/contacts", {"email": "x@example.org"}).status == 403
 
 
+def test_names_that_are_not_ascii_are_written_as_browsers_write_them(server: Server) -> None:
+    """A form may stand on, and lead to, `müller.example`: what goes into headers is what a browser compares it with."""
+    origins = ["https://Müller.example:443", "http://a.example:8080"]
+    form = make_form(server, "Names", origins=origins, redirect_url="https://müller.example/schön?a=1")
+    there = "https://xn--mller-kva.example"
+    assert form["origins"] == [there, "http://a.example:8080"]
+    assert form["redirect_url"] == "https://müller.example/schön?a=1"
+    allowed = submit(server, form, {"Origin": there}, email="origin@example.org").headers
+    assert allowed["Access-Control-Allow-Origin"] == there
+    policy = ask(server, "GET", f"/f/{form['public_key']}").headers["Content-Security-Policy"]
+    assert f"form-action 'self' {there};" in policy
+    assert policy.endswith(f"frame-ancestors {there} http://a.example:8080")
+    for door in ("/f/", "/v1/public/forms/"):
+        answer = ask(server, "POST", f"{door}{form['public_key']}", {"email": f"d{len(door)}@example.org"})
+        assert (answer.status, answer.headers["Location"]) == (303, f"{there}/sch%C3%B6n?a=1")
+
+
 def test_pages_of_named_origins_may_read_the_answer(server: Server) -> None:
     """CORS is for the form's origins, on this path alone; a browser's own form is sent on to the redirect."""
     form = make_form(server, "Cors", origins=["https://Shop.example/"], redirect_url="https://shop.example/thanks")
@@ -261,6 +278,7 @@ def test_a_list_may_want_its_people_confirmed(server: Server) -> None:
     ("body", "field"),
     [
         ({"list_ids": [987654]}, "list_ids"), ({"origins": ["shop.example"]}, "origins[0]"),
+        ({"origins": ["https://a.example;script-src *"]}, "origins[0]"),
         ({"origins": ["https://a@b.example"]}, "origins[0]"), ({"origins": ["https://b.example/path"]}, "origins[0]"),
         ({"fields": ["data.tags"]}, "fields[0]"), ({"fields": ["email", "data.a b"]}, "fields[1]"),
         ({"fields": ["city", "data.city"]}, "fields[1]"), ({"redirect_url": "javascript:alert(1)"}, "redirect_url"),
