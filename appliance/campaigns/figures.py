@@ -45,11 +45,15 @@ class Engaged(Struct):
 
 
 class LinkFigures(Struct):
-    """What became of one link, by its number; rates are of those who clicked anything."""
+    """What became of one link, by its number; rates are of those who clicked anything.
+
+    Those that are not `counted` lead where they say: ways out, mail and telephone, and what cannot be known in advance.
+    """
 
     number: int
     url: str
     words: str
+    counted: bool
     clicked: Count
     total: int
     total_human: int

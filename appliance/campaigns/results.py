@@ -25,6 +25,7 @@ from appliance.campaigns.figures import (
 from appliance.db.open import rows, scalar
 from appliance.db.work import snapshot
 from appliance.delivery import groups
+from appliance.designs import rewriting
 from appliance.messages.store import FINAL
 from appliance.tables import Campaign, Link
 
@@ -173,7 +174,10 @@ def _links(campaign_id: int, asked: _Asked, clicked: int) -> list[LinkFigures]:
     for link in Link.select().where(Link.campaign == campaign_id).order_by(Link.number):
         human, machine, _ = asked.get(("click", link.number), (0, 0, 0))
         people_of_it = _of(campaign_id, clickers.get(link.number, 0), clicked, link=link.number)
-        made.append(LinkFigures(link.number, link.url, link.words, people_of_it, human + machine, human, machine))
+        counted = rewriting.is_target(link.url)
+        made.append(
+            LinkFigures(link.number, link.url, link.words, counted, people_of_it, human + machine, human, machine)
+        )
     return made
 
 

@@ -157,7 +157,7 @@ def books(_: Path, account_id: int | None) -> Iterator[Line]:
     if len(found) > MOST_SHOWN:
         yield Line("fail", "books", f"{len(found) - MOST_SHOWN} more like these")
     if not found:
-        yield Line("ok", "books", f"{len(sent)} campaigns balance")
+        yield Line("ok", "books", "1 campaign balances" if len(sent) == 1 else f"{len(sent)} campaigns balance")
     for (number,) in rows("SELECT id FROM account WHERE id = coalesce(?, id) ORDER BY id", (account_id,)):
         for words in bookkeeping.of_people(number):
             yield Line("warn", "books", words)

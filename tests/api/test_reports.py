@@ -112,6 +112,7 @@ def test_links_and_domains(api: Client, sent: Any) -> None:
     first, second = links["https://example.com/a?x=1"], links["https://example.com/b"]
     assert (first["words"], first["clicked"]["count"], first["clicked"]["rate"]) == ("Spring", 1, 1.0)
     assert (second["words"], second["clicked"]["count"], second["total"]) == ("Summer", 0, 0)
+    assert {url for url, one in links.items() if not one["counted"]} == {"{{ unsubscribe_url }}"}
     [google] = [one for one in found["domains"] if set(one["domains"]) == {"gmail.com", "googlemail.com"}]
     assert (google["audience"], google["accepted"], google["opened"], google["clicked"]) == (2, 2, 2, 1)
     assert people(api, google["people"]) == ["click", "open"]

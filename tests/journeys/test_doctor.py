@@ -56,7 +56,7 @@ def test_all_is_well(fresh_server: FreshServer, smtp_server: SmtpServer) -> None
         }  # fmt: skip
         assert {"data directory", "key file", "database", "schema", "disk", "sending", "way out", "books"} <= set(found)
     assert "runs as process" in running["service"][1] and ended["service"][1] == "not running"
-    assert "1 campaigns balance" in running["books"][1]
+    assert "1 campaign balances" in running["books"][1]
 
 
 def _readable(server: Server) -> None:
