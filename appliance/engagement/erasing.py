@@ -18,7 +18,7 @@ from appliance.events import log
 from appliance.events.log import Happened
 from appliance.messages import links, system
 from appliance.messages.system import Letter
-from appliance.tables import Account, Audit, Channel, Confirmation
+from appliance.tables import Account, Audit, Channel, Confirmation, Message
 
 DAY_MS = 86_400_000
 Asked = Literal["mailed", "noted"]
@@ -47,10 +47,10 @@ def ask(token: str, evidence: Evidence) -> Asked | None:
     to = _mailbox(own)
     if to is None:
         return "noted"
-    asked.message_id = _mail(account, to, asked.id)
-    asked.mailed_at = now
+    mail = _mail(account, to, asked.id)
+    asked.message_id, asked.mailed_at = mail.id, now if mail.status == "queued" else None
     asked.save()
-    return "mailed"
+    return "mailed" if asked.mailed_at else "noted"
 
 
 def _asked_lately(channel: Channel) -> Confirmation | None:
@@ -72,13 +72,13 @@ def _mailbox(own: Channel) -> Channel | None:
     return next((one for one in mine if one.suppression is None), None)
 
 
-def _mail(account: Account, to: Channel, number: int) -> int:
+def _mail(account: Account, to: Channel, number: int) -> Message:
     said = words.of(words.language(account.locale))
     letter = Letter(
         said["mail_erase_subject"], said["mail_erase_heading"], said["mail_erase_text"], said["mail_erase_button"],
         links.confirm(number), said["mail_erase_note"],
     )  # fmt: skip
-    return int(system.put(account, Address("email", to.value, to.key), to.contact_id, letter, {}).id)
+    return system.put(account, Address("email", to.value, to.key), to.contact_id, letter, {})
 
 
 def confirmed(asked: Confirmation, evidence: Evidence) -> None:

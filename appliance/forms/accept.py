@@ -20,7 +20,7 @@ from appliance.forms import people, rates
 from appliance.forms.reading import Submitted
 from appliance.messages import links, system
 from appliance.messages.system import Letter
-from appliance.tables import Account, Channel, Confirmation, Form
+from appliance.tables import Account, Channel, Confirmation, Form, Message
 
 DAY_MS = 86_400_000
 # How long a link of a confirmation mail works, and how long what was typed is kept
@@ -125,8 +125,10 @@ def _ask(wanted: _Wanted) -> None:
     data = {"form_id": form.id, "form_name": form.name}
     log.record(Happened(account.id, "double_opt_in_requested", contact_id, data, f"form:{form.id}", form.name))
     if _may_be_mailed(wanted, now):
-        asked.message_id = _mail(wanted, asked.id)
-        asked.mailed_at = now
+        mail = _mail(wanted, asked.id)
+        asked.message_id = mail.id
+        # One that may not leave is no question: who comes again once it may is asked then
+        asked.mailed_at = now if mail.status == "queued" else None
         asked.save()
 
 
@@ -147,8 +149,9 @@ def _unasked(wanted: _Wanted, now: int) -> Confirmation | None:
 def _may_be_mailed(wanted: _Wanted, now: int) -> bool:
     kind, key = wanted.said.address.kind, wanted.said.address.key
     lately = one(
-        "SELECT 1 FROM confirmation WHERE kind = ? AND key = ? AND purpose = 'opt_in' AND mailed_at > ?",
-        (kind, key, now - DAY_MS),
+        "SELECT 1 FROM confirmation WHERE account_id = ? AND kind = ? AND key = ? AND purpose = 'opt_in' "
+        "AND mailed_at > ?",
+        (wanted.account.id, kind, key, now - DAY_MS),
     )
     if lately is not None:
         return False
@@ -160,7 +163,7 @@ def _may_be_mailed(wanted: _Wanted, now: int) -> bool:
     return not rates.take(f"mail:{household}", MAILS_PER_CLIENT, rates.HOUR_MS)
 
 
-def _mail(wanted: _Wanted, number: int) -> int:
+def _mail(wanted: _Wanted, number: int) -> Message:
     said = words.of(words.language(wanted.account.locale))
     text = said["mail_confirm_text"] + (f" {said['mail_confirm_lists']}" if wanted.lists else "")
     letter = Letter(
@@ -169,7 +172,7 @@ def _mail(wanted: _Wanted, number: int) -> int:
     )  # fmt: skip
     contact_id = wanted.channel.contact_id if wanted.channel else None
     data = {"lists": ", ".join(wanted.lists.values())}
-    return int(system.put(wanted.account, wanted.said.address, contact_id, letter, data).id)
+    return system.put(wanted.account, wanted.said.address, contact_id, letter, data)
 
 
 def tidy() -> None:

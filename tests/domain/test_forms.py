@@ -5,17 +5,20 @@ from itertools import count
 import msgspec
 import pytest
 
-from appliance import clock, fields
+from appliance import clock, fields, tokens
+from appliance.account import accounts
 from appliance.addresses import Address
 from appliance.contacts import consent
 from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import rows
+from appliance.engagement import erasing
 from appliance.errors import Invalid, TooMany
 from appliance.forms import accept, confirm, rates, reading, store
 from appliance.messages import links
 from appliance.tables import Confirmation, Form, Message
 from tests.domain.home import Home
+from tests.domain.test_feedback import sent
 
 ANA = "ana@example.org"
 _clients = count(1)
@@ -114,6 +117,29 @@ def test_a_mail_that_may_not_leave_is_kept_as_skipped(home: Home) -> None:
     submit(home, form_of(home), email=ANA)
     (message,) = Message.select()
     assert (message.status, message.skip_reason) == ("skipped", "sender_not_ready")
+
+    home.configure()
+    submit(home, form_of(home), email=ANA)
+    assert [one.status for one in Message.select().order_by(Message.id)] == ["skipped", "queued"]
+
+
+def test_nobody_is_told_of_a_mail_that_may_not_leave(home: Home) -> None:
+    """Who wants to be erased is told that it was noted, not that a mail is on its way to them."""
+    _, [first] = sent(home)
+    home.configure(email__transport="relay", email__relay__host="127.0.0.1")
+    token = tokens.sign(links.PREFERENCES, first)
+    asked = [work.write(erasing.ask, token, Evidence("preferences", "recipient")) for _ in range(2)]
+    assert asked == ["noted", "noted"]
+
+
+def test_each_account_asks_for_itself(home: Home) -> None:
+    """Two that have the same address know nothing of each other: what one has asked today is no answer to the other."""
+    other = work.write(lambda: accounts.create("Other").id)
+    forms = [form_of(home), work.write(store.create, other, fields.read(store.FormWrite, {"name": "F"}))]
+    for form in forms:
+        for _ in range(2):
+            submit(home, form, email=ANA)
+    assert [one.account_id for one in Message.select().order_by(Message.id)] == [home.account_id, other]
 
 
 def test_a_form_that_is_deleted_meanwhile_takes_nothing(home: Home) -> None:
