@@ -12,6 +12,8 @@ from typing import Any
 
 from aiosmtpd.smtp import SMTP
 
+from appliance import clients
+
 LARGEST = 1024 * 1024
 MOST_RECIPIENTS = 10
 MOST_CONNECTIONS, MOST_OF_ONE = 100, 5
@@ -72,7 +74,8 @@ class Session(SMTP):
     def connection_made(self, transport: Any) -> None:
         """Greet, or turn away who is one too many; called once more when the conversation is encrypted."""
         if self._address is None:
-            address = str((transport.get_extra_info("peername") or ("?",))[0])
+            # Of IPv6 one line has more addresses than there are places
+            address = clients.household(str((transport.get_extra_info("peername") or ("?",))[0]))
             if not self._crowd.enter(address):
                 self._turned_away = True
                 transport.write(b"421 4.7.0 Too many connections, come again later\r\n")

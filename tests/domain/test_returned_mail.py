@@ -1,5 +1,6 @@
 """What comes back is understood as it is meant, in the formats of real servers, and nothing hostile disturbs it."""
 
+import asyncio
 import random
 import time
 from pathlib import Path
@@ -10,6 +11,8 @@ from appliance import config, tokens
 from appliance.delivery import classes
 from appliance.feedback import mail
 from appliance.feedback.facts import Fact
+from appliance.inbound.desk import Desk
+from appliance.inbound.session import Crowd, Session
 from appliance.messages import links
 from tests.kit.bounces import FOLDER, MEANS, Marks, bombs, sample
 
@@ -119,3 +122,37 @@ def test_mutants_of_samples_are_read() -> None:
                 raw.replace(dice.choice(SWAPS), dice.choice(STRANGE)),
             ))  # fmt: skip
         mail.facts(raw, NUMBER)
+
+
+class Line(asyncio.Transport):
+    """The end of a connection from an address; it keeps what is written to it."""
+
+    def __init__(self, ip: str) -> None:
+        super().__init__({"peername": (ip, 4711, 0, 0)})
+        self.heard = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.heard += data
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_line_with_many_addresses_is_one_client() -> None:
+    """Of IPv6 a line has more addresses than we have places: all of a /64 have as many as one, and then others come."""
+
+    async def run() -> list[bytes]:
+        crowd, desk = Crowd(), Desk()
+        lines = [Line(f"2001:db8:0:{number // 8}::{number}") for number in range(16)]
+        sessions = [Session(desk, crowd, "mx.example.org", None) for _ in lines]
+        for session, line in zip(sessions, lines, strict=True):
+            session.connection_made(line)
+        turned_away = [line.heard[:3] for line in lines]
+        for session in sessions:
+            session.connection_lost(None)
+        assert crowd.size == 0
+        desk.close()
+        return turned_away
+
+    first, second = [b""] * 5 + [b"421"] * 3, [b""] * 5 + [b"421"] * 3
+    assert asyncio.run(run()) == first + second
