@@ -7,9 +7,9 @@ from appliance import clock, config
 from appliance.db.open import connection, one, rows, run
 from appliance.db.work import writing
 from appliance.delivery.send import Envelope
-from appliance.errors import Uncertain
+from appliance.errors import Later, Uncertain
 from appliance.messages import ledger, outcomes
-from appliance.messages.ledger import COLUMNS, Claim, Prepared
+from appliance.messages.ledger import COLUMNS, Claim, Outcome, Prepared
 from appliance.messages.prepare import Workshop
 
 log = logging.getLogger("campanero.messages")
@@ -61,7 +61,10 @@ def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
     writing()
     now = clock.now_ms()
     for claim, made in found:
-        if made is None and claim.doubts == 0 and config.current().email.in_doubt == "resend":
+        if claim.digest is None:
+            # It could not be made (`making`), so nothing of it was handed to anybody
+            outcomes.finish(Outcome(claim, Later(_STOPPED, 0)))
+        elif made is None and claim.doubts == 0 and config.current().email.in_doubt == "resend":
             connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
             ledger.uncertain(claim, f"{_STOPPED}, and what it said has changed since", now)
         else:

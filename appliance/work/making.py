@@ -95,14 +95,19 @@ def _draft(workshop: Workshop, claim: Claim) -> Draft | Outcome:
 
 def _finished(some: list[_Half]) -> list[Ready]:
     """Sign what can be signed."""
-    return [Ready(claim, None, half) if isinstance(half, Outcome) else _signed(claim, half) for claim, half in some]
+    return [_unready(claim, half) if isinstance(half, Outcome) else _signed(claim, half) for claim, half in some]
+
+
+def _unready(claim: Claim, fault: Outcome) -> Ready:
+    # Its mark says that there are no bytes: a process that dies now leaves no doubt
+    return Ready(claim._replace(digest=None), None, fault)
 
 
 def _signed(claim: Claim, draft: Draft) -> Ready:
     try:
         prepared = draft.signed()
     except Exception as fault:
-        return Ready(claim, None, _failed(claim, fault))
+        return _unready(claim, _failed(claim, fault))
     return Ready(claim._replace(digest=repeats.digest(prepared)), prepared)
 
 

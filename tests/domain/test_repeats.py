@@ -6,12 +6,13 @@ from appliance.campaigns import states
 from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import run, scalar
-from appliance.errors import Uncertain
-from appliance.messages import deciding, repeats
+from appliance.errors import Temporary, Uncertain
+from appliance.messages import deciding, hot, repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.messages.line import Line
 from appliance.messages.prepare import Workshop
 from appliance.tables import Message
-from appliance.work import jobs
+from appliance.work import jobs, making
 from tests.domain.home import BY_API, Home, crash, turn
 
 
@@ -78,6 +79,26 @@ def test_what_a_person_counts_as_sent_is_not_kept(home: Home) -> None:
     assert scalar("SELECT count(*) FROM repeat") == 1
     work.write(deciding.assume_sent, home.account_id, claim.id, "user:1")
     assert scalar("SELECT count(*) FROM repeat") == 0
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_what_could_not_be_made_is_in_no_doubt(is_cancelled: bool, home: Home) -> None:
+    """A process that dies between the mark of such a message and the note why leaves it as it was: nothing left."""
+    claim, _ = _taken(home)
+    turn(Outcome(claim, Temporary("greylisted", 451, "4.7.1")), False)
+    home.advance(1000)
+    pinned = scalar("SELECT pinned FROM campaign WHERE id = ?", (claim.campaign_id,))
+    work.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
+    maker = making.Maker()
+    [ready] = maker.make(Line().candidates(1))
+    maker.close()
+    assert ready.fault is not None and work.write(hot.step, [], [ready.claim], "process") == {claim.id}
+    work.write(run, "UPDATE campaign SET pinned = ? WHERE id = ?", (pinned, claim.campaign_id))
+    if is_cancelled:
+        work.write(states.cancel, home.account_id, claim.campaign_id, "key:1")
+    assert crash() == 1
+    row = Message.get_by_id(claim.id)
+    assert (row.status, row.doubts, row.attempts) == ("cancelled" if is_cancelled else "queued", 0, 1)
 
 
 def test_a_message_that_cannot_be_made_again_keeps_nothing_from_beginning(home: Home) -> None:
