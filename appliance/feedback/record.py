@@ -56,12 +56,12 @@ def apply(fact: Fact) -> bool:
     known = _find(fact)
     if (
         known is None
-        or _RANK[known.status] >= _RANK[_TO[fact.kind]]
+        or _RANK.get(known.status, 0) >= _RANK[_TO[fact.kind]]
         or not (fact.key is None or is_new(fact.source, fact.key))
     ):
         return False
-    if known.status == "uncertain":
-        deciding.assume_sent(known.row.account_id, known.row.id, fact.source)
+    if known.status in ("uncertain", "queued"):
+        deciding.arrived(known.row.id)
     match fact.kind:
         case "delivered":
             _delivered(known, fact)
@@ -84,11 +84,12 @@ def _find(fact: Fact) -> _Known | None:
     known = _Known(Claim._make(found[:-2]), *found[-2:])
     if not _is_recipient(known.row, fact.recipient):
         return None
-    if known.status == "sending" or (known.status == "queued" and known.row.doubts):
+    if known.status == "sending":
         raise InHand
     latest = _LATEST_COMPLAINT_MS if fact.kind == "complained" else _LATEST_MS
     late = clock.now_ms() - known.left_at > latest
-    return None if late or known.status not in _RANK else known
+    is_in_doubt = known.status == "queued" and known.row.doubts > 0  # it waits for its repeat, perhaps for long
+    return None if late or not (known.status in _RANK or is_in_doubt) else known
 
 
 def _is_recipient(row: Claim, reported: str | None) -> bool:

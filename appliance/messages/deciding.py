@@ -62,6 +62,12 @@ def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
     return store.get(account_id, message_id)
 
 
+def arrived(message_id: int) -> None:
+    """Count a message in doubt as sent, for it came back; one that waits to be repeated is not needed any more."""
+    writing()
+    _count([message_id])
+
+
 def cancel(account_id: int, message_id: int, actor: str) -> Message:
     """Take a waiting message back; one that may have arrived before stays in doubt.
 

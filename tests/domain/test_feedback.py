@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from appliance.campaigns import books, store
+from appliance.campaigns import books, states, store
 from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
 from appliance.errors import (
@@ -15,12 +15,14 @@ from appliance.errors import (
     Throttled,
     Unauthenticated,
     Unavailable,
+    Uncertain,
     Unreachable,
 )
 from appliance.feedback import record
 from appliance.feedback.facts import Fact
 from appliance.messages import outcomes
 from appliance.messages.ledger import Claim, Outcome
+from appliance.messages.prepare import Workshop
 from appliance.tables import Campaign, Message
 from tests.domain.home import Home, turn
 
@@ -195,6 +197,21 @@ def test_a_report_settles_a_doubt(home: Home) -> None:
     assert tell(first, **HARD)
     now = store.get(home.account_id, campaign.id)
     assert (row(first).status, now.sent_count, now.bounced_count) == ("bounced", 1, 1) and books.quick(now) == []
+
+
+@pytest.mark.parametrize("kind", ["complained", "bounced"])
+def test_a_report_about_what_waits_for_its_repeat_is_believed(kind: str, home: Home) -> None:
+    """However long its campaign pauses, what came back arrived: it is told now, and no second copy leaves."""
+    campaign, [first] = sent(home, accept=False)
+    claim = Claim._make(one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
+    turn(Outcome(claim, Uncertain("the connection broke"), prepared=Workshop().prepare(claim)), False)
+    work.write(states.pause, home.account_id, campaign.id, "key:1")
+    assert (row(first).status, row(first).doubts) == ("queued", 1)
+    assert tell(first, kind) and not tell(first, kind)
+    now = store.get(home.account_id, campaign.id)
+    assert (row(first).status, row(first).attempts, now.sent_count) == (kind, 1, 1) and books.quick(now) == []
+    work.write(states.resume, home.account_id, campaign.id, "key:1")
+    assert turn(None, True) is None and one("SELECT count(*) FROM repeat") == (0,)
 
 
 def test_a_bounce_after_the_end_moves_the_sums(home: Home) -> None:
