@@ -50,6 +50,12 @@ def _read(text: str) -> Address | None:
     return mapped or found
 
 
+def is_near(peer: str) -> bool:
+    """Say whether an address is of this machine or its network, as that of a proxy mostly is."""
+    found = _read(peer)
+    return found is not None and found.is_private
+
+
 def kept(ip: str | None, how: str) -> str | None:
     """Answer what is kept of an address: `full`, its network (`truncated`: /24 and /48), or nothing (`none`)."""
     found = _read(ip) if ip and how != "none" else None

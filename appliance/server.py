@@ -53,7 +53,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
         OAS=False,
     )
     app.ctx.config = config
-    app.ctx.stopping = False
+    app.ctx.stopping = app.ctx.warned = False
     app.ctx.inbound = Listener(config)
     app.ctx.process = secrets.token_hex(8)
     api.mount(app)
@@ -87,8 +87,14 @@ async def _read_as_text(request: Request) -> None:
 
 async def _note_client(request: Request) -> None:
     """Note where a request comes from, as every door has to take it: proxies that are trusted say for whom they ask."""
-    forwarded = request.headers.getall("x-forwarded-for", [])
-    request.ctx.client = clients.address(request.ip, forwarded, request.app.ctx.config.network.trusted_proxies)
+    forwarded, here = request.headers.getall("x-forwarded-for", []), request.app.ctx
+    request.ctx.client = clients.address(request.ip, forwarded, here.config.network.trusted_proxies)
+    if forwarded and not (here.warned or here.config.network.trusted_proxies) and clients.is_near(request.ip):
+        here.warned = True
+        log.warning(
+            "%s asks for others and is not in network.trusted_proxies: all of them count as one client, "
+            "whom forms send three confirmation mails an hour", request.ip,
+        )  # fmt: skip
 
 
 async def _refuse_malformed(request: Request) -> HTTPResponse | None:

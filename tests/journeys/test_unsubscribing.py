@@ -85,6 +85,14 @@ def test_a_browser_with_a_name_that_is_no_utf_8_may_leave(server: Server) -> Non
     assert not is_subscribed(server, contact)
 
 
+def test_a_proxy_that_nobody_named_is_told_of(server: Server) -> None:
+    """Behind one all are one client to the doors, which send nobody a fourth mail: the log says what to set, once."""
+    for number in range(3):
+        ask(server, "GET", "/robots.txt", None, **{"X-Forwarded-For": f"198.51.100.{number}"})
+    server.wait_for_line("127.0.0.1 asks for others and is not in network.trusted_proxies")
+    assert server.output.count("network.trusted_proxies") == 1
+
+
 def test_one_click_as_multipart(server: Server) -> None:
     """Mailboxes may send the words as a multipart form (RFC 8058, section 3.1)."""
     contact, path = mailed(server, "Multipart")
