@@ -176,22 +176,24 @@ def test_it_is_told_again_when_nothing_can_be_written(world: World) -> None:
 def test_what_must_wait_keeps_no_other_waiting(world: World) -> None:
     """Of a batch all is written but what is said of a message still in hand: for that the service is to come again."""
     waits, *others = [world.sent() for _ in range(3)]
-    with sqlite3.connect(world.server.data / "campanero.db", timeout=10) as database:
-        database.execute(
-            "UPDATE message SET status = 'queued', doubts = 1, due_at = ? WHERE id = ?", (2**50, waits["id"])
-        )
     events = [
-        {
-            "email": one["to"],
-            "event": "spamreport",
-            "smtp-id": f"<{one['internet_message_id']}>",
-            "sg_event_id": f"w{one['id']}",
-        }
+        {"email": one["to"], "event": "spamreport", "smtp-id": f"<{one['internet_message_id']}>",
+         "sg_event_id": f"w{one['id']}"}
         for one in (others[0], waits, others[1])
-    ]
+    ]  # fmt: skip
+    _put(world, waits, "sending")
     answers = [world.post(world.grid.post(events, world.clock.now())) for _ in range(2)]
     assert [(answer.status, answer.json["code"]) for answer in answers] == [(503, "unavailable")] * 2
     assert [world.state(one) for one in others] == [COMPLAINED] * 2
+
+    _put(world, waits, "sent")
+    assert world.post(world.grid.post(events, world.clock.now())).status == 200
+    assert [world.state(one) for one in (waits, *others)] == [COMPLAINED] * 3
+
+
+def _put(world: World, message: Any, status: str) -> None:
+    with sqlite3.connect(world.server.data / "campanero.db", timeout=10) as database:
+        database.execute("UPDATE message SET status = ? WHERE id = ?", (status, message["id"]))
 
 
 def test_many_at_once(world: World) -> None:
