@@ -17,7 +17,7 @@ _UNWANTED = ("abuse", "fraud", "opt-out", "opt-out-list")
 _SIGNED = ("return-path", "list-unsubscribe", "received", "delivered-to", "x-original-to", "errors-to")
 _PATH = re.compile(r"\b(b\+[0-9a-f]{20,40})@", re.IGNORECASE)
 _LINK = re.compile(r"/u/([A-Za-z0-9_-]{20,60})")
-_MAILTO = re.compile(r"unsubscribe\+([A-Za-z0-9_-]{20,60})@", re.IGNORECASE)
+_MAILTO = re.compile(r"unsubscribe\+([0-9a-f]{20,80})@", re.IGNORECASE)
 
 
 class Complaint(NamedTuple):
@@ -56,6 +56,7 @@ def _ours(text: str, headers: list[tuple[str, str]]) -> int | None:
     found = {links.message_of(value) for name, value in headers if name == "message-id"}
     said = "\n".join([text, *(value for name, value in headers if name in _SIGNED)])
     found |= {links.returned_to(path) for path in _PATH.findall(said)[:10]}
-    found |= {tokens.read(links.UNSUBSCRIBE, token) for token in (_LINK.findall(said) + _MAILTO.findall(said))[:10]}
+    found |= {tokens.read(links.UNSUBSCRIBE, token) for token in _LINK.findall(said)[:10]}
+    found |= {tokens.read_hex(links.LEAVE, token, 16) for token in _MAILTO.findall(said)[:10]}
     numbers = found - {None}
     return numbers.pop() if len(numbers) == 1 else None

@@ -124,6 +124,14 @@ def test_mutants_of_samples_are_read() -> None:
         mail.facts(raw, NUMBER)
 
 
+def test_a_complaint_names_its_message_by_the_address_to_leave_too() -> None:
+    """Where all else was taken out of it, the unsubscribe address that we signed is enough; a forged one is nothing."""
+    leaving = marks()._replace(unsubscribe=f"mailto:{links.leave_address(NUMBER, 'bounce.example.com')}")
+    forged = leaving._replace(unsubscribe=leaving.unsubscribe.replace("@", "0@"))
+    told = [mail.facts(sample("arf_unsubscribe_link_alone", one), None) for one in (leaving, forged)]
+    assert meant(told[0]) == "complaint" and told[1] == []
+
+
 class Line(asyncio.Transport):
     """The end of a connection from an address; it keeps what is written to it."""
 
