@@ -26,6 +26,8 @@ _STALE_SECONDS = 5.0
 # Nobody waits longer for a limit without looking what else there is
 _LOOK_SECONDS = 5.0
 _LEAST_SECONDS = 0.001
+# What was stepped over and could not be made ready though its group has room (its sender has none) is left for this
+_BARREN_SECONDS = 1.0
 
 
 class Feeder:
@@ -49,6 +51,7 @@ class Feeder:
         self._turn = asyncio.Lock()
         self._stirred = asyncio.Event()
         self._asked = False
+        self._barren_until = 0.0
         self.dry = False
 
     async def take(self) -> Ready | None:
@@ -106,8 +109,14 @@ class Feeder:
         """Say whether there may be something to make ready: not all was read, or what was stepped over has room now."""
         if not self.dry or not self._parked:
             return not self.dry
+        if self._is_barren() > 0:
+            return False
         room = self._pace.room(self._aside)
         return any(room.get(group, 1) > 0 for group in self._parked)
+
+    def _is_barren(self) -> float:
+        """Answer for how long nothing more of what was stepped over is looked for."""
+        return self._barren_until - asyncio.get_running_loop().time()
 
     def _waits_for_limits(self) -> bool:
         """Say whether something is ready, or could be made ready, that may not go now."""
@@ -198,15 +207,18 @@ class Feeder:
         """Look again: there may be something due by now, and a single message goes before what is ready."""
         if self.dry:
             self._maker.forget()  # what it keeps was true when sending began
-        self.dry = False
+        self.dry, self._barren_until = False, 0.0
         self._asked = True
         self._stirred.set()
 
     async def _opened(self) -> None:
         """Wait until something may have changed: a limit opens, a message ended, or somebody wrote rows."""
         aside = [*self._aside.items(), *self._single_aside.items()]
-        names = {*(name for name, queue in aside if queue), *self._parked}
-        wait = self._pace.opens_at(names, bool(self._ready or self._single)) - clock.steady()
+        names = {name for name, queue in aside if queue}
+        others, barren = bool(self._ready or self._single), self._is_barren() if self._parked else 0.0
+        names |= self._parked if barren <= 0 else set()
+        wait = self._pace.opens_at(names, others) - clock.steady() if names or others or barren <= 0 else barren
+        wait = min(wait, barren) if barren > 0 else wait
         if wait > _LOOK_SECONDS:
             self.dry = False
         with contextlib.suppress(TimeoutError):
@@ -233,6 +245,8 @@ class Feeder:
                 self._keep(one._replace(since=now))
             self._parked = self._line.waiting()
             self.dry = not made and not self._line.has_more and most > 0
+            in_vain = self.dry and any((room or {}).get(group, 1) > 0 for group in self._parked)
+            self._barren_until = now + _BARREN_SECONDS if in_vain else 0.0
         finally:
             self._filling = None
             self._stirred.set()
