@@ -14,12 +14,12 @@ CREATE TABLE message (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
     NULL, FOREIGN KEY (flow_id) REFERENCES flow (id) ON DELETE SET NULL, FOREIGN KEY (run_id) REFERENCES run (id) ON
     DELETE SET NULL, FOREIGN KEY (template_id) REFERENCES template (id) ON DELETE SET NULL);
 CREATE INDEX message_contact_id ON message (contact_id);
-CREATE INDEX message_flow_id ON message (flow_id);
 CREATE INDEX message_template_id ON message (template_id);
 CREATE INDEX message_campaign_id_status ON message (campaign_id, status);
 CREATE INDEX message_account_id_created_at_id ON message (account_id, created_at, id);
 CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL;
 CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL;
+CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test) WHERE run_id NOT NULL;
 CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held');
 CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL;
 CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL;
@@ -56,11 +56,11 @@ CREATE INDEX captured_account_id_id ON captured (account_id, id);
 CREATE INDEX captured_message_id ON captured (message_id);
 CREATE TABLE event (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER,
     user_id INTEGER, event TEXT NOT NULL, amount REAL, data TEXT NOT NULL, idempotency_key TEXT, resource_uid TEXT,
-    resource_name TEXT, resource_url TEXT, test INTEGER NOT NULL, generated INTEGER NOT NULL, chain_depth INTEGER
-    NOT NULL, ip TEXT, user_agent TEXT, browser TEXT, os TEXT, device_type TEXT, referrer TEXT, utm_source TEXT,
-    utm_medium TEXT, utm_term TEXT, utm_content TEXT, utm_campaign TEXT, created_at INTEGER NOT NULL, updated_at
-    INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact
-    (id) ON DELETE SET NULL);
+    resource_name TEXT, resource_url TEXT, test INTEGER NOT NULL, generated INTEGER NOT NULL, quiet INTEGER NOT
+    NULL, chain_depth INTEGER NOT NULL, ip TEXT, user_agent TEXT, browser TEXT, os TEXT, device_type TEXT, referrer
+    TEXT, utm_source TEXT, utm_medium TEXT, utm_term TEXT, utm_content TEXT, utm_campaign TEXT, created_at INTEGER
+    NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY
+    (contact_id) REFERENCES contact (id) ON DELETE SET NULL);
 CREATE INDEX event_account_id_created_at_id ON event (account_id, created_at, id);
 CREATE INDEX event_of_name ON event (account_id, event, created_at, contact_id, test, generated, json_extract(data,
     '$.verdict'));

@@ -20,9 +20,9 @@ _encode = msgspec.json.Encoder().encode
 Key = tuple[int, str, int | None, bool]
 _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
-    "generated, chain_depth, ip, user_agent, browser, os, device_type, referrer, utm_source, utm_medium, utm_term, "
-    "utm_content, utm_campaign, created_at, updated_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+    "generated, quiet, chain_depth, ip, user_agent, browser, os, device_type, referrer, utm_source, utm_medium, "
+    "utm_term, utm_content, utm_campaign, created_at, updated_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
 )
 
 

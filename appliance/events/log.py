@@ -1,5 +1,8 @@
 """Records what happened and lists it; whoever wants to act on events reads the table and is woken by the bell."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -16,7 +19,7 @@ from appliance.work import bell
 
 _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
-    "generated, chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)"
+    "generated, quiet, chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
 )
 
 
@@ -32,6 +35,7 @@ class Happened(msgspec.Struct):
     resource_url: str | None = None
     test: bool = False
     chain_depth: int = 0
+    quiet: bool = False  # recorded only: it starts no flow
 
 
 class EventQuery(PageQuery):
@@ -44,6 +48,25 @@ class EventQuery(PageQuery):
     resource_uid: Short | UnsetType = UNSET
     resource_name: Short | UnsetType = UNSET
     test: bool | UnsetType = UNSET
+
+
+class _Chain(threading.local):
+    """How deep in a chain of flows what this thread writes stands."""
+
+    depth: int = 0
+
+
+_chain = _Chain()
+
+
+@contextmanager
+def chained(depth: int) -> Iterator[None]:
+    """Let all that is recorded inside stand at a depth: what a step of a flow does (decisions, section 12)."""
+    before, _chain.depth = _chain.depth, depth
+    try:
+        yield
+    finally:
+        _chain.depth = before
 
 
 def record(happened: Happened) -> None:
@@ -64,7 +87,7 @@ def record_many(all_happened: list[Happened]) -> None:
             (
                 happened.account_id, happened.contact_id, happened.event, encode(happened.data).decode(),
                 happened.resource_uid, happened.resource_name, happened.resource_url, happened.test,
-                happened.chain_depth, now, now,
+                happened.quiet, max(happened.chain_depth, _chain.depth), now, now,
             )
             for happened in all_happened
         ],

@@ -151,7 +151,9 @@ class _Compiler:
         if asked.within_days is not None:
             parts.append(f"e.created_at >= {add(self.binder.scope.now - asked.within_days * 86_400_000)}")
         if asked.since is not None:
-            parts.append(f"e.created_at >= {':flow_start' if asked.since == 'flow_start' else add(asked.since)}")
+            parts.append(
+                f"e.created_at >= {self.binder.scope.start if asked.since == 'flow_start' else add(asked.since)}"
+            )
         parts.append("e.test = 0")
         if is_judged(asked.event) and not asked.include_machine:
             parts.append("(e.generated = 1 AND json_extract(e.data, '$.verdict') = 'machine') IS NOT TRUE")

@@ -151,10 +151,10 @@ _DATA = ("contact_data.", "data.")
 _EVENT = "event."
 
 
-def find(name: str, place: Place) -> Field | None:
-    """Answer the field of a name where it may stand, or None."""
+def find(name: str, place: Place, triggering: str = "") -> Field | None:
+    """Answer the field of a name where it may stand, or None; `triggering` is the SQL of that event's data."""
     if name.startswith(_EVENT):
-        document = {Place.WHERE: "e.data", Place.SPLIT: ":event_data"}.get(place)
+        document = {Place.WHERE: "e.data", Place.SPLIT: triggering}.get(place)
         return _inside(name, name.removeprefix(_EVENT), document) if document else None
     if place is Place.WHERE:
         return BY_NAME["group"] if name == "group" else None

@@ -99,7 +99,7 @@ class _Reader:
         if name in (None, ""):
             self.faults.add(f"{path}.name", "can't be blank")
             return None
-        field = fields.find(name, self.scope.place) if isinstance(name, str) else None
+        field = fields.find(name, self.scope.place, self.scope.document) if isinstance(name, str) else None
         if field is None:
             self.faults.add(f"{path}.name", "is not included in the list")
         return field

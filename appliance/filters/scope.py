@@ -19,7 +19,9 @@ class Scope(NamedTuple):
     """Whose people filters are about, and what ids mean there.
 
     `exists(kind, id)` is asked for ids of lists, flows and campaigns when filters are written; stored filters outlive
-    what they name and are read without it. `segment(id)` answers the nodes of a segment, or None.
+    what they name and are read without it. `segment(id)` answers the nodes of a segment, or None. In a flow's branch,
+    `document` is the SQL of the triggering event's data and `start` that of the moment the run began: parameters of
+    one run, or columns where many are asked about at once.
     """
 
     account_id: int
@@ -28,6 +30,8 @@ class Scope(NamedTuple):
     place: Place = Place.SEGMENT
     exists: Callable[[str, int], bool] | None = None
     segment: Callable[[int], "list[Any] | None"] = lambda number: None
+    document: str = ":event_data"
+    start: str = ":flow_start"
 
 
 class Compiled(NamedTuple):

@@ -54,8 +54,8 @@ _ROWS = (
 )
 _EVENT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, "
-    "chain_depth, created_at, updated_at) SELECT :account, :base + n, {}, 0, 1, 0, :now, :now FROM temp.import_plain "
-    "ORDER BY n"
+    "quiet, chain_depth, created_at, updated_at) SELECT :account, :base + n, {}, 0, 1, :quiet, 0, :now, :now "
+    "FROM temp.import_plain ORDER BY n"
 )
 _ADDED = _EVENT.format(
     "'contact_add', iif(source IS NULL, :added, json_set(:added, '$.source', source)), NULL, NULL"
@@ -93,7 +93,8 @@ def make(plan: "Plan", after: int, last: int, now: int) -> Made:
     if not count:
         return Made(now, first, 0)
     values = {
-        **mine, "base": first - 1, "now": now, "wanted": plan.opt_in, "actor": plan.actor, "words": plan.words,
+        **mine, "base": first - 1, "now": now, "quiet": not plan.trigger_flows, "wanted": plan.opt_in,
+        "actor": plan.actor, "words": plan.words,
         "uuid": _uuid(now), "note": _json({"import_id": plan.import_id}),
         "added": _json({"source": "import", **plan.mark}),
     }  # fmt: skip
@@ -108,7 +109,8 @@ def join(plan: "Plan", list_id: int, name: str, made: Made) -> None:
     run("INSERT INTO membership SELECT :list, :base + n, :now FROM temp.import_plain ORDER BY n", values)
     run("UPDATE contact_list SET contacts_count = contacts_count + :count, updated_at = :now WHERE id = :list", values)
     data = _json({"contact_list_id": list_id, **plan.mark})
-    run(_JOINED, {**values, "account": plan.account_id, "name": name, "data": data})
+    run(_JOINED, {**values, "account": plan.account_id, "name": name, "data": data,
+                 "quiet": not plan.trigger_flows})  # fmt: skip
 
 
 def _json(value: dict[str, object]) -> str:

@@ -15,7 +15,7 @@ from appliance.tables.contact import (
 from appliance.tables.content import Brand, DomainKey, Media, SendingDomain, Template, TemplateRevision
 from appliance.tables.direct import MailPolicy, WarmUpDay
 from appliance.tables.feedback import Returned, Told
-from appliance.tables.flow import Campaign, Flow, Run, Step, Trigger
+from appliance.tables.flow import Campaign, Cursor, Flow, Passage, Run, Step, Trigger
 from appliance.tables.form import Confirmation, Form
 from appliance.tables.importing import Erasure, Import, ImportChunk
 from appliance.tables.message import Captured, Event, Hit, Link, Message, MessageContent, Repeat
@@ -25,7 +25,7 @@ ALL = (
     Account, User, Session, ApiKey, RevokedToken, Setting, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListRefusal,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
-    Flow, Trigger, Step, Run, Campaign,
+    Flow, Trigger, Step, Run, Passage, Cursor, Campaign,
     Message, MessageContent, Repeat, Link, Hit, Captured, Event,
     Returned, Told,
     MailPolicy, WarmUpDay,
@@ -47,6 +47,7 @@ __all__ = [
     "Consent",
     "Contact",
     "ContactList",
+    "Cursor",
     "DomainKey",
     "Erasure",
     "Event",
@@ -64,6 +65,7 @@ __all__ = [
     "Message",
     "MessageContent",
     "OptOut",
+    "Passage",
     "Repeat",
     "Returned",
     "RevokedToken",

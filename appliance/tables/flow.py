@@ -18,10 +18,17 @@ class Flow(Table):
     approval_note = TextField(null=True)
     name = TextField()
     goal = TextField(null=True)
-    steps = Json(default=list)
-    version = IntegerField(default=0)
+    steps = Json(default=list)  # the nested document as it is edited, each step with its `id` and `type`
+    last_action = IntegerField(default=0)  # ids of steps are never given twice
+    version = IntegerField(default=0)  # the compiled plan that new runs take; 0: it was never live
     data = Json(default=dict)
     sent_count = IntegerField(default=0)
+    # Runs without tests, ever; who is inside is what is left of the first
+    entered_count = IntegerField(default=0)
+    completed_count = IntegerField(default=0)
+    exited_count = IntegerField(default=0)
+    paused_at = Time(null=True)
+    deleted_at = Time(null=True)  # the ledger keeps its flow; nobody else sees it
     created_at = Time()
     updated_at = Time()
 
@@ -40,6 +47,7 @@ class Trigger(Table):
     data = Json(default=dict)
     triggered_count = IntegerField(default=0)
     last_triggered_at = Time(null=True)
+    scanned = Json(null=True)  # of `date_reached`: the day, and the contact, up to which people were looked at
     created_at = Time()
     updated_at = Time()
 
@@ -52,9 +60,11 @@ class Step(Table):
 
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
     version = IntegerField()
-    action_id = IntegerField()  # stable over versions
+    action_id = IntegerField()  # stable over versions: the `id` of the step in the document
     kind = TextField()
     template = ForeignKeyField(Template, null=True, on_delete="SET NULL", index=True)
+    content = ForeignKeyField(TemplateRevision, null=True, index=False)  # what its message says in this version
+    pinned = Json(null=True)  # what it says beside its template, as a campaign's
     data = Json(default=dict)
     next_action = IntegerField(null=True)
     yes_action = IntegerField(null=True)
@@ -66,25 +76,57 @@ class Step(Table):
 
 
 class Run(Table):
-    """One person's way through a flow."""
+    """One person's way through a flow; `ignored` ones are triggers that started nothing, with the reason."""
 
-    account = ForeignKeyField(Account)
+    account = ForeignKeyField(Account, index=False)
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
     version = IntegerField()
-    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
-    event_id = IntegerField(null=True)
-    status = TextField(default="live")  # live, completed, exited
+    contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
+    event_id = IntegerField(null=True)  # what started it; null for those who were enrolled
+    event_data = Json(default=dict)  # of that event, for filters and merge tags: the event itself may be gone by then
+    status = TextField(default="live")  # live, completed, exited, ignored
     exit_reason = TextField(null=True)
-    action_id = IntegerField(null=True)
+    action_id = IntegerField(null=True)  # where it stands
+    passage_id = IntegerField(null=True)  # its open row there, if it waits
     due_at = Time(null=True)
     chain_depth = IntegerField(default=0)
     test = BooleanField(default=False)
-    data = Json(default=dict)
+    ended_at = Time(null=True)
     created_at = Time()
     updated_at = Time()
 
     class Meta:
-        indexes = ((("flow", "status", "contact"), False), (("status", "due_at"), False))
+        indexes = ((("flow", "created_at", "id"), False),)
+
+
+# One live run for each person and flow; a test is no reason to miss what is real
+Run.add_index(
+    SQL("CREATE UNIQUE INDEX run_live ON run (flow_id, contact_id, test) WHERE status = 'live' AND contact_id NOT NULL")
+)
+Run.add_index(SQL("CREATE INDEX run_due ON run (flow_id, due_at, id) WHERE status = 'live'"))
+
+
+class Passage(Table):
+    """One step that a run came to, and how it left: what counts per step are summed from."""
+
+    run = ForeignKeyField(Run, on_delete="CASCADE", index=True)
+    flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
+    action_id = IntegerField()
+    test = BooleanField(default=False)
+    entered_at = Time()
+    left_at = Time(null=True)
+    outcome = TextField(null=True)  # null: it waits there; on, yes, no, skipped, exited
+    reason = TextField(null=True)  # why it was skipped or taken out
+
+    class Meta:
+        indexes = ((("flow", "action_id", "outcome", "test", "entered_at"), False),)
+
+
+class Cursor(Table):
+    """How far somebody has read the event log: `flows`, `webhooks`."""
+
+    name = TextField(unique=True)
+    event_id = IntegerField(default=0)
 
 
 class Campaign(Table):

@@ -17,7 +17,7 @@ class Message(Table):
     account = ForeignKeyField(Account, index=False)
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
     campaign = ForeignKeyField(Campaign, null=True, on_delete="SET NULL", index=False)
-    flow = ForeignKeyField(Flow, null=True, on_delete="SET NULL", index=True)
+    flow = ForeignKeyField(Flow, null=True, on_delete="SET NULL", index=False)
     run = ForeignKeyField(Run, null=True, on_delete="SET NULL", index=False)
     step_id = IntegerField(null=True)
     template = ForeignKeyField(Template, null=True, on_delete="SET NULL", index=True)
@@ -66,6 +66,8 @@ Message.add_index(
     SQL("CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL")
 )
 Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL"))
+# Flows are counted by step; of a campaign's rows, which name its hidden flow, none stands here
+Message.add_index(SQL("CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test) WHERE run_id NOT NULL"))
 Message.add_index(
     SQL("CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held')")
 )
@@ -186,6 +188,7 @@ class Event(Table):
     resource_url = TextField(null=True)
     test = BooleanField(default=False)
     generated = BooleanField(default=False)
+    quiet = BooleanField(default=False)  # recorded only: it starts no flow
     chain_depth = IntegerField(default=0)
     ip = TextField(null=True)
     user_agent = TextField(null=True)

@@ -12,8 +12,9 @@ from appliance.work.jobs import Jobs
 
 log = logging.getLogger("campanero.pulse")
 
-# One drains the outbox, one reads imports and one writes audiences for as long as that takes, the others tend the rest
-_WORKERS = 5
+# One drains the outbox, one reads imports, one writes audiences, one takes people through flows and one tells webhooks
+# for as long as that takes, the others tend the rest
+_WORKERS = 7
 
 
 class _InProcess(Consumer):  # type: ignore[misc]  # its library has no types
@@ -57,6 +58,7 @@ class Works:
         self.jobs.importer.stopping.set()
         self.jobs.large.stopping.set()
         self.jobs.settler.stopping.set()
+        self.jobs.flows.stopping.set()
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()
         self._consumer.stop(graceful=True)

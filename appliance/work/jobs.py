@@ -19,6 +19,9 @@ from appliance.db.open import checkpoint, rows
 from appliance.engagement import settling
 from appliance.engagement.settling import Settler
 from appliance.errors import Unavailable
+from appliance.flows import entry
+from appliance.flows import run as runs
+from appliance.flows.tending import Tender
 from appliance.forms import accept
 from appliance.importing import forget
 from appliance.importing import store as imports
@@ -74,6 +77,7 @@ class Jobs:
         self.importer = Importer()
         self.large = Large()
         self.settler = Settler()
+        self.flows = Tender((entry.take_in, runs.advance))
         self.keeper = Keeper(process)
         self._draining = threading.Lock()
         self._rehearsing = threading.Lock()
@@ -85,6 +89,7 @@ class Jobs:
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": forget_what_is_over, "rehearsals": self.rehearse,
             "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
+            "flows": self.flows.tend,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -209,6 +214,8 @@ class Jobs:
             bell.ring("segments")
         if settling.is_due():
             bell.ring("hits")
+        if entry.is_due() or runs.is_due():
+            bell.ring("flows")
 
 
 def tend_segments() -> None:

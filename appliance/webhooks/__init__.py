@@ -1,0 +1,1 @@
+"""Tells others of events as they happen."""
