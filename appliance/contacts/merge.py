@@ -11,6 +11,7 @@ from appliance.db.work import writing
 from appliance.errors import Faults, Invalid
 from appliance.events import log
 from appliance.events.log import Happened
+from appliance.flows import ending
 from appliance.tables import Contact
 
 _PLAIN = ("first_name", "last_name", "source", "country_code")
@@ -102,12 +103,14 @@ def _move(contact_id: int, other_id: int) -> None:
     # One that has not gone yet and is nobody's now is skipped by the sender: nobody gets a campaign twice
     for mine, theirs, weaker in rows(both, ids):
         run("UPDATE message SET contact_id = NULL WHERE id = ?", (mine if weaker else theirs,))
-    run(
-        "UPDATE run SET status = 'exited', exit_reason = 'contact_merged', due_at = NULL, updated_at = :now "
-        "WHERE contact_id = :other AND status = 'live' AND flow_id IN "
-        "(SELECT flow_id FROM run WHERE contact_id = :contact AND status = 'live')",
+    # Of two ways through one flow, this person's own goes on
+    doubled = rows(
+        "SELECT theirs.id FROM run theirs JOIN run mine ON mine.flow_id = theirs.flow_id AND mine.test = theirs.test "
+        "WHERE theirs.contact_id = :other AND theirs.status = 'live' AND mine.contact_id = :contact "
+        "AND mine.status = 'live'",
         ids,
     )
+    ending.end([row[0] for row in doubled], "exited", "contact_merged", ids["now"])
     run("UPDATE message_content SET shown_as = :contact WHERE shown_as = :other", ids)
     for table in ("channel", "message", "event", "consent", "run"):
         run(f"UPDATE {table} SET contact_id = :contact WHERE contact_id = :other", ids)

@@ -18,6 +18,7 @@ from appliance.db.open import run as execute
 from appliance.db.work import writing
 from appliance.events import log
 from appliance.events.log import Happened
+from appliance.flows import ending
 from appliance.importing.before import Change, Notes, ids, runs
 from appliance.tables import Import
 
@@ -127,6 +128,7 @@ class _Undo:
             self._joined[list_id] = sorted(members.difference(contact_ids))
         here = connection()
         here.executemany("DELETE FROM contact_search WHERE rowid = ?", [(one,) for one in gone])
+        ending.people_gone(gone)
         log.record_many(
             [Happened(self.account_id, "contact_delete", None, {"contact_id": one, "import_id": self.import_id})
              for one in gone]
