@@ -64,6 +64,8 @@ def record(function: Callable[..., T], *arguments: Any) -> "Future[T]":
 
 
 def _there() -> Writer:
+    if state.pretends:
+        raise RuntimeError("what is only pretended is handed to nobody who writes")
     here = _writer
     if here is None:
         raise StorageError("the service is shutting down")
@@ -73,8 +75,12 @@ def _there() -> Writer:
 def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     """Run a writing verb and wait until it is on disk; for threads and for the command line, never on the loop.
 
-    Where there never was a writer it runs on this thread; whoever comes after its end is refused.
+    Where there never was a writer it runs on this thread; whoever comes after its end is refused. What is only
+    pretended (`shadow`) runs here too, and what shall follow its commit is dropped, for there is none.
     """
+    if state.pretends:
+        with _pretended():
+            return function(*arguments, **named)
     if _writer is not None or _ended:
         return submit(function, *arguments, **named).result()
     with transaction() as after:
@@ -100,6 +106,24 @@ def transaction() -> Iterator[list[Callable[[], None]]]:
         raise
     finally:
         state.inside, state.after = False, None
+
+
+@contextmanager
+def _pretended() -> Iterator[None]:
+    """Be inside a writing verb that writes into shadows; one that fails leaves nothing there either."""
+    if state.inside:
+        raise RuntimeError("a writing verb does not wait for another")
+    here = connection()
+    here.execute("SAVEPOINT verb")
+    state.inside, state.after = True, []
+    try:
+        yield
+    except BaseException:
+        here.execute("ROLLBACK TO verb")
+        raise
+    finally:
+        state.inside, state.after = False, None
+        here.execute("RELEASE verb")
 
 
 def writing() -> None:
@@ -133,7 +157,7 @@ def after_commit(function: Callable[[], None]) -> None:
 
 def between(function: Callable[..., T], *arguments: Any) -> T:
     """Run on the writing connection what SQLite takes outside of a transaction only (ATTACH), and wait for it."""
-    if _writer is None and not _ended:
+    if _writer is None and not _ended and not state.pretends:
         return function(*arguments)
     return _there().submit(lambda: function(*arguments), alone=True).result()
 

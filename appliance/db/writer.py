@@ -33,6 +33,7 @@ class State(threading.local):
 
     inside = False
     after: list[Callable[[], None]] | None = None
+    pretends = False  # it writes into shadows (`shadow`), on this very thread
 
 
 class _Job:

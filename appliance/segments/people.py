@@ -35,7 +35,7 @@ _TABLES = {
 class _Kept(threading.local):
     """What this thread's connection counted, by question, and the state of the database then."""
 
-    state: tuple[int, int] | None = None
+    state: tuple[Any, ...] | None = None
     counts: dict[tuple[Any, ...], int]
 
 
@@ -130,7 +130,8 @@ def total(account_id: int) -> int:
 def kept(sql: str, parameters: dict[str, Any]) -> int:
     """Answer a count; asked again only if anything was written since, by this connection or any other."""
     here = connection()
-    state = (int(scalar("PRAGMA data_version")), int(here.total_changes()))
+    # The connection too, for a thread may have another one for a while (`db.shadow`)
+    state = (here, int(scalar("PRAGMA data_version")), int(here.total_changes()))
     if _kept.state != state or len(_kept.counts) > _MOST_KEPT:
         _kept.state, _kept.counts = state, {}
     asked = (sql, *parameters.items())
