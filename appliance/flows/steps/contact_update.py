@@ -1,0 +1,44 @@
+"""Contact update: custom data of the person is changed."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from appliance.errors import Invalid
+from appliance.fields import Data, read
+from appliance.flows.steps.kind import Field, Kind, Reading
+
+
+class _Merged(Struct):
+    """What is merged into the data."""
+
+    data_merge: Data
+
+
+class ContactUpdate(Kind):
+    """Merge values into the custom data of the person (RFC 7396)."""
+
+    type = "contact_update"
+    label = "Change data"
+    icon = "pencil"
+    keys = frozenset({"data_merge"})
+    fields = (Field("data_merge", "Data", "object", required=True, help="null takes a value away."),)
+
+    def parse(self, raw: dict[str, Any], reading: Reading) -> dict[str, Any]:
+        """Read an object with at least one key."""
+        if raw.get("data_merge") is None:
+            reading.fault("data_merge", "can't be blank")
+            return {"data_merge": {}}
+        try:
+            return {"data_merge": read(_Merged, {"data_merge": raw["data_merge"]}, reading.path).data_merge}
+        except Invalid as refused:
+            reading.faults.merge(refused.fields)
+            return {"data_merge": {}}
+
+    def summary(self, props: dict[str, Any], account_id: int) -> str:
+        """Say what is set and what is taken away."""
+        merged = props["data_merge"]
+        put = [key for key, value in merged.items() if value is not None]
+        taken = [key for key, value in merged.items() if value is None]
+        parts = [f"{verb} {', '.join(keys)}" for verb, keys in (("set", put), ("clear", taken)) if keys]
+        return " and ".join(parts).capitalize()

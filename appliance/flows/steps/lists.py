@@ -1,0 +1,63 @@
+"""List steps: put the person into a list, or take them out of one."""
+
+from typing import Any, ClassVar
+
+from appliance.contacts.lists import VIEW
+from appliance.flows.steps.kind import Field, Kind, Reading
+from appliance.tables import ContactList
+
+
+class _ListStep(Kind):
+    """A step about one list."""
+
+    icon = "list"
+    keys = frozenset({"contact_list_id"})
+    fields = (Field("contact_list_id", "List", "list", required=True),)
+    pattern: ClassVar[str]
+
+    def parse(self, raw: dict[str, Any], reading: Reading) -> dict[str, Any]:
+        """Read the id of a list that has members of its own."""
+        number = raw.get("contact_list_id")
+        words = "can't be blank" if number is None else _fault(reading.account_id, number)
+        if words:
+            reading.fault("contact_list_id", words)
+        return {"contact_list_id": number}
+
+    def lacks(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
+        """Say whether the list is gone by now."""
+        words = _fault(account_id, props["contact_list_id"])
+        return [("contact_list_id", words)] if words else []
+
+    def summary(self, props: dict[str, Any], account_id: int) -> str:
+        """Name the list."""
+        found = _find(account_id, props["contact_list_id"])
+        return self.pattern.format(found.name if found else "a list that was deleted")
+
+
+class ListAdd(_ListStep):
+    """Put the person into a list."""
+
+    type = "list_add"
+    label = "Add to list"
+    pattern = "Add to {}"
+
+
+class ListRemove(_ListStep):
+    """Take the person out of a list."""
+
+    type = "list_remove"
+    label = "Remove from list"
+    pattern = "Remove from {}"
+
+
+def _find(account_id: int, number: Any) -> Any:
+    if type(number) is not int or not 0 < number < 2**63:
+        return None
+    return ContactList.get_or_none(ContactList.account == account_id, ContactList.id == number)
+
+
+def _fault(account_id: int, number: Any) -> str | None:
+    found = _find(account_id, number)
+    if found is None:
+        return "must exist"
+    return VIEW if found.segment_id is not None else None
