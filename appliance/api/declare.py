@@ -1,5 +1,6 @@
 """How an endpoint is declared: path, what it reads, what it answers. Requests and the document follow from it."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ class Call(NamedTuple):
     body: Any
     query: Any
     raw: Any
+    inner: int = 0  # the second id of a path, of a thing within the first
 
     @property
     def account_id(self) -> int:
@@ -40,6 +42,8 @@ class Answer(NamedTuple):
     status: int | None = None
     headers: dict[str, str] = {}
 
+
+_SECOND = re.compile(r"\{(\w+_id)\}")
 
 Handler = Callable[[Call], Awaitable[Answer]]
 
@@ -67,6 +71,12 @@ class Route(NamedTuple):
     def has_id(self) -> bool:
         """Whether its path names one thing."""
         return "{id}" in self.path
+
+    @property
+    def second_id(self) -> str | None:
+        """The name of a second id in its path, as `run_id` of `/flows/{id}/runs/{run_id}`."""
+        found = _SECOND.search(self.path)
+        return found[1] if found else None
 
 
 class Routes(list[Route]):

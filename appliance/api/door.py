@@ -30,7 +30,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
     """Add all endpoints to the server."""
     blueprint = Blueprint("api")
     for route in ROUTES:
-        path = BASE + route.path.replace("{id}", "<number:str>")
+        path = BASE + route.path.replace("{id}", "<number:str>").replace(f"{{{route.second_id}}}", "<inner:str>")
         name = f"{route.method}_{route.path}".translate(str.maketrans("/.", "__", "{}")).lower()
         stream = route.form is not None
         blueprint.add_route(_handler(route), path, methods=[route.method], name=name, stream=stream, ctx_declared=route)
@@ -41,13 +41,13 @@ def mount(app: "Sanic[Any, Any]") -> None:
 
 
 def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
-    async def handle(request: Request, number: str = "0") -> HTTPResponse | None:
+    async def handle(request: Request, number: str = "0", inner: str = "0") -> HTTPResponse | None:
         who = await read.credential(request)
         read.allow(who, route)
         if route.form is not None:
             storage.must_write()
         raw = read.raw_body(request, route)
-        identity = read.number(number)
+        identity, second = read.number(number), read.number(inner)
         try:
             query = read.query(request, route.query)
             struct, ignored = read.body(raw, route)
@@ -55,7 +55,7 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
             # What does not exist is said before what is wrong with its fields
             await _must_exist(route, Call(request, who, identity, None, None, None))
             raise
-        answer = await route.handler(Call(request, who, identity, struct, query, raw))
+        answer = await route.handler(Call(request, who, identity, struct, query, raw, second))
         headers = dict(answer.headers)
         if ignored:
             headers["X-Ignored-Fields"] = ", ".join(name for name in ignored if name.isascii() and name.isprintable())[

@@ -91,7 +91,8 @@ def _ref(kind: type[Struct]) -> dict[str, str]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    words = route.path.strip("/").replace("{id}", "by_id").replace("/", "_").replace(".", "_")
+    named = route.path.replace("{id}", "by_id").replace(f"{{{route.second_id}}}", f"by_{route.second_id}")
+    words = named.strip("/").replace("/", "_").replace(".", "_")
     success = _success(route)
     operation: dict[str, Any] = {
         "operationId": f"{route.method.lower()}_{words}",
@@ -158,8 +159,8 @@ def _error(text: str) -> dict[str, Any]:
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    if route.has_id:
-        found.append({"name": "id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}})
+    for name in filter(None, ("id" if route.has_id else None, route.second_id)):
+        found.append({"name": name, "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}})
     if route.idempotent:
         schema = {"type": "string", "minLength": 1, "maxLength": 255}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})

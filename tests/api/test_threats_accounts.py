@@ -96,14 +96,14 @@ def test_lists_and_searches_of_others_are_empty(tenants: tuple[Tenant, Tenant]) 
     assert set(counts.values()) == {0}, counts
 
 
-def ask(api: Client, one: Operation, number: object, whole: bool) -> Response:
-    """Ask for one thing by the id in the path, with a good body or with none."""
+def ask(api: Client, one: Operation, number: object, inner: object, whole: bool) -> Response:
+    """Ask for one thing by the id in the path (and one within it), with a good body or with none."""
     body = BODIES.get(str(one)) if whole else {}
     if one.kinds == []:
         body = None
     elif str(one) not in BODIES:
         raise AssertionError(f"{one} reads a body and has no case in BODIES")
-    return api.send(one.method, one.at(number), body, query=QUERIES.get(str(one)))
+    return api.send(one.method, one.at(number, inner), body, query=QUERIES.get(str(one)))
 
 
 def test_an_id_of_another_account_never_was(tenants: tuple[Tenant, Tenant]) -> None:
@@ -116,9 +116,10 @@ def test_an_id_of_another_account_never_was(tenants: tuple[Tenant, Tenant]) -> N
             continue
         for whole in (True, False):
             number = ours.things[one.noun]
-            got = ask(theirs.api, one, number, whole)
+            inner = ours.things[one.inner] if one.inner else None
+            got = ask(theirs.api, one, number, inner, whole)
             assert got.status == 404, (one, got.text)
-            assert alike(got, number) == alike(ask(theirs.api, one, NEVER, whole), number), one
+            assert alike(got, number) == alike(ask(theirs.api, one, NEVER, inner, whole), number), one
             walked += 1
     assert walked >= 50
     assert ours.everything() == before
@@ -168,7 +169,7 @@ def test_an_id_in_a_body_never_was(tenants: tuple[Tenant, Tenant], server: Serve
     places = nested(Walk(theirs.api))
     for one, where in places:
         number = ours.things[kind_of(where)]
-        path = one.at(mine.things[one.noun]) if one.has_id else one.path
+        path = mine.path(one) if one.has_id else one.path
         many = where.endswith("_ids") or where in ("add", "remove")
         answers = []
         for each in (number, NEVER):

@@ -113,7 +113,7 @@ def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
             continue
         keys = hostile_keys(walk, one)
         number = ours.things.get(one.noun)
-        here = one.at(number) if one.has_id else one.path
+        here = ours.path(one) if one.has_id else one.path
         before = ours.api.get(f"/{one.noun}/{number}").expect(200) if one.has_id else {}
         if one.method in ("PUT", "PATCH") and not one.has_id:
             before = ours.api.get(f"/{one.noun}").expect(200)
@@ -143,7 +143,7 @@ def test_read_only_keys_of_what_is_inside_change_nothing(tenants: tuple[Tenant, 
         for inner, keys in inner_keys(walk, one) if one.method in WRITES else ():
             entry = {**keys, **({"value": f"inner{walked}@example.org"} if inner.startswith("channels") else {})}
             body = {**BODIES[str(one)], inner: [entry] if inner.startswith("channels") else entry}
-            here = one.at(ours.things[one.noun]) if one.has_id else one.path
+            here = ours.path(one) if one.has_id else one.path
             before = ours.api.get(f"/{one.noun}/{ours.things[one.noun]}").expect(200)
             answer = ours.api.send(one.method, here, body)
             if answer.status == 422:

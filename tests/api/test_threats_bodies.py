@@ -93,7 +93,7 @@ def test_text_that_is_no_text_is_422_in_every_field(text: str, api: Client) -> N
             if leaf.get("type") not in ("string", "object") or where.endswith("[]"):
                 continue
             value = {"key": "?"} if leaf.get("type") == "object" else "?"
-            path = one.at(mine.things[one.noun]) if one.has_id else one.path
+            path = mine.path(one) if one.has_id else one.path
             answer = send_to(api, one, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), text))
             faults = answer.expect(422)["validation_errors"]
             names = [name.replace("[0]", "[]") for name in faults]
@@ -115,7 +115,7 @@ def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) 
             if leaf.get("type") not in ("integer", "number", "object") and not many:
                 continue
             value: Any = ["?"] if many else {"key": ["?"]} if leaf.get("type") == "object" else "?"
-            path = one.at(mine.things[one.noun]) if one.has_id else one.path
+            path = mine.path(one) if one.has_id else one.path
             headers = TYPED | {"Authorization": f"Bearer {api.key}"}
             answer = api.request(
                 one.method, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), number), headers

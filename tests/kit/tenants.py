@@ -8,7 +8,7 @@ from typing import Any
 from tests.kit.client import Client, Response
 from tests.kit.server import Server
 from tests.kit.uploads import done, upload
-from tests.kit.walk import Walk
+from tests.kit.walk import Operation, Walk
 
 NEVER = 987_654_321
 # What tells the moment of the asking itself, or of one that comes by itself
@@ -49,13 +49,17 @@ class Tenant:
         api.wait(f"/lists/{have['mirror']}", lambda row: not row["stale"])
         return self
 
+    def path(self, one: Operation) -> str:
+        """Return the path of an operation on a thing of this account, and on one within that."""
+        return one.at(self.things[one.noun], self.things[one.inner] if one.inner else None)
+
     def everything(self) -> dict[str, bytes]:
         """Return every answer that a GET of the document gives about this account's things, as bytes."""
         found = {}
         for one in Walk(self.api).operations():
             if one.method != "GET" or one.path.endswith("/explain"):
                 continue
-            path = one.at(self.things[one.noun]) if one.has_id else one.path
+            path = self.path(one) if one.has_id else one.path
             query = {"q": "a"} if one.path.endswith("/search") else {}
             answer = self.api.get(path, **query)
             assert answer.status == 200, (path, answer.text)

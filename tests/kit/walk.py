@@ -1,5 +1,6 @@
 """Walks the published document: every operation, what it reads, and where ids of other things are in it."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +39,16 @@ class Operation:
         """The media types of its body."""
         return list(self.description.get("requestBody", {}).get("content", {}))
 
-    def at(self, number: object) -> str:
-        """Return its path with an id in it."""
-        return self.path.replace("{id}", str(number))
+    @property
+    def inner(self) -> str | None:
+        """The kind of thing within the first that a second id in its path names, as `runs`."""
+        found = re.search(r"/(\w+)/\{\w+_id\}", self.path)
+        return found[1] if found else None
+
+    def at(self, number: object, inner: object = None) -> str:
+        """Return its path with an id in it, and another one for the thing within, if it names one."""
+        second = number if inner is None else inner
+        return re.sub(r"\{\w+_id\}", str(second), self.path.replace("{id}", str(number)))
 
     def __str__(self) -> str:
         return f"{self.method} {self.path.removeprefix('/v1/my')}"
