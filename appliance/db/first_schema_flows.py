@@ -35,13 +35,14 @@ CREATE INDEX run_contact_id ON run (contact_id);
 CREATE INDEX run_flow_id_created_at_id ON run (flow_id, created_at, id);
 CREATE UNIQUE INDEX run_live ON run (flow_id, contact_id, test) WHERE status = 'live' AND contact_id NOT NULL;
 CREATE INDEX run_due ON run (flow_id, due_at, id) WHERE status = 'live';
+CREATE INDEX run_ended ON run (flow_id, status, exit_reason, test, created_at);
 CREATE TABLE passage (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, run_id INTEGER NOT NULL, flow_id INTEGER NOT
     NULL, action_id INTEGER NOT NULL, test INTEGER NOT NULL, entered_at INTEGER NOT NULL, left_at INTEGER, outcome
     TEXT, reason TEXT, FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE CASCADE, FOREIGN KEY (flow_id) REFERENCES
     flow (id) ON DELETE CASCADE);
 CREATE INDEX passage_run_id ON passage (run_id);
-CREATE INDEX passage_flow_id_action_id_outcome_test_entered_at ON passage (flow_id, action_id, outcome, test,
-    entered_at);
+CREATE INDEX passage_flow_id_action_id_outcome_reason_test_entered_at ON passage (flow_id, action_id, outcome,
+    reason, test, entered_at);
 CREATE TABLE cursor (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, event_id INTEGER NOT NULL);
 CREATE UNIQUE INDEX cursor_name ON cursor (name);
 CREATE TABLE campaign (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER

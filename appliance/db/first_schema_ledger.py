@@ -19,7 +19,8 @@ CREATE INDEX message_campaign_id_status ON message (campaign_id, status);
 CREATE INDEX message_account_id_created_at_id ON message (account_id, created_at, id);
 CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL;
 CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL;
-CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test) WHERE run_id NOT NULL;
+CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test, skip_reason, created_at, opened_at,
+    clicked_at) WHERE run_id NOT NULL;
 CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held');
 CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL;
 CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL;

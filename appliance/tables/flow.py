@@ -104,6 +104,8 @@ Run.add_index(
     SQL("CREATE UNIQUE INDEX run_live ON run (flow_id, contact_id, test) WHERE status = 'live' AND contact_id NOT NULL")
 )
 Run.add_index(SQL("CREATE INDEX run_due ON run (flow_id, due_at, id) WHERE status = 'live'"))
+# How runs ended and why, counted without reading one
+Run.add_index(SQL("CREATE INDEX run_ended ON run (flow_id, status, exit_reason, test, created_at)"))
 
 
 class Passage(Table):
@@ -119,7 +121,8 @@ class Passage(Table):
     reason = TextField(null=True)  # why it was skipped or taken out
 
     class Meta:
-        indexes = ((("flow", "action_id", "outcome", "test", "entered_at"), False),)
+        # All that is counted of a step, and in the order in which people came to it
+        indexes = ((("flow", "action_id", "outcome", "reason", "test", "entered_at"), False),)
 
 
 class Cursor(Table):

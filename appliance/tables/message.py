@@ -67,7 +67,12 @@ Message.add_index(
 )
 Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL"))
 # Flows are counted by step; of a campaign's rows, which name its hidden flow, none stands here
-Message.add_index(SQL("CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test) WHERE run_id NOT NULL"))
+Message.add_index(
+    SQL(
+        "CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test, skip_reason, created_at, opened_at, "
+        "clicked_at) WHERE run_id NOT NULL"
+    )
+)
 Message.add_index(
     SQL("CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held')")
 )
