@@ -6,15 +6,12 @@ the key that was active then, else the one that is active now.
 
 import base64
 import hashlib
-import os
 from functools import lru_cache
 from typing import NamedTuple
 
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -23,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
 )
 
-from appliance import clock, config, tokens
+from appliance import clock, config, sealing, tokens
 from appliance.db.open import rows
 from appliance.db.work import is_writing, writing
 from appliance.delivery.dkim import PrivateKey, Signer
@@ -33,7 +30,6 @@ from appliance.tables import DomainKey, SendingDomain
 RSA, ED25519 = "rsa", "ed25519"
 _LETTER = {RSA: "c", ED25519: "e"}
 _BITS = 2048
-_NONCE_BYTES = 12
 # A record of a retired key is still asked for by who gets mail that was on its way, or reads it late
 KEPT_MS = 7 * 86_400_000
 
@@ -149,7 +145,7 @@ def _store(domain: SendingDomain, pair: Pair, state: str) -> DomainKey:
     plain = pair.private_key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     return DomainKey.create(
         domain=domain, selector=selector, algorithm=pair.algorithm, public_key=pair.public_key, state=state,
-        private_key=_sealed(plain, _label(domain.id, selector)),
+        private_key=sealing.seal(tokens.derive("domain key"), _label(domain.id, selector), plain),
         created_at=now, activated_at=now if state == "active" else None,
     )  # fmt: skip
 
@@ -225,21 +221,18 @@ def _opened(row: _Row) -> PrivateKey:
 
 
 @lru_cache(maxsize=256)
-def _loaded(secret: bytes, label: bytes, sealed: bytes) -> PrivateKey | None:
+def _loaded(secret: bytes, label: str, sealed: bytes) -> PrivateKey | None:
     """Decrypt and read a key once; reading an RSA key takes as long as several signatures."""
+    plain = sealing.opened(secret, label, sealed)
+    if plain is None:
+        return None
     try:
-        plain = AESGCM(secret).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], label)
         key = load_der_private_key(plain, None, unsafe_skip_rsa_key_validation=True)  # nobody changed what was ours
-    except (InvalidTag, ValueError):
+    except ValueError:
         return None
     return key if isinstance(key, RSAPrivateKey | Ed25519PrivateKey) else None
 
 
-def _sealed(plain: bytes, label: bytes) -> bytes:
-    nonce = os.urandom(_NONCE_BYTES)
-    return nonce + AESGCM(tokens.derive("domain key")).encrypt(nonce, plain, label)
-
-
-def _label(domain_id: int, selector: str) -> bytes:
+def _label(domain_id: int, selector: str) -> str:
     """Answer what a sealed key belongs to, so that none opens in the place of another."""
-    return f"{domain_id}:{selector}".encode()
+    return f"{domain_id}:{selector}"
