@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from appliance.events.shape import Event as Event
+from appliance.events.shape import Moment as Moment
 from appliance.messages.store import Status
 
-Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Json = dict[str, Any]
 
 
@@ -227,38 +228,6 @@ class Message(Struct, rename={"from_": "from"}):
     opened_at: Moment | None
     clicked_at: Moment | None
     bounced_at: Moment | None
-    created_at: Moment
-    updated_at: Moment
-
-
-class Event(Struct):
-    """Something that happened."""
-
-    id: int
-    account_id: int
-    contact_id: int | None
-    user_id: int | None
-    event: str
-    amount: float | None
-    data: Json
-    idempotency_key: str | None
-    resource_uid: str | None
-    resource_name: str | None
-    resource_url: str | None
-    test: bool
-    generated: bool
-    chain_depth: int
-    ip: str | None
-    user_agent: str | None
-    browser: str | None
-    os: str | None
-    device_type: str | None
-    referrer: str | None
-    utm_source: str | None
-    utm_medium: str | None
-    utm_term: str | None
-    utm_content: str | None
-    utm_campaign: str | None
     created_at: Moment
     updated_at: Moment
 

@@ -8,6 +8,7 @@ from appliance import media, tables
 from appliance.api import brand_shapes, shapes
 from appliance.clock import iso
 from appliance.contacts.store import is_sendable
+from appliance.events import shape
 from appliance.templates.store import is_editable
 
 S = TypeVar("S", bound=Struct)
@@ -106,9 +107,7 @@ def message_detail(row: tables.Message, said: Any, events: list[tables.Event]) -
     )  # fmt: skip
 
 
-def event(row: tables.Event) -> shapes.Event:
-    """Shape an event."""
-    return _same(shapes.Event, row)
+event = shape.event
 
 
 def brand(row: tables.Brand) -> brand_shapes.Brand:
