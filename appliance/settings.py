@@ -165,6 +165,14 @@ class Network(Struct, frozen=True):
     )
 
 
+class Webhooks(Struct, frozen=True):
+    """How others are told of events."""
+
+    connections: Annotated[int, Meta(ge=1, le=100, description="deliveries on their way at once")] = 16
+    connections_each: Annotated[int, Meta(ge=1, le=100, description="of them to one webhook; 1 = in strict order")] = 4
+    keep: Annotated[Duration, _help("how long the log of deliveries is kept")] = "30d"
+
+
 class Limits(Struct, frozen=True):
     """Bounds on requests."""
 
@@ -216,6 +224,7 @@ class Config(Struct, frozen=True):
     inbound: Inbound = Inbound()
     sms: Sms = Sms()
     network: Network = Network()
+    webhooks: Webhooks = Webhooks()
     limits: Limits = Limits()
     storage: Storage = Storage()
     backup: Backup = Backup()

@@ -154,16 +154,19 @@ CREATE TABLE domain_key (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, domain_i
     sending_domain (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX domain_key_domain_id_selector ON domain_key (domain_id, selector);
 CREATE TABLE webhook (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, url TEXT NOT NULL,
-    events TEXT NOT NULL, enabled INTEGER NOT NULL, secret BLOB NOT NULL, failing_since INTEGER, last_event_id
-    INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES
-    account (id));
+    events TEXT NOT NULL, enabled INTEGER NOT NULL, secret BLOB NOT NULL, old_secret BLOB, old_secret_until INTEGER,
+    after_event_id INTEGER NOT NULL, failing_since INTEGER, failed_at INTEGER, disabled_at INTEGER, disabled_reason
+    TEXT, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id)
+    REFERENCES account (id));
 CREATE INDEX webhook_account_id ON webhook (account_id);
 CREATE TABLE webhook_delivery (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, webhook_id INTEGER NOT NULL, event_id
     INTEGER NOT NULL, status TEXT NOT NULL, attempts INTEGER NOT NULL, response_status INTEGER, response_text TEXT,
-    next_attempt_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (webhook_id)
-    REFERENCES webhook (id) ON DELETE CASCADE);
+    error TEXT, duration_ms INTEGER, next_attempt_at INTEGER, last_attempt_at INTEGER, created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, FOREIGN KEY (webhook_id) REFERENCES webhook (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX webhook_delivery_webhook_id_event_id ON webhook_delivery (webhook_id, event_id);
-CREATE INDEX webhook_delivery_status_next_attempt_at ON webhook_delivery (status, next_attempt_at);
+CREATE INDEX webhook_delivery_webhook_id_status_event_id ON webhook_delivery (webhook_id, status, event_id);
+CREATE INDEX webhook_delivery_due ON webhook_delivery (webhook_id, next_attempt_at, id) WHERE status = 'pending';
+CREATE INDEX webhook_delivery_open ON webhook_delivery (event_id) WHERE status = 'pending';
 CREATE TABLE erasure (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER
     NOT NULL, addresses TEXT NOT NULL, created_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account
     (id));
