@@ -28,6 +28,7 @@ class Flow(Table):
     completed_count = IntegerField(default=0)
     exited_count = IntegerField(default=0)
     paused_at = Time(null=True)
+    drop_before = Time(null=True)  # it was resumed without what was due before then
     deleted_at = Time(null=True)  # the ledger keeps its flow; nobody else sees it
     created_at = Time()
     updated_at = Time()

@@ -17,6 +17,7 @@ from appliance.contacts.write import Upserted
 from appliance.db import storage, work
 from appliance.db.migrations import migrate
 from appliance.db.open import close_database, open_database, rows, run
+from appliance.flows import plan
 from appliance.messages import hot, repeats
 from appliance.messages.ledger import Claim, Outcome
 from appliance.messages.line import Line
@@ -54,6 +55,7 @@ class Home:
         storage.wrote()  # what could not be written there is no trouble of the next
         bell.silence()
         clock.follow(None)
+        plan.forget()
         close_database()
         tokens._key, config._current, work._ended = b"", None, False
 

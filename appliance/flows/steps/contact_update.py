@@ -1,12 +1,16 @@
 """Contact update: custom data of the person is changed."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from appliance.contacts import write
+from appliance.contacts.consent import Evidence
+from appliance.contacts.requests import ContactPatch
 from appliance.errors import Invalid
 from appliance.fields import Data, read
-from appliance.flows.steps.kind import Field, Kind, Reading
+from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, skipped
 
 
 class _Merged(Struct):
@@ -35,6 +39,11 @@ class ContactUpdate(Kind):
             reading.faults.merge(refused.fields)
             return {"data_merge": {}}
 
+    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
+        """Change each as the API would; data that would be too long or wrong stays as it is."""
+        evidence, request = Evidence("flow", f"flow:{here.flow_id}"), ContactPatch(data_merge=node.props["data_merge"])
+        return [_changed(going, request, evidence) for going in goings]
+
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Say what is set and what is taken away."""
         merged = props["data_merge"]
@@ -42,3 +51,13 @@ class ContactUpdate(Kind):
         taken = [key for key, value in merged.items() if value is None]
         parts = [f"{verb} {', '.join(keys)}" for verb, keys in (("set", put), ("clear", taken)) if keys]
         return " and ".join(parts).capitalize()
+
+
+def _changed(going: Going, request: ContactPatch, evidence: Evidence) -> Move:
+    if going.contact_id is None:
+        return skipped("contact_deleted")
+    try:
+        write.update(going.account_id, going.contact_id, request, evidence)
+    except Invalid:
+        return skipped("invalid_data")
+    return ON

@@ -1,13 +1,15 @@
 """Emit event: something happened to the person, as other flows, branches and webhooks see it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
 from appliance.errors import Invalid
-from appliance.events import kinds
+from appliance.events import kinds, log
+from appliance.events.log import Happened
 from appliance.fields import Data, read
-from appliance.flows.steps.kind import Field, Kind, Reading
+from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading
 
 
 class _Emitted(Struct):
@@ -53,6 +55,20 @@ class EmitEvent(Kind):
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
         """Leave out data where there is none."""
         return {key: value for key, value in props.items() if key != "event_data" or value}
+
+    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
+        """Record it for each; what the step says of the data goes over what is passed on."""
+        name, own, forwards = (node.props[key] for key in ("event_name", "event_data", "forward_event_data"))
+        log.record_many(
+            [
+                Happened(
+                    going.account_id, name, going.contact_id, {**going.event_data, **own} if forwards else own,
+                    resource_uid=f"flow:{here.flow_id}", resource_name=here.flow_name, test=going.test,
+                )
+                for going in goings
+            ]
+        )  # fmt: skip
+        return [ON for _ in goings]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Name the event."""

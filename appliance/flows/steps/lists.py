@@ -1,9 +1,12 @@
 """List steps: put the person into a list, or take them out of one."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from appliance.contacts import lists
 from appliance.contacts.lists import VIEW
-from appliance.flows.steps.kind import Field, Kind, Reading
+from appliance.db.open import rows
+from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, skipped
 from appliance.tables import ContactList
 
 
@@ -41,6 +44,18 @@ class ListAdd(_ListStep):
     label = "Add to list"
     pattern = "Add to {}"
 
+    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
+        """Put all of them in; who left it by their own act stays out."""
+        number = node.props["contact_list_id"]
+        reason = _gone(here.account_id, number)
+        if reason is not None:
+            return [skipped(reason) for _ in goings]
+        stays_out: set[int] = set()
+        if lists.join(here.account_id, number, _people(goings)).kept:
+            refusals = rows("SELECT contact_id FROM list_refusal WHERE contact_list_id = ?", (number,))
+            stays_out = {row[0] for row in refusals}
+        return [skipped("left_list") if going.contact_id in stays_out else ON for going in goings]
+
 
 class ListRemove(_ListStep):
     """Take the person out of a list."""
@@ -49,11 +64,32 @@ class ListRemove(_ListStep):
     label = "Remove from list"
     pattern = "Remove from {}"
 
+    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
+        """Take all of them out."""
+        number = node.props["contact_list_id"]
+        reason = _gone(here.account_id, number)
+        if reason is not None:
+            return [skipped(reason) for _ in goings]
+        lists.leave(here.account_id, number, _people(goings))
+        return [ON for _ in goings]
+
 
 def _find(account_id: int, number: Any) -> Any:
     if type(number) is not int or not 0 < number < 2**63:
         return None
     return ContactList.get_or_none(ContactList.account == account_id, ContactList.id == number)
+
+
+def _people(goings: Sequence[Going]) -> list[int]:
+    return [going.contact_id for going in goings if going.contact_id is not None]
+
+
+def _gone(account_id: int, number: int) -> str | None:
+    """Answer why a list takes nobody: it was deleted, or made the view of a segment, since the flow went live."""
+    found = _find(account_id, number)
+    if found is None:
+        return "list_deleted"
+    return "list_is_view" if found.segment_id is not None else None
 
 
 def _fault(account_id: int, number: Any) -> str | None:

@@ -1,12 +1,14 @@
 """Split: those for whom filters hold go one way, everybody else the other; both meet behind it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from appliance.errors import Invalid
 from appliance.filters import read
-from appliance.filters.read import Node
+from appliance.filters.read import Node as Filter
 from appliance.filters.scope import Place, Scope
-from appliance.flows.steps.kind import Field, Kind, Reading
+from appliance.flows import branching
+from appliance.flows.steps.kind import NO, YES, Field, Going, Here, Kind, Move, Node, Reading
 from appliance.segments import explain, people
 
 
@@ -41,6 +43,11 @@ class Split(Kind):
             return [(path, words) for path, messages in refused.fields.items() for words in messages]
         return []
 
+    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
+        """Ask once for all of them."""
+        yes = branching.holding(here.account_id, node.props["filters"], goings)
+        return [YES if going.id in yes else NO for going in goings]
+
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Say in words who goes to Yes."""
         here = scope(account_id)
@@ -52,6 +59,6 @@ def scope(account_id: int, writing: bool = False) -> Scope:
     return people.scope(account_id, writing)._replace(place=Place.SPLIT)
 
 
-def nodes(props: dict[str, Any], here: Scope) -> list[Node]:
+def nodes(props: dict[str, Any], here: Scope) -> list[Filter]:
     """Read the filters of a stored split."""
     return read.filters(props["filters"], here)
