@@ -104,8 +104,8 @@ def insert(account_id: int, one: dict[str, Any], now: int) -> None:
         run("INSERT INTO membership VALUES (?, ?, ?)", (number, one["id"], now))
     for event in one["events"]:
         run(
-            "INSERT INTO event (account_id, contact_id, event, data, test, generated, chain_depth, created_at, "
-            "updated_at) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?)",
+            "INSERT INTO event (account_id, contact_id, event, data, test, generated, quiet, chain_depth, created_at, "
+            "updated_at) VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
             (account_id, one["id"], event["event"], json.dumps(event["data"]), event["test"], event["generated"],
              event["created_at"], now),
         )  # fmt: skip
