@@ -62,13 +62,17 @@ CREATE TABLE event (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id IN
     TEXT, utm_source TEXT, utm_medium TEXT, utm_term TEXT, utm_content TEXT, utm_campaign TEXT, created_at INTEGER
     NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY
     (contact_id) REFERENCES contact (id) ON DELETE SET NULL);
-CREATE INDEX event_account_id_created_at_id ON event (account_id, created_at, id);
-CREATE INDEX event_of_name ON event (account_id, event, created_at, contact_id, test, generated, json_extract(data,
-    '$.verdict'));
+CREATE INDEX event_listed ON event (account_id, created_at, id, test);
+CREATE INDEX event_tests ON event (account_id, created_at, id, event, test) WHERE test;
+CREATE INDEX event_resource ON event (account_id, resource_uid, created_at, id, event, test) WHERE resource_uid NOT
+    NULL;
+CREATE INDEX event_named ON event (account_id, resource_name, created_at, id, event, test) WHERE resource_name NOT
+    NULL;
+CREATE INDEX event_of_name ON event (account_id, event, created_at, id, contact_id, test, generated,
+    json_extract(data, '$.verdict'));
 CREATE UNIQUE INDEX event_idempotency ON event (account_id, event, idempotency_key) WHERE idempotency_key NOT NULL;
 CREATE INDEX event_of_contact ON event (contact_id, event, created_at, test, generated, json_extract(data,
     '$.verdict'));
-CREATE INDEX event_resource ON event (account_id, resource_uid) WHERE resource_uid NOT NULL;
 CREATE TABLE returned (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
     INTEGER NOT NULL, campaign_id INTEGER, address_hash BLOB NOT NULL, kind TEXT NOT NULL, created_at INTEGER NOT
     NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (message_id) REFERENCES message (id) ON

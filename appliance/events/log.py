@@ -12,8 +12,10 @@ from appliance import clock
 from appliance.db.open import connection, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
+from appliance.events import listing
+from appliance.events.listing import Asked
 from appliance.fields import PageQuery, Short
-from appliance.pages import Page, paginate
+from appliance.pages import Page
 from appliance.tables import Account, Event
 from appliance.work import bell
 
@@ -21,6 +23,7 @@ _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
     "generated, quiet, chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
 )
+_FILTERS = ("event", "contact_id", "resource_uid", "resource_name", "test")
 
 
 class Happened(msgspec.Struct):
@@ -97,20 +100,17 @@ def record_many(all_happened: list[Happened]) -> None:
 
 def page(account_id: int, query: EventQuery) -> Page:
     """List events, newest first."""
-    found = Event.select().where(Event.account == account_id)
-    for name in ("event", "resource_uid", "resource_name", "test"):
-        value = getattr(query, name)
-        if value is not UNSET:
-            found = found.where(getattr(Event, name) == value)
-    if query.contact_id is not UNSET:
-        found = found.where(Event.contact == query.contact_id)
+    return listing.page(asked(account_id, query), query.page, query.size())
+
+
+def asked(account_id: int, query: Any) -> Asked:
+    """Read the filters of a list, or of an export, of events; raises Invalid."""
     zone = Account.get_by_id(account_id).time_zone
     after, before = moments(query.created_after, query.created_before, zone)
-    if after is not None:
-        found = found.where(Event.created_at >= after)
-    if before is not None:
-        found = found.where(Event.created_at < before)
-    return paginate(found.order_by(Event.created_at.desc(), Event.id.desc()), query.page, query.size())
+    given = {name: getattr(query, name) for name in _FILTERS}
+    return Asked(
+        account_id, after=after, before=before, **{name: one for name, one in given.items() if one is not UNSET}
+    )
 
 
 def get(account_id: int, event_id: int) -> Event:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from appliance.events import listing, log
 from appliance.events.log import EventQuery, moments
 from appliance.exporting import cells, walk
 from appliance.messages.store import MessageQuery
@@ -86,23 +87,26 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _way(kind: Kind, account_id: int, query: Any) -> walk.Way:
-    where, parameters = _where(kind, account_id, query)
+    table, where, parameters = _where(kind, account_id, query)
     columns = ", ".join(kind.columns.values())
     order = "ORDER BY created_at DESC, id DESC"
     if any(getattr(query, name) is not UNSET for name in kind.narrow if hasattr(query, name)):
         return walk.Collected(
-            f"SELECT id FROM {kind.table} WHERE {where} {order}", parameters,
+            f"SELECT id FROM {table} WHERE {where} {order}", parameters,
             f"SELECT {columns} FROM {kind.table} WHERE id IN ({{ids}}) {order}",
         )  # fmt: skip
     # The moment itself is asked for once more, since a row shows it as text
     return walk.Pair(
-        f"SELECT {columns}, created_at, id FROM {kind.table} WHERE {where} "
+        f"SELECT {columns}, created_at, id FROM {table} WHERE {where} "
         f"AND (created_at, id) < (:at, :last) {order}",
         parameters, -2, -1,
     )  # fmt: skip
 
 
-def _where(kind: Kind, account_id: int, query: Any) -> tuple[str, dict[str, Any]]:
+def _where(kind: Kind, account_id: int, query: Any) -> tuple[str, str, dict[str, Any]]:
+    """Answer table, condition and parameters of what a query names."""
+    if kind is EVENTS:
+        return listing.way(log.asked(account_id, query))
     clauses, parameters = ["account_id = :account"], {"account": account_id}
     for name, column in kind.equal.items():
         value = getattr(query, name)
@@ -116,4 +120,4 @@ def _where(kind: Kind, account_id: int, query: Any) -> tuple[str, dict[str, Any]
         if value is not None:
             clauses.append(f"created_at {sign} :{edge}")
             parameters[edge] = value
-    return " AND ".join(clauses), parameters
+    return kind.table, " AND ".join(clauses), parameters

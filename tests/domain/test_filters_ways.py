@@ -35,7 +35,8 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     work.write(
         run,
         "INSERT INTO event (account_id, contact_id, event, data, test, generated, quiet, chain_depth, created_at, "
-        "updated_at) SELECT account_id, id, 'order_paid', '{}', 0, 0, 0, 0, :now, :now FROM contact WHERE id IN (5, 50, 500)",
+        "updated_at) SELECT account_id, id, 'order_paid', '{}', 0, 0, 0, 0, :now, :now FROM contact "
+        "WHERE id IN (5, 50, 500)",
         {"now": clock.now_ms()},
     )
     yield home
