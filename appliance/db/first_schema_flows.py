@@ -3,11 +3,13 @@
 FLOWS = """
 CREATE TABLE flow (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, hidden INTEGER NOT
     NULL, status TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, name TEXT NOT NULL, goal TEXT,
-    steps TEXT NOT NULL, last_action INTEGER NOT NULL, version INTEGER NOT NULL, data TEXT NOT NULL, sent_count
-    INTEGER NOT NULL, entered_count INTEGER NOT NULL, completed_count INTEGER NOT NULL, exited_count INTEGER NOT
-    NULL, paused_at INTEGER, drop_before INTEGER, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at
-    INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+    steps TEXT NOT NULL, last_action INTEGER NOT NULL, version INTEGER NOT NULL, live_from INTEGER NOT NULL, data
+    TEXT NOT NULL, sent_count INTEGER NOT NULL, entered_count INTEGER NOT NULL, completed_count INTEGER NOT NULL,
+    exited_count INTEGER NOT NULL, paused_at INTEGER, drop_before INTEGER, deleted_at INTEGER, created_at INTEGER
+    NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
 CREATE INDEX flow_account_id_hidden_created_at_id ON flow (account_id, hidden, created_at, id);
+CREATE INDEX flow_live ON flow (id) WHERE status = 'active' AND hidden = 0;
+CREATE INDEX flow_with_goal ON flow (id) WHERE goal NOT NULL AND hidden = 0;
 CREATE TABLE trigger (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER
     NOT NULL, event TEXT NOT NULL, segment_id INTEGER, contact_list_id INTEGER, data TEXT NOT NULL, triggered_count
     INTEGER NOT NULL, last_triggered_at INTEGER, scanned TEXT, created_at INTEGER NOT NULL, updated_at INTEGER NOT
@@ -31,7 +33,7 @@ CREATE TABLE run (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTE
     test INTEGER NOT NULL, ended_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY
     (account_id) REFERENCES account (id), FOREIGN KEY (flow_id) REFERENCES flow (id) ON DELETE CASCADE, FOREIGN KEY
     (contact_id) REFERENCES contact (id) ON DELETE SET NULL);
-CREATE INDEX run_contact_id ON run (contact_id);
+CREATE INDEX run_contact_id_flow_id_status_created_at_test ON run (contact_id, flow_id, status, created_at, test);
 CREATE INDEX run_flow_id_created_at_id ON run (flow_id, created_at, id);
 CREATE UNIQUE INDEX run_live ON run (flow_id, contact_id, test) WHERE status = 'live' AND contact_id NOT NULL;
 CREATE INDEX run_due ON run (flow_id, due_at, id) WHERE status = 'live';

@@ -1,11 +1,222 @@
-"""Who enters a flow: events behind the cursor are held against the triggers of active flows."""
+"""Who enters a flow: events behind the cursor are held against the triggers and goals of flows.
+
+The cursor moves in the transaction of what its events mean, so that none is lost and none counts twice, whenever the
+process ends. Events have ascending ids in the order of their commits, for there is one writer.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import one, rows, run, scalar
+from appliance.db.work import writing
+from appliance.flows import ending, matching, starting, triggers
+from appliance.flows.starting import Arrival, Open
+from appliance.flows.triggers import MANUAL, Start
+
+NAME = "flows"
+_BITE = 1_000
+# Acts of one transaction, which shall take no longer than 20 ms
+_CHUNK = 150
+# Where nothing meant anything the cursor may lie behind for a moment, rather than be written at every commit
+_LAG, _LAG_SECONDS = 1_000, 1.0
+_written = 0.0
 
 
-def take_in() -> bool:
-    """Read a bite of events behind the cursor, and start, ignore or end the runs they mean; says if there were any."""
-    return False
+class _Seen(NamedTuple):
+    """An event that may mean something."""
+
+    id: int
+    account_id: int
+    contact_id: int
+    event: str
+    chain_depth: int
+    test: bool
+    recorded_at: int
+
+
+class _Live(NamedTuple):
+    """An active flow with its trigger."""
+
+    account_id: int
+    flow_id: int
+    live_from: int
+    start: Start
+
+
+class _Goal(NamedTuple):
+    account_id: int
+    flow_id: int
+    event: str
+
+
+class _Act(NamedTuple):
+    """What an event means for one flow: its goal is reached (before anything starts), or somebody comes in."""
+
+    event: _Seen
+    flow_id: int
+    is_start: bool
+
+
+def position() -> int:
+    """Answer the last event that was looked at."""
+    return int(scalar("SELECT event_id FROM cursor WHERE name = ?", (NAME,)) or 0)
 
 
 def is_due() -> bool:
     """Say whether there are events that nobody has looked at."""
-    return False
+    return int(scalar("SELECT max(id) FROM event") or 0) > position()
+
+
+def take_in() -> bool:
+    """Read a bite of events behind the cursor, and start, ignore or end the runs they mean; says if there were any."""
+    began, newest = position(), int(scalar("SELECT max(id) FROM event") or 0)
+    if newest <= began:
+        return False
+    flows, goals = _live(), _goals()
+    names = {flow.start.event for flow in flows} | {goal.event for goal in goals}
+    found = _behind(began, names) if names else []
+    upto = found[-1].id if len(found) == _BITE else newest
+    acts = sorted(_acts(found, flows, goals), key=lambda act: (act.event.id, act.is_start, act.flow_id))
+    if not acts and upto == newest and upto - began < _LAG and clock.steady() - _written < _LAG_SECONDS:
+        return False
+    for chunk, last in _chunks(acts, upto):
+        if not work.write(_apply, began, last, chunk):
+            return True  # somebody else was here: begin again where they stopped
+        began = last
+    _note()
+    return upto < newest or bool(acts)
+
+
+def _note() -> None:
+    global _written
+    _written = clock.steady()
+
+
+def _live() -> list[_Live]:
+    return [
+        _Live(row[0], row[1], row[2], Start(row[3], row[4], row[5], msgspec.json.decode(row[6])))
+        for row in rows(
+            "SELECT f.account_id, f.id, f.live_from, t.event, t.segment_id, t.contact_list_id, t.data "
+            "FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id "
+            f"WHERE f.status = 'active' AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event <> '{MANUAL}'"
+        )
+    ]
+
+
+def _goals() -> list[_Goal]:
+    """Answer what ends the runs of flows; of a paused one too, whose people would be told of it again afterwards."""
+    return [
+        _Goal(*row)
+        for row in rows(
+            "SELECT f.account_id, f.id, f.goal FROM flow f WHERE f.goal NOT NULL AND f.hidden = 0 "
+            "AND f.deleted_at IS NULL AND (f.status = 'active' "
+            "OR EXISTS (SELECT 1 FROM run r WHERE r.flow_id = f.id AND r.status = 'live'))"
+        )
+    ]
+
+
+def _behind(began: int, names: set[str]) -> list[_Seen]:
+    return [
+        _Seen(*row)
+        for row in rows(
+            "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at FROM event e "
+            "WHERE e.id > ? AND e.quiet = 0 AND +e.contact_id NOT NULL "
+            "AND +e.event IN (SELECT value FROM json_each(?)) "
+            f"AND {matching.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
+            (began, json.dumps(sorted(names)), _BITE),
+        )
+    ]
+
+
+def _acts(found: Sequence[_Seen], flows: Sequence[_Live], goals: Sequence[_Goal]) -> Iterator[_Act]:
+    by_name: dict[tuple[int, str], list[_Seen]] = {}
+    for event in found:
+        by_name.setdefault((event.account_id, event.event), []).append(event)
+    for goal in goals:
+        for event in by_name.get((goal.account_id, goal.event), ()):
+            yield _Act(event, goal.flow_id, False)
+    for flow in flows:
+        asked = {
+            event.id: event
+            for event in by_name.get((flow.account_id, flow.start.event), ())
+            if event.id > flow.live_from
+        }
+        if asked:
+            for event_id in matching.met(flow.account_id, flow.flow_id, flow.start, list(asked)):
+                yield _Act(asked[event_id], flow.flow_id, True)
+
+
+def _chunks(acts: Sequence[_Act], upto: int) -> Iterator[tuple[list[_Act], int]]:
+    """Answer acts in parts, each with the event that the cursor stands at after it; an event is never split."""
+    chunk: list[_Act] = []
+    for _, group in groupby(acts, key=lambda act: act.event.id):
+        more = list(group)
+        if chunk and len(chunk) + len(more) > _CHUNK:
+            yield chunk, chunk[-1].event.id
+            chunk = []
+        chunk += more
+    yield chunk, upto
+
+
+def _apply(began: int, last: int, acts: Sequence[_Act]) -> bool:
+    """Do what events mean and move the cursor behind them; says no if it does not stand where it stood."""
+    writing()
+    if position() != began:
+        return False
+    if began == 0:
+        run("INSERT OR IGNORE INTO cursor (name, event_id) VALUES (?, 0)", (NAME,))
+    run("UPDATE cursor SET event_id = ? WHERE name = ?", (last, NAME))
+    # Flows do not meet each other here: each in the order of its own events
+    for flow_id, group in groupby(sorted(acts, key=lambda act: act.flow_id), key=lambda act: act.flow_id):
+        for is_start, some in groupby(group, key=lambda act: act.is_start):
+            events = [act.event for act in some]
+            if is_start:
+                _start(flow_id, events)
+            else:
+                _reach(flow_id, events)
+    return True
+
+
+def still_open(flow_id: int) -> Open | None:
+    """Answer a flow that takes people in at this moment, or None."""
+    found = one(
+        "SELECT f.account_id, f.name, f.version, t.event, t.segment_id, t.contact_list_id, t.data FROM flow f "
+        "JOIN trigger t ON t.flow_id = f.id WHERE f.id = ? AND f.status = 'active' AND f.hidden = 0 "
+        "AND f.deleted_at IS NULL",
+        (flow_id,),
+    )
+    if found is None:
+        return None
+    account_id, name, version, event, segment_id, list_id, data = found
+    start = Start(event, segment_id, list_id, msgspec.json.decode(data))
+    return Open(account_id, flow_id, name, version, triggers.frequency(start))
+
+
+def _start(flow_id: int, events: Sequence[_Seen]) -> None:
+    flow = still_open(flow_id)
+    if flow is not None:
+        starting.start(
+            flow, [Arrival(event.contact_id, event.id, event.chain_depth, bool(event.test)) for event in events]
+        )
+
+
+def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
+    """End the runs that began before their goal: with an earlier event, or, of those enrolled, at an earlier moment."""
+    wanted: list[tuple[Any, ...]] = [
+        (event.id, event.contact_id, bool(event.test), event.recorded_at) for event in events
+    ]
+    reached = rows(
+        "SELECT r.id, f.goal FROM json_each(?) one CROSS JOIN run r ON r.contact_id = one.value ->> 1 "
+        "AND r.flow_id = ? AND r.status = 'live' AND r.test = one.value ->> 2 "
+        "AND CASE WHEN r.event_id IS NULL THEN r.created_at <= one.value ->> 3 ELSE r.event_id < one.value ->> 0 END "
+        "CROSS JOIN flow f ON f.id = r.flow_id",
+        (json.dumps(wanted), flow_id),
+    )
+    if reached:
+        ending.reach(sorted({row[0] for row in reached}), reached[0][1], clock.now_ms())

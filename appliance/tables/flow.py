@@ -21,6 +21,7 @@ class Flow(Table):
     steps = Json(default=list)  # the nested document as it is edited, each step with its `id` and `type`
     last_action = IntegerField(default=0)  # ids of steps are never given twice
     version = IntegerField(default=0)  # the compiled plan that new runs take; 0: it was never live
+    live_from = IntegerField(default=0)  # events up to this one are older than its going live, and start nothing
     data = Json(default=dict)
     sent_count = IntegerField(default=0)
     # Runs without tests, ever; who is inside is what is left of the first
@@ -35,6 +36,11 @@ class Flow(Table):
 
     class Meta:
         indexes = ((("account", "hidden", "created_at", "id"), False),)
+
+
+# Every event is held against these, and campaigns bring flows of their own
+Flow.add_index(SQL("CREATE INDEX flow_live ON flow (id) WHERE status = 'active' AND hidden = 0"))
+Flow.add_index(SQL("CREATE INDEX flow_with_goal ON flow (id) WHERE goal NOT NULL AND hidden = 0"))
 
 
 class Trigger(Table):
@@ -82,7 +88,7 @@ class Run(Table):
     account = ForeignKeyField(Account, index=False)
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
     version = IntegerField()
-    contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
+    contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=False)
     event_id = IntegerField(null=True)  # what started it; null for those who were enrolled
     event_data = Json(default=dict)  # of that event, for filters and merge tags: the event itself may be gone by then
     status = TextField(default="live")  # live, completed, exited, ignored
@@ -97,7 +103,8 @@ class Run(Table):
     updated_at = Time()
 
     class Meta:
-        indexes = ((("flow", "created_at", "id"), False),)
+        # The first: whether and when a person was in a flow, also of people who set off the same one all the time
+        indexes = ((("contact", "flow", "status", "created_at", "test"), False), (("flow", "created_at", "id"), False))
 
 
 # One live run for each person and flow; a test is no reason to miss what is real

@@ -1,0 +1,189 @@
+"""What starts a flow, and for whom: read from a request, and asked of events as one SQL condition."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType
+
+from appliance import clock
+from appliance.contacts import tags
+from appliance.db.open import run
+from appliance.db.work import after_commit, writing
+from appliance.errors import Faults, Invalid
+from appliance.fields import Data, EventName, Id, given
+from appliance.fields import read as read_fields
+from appliance.filters import read
+from appliance.filters.scope import Place, Scope
+from appliance.flows import days
+from appliance.segments import people
+from appliance.tables import ContactList, Segment, Trigger
+from appliance.work import bell
+
+MANUAL, DATE = "manual", "date_reached"
+SEGMENT_EVENTS = frozenset({"segment_enter", "segment_exit"})
+LIST_EVENTS = frozenset({"list_add", "list_remove"})
+TAG_EVENTS = frozenset({"tag_add", "tag_remove"})
+# What happens to the same person again without meaning anything new
+_ONCE = frozenset({"contact_add", "list_add", "segment_enter"})
+AT = "09:00"
+_AT = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_LONGEST_GAP = 10 * 366 * 86_400
+_MOST_DAYS = 3660
+_MOST_KEYWORDS, _LONGEST_KEYWORD = 100, 160
+# How the triggering event is called in SQL: `e` is the alias of the events that a filter looks for
+EVENT = "happened"
+
+
+class TriggerWrite(Struct, forbid_unknown_fields=True):
+    """What starts a flow; an unknown key here would change who gets mail, so it is refused."""
+
+    event: EventName | None | UnsetType = UNSET
+    segment_id: Id | None | UnsetType = UNSET
+    contact_list_id: Id | None | UnsetType = UNSET
+    data: Data | None | UnsetType = UNSET
+
+
+class Start(NamedTuple):
+    """What starts a flow, as it is stored."""
+
+    event: str = MANUAL
+    segment_id: int | None = None
+    contact_list_id: int | None = None
+    data: Mapping[str, Any] = {}
+
+
+def of(row: Trigger) -> Start:
+    """Answer what a stored trigger says."""
+    return Start(row.event, row.segment_id, row.contact_list_id, row.data)
+
+
+def check(account_id: int, raw: Any, faults: Faults, path: str = "trigger", before: Start | None = None) -> Start:
+    """Read what starts a flow; notes every fault at its path.
+
+    Absent keys keep what was `before`, null clears. A segment alone means entering it.
+    """
+    try:
+        sent = given(read_fields(TriggerWrite, raw, path))
+    except Invalid as invalid:
+        faults.merge(invalid.fields)
+        return before or Start()
+    kept = (before or Start())._replace(**{key: value for key, value in sent.items() if key.endswith("_id")})
+    if "data" in sent:
+        kept = kept._replace(data=sent["data"] or {})
+    if "event" in sent or before is None:
+        kept = kept._replace(event=sent.get("event") or ("segment_enter" if kept.segment_id else MANUAL))
+    for key, table in (("segment_id", Segment), ("contact_list_id", ContactList)):
+        number = sent.get(key)
+        if number and not table.select().where(table.account == account_id, table.id == number).exists():
+            faults.add(f"{path}.{key}", "must exist")
+    if "data" in sent:
+        _check_data(account_id, kept.data, faults, f"{path}.data")
+    return kept
+
+
+def lacks(start: Start) -> list[tuple[str, str]]:
+    """Answer what keeps a flow with this trigger from going live: (key, words)."""
+    if start.event == MANUAL:
+        return [("event", "can't be blank")]
+    if start.event in SEGMENT_EVENTS and start.segment_id is None:
+        return [("segment_id", "can't be blank")]
+    if start.event == DATE and not start.data.get("path"):
+        return [("data.path", "can't be blank")]
+    return []
+
+
+def opened(flow_id: int) -> None:
+    """Let a flow that goes live begin with what happens from now on, not with what nobody has looked at yet."""
+    writing()
+    run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
+    run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))
+    after_commit(lambda: bell.ring("flows"))
+
+
+def frequency(start: Start) -> str | int:
+    """Answer how often one person may start: `once`, `every_time`, or the seconds between two starts."""
+    said = start.data.get("frequency")
+    if isinstance(said, dict):
+        return int(said["min_gap_seconds"])
+    return said or ("once" if start.event in _ONCE else "every_time")
+
+
+def scope(account_id: int, writing: bool = False) -> Scope:
+    """Answer the scope of a trigger's conditions: those of a branch, asked of many events at once."""
+    here = people.scope(account_id, writing)
+    return here._replace(place=Place.SPLIT, document=f"{EVENT}.data", start=f"{EVENT}.created_at")
+
+
+def _check_data(account_id: int, data: Mapping[str, Any], faults: Faults, path: str) -> None:
+    """Note what is wrong with the keys that mean something to us; others are kept as they are."""
+    for key, look in _LOOKS.items():
+        if data.get(key) is not None:
+            words = look(data[key])
+            if words:
+                faults.add(f"{path}.{key}", words)
+    if isinstance(data.get("frequency"), dict):
+        _check_gap(data["frequency"], faults, f"{path}.frequency")
+    _check_keywords(data.get("keywords"), faults, f"{path}.keywords")
+    if data.get("where") is not None:
+        try:
+            read.filters(data["where"], scope(account_id, writing=True), f"{path}.where")
+        except Invalid as invalid:
+            faults.merge(invalid.fields)
+
+
+def _check_gap(said: dict[str, Any], faults: Faults, path: str) -> None:
+    for key in said:
+        if key != "min_gap_seconds":
+            faults.add(f"{path}.{key[:100]}", "is not a known field")
+    words = _bounded(1, _LONGEST_GAP)(said.get("min_gap_seconds"))
+    if words:
+        faults.add(f"{path}.min_gap_seconds", words)
+
+
+def _check_keywords(said: Any, faults: Faults, path: str) -> None:
+    if said is None:
+        return
+    if not isinstance(said, list):
+        faults.add(path, "is invalid")
+    elif len(said) > _MOST_KEYWORDS:
+        faults.add(path, f"is too long (maximum is {_MOST_KEYWORDS} entries)")
+    else:
+        for index, word in enumerate(said):
+            if not isinstance(word, str):
+                faults.add(f"{path}[{index}]", "is invalid")
+            elif not word.strip():
+                faults.add(f"{path}[{index}]", "can't be blank")
+            elif len(word) > _LONGEST_KEYWORD:
+                faults.add(f"{path}[{index}]", f"is too long (maximum is {_LONGEST_KEYWORD} characters)")
+
+
+def _bounded(least: int, most: int) -> Any:
+    def look(value: Any) -> str | None:
+        if value is None:
+            return "can't be blank"
+        if isinstance(value, bool) or not isinstance(value, int):
+            return "is not a number"
+        if value < least:
+            return f"must be greater than or equal to {least}"
+        return None if value <= most else f"must be less than or equal to {most}"
+
+    return look
+
+
+def _is_frequency(value: Any) -> str | None:
+    if isinstance(value, dict):
+        return None
+    return None if value in ("once", "every_time") else "is not included in the list"
+
+
+def _is_path(value: Any) -> str | None:
+    return None if isinstance(value, str) and days.source(value) is not None else "is invalid"
+
+
+_LOOKS = {
+    "frequency": _is_frequency, "tag": tags.fault, "offset_days": _bounded(-_MOST_DAYS, _MOST_DAYS),
+    "yearly": lambda value: None if isinstance(value, bool) else "is invalid",
+    "at": lambda value: None if isinstance(value, str) and _AT.fullmatch(value) else "is invalid",
+    "path": _is_path,
+}  # fmt: skip

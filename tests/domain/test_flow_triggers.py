@@ -1,0 +1,85 @@
+"""What starts a flow: read with every fault at its path, stored as it was meant."""
+
+from typing import Any
+
+import pytest
+
+from appliance.errors import Faults
+from appliance.flows import triggers
+from appliance.flows.triggers import Start
+from tests.domain.home import Home
+
+
+def read(home: Home, raw: Any, before: Start | None = None) -> tuple[Start, dict[str, list[str]]]:
+    """Read a trigger, and answer it with its faults."""
+    faults = Faults()
+    return triggers.check(home.account_id, raw, faults, before=before), faults.fields
+
+
+@pytest.mark.parametrize(
+    ("raw", "faults"),
+    [
+        ("x", {"trigger": ["is invalid"]}),
+        ({"evnt": "x"}, {"trigger.evnt": ["is not a known field"]}),
+        ({"event": "Order Paid"}, {"trigger.event": ["is invalid"]}),
+        ({"segment_id": 99}, {"trigger.segment_id": ["must exist"]}),
+        ({"contact_list_id": True}, {"trigger.contact_list_id": ["is not a number"]}),
+        ({"data": []}, {"trigger.data": ["is invalid"]}),
+        ({"data": {"frequency": "often"}}, {"trigger.data.frequency": ["is not included in the list"]}),
+        (
+            {"data": {"frequency": {"min_gap_seconds": 0, "x": 1}}},
+            {
+                "trigger.data.frequency.x": ["is not a known field"],
+                "trigger.data.frequency.min_gap_seconds": ["must be greater than or equal to 1"],
+            },
+        ),
+        (
+            {"data": {"where": [{"name": "event.total", "predicate": "gt", "value": True}]}},
+            {"trigger.data.where[0].value": ["is invalid"]},
+        ),
+        ({"data": {"where": {}}}, {"trigger.data.where": ["is invalid"]}),
+        (
+            {"data": {"keywords": ["", 3]}},
+            {"trigger.data.keywords[0]": ["can't be blank"], "trigger.data.keywords[1]": ["is invalid"]},
+        ),
+        (
+            {"data": {"at": "24:00", "path": 'a"b', "yearly": 1, "offset_days": 1.5, "tag": " "}},
+            {
+                "trigger.data.at": ["is invalid"],
+                "trigger.data.path": ["is invalid"],
+                "trigger.data.yearly": ["is invalid"],
+                "trigger.data.offset_days": ["is not a number"],
+                "trigger.data.tag": ["can't be blank"],
+            },
+        ),
+    ],
+)
+def test_every_fault_stands_at_its_path(home: Home, raw: Any, faults: dict[str, list[str]]) -> None:
+    """All faults of a trigger are told at once, in the stable words."""
+    assert read(home, raw)[1] == faults
+
+
+def test_absent_keeps_and_null_clears(home: Home) -> None:
+    """A segment alone means entering it; what is not sent stays; `data` is replaced whole and keeps foreign keys."""
+    news = home.list_of(name="news").id
+    first, faults = read(home, {"event": "list_add", "contact_list_id": news, "data": {"ours": 1}})
+    assert (first, faults) == (Start("list_add", None, news, {"ours": 1}), {})
+    second, faults = read(home, {"data": {"frequency": "every_time"}, "contact_list_id": None}, first)
+    assert (second, faults) == (Start("list_add", None, None, {"frequency": "every_time"}), {})
+    assert read(home, {"event": None}, second)[0].event == "manual"
+    assert read(home, {})[0] == Start()
+
+
+def test_what_lacks_keeps_it_from_going_live() -> None:
+    """A draft may be unfinished; without an event, a segment or a date it cannot start anybody."""
+    assert triggers.lacks(Start()) == [("event", "can't be blank")]
+    assert triggers.lacks(Start("segment_exit")) == [("segment_id", "can't be blank")]
+    assert triggers.lacks(Start("date_reached")) == [("data.path", "can't be blank")]
+    assert triggers.lacks(Start("date_reached", data={"path": "birthday"})) == []
+
+
+def test_what_cannot_mean_anything_new_starts_once() -> None:
+    """People are added, join and enter a segment once by default, and everything else counts each time."""
+    said = {event: triggers.frequency(Start(event)) for event in ("list_add", "segment_enter", "order_paid")}
+    assert said == {"list_add": "once", "segment_enter": "once", "order_paid": "every_time"}
+    assert triggers.frequency(Start("list_add", data={"frequency": {"min_gap_seconds": 60}})) == 60
