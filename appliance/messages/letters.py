@@ -1,0 +1,65 @@
+"""What a message of a flow says in one version: fixed when that goes live, so that a repeat is the same bytes.
+
+It stands with the step: the revision of its template, and what is said beside that. Its links are numbered there too,
+once for all who get it.
+"""
+
+from typing import Any
+
+from appliance import brand as brands
+from appliance import clock
+from appliance.db.work import writing
+from appliance.designs.theme import Look
+from appliance.messages import compose, senders, values
+from appliance.messages.compose import Content, Source
+from appliance.tables import Account, Flow, Template, Trigger
+from appliance.templates import store as templates
+
+
+def pin(flow: Flow, template: Template, transactional: bool, is_email: bool = True) -> dict[str, Any]:
+    """Fix what a step says, as of now: the columns of its row (`plan.write`); raises MergeError if it cannot be read.
+
+    Whoever compiled the same source before (`source`) does not wait for that here.
+    """
+    writing()
+    beside = pinned(flow, template, transactional)
+    if is_email:
+        content = compose.compile_source(source(templates.document(template), beside))
+        beside["links"] = [] if transactional else [[link.href, link.words] for link in content.links]
+    revision = templates.pin(template, f"Live {clock.iso(clock.now_ms())}")
+    return {"template": template.id, "content": revision.id, "pinned": beside}
+
+
+def pinned(flow: Flow, template: Template, transactional: bool) -> dict[str, Any]:
+    """Answer what a step says beside its template, as of now."""
+    account = Account.get_by_id(flow.account_id)
+    brand = brands.get(account.id)
+    trigger = Trigger.get_or_none(Trigger.flow == flow.id)
+    contact_list = trigger.contact_list if trigger is not None else None
+    return {
+        "look": brands.look(brand),
+        "locale": account.locale,
+        "transactional": transactional,
+        "tracking": not transactional,
+        "double_opt_in": bool(contact_list is not None and contact_list.double_opt_in),
+        "values": values.of_account(account, brand) | {"campaign": {"name": flow.name}},
+        "list_name": contact_list.name if contact_list else account.name,
+        "list_id": f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
+        "sender": {
+            "email": senders.resolve(account, template.from_email),
+            "name": account.email_from_name or account.name,
+            "reply_to": template.reply_to or account.email_reply_to,
+        },
+        "links": [],
+    }  # fmt: skip
+
+
+def source(document: dict[str, Any], beside: dict[str, Any]) -> Source:
+    """Answer what the message of a step is made from: its template's fields, and what is said beside them."""
+    look = Look(*beside["look"])
+    return compose.source_of(document, look, beside["locale"], marketing=not beside["transactional"])
+
+
+def compiled(document: dict[str, Any], beside: dict[str, Any]) -> Content:
+    """Compile the message of a step; raises MergeError."""
+    return compose.compile_source(source(document, beside))
