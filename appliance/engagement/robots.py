@@ -7,7 +7,7 @@ Nothing invisible is put into mails to trap machines: hidden links cost reputati
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from appliance.engagement import agents
+from appliance.events import agents
 
 HUMAN, MACHINE, UNSURE = "human", "machine", "unsure"
 # Nobody has read a mail so soon after it was handed over

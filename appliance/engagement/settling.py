@@ -15,6 +15,7 @@ from appliance.db.work import writing
 from appliance.engagement import hits, robots
 from appliance.engagement.hits import Case
 from appliance.errors import Unavailable
+from appliance.events import agents
 from appliance.messages.targets import Targets, Wanted
 
 # What a machine asks for at once is asked for by then
@@ -63,9 +64,14 @@ class Settler:
 
 def _some(targets: Targets) -> int:
     now = clock.now_ms()
-    due = rows(f"SELECT message_id, number, at FROM hit WHERE {_DUE} ORDER BY at LIMIT {_AT_ONCE}", _bounds(now))
+    due = rows(
+        f"SELECT message_id, number, at, user_agent FROM hit WHERE {_DUE} ORDER BY at LIMIT {_AT_ONCE}", _bounds(now)
+    )
     if not due:
         return 0
+    # Read here and kept, so that the writer finds it read
+    for agent in {row[3] for row in due}:
+        agents.device(agent)
     cases: dict[int, Case] = {}
     for wanted, found in targets.find(Wanted(row[0], row[1]) for row in due if row[0] is not None).items():
         before = cases.get(wanted.message_id, Case(found, {}))

@@ -1,20 +1,16 @@
 """The events of opens and clicks: what was asked for, by whom as far as we know, and why we think so."""
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from appliance import clock
 from appliance.db.open import connection, rows, scalar
-from appliance.engagement import agents
 from appliance.engagement.robots import Seen, Verdict
+from appliance.events import agents, utm
 from appliance.messages.targets import Found
 
-UTM = ("utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign")
-_LONGEST = 255
 _encode = msgspec.json.Encoder().encode
 # Message, kind, number, and whether by a machine
 Key = tuple[int, str, int | None, bool]
@@ -65,19 +61,8 @@ def _row(one: Told, names: dict[tuple[int | None, int | None], str | None], now:
     return (
         found.account_id, found.contact_id, "email_opened" if seen.kind == "open" else "email_clicked",
         _encode(data).decode(), f"message:{found.message_id}", names[source], found.url, found.test, seen.ip,
-        seen.agent, *agents.device(seen.agent), referrer, *utm(found.url), seen.at, now,
+        seen.agent, *agents.device(seen.agent), referrer, *utm.of(found.url), seen.at, now,
     )  # fmt: skip
-
-
-@lru_cache(maxsize=4_096)
-def utm(url: str | None) -> tuple[str | None, ...]:
-    """Answer what an address says of the campaign it is part of."""
-    if not url or "utm_" not in url:
-        return (None,) * len(UTM)
-    said: dict[str, str] = {}
-    for name, value in parse_qsl(urlsplit(url).query, errors="replace")[:100]:
-        said.setdefault(name, value[:_LONGEST])
-    return tuple(said.get(name) for name in UTM)
 
 
 def _source_name(found: Found) -> str | None:

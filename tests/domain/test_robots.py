@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.engagement import agents, robots
+from appliance.engagement import robots
 from appliance.engagement.robots import Seen
 
 SENT = 1_000_000
@@ -96,21 +96,3 @@ def test_judging_again_changes_nothing() -> None:
     seen = [click(n * 100, n) for n in (1, 2, 3, 4)] + [click(70_000, 2, agent=PHONE)]
     assert robots.judge(seen, SENT, 8) == robots.judge(seen, SENT, 8)
     assert said(seen)[:4] == said(seen[:4])
-
-
-@pytest.mark.parametrize(
-    ("agent", "device"),
-    [
-        (CHROME, ("Chrome", "Windows", "desktop")), (PHONE, ("Safari", "iOS", "mobile")),
-        ("Mozilla/5.0 (iPad; CPU OS 17_5 like Mac OS X) AppleWebKit/605.1.15", ("Apple Mail", "iOS", "tablet")),
-        ("Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/126.0 Mobile Safari/537.36",
-         ("Chrome", "Android", "mobile")),
-        ("Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0", ("Firefox", "Linux", "desktop")),
-        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko)",
-         ("Apple Mail", "macOS", "desktop")),
-        (GMAIL, (None, None, None)), ("curl/8.5", (None, None, None)), (None, (None, None, None)),
-    ],
-)  # fmt: skip
-def test_what_somebody_reads_with(agent: str | None, device: tuple[str | None, ...]) -> None:
-    """Browser, system and kind of device, where a reader says so; of a proxy nothing is believed."""
-    assert agents.device(agent) == device

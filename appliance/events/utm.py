@@ -1,0 +1,23 @@
+"""What an address says of the campaign that it is part of."""
+
+from functools import lru_cache
+from urllib.parse import parse_qsl, urlsplit
+
+FIELDS = ("utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign")
+_LONGEST, _MOST_PARTS = 255, 100
+_NOTHING: tuple[str | None, ...] = (None,) * len(FIELDS)
+
+
+@lru_cache(maxsize=4_096)
+def of(url: str | None) -> tuple[str | None, ...]:
+    """Answer the values of `FIELDS` in an address; one that cannot be read says nothing."""
+    if not url or "utm_" not in url:
+        return _NOTHING
+    try:
+        query = urlsplit(url).query
+    except ValueError:
+        return _NOTHING
+    said: dict[str, str] = {}
+    for name, value in parse_qsl("&".join(query.split("&", _MOST_PARTS)[:_MOST_PARTS]), errors="replace"):
+        said.setdefault(name, value[:_LONGEST])
+    return tuple(said.get(name) for name in FIELDS)

@@ -1,0 +1,75 @@
+"""What a program says of itself: browser, system, kind of device; and what an address says of its campaign."""
+
+import random
+import time
+
+import pytest
+
+from appliance.events import agents, utm
+
+WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
+IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko)"
+
+
+@pytest.mark.parametrize(
+    ("agent", "device"),
+    [
+        (f"{WINDOWS} AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Safari/537.36",
+         ("Chrome", "Windows", "desktop")),
+        (f"{WINDOWS} AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Safari/537.36 Edg/126.0",
+         ("Edge", "Windows", "desktop")),
+        (f"{IPHONE} Version/17.5 Mobile/15E148 Safari/604.1", ("Safari", "iOS", "mobile")),
+        (f"{IPHONE} CriOS/126.0 Mobile/15E148 Safari/604.1", ("Chrome", "iOS", "mobile")),
+        (f"{IPHONE} FxiOS/127.0 Mobile/15E148 Safari/605.1.15", ("Firefox", "iOS", "mobile")),
+        (f"{IPHONE} Mobile/15E148", ("Apple Mail", "iOS", "mobile")),
+        ("Mozilla/5.0 (iPad; CPU OS 17_5 like Mac OS X) AppleWebKit/605.1.15", ("Apple Mail", "iOS", "tablet")),
+        ("Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/126.0 Mobile Safari/537.36",
+         ("Chrome", "Android", "mobile")),
+        ("Mozilla/5.0 (Linux; Android 13; SM-X700) AppleWebKit/537.36 SamsungBrowser/25.0 Chrome/121.0 Safari/537.36",
+         ("Samsung Internet", "Android", "tablet")),
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0", ("Firefox", "Linux", "desktop")),
+        ("Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/119.0 Safari/537.36",
+         ("Chrome", "ChromeOS", "desktop")),
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko)",
+         ("Apple Mail", "macOS", "desktop")),
+        (f"{WINDOWS} Gecko/20100101 Thunderbird/115.0", ("Thunderbird", "Windows", "desktop")),
+        ("Microsoft Office/16.0 (Windows NT 10.0; Microsoft Outlook 16.0.17726; Pro)",
+         ("Outlook", "Windows", "desktop")),
+        ("Dalvik/2.1.0 (Linux; U; Android 13; Pixel 7)", ("Android", "Android", "mobile")),
+        ("MyShop/3.1", (None, None, None)),
+        (f"{WINDOWS} AppleWebKit/537.36 (KHTML, like Gecko; via ggpht.com GoogleImageProxy)", (None, None, None)),
+        ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", (None, None, None)),
+        ("Mozilla/5.0", (None, None, None)), ("curl/8.5", (None, None, None)), ("", (None, None, None)),
+        (None, (None, None, None)),
+    ],
+)  # fmt: skip
+def test_what_somebody_reads_with(agent: str | None, device: tuple[str | None, ...]) -> None:
+    """Browser, system and kind of device, where a person's program says so; of proxies and machines nothing."""
+    assert agents.device(agent) == device
+
+
+def test_no_agent_takes_long() -> None:
+    """Whatever a stranger calls a program, reading it takes no time that anybody would notice."""
+    chance = random.Random(4)
+    atoms = ["Mozilla/5.0 ", "(", ")", ";", " ", "1", ".", "/", "Android ", "Version/", "Mobile", "Linux; ", "Chrome/"]
+    agents.device("Mozilla/5.0 nothing of this kind is known")
+    for _ in range(100):
+        agent = "".join(chance.choice(atoms) for _ in range(2_000))
+        begun = time.thread_time()
+        agents.device(agent)
+        assert time.thread_time() - begun < 0.1, agent
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://a.example/?utm_source=letter&utm_campaign=May+sale&x=1", ("letter", None, None, None, "May sale")),
+        ("https://a.example/?utm_source=a&utm_source=b&utm_term=%C3%A9", ("a", None, "é", None, None)),
+        ("https://a.example/?utm_medium=", (None,) * 5), ("https://a.example/#utm_source=x", (None,) * 5),
+        ("http://[utm_source=x", (None,) * 5), ("/cart?utm_content=top", (None, None, None, "top", None)),
+        (None, (None,) * 5), ("https://a.example/?utm_source=" + "x" * 300, ("x" * 255, None, None, None, None)),
+    ],
+)  # fmt: skip
+def test_what_an_address_says_of_its_campaign(url: str | None, said: tuple[str | None, ...]) -> None:
+    """The first value of each, cut to a bearable length; an address that cannot be read says nothing."""
+    assert utm.of(url) == said
