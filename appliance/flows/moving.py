@@ -1,0 +1,101 @@
+"""What a person does with people inside a flow: lets them go on at once, or takes them out."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, cast
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance import clock
+from appliance.account import audit
+from appliance.db.open import connection, rows
+from appliance.db.work import after_commit, writing
+from appliance.errors import Faults, Invalid
+from appliance.fields import Id
+from appliance.flows import ending, people
+from appliance.tables import Run
+from appliance.work import bell
+
+Act = Literal["move_on", "take_out"]
+# How many one transaction moves, so that nobody waits for it
+CHUNK = 200
+_INSIDE = "flow_id = ? AND status = 'live'"
+
+
+class RunsChosen(Struct):
+    """Whom to move: these runs, or all that wait in a step."""
+
+    run_ids: Annotated[list[Id], Meta(max_length=10_000)] | None | UnsetType = UNSET
+    step: Id | None | UnsetType = UNSET
+
+
+class RunsMoved(Struct):
+    """How many were moved; `unchanged` are those named that are not in this flow, or not any more."""
+
+    changed: int
+    unchanged: list[int]
+
+
+def one(account_id: int, flow_id: int, run_id: int, act: Act, actor: str) -> Run:
+    """Move one run and answer it; raises NotFound, or Invalid (`invalid_transition`) if it has ended."""
+    writing()
+    run = people.get(account_id, flow_id, run_id)
+    if run.status != "live":
+        raise Invalid(
+            {"status": [f"cannot {act.replace('_', ' ')}: it is {run.status}"]},
+            reason="invalid_transition",
+            **cast(Any, {"from": run.status, "to": "live" if act == "move_on" else "exited", "allowed": []}),
+        )
+    some(flow_id, [run_id], act)
+    audit.record(account_id, actor, f"flow_run_{act}", f"run:{run_id}", {"flow_id": flow_id})
+    return people.get(account_id, flow_id, run_id)
+
+
+def chosen(account_id: int, flow_id: int, request: RunsChosen) -> list[int]:
+    """Answer the runs that a request means, ended ones that it names included; raises NotFound, Invalid."""
+    people.flow_of(account_id, flow_id)
+    faults = Faults()
+    ids = request.run_ids if isinstance(request.run_ids, list) else None
+    step = request.step if isinstance(request.step, int) else None
+    if ids is None and step is None:
+        faults.add("run_ids", "can't be blank")
+    elif ids is not None and step is not None:
+        faults.add("step", "is invalid")
+    faults.check()
+    if ids is not None:
+        return list(dict.fromkeys(ids))
+    return [row[0] for row in rows(
+        "SELECT run_id FROM passage WHERE flow_id = ? AND action_id = ? AND outcome IS NULL ORDER BY run_id",
+        (flow_id, step),
+    )]  # fmt: skip
+
+
+def some(flow_id: int, run_ids: Sequence[int], act: Act) -> list[int]:
+    """Move those of some runs that are inside a flow, and answer their ids."""
+    writing()
+    inside = [row[0] for row in rows(
+        f"SELECT id FROM run WHERE {_INSIDE} AND id IN (SELECT value FROM json_each(?))",
+        (flow_id, json.dumps(list(run_ids))),
+    )]  # fmt: skip
+    ids, now = json.dumps(inside), clock.now_ms()
+    if act == "move_on":
+        # A wait that is due is over. While its flow is paused they stay, and go on with the others
+        connection().execute(
+            "UPDATE run SET due_at = min(coalesce(due_at, ?2), ?2), updated_at = ?2 "
+            "WHERE id IN (SELECT value FROM json_each(?1))",
+            (ids, now),
+        ).fetchall()
+        after_commit(lambda: bell.ring("flows"))
+        return inside
+    # Of what they were to get from this flow nothing leaves any more but what is in hand
+    connection().execute(
+        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ?2 "
+        "WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held')",
+        (ids, now),
+    ).fetchall()
+    return ending.end(inside, "exited", "taken_out", now)
+
+
+def noted(account_id: int, flow_id: int, act: Act, count: int, actor: str) -> None:
+    """Note in the audit that so many were moved at once."""
+    audit.record(account_id, actor, f"flow_runs_{act}", f"flow:{flow_id}", {"runs": count})
