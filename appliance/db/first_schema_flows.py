@@ -62,4 +62,12 @@ CREATE UNIQUE INDEX campaign_flow_id ON campaign (flow_id);
 CREATE INDEX campaign_account_id_created_at_id ON campaign (account_id, created_at, id);
 CREATE INDEX campaign_phase_scheduled_at ON campaign (phase, scheduled_at);
 CREATE INDEX campaign_unfinished ON campaign (id) WHERE freezing NOT NULL OR closing NOT NULL;
+CREATE TABLE segment_watch (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, segment_id
+    INTEGER NOT NULL, asks TEXT, created_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id),
+    FOREIGN KEY (segment_id) REFERENCES segment (id) ON DELETE CASCADE);
+CREATE UNIQUE INDEX segment_watch_segment_id ON segment_watch (segment_id);
+CREATE TABLE segment_member (segment_id INTEGER NOT NULL, contact_id INTEGER NOT NULL, PRIMARY KEY (segment_id,
+    contact_id), FOREIGN KEY (segment_id) REFERENCES segment (id) ON DELETE CASCADE, FOREIGN KEY (contact_id)
+    REFERENCES contact (id) ON DELETE CASCADE) WITHOUT ROWID;
+CREATE INDEX segment_member_contact_id ON segment_member (contact_id);
 """

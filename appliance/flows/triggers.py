@@ -99,6 +99,7 @@ def opened(flow_id: int) -> None:
     run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
     run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))
     after_commit(lambda: bell.ring("flows"))
+    after_commit(lambda: bell.ring("segments"))
 
 
 def frequency(start: Start) -> str | int:

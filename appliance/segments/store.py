@@ -1,5 +1,6 @@
 """Segments: found, listed, created, changed, deleted, counted."""
 
+import hashlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -144,6 +145,15 @@ def _reached(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
             found = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
             waiting += [one[:2] for one in _named(people.nodes(account_id, found.filters))] if found else []
     return seen
+
+
+def definition(account_id: int, segment_id: int) -> str:
+    """Answer a digest of all that says who is in a segment: its filters, and what they lead to."""
+    said = []
+    for kind, number in sorted(_reached(account_id, "segment", segment_id)):
+        column, table = ("filters", "segment") if kind == "segment" else ("segment_id", "contact_list")
+        said.append((kind, number, scalar(f"SELECT {column} FROM {table} WHERE id = ?", (number,))))
+    return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 def lists_reached(account_id: int, segment_id: int) -> set[int]:

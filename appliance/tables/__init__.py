@@ -15,7 +15,7 @@ from appliance.tables.contact import (
 from appliance.tables.content import Brand, DomainKey, Media, SendingDomain, Template, TemplateRevision
 from appliance.tables.direct import MailPolicy, WarmUpDay
 from appliance.tables.feedback import Returned, Told
-from appliance.tables.flow import Campaign, Cursor, Flow, Passage, Run, Step, Trigger
+from appliance.tables.flow import Campaign, Cursor, Flow, Passage, Run, SegmentMember, SegmentWatch, Step, Trigger
 from appliance.tables.form import Confirmation, Form
 from appliance.tables.importing import Erasure, Import, ImportChunk
 from appliance.tables.message import Captured, Event, Hit, Link, Message, MessageContent, Repeat
@@ -25,7 +25,7 @@ ALL = (
     Account, User, Session, ApiKey, RevokedToken, Setting, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListRefusal,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
-    Flow, Trigger, Step, Run, Passage, Cursor, Campaign,
+    Flow, Trigger, Step, Run, Passage, Cursor, SegmentWatch, SegmentMember, Campaign,
     Message, MessageContent, Repeat, Link, Hit, Captured, Event,
     Returned, Told,
     MailPolicy, WarmUpDay,
@@ -71,6 +71,8 @@ __all__ = [
     "RevokedToken",
     "Run",
     "Segment",
+    "SegmentMember",
+    "SegmentWatch",
     "SendingDomain",
     "Session",
     "Setting",

@@ -1,6 +1,6 @@
 """Automations, and the campaigns that are the simplest of them."""
 
-from peewee import SQL, BooleanField, ForeignKeyField, IntegerField, TextField
+from peewee import SQL, BooleanField, CompositeKey, ForeignKeyField, IntegerField, TextField
 
 from appliance.tables.account import Account
 from appliance.tables.contact import Contact, ContactList, Segment
@@ -138,6 +138,27 @@ class Cursor(Table):
 
     name = TextField(unique=True)
     event_id = IntegerField(default=0)
+
+
+class SegmentWatch(Table):
+    """A segment whose comings and goings are told of, because a flow or a webhook wants to know."""
+
+    account = ForeignKeyField(Account, index=False)
+    segment = ForeignKeyField(Segment, unique=True, on_delete="CASCADE")
+    asks = TextField(null=True)  # what the segment asked when its people were kept; null: they are not all kept yet
+    created_at = Time()
+
+
+class SegmentMember(Table):
+    """A person in a watched segment, as far as that was told of."""
+
+    id = None
+    segment = ForeignKeyField(Segment, on_delete="CASCADE", index=False)
+    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
+
+    class Meta:
+        primary_key = CompositeKey("segment", "contact")
+        without_rowid = True
 
 
 class Campaign(Table):

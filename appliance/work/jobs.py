@@ -19,7 +19,7 @@ from appliance.db.open import checkpoint, rows
 from appliance.engagement import settling
 from appliance.engagement.settling import Settler
 from appliance.errors import Unavailable
-from appliance.flows import dates, entry
+from appliance.flows import dates, entry, watching
 from appliance.flows import run as runs
 from appliance.flows.tending import Tender
 from appliance.forms import accept
@@ -210,7 +210,7 @@ class Jobs:
             bell.ring("erasures")
         if verify.is_due():
             bell.ring("domains")
-        if mirrors.is_due():
+        if watching.is_due() | mirrors.is_due():
             bell.ring("segments")
         if settling.is_due():
             bell.ring("hits")
@@ -219,7 +219,8 @@ class Jobs:
 
 
 def tend_segments() -> None:
-    """Populate the lists that mirror segments, and make the indexes that segments ask for."""
+    """Tell who came into segments and went, populate the lists that mirror them, make the indexes that they ask for."""
+    watching.tend()
     mirrors.refresh_due()
     indexes.tend()
 

@@ -1,0 +1,247 @@
+"""`segment_enter` and `segment_exit`: who came into a watched segment and who went, told of by the difference.
+
+Segments follow from rules, so nobody can be told of at the moment itself: those that a flow or a webhook asks about are
+compared with who was in them before, a minute after people changed at the latest (large ones less often: a tenth of the
+time at most). Whoever was in when the watch began, or is in since the segment asks something else, did not enter.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import apsw
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import connection, rows, run, scalar
+from appliance.db.work import writing
+from appliance.errors import Invalid
+from appliance.events import log as events
+from appliance.events.log import Happened
+from appliance.filters import compile, read
+from appliance.flows.triggers import SEGMENT_EVENTS
+from appliance.segments import people, store
+from appliance.tables import Segment
+
+log = logging.getLogger("campanero.flows")
+
+EVERY_SECONDS, _SHARE = 60.0, 10
+_TOLD_AT_ONCE, _KEPT_AT_ONCE = 150, 1_000
+_NAMES = tuple(sorted(SEGMENT_EVENTS))
+
+# Those that active flows start by, and all of an account with a webhook that names these events
+_WANTED = (
+    "SELECT f.account_id, t.segment_id FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id WHERE f.status = 'active' "
+    f"AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} AND t.segment_id NOT NULL "
+    "UNION SELECT s.account_id, s.id FROM segment s WHERE s.account_id IN (SELECT w.account_id FROM webhook w "
+    "WHERE w.enabled = 1 AND w.deleted_at IS NULL "
+    f"AND EXISTS (SELECT 1 FROM json_each(w.events) n WHERE n.value IN {_NAMES}))"
+)
+
+
+class _Watch(NamedTuple):
+    """A watched segment, and what it asked when its people were kept."""
+
+    account_id: int
+    segment_id: int
+    asks: str | None
+
+
+class _Look(NamedTuple):
+    at: float  # `clock.steady`
+    began: int
+    took: float
+    version: tuple[int, int]
+
+
+_looked: dict[int, _Look] = {}
+# Found due by the pulse, with the version its connection saw: other connections count in numbers of their own
+_pending: dict[int, tuple[int, int]] = {}
+_one_at_a_time = threading.Lock()
+
+
+def is_due() -> bool:
+    """Say whether some segment should be looked at now; called once a second, always from the same thread."""
+    watched = _watched()
+    if {one[:2] for one in watched} != set(_wanted()):
+        return True
+    for watch in watched:
+        version = (int(scalar("PRAGMA data_version")), int(connection().total_changes()))
+        if watch.segment_id not in _pending and _is_due(watch, version):
+            _pending[watch.segment_id] = version
+    return bool(_pending)
+
+
+def tend() -> None:
+    """Begin and end watches, and look at the segments that were found due; a second caller leaves at once."""
+    if not _one_at_a_time.acquire(blocking=False):
+        return
+    try:
+        _settle()
+        for watch in _watched():
+            if watch.asks is not None and watch.segment_id not in _pending:
+                continue
+            started, began = time.monotonic(), clock.now_ms()
+            try:
+                look(watch)
+            except (Invalid, apsw.SQLError, apsw.InterruptError) as error:
+                log.error("segment %s cannot be looked at: %s", watch.segment_id, error)
+            finally:
+                version = _pending.pop(watch.segment_id, (0, 0))
+                _looked[watch.segment_id] = _Look(clock.steady(), began, time.monotonic() - started, version)
+    finally:
+        _one_at_a_time.release()
+
+
+def _is_due(watch: _Watch, version: tuple[int, int]) -> bool:
+    look = _looked.get(watch.segment_id)
+    if watch.asks is None or look is None:
+        return True
+    if clock.steady() - look.at < max(EVERY_SECONDS, look.took * _SHARE):
+        return False
+    # Where nobody wrote, only time itself can have changed who is in
+    return look.version != version or bool(
+        rows("SELECT 1 FROM segment WHERE account_id = ? AND filters LIKE '%within_days%' LIMIT 1", (watch.account_id,))
+    )
+
+
+def _watched() -> list[_Watch]:
+    return [_Watch(*row) for row in rows("SELECT account_id, segment_id, asks FROM segment_watch ORDER BY segment_id")]
+
+
+def _wanted() -> list[tuple[int, int]]:
+    return [(row[0], row[1]) for row in rows(_WANTED)]
+
+
+def _settle() -> None:
+    """Begin the watches that are wanted, and forget the people of those that are not."""
+    wanted, watched = set(_wanted()), {one[:2] for one in _watched()}
+    for account_id, segment_id in sorted(wanted - watched):
+        work.write(_begin, account_id, segment_id)
+    for _, segment_id in sorted(watched - wanted):
+        # First that they are not all kept: a watch that begins again meanwhile begins anew
+        work.write(run, "UPDATE segment_watch SET asks = NULL WHERE segment_id = ?", (segment_id,))
+        while work.write(_forget, segment_id):
+            pass
+        _looked.pop(segment_id, None)
+
+
+def _begin(account_id: int, segment_id: int) -> None:
+    writing()
+    run(
+        "INSERT OR IGNORE INTO segment_watch (account_id, segment_id, created_at) "
+        "SELECT account_id, id, ? FROM segment WHERE account_id = ? AND id = ?",
+        (clock.now_ms(), account_id, segment_id),
+    )
+
+
+def _forget(segment_id: int) -> int:
+    """Drop some of the people that were kept, and then the watch; answers how many there were."""
+    writing()
+    number = run(
+        "DELETE FROM segment_member WHERE (segment_id, contact_id) IN "
+        "(SELECT segment_id, contact_id FROM segment_member WHERE segment_id = ? LIMIT ?)",
+        (segment_id, _KEPT_AT_ONCE),
+    )
+    if not number:
+        run("DELETE FROM segment_watch WHERE segment_id = ? AND asks IS NULL", (segment_id,))
+    return number
+
+
+def look(watch: _Watch) -> None:
+    """Tell of everybody who came into a segment or went; those of a new question are kept and not told of."""
+    before = _changed_at(watch.account_id)
+    asks = store.definition(watch.account_id, watch.segment_id)
+    told = watch.asks == asks
+    if not told and watch.asks is not None:
+        work.write(run, "UPDATE segment_watch SET asks = NULL WHERE segment_id = ?", (watch.segment_id,))
+    joining, leaving = _difference(watch)
+    name = str(scalar("SELECT name FROM segment WHERE id = ?", (watch.segment_id,)))
+    seen = _looked.get(watch.segment_id)
+    since = seen.began if seen else clock.now_ms() - int(EVERY_SECONDS * 1000)
+    size = _TOLD_AT_ONCE if told else _KEPT_AT_ONCE
+    for event, ids in (("segment_enter", joining), ("segment_exit", leaving)):
+        for start in range(0, len(ids), size):
+            if not work.write(_move, watch, before, event, ids[start : start + size], name if told else None, since):
+                return  # it asks something else by now: begin again
+    if not told:
+        work.write(_kept, watch, before, asks)
+
+
+def _changed_at(account_id: int) -> int:
+    return int(scalar("SELECT max(updated_at) FROM segment WHERE account_id = ?", (account_id,)) or 0)
+
+
+def _difference(watch: _Watch) -> tuple[list[int], list[int]]:
+    here = people.scope(watch.account_id)
+    nodes = read.filters(Segment.get_by_id(watch.segment_id).filters, here)
+    chosen = people.select(watch.account_id, nodes, here)
+    exact = compile.condition(nodes, here)
+    with work.snapshot():
+        joining = rows(
+            f"SELECT c.id {chosen.sql} AND NOT EXISTS "
+            "(SELECT 1 FROM segment_member m WHERE m.segment_id = :segment AND m.contact_id = c.id) ORDER BY c.id",
+            {**chosen.parameters, "segment": watch.segment_id},
+        )
+        leaving = rows(
+            "SELECT m.contact_id FROM segment_member m CROSS JOIN contact c ON c.id = m.contact_id "
+            f"WHERE m.segment_id = :segment AND ({exact.sql}) IS NOT TRUE ORDER BY c.id",
+            {**exact.parameters, "segment": watch.segment_id},
+        )
+    return [row[0] for row in joining], [row[0] for row in leaving]
+
+
+def _move(
+    watch: _Watch, before: int, event: str, contact_ids: Sequence[int], name: str | None, since: int
+) -> bool:  # fmt: skip
+    """Keep that some came or went, with what is told of it if the segment has a `name`; no if it changed since."""
+    writing()
+    if _changed_at(watch.account_id) != before or not scalar(
+        "SELECT 1 FROM segment_watch WHERE segment_id = ?", (watch.segment_id,)
+    ):
+        return False
+    parameters = {"segment": watch.segment_id, "ids": json.dumps(list(contact_ids))}
+    if event == "segment_enter":
+        moved = rows(
+            "INSERT OR IGNORE INTO segment_member (segment_id, contact_id) SELECT :segment, c.id FROM contact c "
+            "WHERE c.id IN (SELECT value FROM json_each(:ids)) RETURNING contact_id",
+            parameters,
+        )
+    else:
+        moved = rows(
+            "DELETE FROM segment_member WHERE segment_id = :segment "
+            "AND contact_id IN (SELECT value FROM json_each(:ids)) RETURNING contact_id",
+            parameters,
+        )
+    if name is not None:
+        _tell(watch, event, [row[0] for row in moved], name, since)
+    return True
+
+
+def _tell(watch: _Watch, event: str, contact_ids: Sequence[int], name: str, since: int) -> None:
+    """Tell of them, as deep in a chain as the deepest of what happened to each meanwhile: flows may lead in circles."""
+    depths = dict(
+        rows(
+            "SELECT e.contact_id, max(e.chain_depth) FROM json_each(?) one CROSS JOIN event e "
+            "ON e.contact_id = one.value WHERE e.created_at >= ? GROUP BY e.contact_id",
+            (json.dumps(list(contact_ids)), since),
+        )
+    )
+    events.record_many(
+        [
+            Happened(
+                watch.account_id, event, contact_id, {"segment_id": watch.segment_id},
+                resource_uid=f"segment:{watch.segment_id}", resource_name=name, chain_depth=depths.get(contact_id, 0),
+            )
+            for contact_id in contact_ids
+        ]
+    )  # fmt: skip
+
+
+def _kept(watch: _Watch, before: int, asks: str) -> None:
+    writing()
+    if _changed_at(watch.account_id) == before:
+        run("UPDATE segment_watch SET asks = ? WHERE segment_id = ?", (asks, watch.segment_id))

@@ -1,0 +1,171 @@
+"""`segment_enter` and `segment_exit`: of watched segments, by the difference, and of nobody who was in before."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from appliance import fields
+from appliance.db import work
+from appliance.db.open import rows, run, scalar
+from appliance.flows import watching
+from appliance.segments import store
+from appliance.segments.requests import SegmentCreate, SegmentPatch
+from tests.domain.flows_home import happen, live_flow, runs, take_in
+from tests.domain.home import Home
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """What a process remembers of its looks belongs to one test."""
+    yield
+    watching._looked.clear()
+    watching._pending.clear()
+
+
+def segment(home: Home, *filters: tuple[str, str, Any], name: str = "VIPs") -> int:
+    """Make a segment, and answer its id."""
+    body = {"name": name, "filters": [dict(zip(("name", "predicate", "value"), one, strict=True)) for one in filters]}
+    return int(work.write(store.create, home.account_id, fields.read(SegmentCreate, body)).id)
+
+
+def ask(home: Home, segment_id: int, *filters: tuple[str, str, Any]) -> None:
+    """Let a segment ask something else."""
+    body = {"filters": [dict(zip(("name", "predicate", "value"), one, strict=True)) for one in filters]}
+    work.write(store.update, home.account_id, segment_id, fields.read(SegmentPatch, body))
+
+
+def look(home: Home, later: float = 61) -> None:
+    """Do as the process does when a minute has passed."""
+    home.advance(later)
+    watching.is_due()
+    watching.tend()
+
+
+def told() -> list[tuple[str, int]]:
+    """Answer who came and went, in the order in which it was told."""
+    return rows("SELECT event, contact_id FROM event WHERE event LIKE 'segment_%' ORDER BY id")
+
+
+VIP = ("contact_tag", "eq", "vip")
+
+
+def tag(home: Home, contact_id: int, *tags: str) -> None:
+    """Give a person exactly these tags."""
+    home.patch(contact_id, data={"tags": list(tags)})
+
+
+def test_who_comes_and_goes_is_told_of_once(home: Home) -> None:
+    """Who was in before did not enter; the others enter the flow that waits for it, and leave the one for leaving."""
+    anna, ben, cleo = (home.contact(f"{name}@example.org").id for name in ("anna", "ben", "cleo"))
+    tag(home, anna, "vip")
+    vips = segment(home, VIP)
+    enter = live_flow(home, {"segment_id": vips})
+    leave = live_flow(home, {"event": "segment_exit", "segment_id": vips})
+    look(home, 0)
+    tag(home, ben, "vip")
+    look(home, 30)
+    assert told() == []
+    look(home)
+    tag(home, anna)
+    tag(home, cleo, "vip")
+    look(home)
+    look(home)
+    assert told() == [("segment_enter", ben), ("segment_enter", cleo), ("segment_exit", anna)]
+    take_in()
+    assert [row[0] for row in runs(enter)] == [ben, cleo]
+    assert [row[0] for row in runs(leave)] == [anna]
+    assert rows("SELECT DISTINCT resource_uid, resource_name, data FROM event WHERE event = 'segment_enter'") == [
+        (f"segment:{vips}", "VIPs", f'{{"segment_id":{vips}}}')
+    ]
+
+
+def test_another_question_tells_of_nobody(home: Home) -> None:
+    """A segment, or one that it names, that asks something else is the beginning of a new watch."""
+    anna = home.contact("anna@example.org").id
+    tag(home, anna, "vip")
+    inner = segment(home, ("contact_tag", "eq", "nobody"), name="inner")
+    outer = segment(home, ("contact_segment", "eq", inner), name="outer")
+    live_flow(home, {"segment_id": outer})
+    look(home, 0)
+    ask(home, inner, VIP)
+    look(home)
+    assert told() == []
+    assert scalar("SELECT count(*) FROM segment_member") == 1
+    tag(home, anna)
+    look(home)
+    assert told() == [("segment_exit", anna)]
+
+
+def test_only_what_somebody_waits_for_is_watched(home: Home) -> None:
+    """Without a flow or a webhook nobody is kept; a flow that stands still forgets, and begins anew."""
+    anna, ben = home.contact("anna@example.org").id, home.contact("ben@example.org").id
+    vips, _ = segment(home, VIP), segment(home, name="everybody")
+    look(home)
+    assert not rows("SELECT 1 FROM segment_watch") and not watching.is_due()
+    flow = live_flow(home, {"segment_id": vips})
+    look(home)
+    tag(home, anna, "vip")
+    look(home)
+    work.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (flow,))
+    look(home)
+    assert not rows("SELECT 1 FROM segment_watch") and not rows("SELECT 1 FROM segment_member")
+    tag(home, ben, "vip")
+    work.write(run, "UPDATE flow SET status = 'active' WHERE id = ?", (flow,))
+    look(home)
+    look(home)
+    assert told() == [("segment_enter", anna)]
+
+
+def test_a_webhook_that_names_them_watches_all_segments(home: Home) -> None:
+    """Of its account, while it is enabled."""
+    first, second = segment(home, VIP), segment(home, name="everybody")
+    work.write(
+        run,
+        "INSERT INTO webhook (account_id, url, events, enabled, secret, after_event_id, created_at, updated_at) "
+        "VALUES (?, 'https://x.example', '[\"segment_enter\"]', 1, x'00', 0, 1, 1)",
+        (home.account_id,),
+    )
+    look(home)
+    anna = home.contact("anna@example.org", data={"tags": ["vip"]}).id
+    look(home)
+    assert told() == [("segment_enter", anna)] * 2
+    assert {row[0] for row in rows("SELECT segment_id FROM segment_watch")} == {first, second}
+    work.write(run, "UPDATE webhook SET enabled = 0")
+    look(home)
+    assert not rows("SELECT 1 FROM segment_watch")
+
+
+def test_deleted_people_are_nobody_who_left(home: Home) -> None:
+    """A person who is gone takes what was kept of them along."""
+    anna = home.contact("anna@example.org").id
+    live_flow(home, {"segment_id": segment(home)})
+    look(home, 0)
+    work.write(run, "DELETE FROM contact WHERE id = ?", (anna,))
+    look(home)
+    assert told() == [] and not rows("SELECT 1 FROM segment_member")
+
+
+def test_a_circle_of_flows_comes_to_its_end(home: Home) -> None:
+    """Who enters because a flow changed something stands as deep in the chain as that change."""
+    anna, ben = home.contact("anna@example.org").id, home.contact("ben@example.org").id
+    vips = segment(home, VIP)
+    flow = live_flow(home, {"segment_id": vips, "data": {"frequency": "every_time"}})
+    look(home, 0)
+    for person, depth in ((anna, 5), (ben, 3)):
+        tag(home, person, "vip")
+        happen(home, "contact_update", person, chain_depth=depth)
+    look(home)
+    take_in()
+    assert sorted(runs(flow)) == [(anna, "ignored", "depth"), (ben, "live", None)]
+    assert rows("SELECT chain_depth FROM run WHERE status = 'live'") == [(3,)]
+
+
+def test_time_alone_changes_who_is_in(home: Home) -> None:
+    """A window moves while nobody writes."""
+    anna = home.contact("anna@example.org").id
+    live_flow(home, {"event": "segment_exit",
+                     "segment_id": segment(home, ("contact_created_at", "within_days", 1))})  # fmt: skip
+    look(home, 0)
+    look(home, 2 * 86_400)
+    assert told() == [("segment_exit", anna)]
