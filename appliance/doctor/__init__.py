@@ -11,14 +11,23 @@ import msgspec
 from appliance import config
 from appliance.account import settings
 from appliance.config import Loaded
-from appliance.doctor import flow, ground, names, seed, ways
+from appliance.doctor import automations, flow, ground, names, seed, ways
 from appliance.doctor.findings import Line, Over
 from appliance.errors import ConfigError
 
 __all__ = ["Line", "look"]
 # Of the whole installation, and of its accounts: all of them, or the one that was asked about
-_OF_ALL = (ground.room, flow.clocks, ground.process, ways.doors, flow.queue, ways.way_out, ways.links)
-_OF_ACCOUNTS = (ground.stopped, names.domains, names.senders, ground.books)
+_OF_ALL = (
+    ground.room,
+    flow.clocks,
+    ground.process,
+    ways.doors,
+    flow.queue,
+    automations.cursors,
+    ways.way_out,
+    ways.links,
+)
+_OF_ACCOUNTS = (ground.stopped, names.domains, names.senders, ground.books, automations.books, automations.moving)
 
 
 def look(

@@ -10,11 +10,12 @@ from appliance.doctor.findings import Line
 
 _STEP_MS = 2 * 60_000
 _LATE_MS = 15 * 60_000
-# What has been due for a while though nothing holds its sender or its campaign back
+# What has been due for a while though nothing holds its sender, its campaign or its flow back
 _DUE = (
     "SELECT count(*), min(m.due_at) FROM message m JOIN account a ON a.id = m.account_id "
     "LEFT JOIN campaign c ON c.id = m.campaign_id WHERE m.status IN ('queued', 'held') AND m.due_at <= ? "
-    "AND a.sending_stopped = 0 AND (c.id IS NULL OR c.status = 'active') AND m.updated_at <= ?"
+    "AND a.sending_stopped = 0 AND (c.id IS NULL OR c.status = 'active') AND m.updated_at <= ? AND (m.run_id IS NULL "
+    "OR EXISTS (SELECT 1 FROM flow f WHERE f.id = m.flow_id AND f.status = 'active' AND f.deleted_at IS NULL))"
 )
 
 
