@@ -6,6 +6,7 @@ Only a test of the whole way (`seed`) writes: one message to nobody, which never
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apsw
 import msgspec
 
 from appliance import config
@@ -57,3 +58,6 @@ def look(
             yield from one(directory, account_id)
     except Over:
         return
+    except apsw.CorruptError as error:
+        # It was said before that it is damaged; here is where that begins to matter
+        yield Line("fail", "database", f"cannot be read any further: {error}")
