@@ -195,13 +195,14 @@ def _check(account_id: int, list_id: int | None, request: ListCreate | ListPatch
     if isinstance(request.contact_ids, list):
         if request.segment_id is UNSET and list_id is not None and get(account_id, list_id).segment_id is not None:
             faults.add("contact_ids", VIEW)
-        unknown = _unknown(account_id, request.contact_ids)
-        if unknown:
+        missing = unknown(account_id, request.contact_ids)
+        if missing:
             faults.add("contact_ids", "must exist")
     faults.check()
 
 
-def _unknown(account_id: int, contact_ids: list[int]) -> set[int]:
+def unknown(account_id: int, contact_ids: list[int]) -> set[int]:
+    """Answer those of some contact ids that are nobody's here."""
     found: set[int] = set()
     for start in range(0, len(contact_ids), _CHUNK):
         part = contact_ids[start : start + _CHUNK]

@@ -1,0 +1,24 @@
+"""Lets people into a flow over the API."""
+
+from appliance.api.declare import Answer, Call, Routes
+from appliance.db.work import call, commit
+from appliance.flows import enrolling
+from appliance.flows.enrolling import Enrolled, EnrollWrite
+
+ROUTES = Routes()
+
+
+@ROUTES.add("POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled)
+async def enroll(request: Call) -> Answer:
+    """Let people into an active flow: named by id, or everybody in a segment now."""
+    chosen = await call(enrolling.who, request.account_id, request.id, request.body)
+    done, test = Enrolled(), request.credential.test
+    # In small parts, so that nobody else's write waits; the same request may be repeated, for who is inside stays so
+    for start in range(0, len(chosen), enrolling.CHUNK):
+        some = await commit(enrolling.let_in, request.id, chosen[start : start + enrolling.CHUNK], test)
+        if some is None:
+            break
+        done.enrolled += some.enrolled
+        done.already_inside += some.already_inside
+        done.frequency += some.frequency
+    return Answer(done)
