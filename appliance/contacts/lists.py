@@ -13,6 +13,7 @@ from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Id, Name, PageQuery, Short
 from appliance.pages import Page, paginate
+from appliance.segments import needed
 from appliance.segments import store as segments
 from appliance.tables import ContactList, Segment
 from appliance.work import bell
@@ -164,16 +165,11 @@ def delete(account_id: int, list_id: int) -> ContactList:
         "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND t.account_id = :account",
         {"id": list_id, "account": account_id},
     )
-    if used:
-        raise Invalid(
-            {"base": ["is in use"]}, reason="in_use", used_by=[{"campaign_id": row[0], "name": row[1]} for row in used]
-        )
-    # A draft that was for this list is for nobody now: whatever else it says, it must not become for everybody
-    connection().execute(
-        "UPDATE trigger SET contact_list_id = NULL, "
-        "data = json_remove(data, '$.audience_type', '$.confirm_send_to_all') WHERE contact_list_id = ?",
-        (list_id,),
-    )
+    used_by: list[dict[str, Any]] = [{"campaign_id": row[0], "name": row[1]} for row in used]
+    used_by += needed.flows(account_id, "list", list_id)
+    if used_by:
+        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used_by)
+    needed.let_go("list", list_id)
     ContactList.delete().where(ContactList.id == list_id).execute()
     return found
 

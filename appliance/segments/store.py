@@ -2,19 +2,19 @@
 
 import hashlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET
 
 from appliance import clock
-from appliance.db.open import connection, rows, run, scalar
+from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
 from appliance.filters import compile
-from appliance.filters.read import Group, Leaf, Node
+from appliance.filters.read import Node
 from appliance.pages import Page, paginate
-from appliance.segments import people
+from appliance.segments import needed, people
+from appliance.segments.needed import named_in
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.tables import Segment
 from appliance.work import bell
@@ -80,7 +80,7 @@ def delete(account_id: int, segment_id: int) -> Segment:
     used = used_by(account_id, segment_id)
     if used:
         raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used)
-    connection().execute("UPDATE trigger SET segment_id = NULL WHERE segment_id = ?", (segment_id,))
+    needed.let_go("segment", segment_id)
     Segment.delete().where(Segment.id == segment_id).execute()
     after_commit(lambda: bell.ring("segments"))
     return found
@@ -97,20 +97,13 @@ def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
             (account_id, segment_id, segment_id),
         )
     ]
-    found += [
-        {"flow_id": number, "name": name}
-        for number, name in rows(
-            "SELECT f.id, f.name FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? "
-            "AND t.segment_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused')",
-            (account_id, segment_id),
-        )
-    ]
+    found += needed.flows(account_id, "segment", segment_id)
     found += [
         {"list_id": number, "name": name}
         for number, name in rows("SELECT id, name FROM contact_list WHERE segment_id = ?", (segment_id,))
     ]
     for other in Segment.select().where(Segment.account == account_id, Segment.id != segment_id):
-        if any(("segment", segment_id) == named[:2] for named in _named(people.nodes(account_id, other.filters))):
+        if any(("segment", segment_id) == named[:2] for named in named_in(people.nodes(account_id, other.filters))):
             found.append({"segment_id": other.id, "name": other.name})
     return found
 
@@ -120,7 +113,7 @@ def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
     here = people.scope(account_id, writing=True)
     nodes = people.nodes(account_id, filters, writing=True)
     faults: dict[str, list[str]] = {}
-    for kind, number, path in _named(nodes) if segment_id is not None else ():
+    for kind, number, path in named_in(nodes) if segment_id is not None else ():
         if ("segment", segment_id) in _reached(account_id, kind, number):
             faults[path] = ["refers back to this segment"]
     if faults:
@@ -143,7 +136,7 @@ def _reached(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
             waiting += [("segment", mirrored)] if mirrored else []
         else:
             found = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
-            waiting += [one[:2] for one in _named(people.nodes(account_id, found.filters))] if found else []
+            waiting += [one[:2] for one in named_in(people.nodes(account_id, found.filters))] if found else []
     return seen
 
 
@@ -159,18 +152,6 @@ def definition(account_id: int, segment_id: int) -> str:
 def lists_reached(account_id: int, segment_id: int) -> set[int]:
     """Answer the lists whose members a segment asks about, through other segments too."""
     return {number for kind, number in _reached(account_id, "segment", segment_id) if kind == "list"}
-
-
-def _named(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, int, str]]:
-    """Answer what filters point to: kind, id, and the path of the value."""
-    for index, node in enumerate(nodes):
-        where = f"{path}[{index}].value"
-        if isinstance(node, Group):
-            yield from _named(node.parts, where)
-        elif isinstance(node, Leaf) and node.field.of in ("segment", "list") and node.test.key != "present":
-            many = isinstance(node.value, list)
-            for place, number in enumerate(node.value if many else [node.value]):
-                yield node.field.of, number, f"{where}[{place}]" if many else where
 
 
 def counts(account_id: int, segments: list[Segment]) -> dict[int, int | None]:

@@ -1,0 +1,82 @@
+"""Which flows need a list or a segment: by what starts them, and by the steps of the plans that people are in."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from appliance.db.open import rows, run
+from appliance.db.work import writing
+from appliance.errors import Invalid
+from appliance.filters import read
+from appliance.filters.read import Group, Leaf, Node
+from appliance.filters.scope import Place
+from appliance.segments import people
+
+Kind = Literal["list", "segment"]
+
+_COLUMN = {"list": "contact_list_id", "segment": "segment_id"}
+_LIVE = "f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') AND f.deleted_at IS NULL"
+# Of a flow's older versions those that somebody is still in
+_STEPS = (
+    f"SELECT f.id, f.name, s.data FROM flow f JOIN step s ON s.flow_id = f.id WHERE {_LIVE} "
+    "AND s.kind IN ('split', 'list_add', 'list_remove') AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
+    "WHERE r.flow_id = f.id AND r.status = 'live' AND r.version = s.version))"
+)
+
+
+def flows(account_id: int, kind: Kind, number: int) -> list[dict[str, Any]]:
+    """Answer the live flows that need a list or a segment, as `used_by` says it."""
+    found: dict[int, str] = {}
+    column = _COLUMN[kind]
+    for flow_id, name, own, data in rows(
+        f"SELECT f.id, f.name, t.{column}, t.data FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE {_LIVE}",
+        (account_id,),
+    ):
+        if own == number or _names(account_id, msgspec.json.decode(data).get("where"), kind, number):
+            found[flow_id] = name
+    for flow_id, name, data in rows(_STEPS, (account_id,)):
+        props = msgspec.json.decode(data)
+        listed = kind == "list" and props.get("contact_list_id") == number
+        if flow_id not in found and (listed or _names(account_id, props.get("filters"), kind, number)):
+            found[flow_id] = name
+    return [{"flow_id": flow_id, "name": name} for flow_id, name in sorted(found.items())]
+
+
+def let_go(kind: Kind, number: int) -> None:
+    """Take a list or a segment out of what starts flows and campaigns.
+
+    A flow that was for its people begins by hand until somebody chooses again: it must not become for everybody.
+    """
+    writing()
+    column = _COLUMN[kind]
+    run(
+        f"UPDATE trigger SET {column} = NULL, data = json_remove(data, '$.audience_type', '$.confirm_send_to_all'), "
+        f"event = CASE WHEN (SELECT hidden FROM flow WHERE id = trigger.flow_id) THEN event ELSE 'manual' END "
+        f"WHERE {column} = ?",
+        (number,),
+    )
+
+
+def _names(account_id: int, filters: Any, kind: Kind, number: int) -> bool:
+    """Say whether stored filters name a list or a segment; what cannot be read any more needs nothing."""
+    if not filters:
+        return False
+    here = people.scope(account_id)._replace(place=Place.SPLIT)
+    try:
+        nodes = read.filters(filters, here)
+    except Invalid:
+        return False
+    return (kind, number) in ((of, named) for of, named, _ in named_in(nodes))
+
+
+def named_in(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, int, str]]:
+    """Answer the lists and segments that filters point to: kind, id, and the path of the value."""
+    for index, node in enumerate(nodes):
+        where = f"{path}[{index}].value"
+        if isinstance(node, Group):
+            yield from named_in(node.parts, where)
+        elif isinstance(node, Leaf) and node.field.of in ("segment", "list") and node.test.key != "present":
+            many = isinstance(node.value, list)
+            for place, number in enumerate(node.value if many else [node.value]):
+                yield node.field.of, number, f"{where}[{place}]" if many else where

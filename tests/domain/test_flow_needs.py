@@ -1,0 +1,89 @@
+"""What a live flow needs cannot be deleted from under it, and a draft never becomes one for everybody."""
+
+from typing import Any
+
+import pytest
+
+from appliance import fields
+from appliance.contacts import lists
+from appliance.db import work
+from appliance.db.open import rows, run
+from appliance.errors import Invalid
+from appliance.flows import plan
+from appliance.segments import store
+from appliance.segments.requests import SegmentCreate
+from appliance.tables import ContactList
+from tests.domain.flows_home import happen, live_flow, take_in
+from tests.domain.home import Home
+
+
+@pytest.fixture
+def news(home: Home) -> int:
+    """A list."""
+    return int(home.list_of(name="news").id)
+
+
+@pytest.fixture
+def vips(home: Home) -> int:
+    """A segment."""
+    body = {"name": "V", "filters": [{"name": "contact_tag", "predicate": "eq", "value": "vip"}]}
+    return int(work.write(store.create, home.account_id, fields.read(SegmentCreate, body)).id)
+
+
+def refused(verb: Any, home: Home, number: int) -> list[dict[str, Any]]:
+    """Answer what keeps a thing from being deleted."""
+    with pytest.raises(Invalid) as found:
+        work.write(verb, home.account_id, number)
+    assert found.value.reason == "in_use"
+    used: list[dict[str, Any]] = found.value.extra["used_by"]
+    return used
+
+
+def split(home: Home, flow_id: int, version: int, name: str, number: int) -> None:
+    """Give a version of a flow a branch on a list or segment."""
+    steps = [
+        {"id": 1, "type": "wait", "duration": 60},
+        {"id": 2, "type": "split", "filters": [{"name": name, "predicate": "in", "value": [number]}],
+         "yes": [], "no": []},
+    ]  # fmt: skip
+    work.write(lambda: plan.write(flow_id, version, plan.compiled(steps), {}))
+    work.write(run, "UPDATE flow SET version = ? WHERE id = ?", (version, flow_id))
+
+
+def test_what_starts_a_flow_stays(home: Home, news: int, vips: int) -> None:
+    """By the trigger, or by its conditions; while the flow stands still too."""
+    first = live_flow(home, {"event": "list_add", "contact_list_id": news}, name="A")
+    where = [{"name": "contact_list", "predicate": "eq", "value": news}]
+    second = live_flow(home, {"event": "checkout", "segment_id": vips, "data": {"where": where}}, name="B")
+    work.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (second,))
+    assert refused(lists.delete, home, news) == [{"flow_id": first, "name": "A"}, {"flow_id": second, "name": "B"}]
+    assert refused(store.delete, home, vips) == [{"flow_id": second, "name": "B"}]
+
+
+def test_what_a_step_needs_stays_while_somebody_may_come_to_it(home: Home, news: int, vips: int) -> None:
+    """A branch of the version that is live, or of an older one that somebody is in."""
+    anna = home.contact("anna@example.org").id
+    flow = live_flow(home, {"event": "checkout"})
+    split(home, flow, 2, "contact_segment", vips)
+    happen(home, "checkout", anna)
+    take_in()
+    split(home, flow, 3, "contact_list", news)
+    assert refused(lists.delete, home, news) == [{"flow_id": flow, "name": "Hello"}]
+    assert refused(store.delete, home, vips) == [{"flow_id": flow, "name": "Hello"}]
+    work.write(run, "UPDATE run SET status = 'completed'")
+    work.write(store.delete, home.account_id, vips)
+    refused(lists.delete, home, news)
+
+
+def test_a_draft_of_a_deleted_group_is_for_nobody(home: Home, news: int, vips: int) -> None:
+    """What nobody may enter now can go; the flow has to be told anew what starts it."""
+    flows = [
+        live_flow(home, {"event": "list_add", "contact_list_id": news}),
+        live_flow(home, {"event": "checkout", "segment_id": vips}),
+    ]
+    work.write(run, "UPDATE flow SET status = 'draft'")
+    work.write(lists.delete, home.account_id, news)
+    work.write(store.delete, home.account_id, vips)
+    assert not ContactList.select().exists()
+    found = rows("SELECT flow_id, event, contact_list_id, segment_id FROM trigger ORDER BY flow_id")
+    assert found == [(flow, "manual", None, None) for flow in flows]
