@@ -7,9 +7,11 @@ import msgspec
 
 from appliance import clock
 from appliance.db.open import connection, rows, scalar
+from appliance.db.work import after_commit
 from appliance.engagement.robots import Seen, Verdict
 from appliance.events import agents, utm
 from appliance.messages.targets import Found
+from appliance.work import bell
 
 _encode = msgspec.json.Encoder().encode
 # Message, kind, number, and whether by a machine
@@ -18,7 +20,7 @@ _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
     "generated, quiet, chain_depth, ip, user_agent, browser, os, device_type, referrer, utm_source, utm_medium, "
     "utm_term, utm_content, utm_campaign, created_at, updated_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
 )
 
 
@@ -42,6 +44,7 @@ def tell(hits: Sequence[Told]) -> list[int]:
     """Write the events of hits and answer their ids."""
     if not hits:
         return []
+    after_commit(lambda: bell.ring("flows"))
     now = clock.now_ms()
     names: dict[tuple[int | None, int | None], str | None] = {}
     return [int(row[0]) for row in connection().executemany(_INSERT, [_row(one, names, now) for one in hits])]
@@ -60,8 +63,8 @@ def _row(one: Told, names: dict[tuple[int | None, int | None], str | None], now:
         names[source] = _source_name(found)
     return (
         found.account_id, found.contact_id, "email_opened" if seen.kind == "open" else "email_clicked",
-        _encode(data).decode(), f"message:{found.message_id}", names[source], found.url, found.test, seen.ip,
-        seen.agent, *agents.device(seen.agent), referrer, *utm.of(found.url), seen.at, now,
+        _encode(data).decode(), f"message:{found.message_id}", names[source], found.url, found.test,
+        found.chain_depth, seen.ip, seen.agent, *agents.device(seen.agent), referrer, *utm.of(found.url), seen.at, now,
     )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from appliance.tables import Account
 from appliance.work import standing
 from appliance.work.standing import Standing
 
-_OPEN = "status IN ('queued', 'held')"
+# What a flow that is paused wants to send has no time, and is in nobody's way
+_OPEN = "status IN ('queued', 'held') AND due_at NOT NULL"
 _LIVE = "SELECT id FROM campaign WHERE account_id = ? AND phase IN ('holding', 'sending', 'paused')"
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
@@ -104,7 +105,8 @@ def queue(account_id: int) -> Queue:
     sources += [("campaign_id = ?", (row[0],)) for row in rows(_LIVE, (account_id,))]
     for where, values in sources:
         [(waiting, due)] = rows(
-            f"SELECT count(*), total(due_at <= ?) FROM message WHERE {where} AND {_OPEN}", (now, *values)
+            f"SELECT count(*), total(due_at <= ?) FROM message WHERE {where} AND {_OPEN}",
+            (now, *values),
         )
         open_rows, ready = open_rows + waiting, ready + int(due)
         in_hand += int(scalar(f"SELECT count(*) FROM message WHERE {where} AND status = 'sending'", values))

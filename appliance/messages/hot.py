@@ -81,8 +81,13 @@ def _accepted(found: list[Outcome]) -> None:
     )
     here.executemany(_CONTACT, [_contact(row, contact_id, now) for row, contact_id in counted if contact_id])
     here.executemany(_CHANNEL, [(row.account_id, row.kind, row.recipient_key) for row, _ in counted])
+    flows = Counter(row.flow_id for row, _ in counted if row.run_id is not None)
+    here.executemany("UPDATE flow SET sent_count = sent_count + ? WHERE id = ?", [(n, one) for one, n in flows.items()])
     names: dict[tuple[int | None, int | None], str | None] = {}
-    log.record_many([_happened(row, contact_id, names, via.get(row.id) or {}) for row, contact_id in done])
+    deep = ledger.depths(row for row, _ in done)
+    log.record_many(
+        [_happened(row, contact_id, names, via.get(row.id) or {}, deep.get(row.id, 0)) for row, contact_id in done]
+    )
 
 
 def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
@@ -91,15 +96,18 @@ def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
 
 
 def _happened(
-    row: Claim, contact_id: int | None, names: dict[tuple[int | None, int | None], str | None], via: dict[str, str]
+    row: Claim,
+    contact_id: int | None,
+    names: dict[tuple[int | None, int | None], str | None],
+    via: dict[str, str],
+    depth: int,
 ) -> Happened:
     source = (row.campaign_id, row.flow_id)
     if source not in names:
         names[source] = ledger.source_name(row)
     return Happened(
-        row.account_id, f"{row.channel}_sent", contact_id,
-        {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, **via},
-        resource_uid=f"message:{row.id}", resource_name=names[source], test=row.test,
+        row.account_id, f"{row.channel}_sent", contact_id, ledger.about(row) | via,
+        resource_uid=f"message:{row.id}", resource_name=names[source], test=row.test, chain_depth=depth,
     )  # fmt: skip
 
 

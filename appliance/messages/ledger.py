@@ -1,10 +1,12 @@
 """Rows of the ledger in hand, and the small writes that every step of theirs shares."""
 
+import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.db.open import connection, scalar
+from appliance.db.open import connection, rows, scalar
 from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError
 from appliance.events import log
@@ -14,6 +16,8 @@ from appliance.events.log import Happened
 AT_ONCE = 0
 # So too, and behind what has not gone yet, where whoever reads the rows in their order still comes by
 AGAIN_AT_ONCE = 1
+# So too what flows send, behind what a program sends to one person
+BY_FLOWS_AT_ONCE = 2
 
 
 class Claim(NamedTuple):
@@ -37,6 +41,8 @@ class Claim(NamedTuple):
     flow_id: int | None
     dated_at: int | None
     digest: int | None
+    run_id: int | None
+    step_id: int | None
 
     @property
     def kind(self) -> str:
@@ -108,6 +114,21 @@ def source_name(row: Claim) -> str | None:
     return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
 
 
+def about(row: Claim) -> dict[str, Any]:
+    """Answer what every event of a message says: which it is, and what sent it."""
+    return {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, "step_id": row.step_id}
+
+
+def depths(claims: Iterable[Claim]) -> dict[int, int]:
+    """Answer by message id how deep in a chain of flows its events stand: one below the run that sent it."""
+    sent = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
+    if not sent:
+        return {}
+    asked = "SELECT id, chain_depth FROM run WHERE id IN (SELECT value FROM json_each(?))"
+    known = dict(rows(asked, (json.dumps(list(sent.values())),)))
+    return {message_id: known.get(run_id, 0) + 1 for message_id, run_id in sent.items()}
+
+
 def record(row: Claim, event: str, data: dict[str, Any]) -> None:
     """Write the event of what happened to a row, for whom the row belongs to now."""
     # While it was in hand its contact may have been merged into another, or deleted
@@ -115,8 +136,7 @@ def record(row: Claim, event: str, data: dict[str, Any]) -> None:
     log.record(
         Happened(
             row.account_id, event, contact_id,
-            {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, **data},
-            resource_uid=f"message:{row.id}",
-            resource_name=source_name(row), test=row.test,
+            about(row) | data, resource_uid=f"message:{row.id}", resource_name=source_name(row), test=row.test,
+            chain_depth=depths([row]).get(row.id, 0),
         )
     )  # fmt: skip

@@ -24,7 +24,11 @@ _AGAIN_SECONDS = 20.0
 # Behind a place (due_at, id), first at the same time and then later
 BEHIND = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
 _OPEN = "status IN ('queued', 'held')"
-_NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+# What flows send stands among the single messages, and waits while its flow does not go on
+_NOT_STOPPED = (
+    " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1) AND (run_id IS NULL OR EXISTS "
+    "(SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL))"
+)
 
 
 def live_campaigns() -> list[int]:

@@ -5,16 +5,23 @@ share one commit. A row therefore goes out once, unless the connection or this p
 the stored reply: such a row is in doubt and is sent once more with the same Message-ID, or held (P3).
 """
 
+import msgspec
+
 from appliance import tokens
 from appliance.contacts import consent
 from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
-from appliance.messages import capping, ledger
+from appliance.messages import capping, ledger, quiet
 from appliance.messages.ledger import Claim
 
 _LIVE = (
     "SELECT 1 FROM campaign c JOIN account a ON a.id = c.account_id "
     "WHERE c.id = ? AND c.phase IN ('sending', 'holding') AND a.sending_stopped = 0"
+)
+_FLOW = (
+    "SELECT nullif(f.status = 'active' AND f.deleted_at IS NULL, 0), f.drop_before, "
+    "json_extract(f.data, '$.quiet_hours'), a.time_zone FROM flow f JOIN account a ON a.id = f.account_id "
+    "WHERE f.id = ?"
 )
 
 
@@ -28,8 +35,10 @@ def mark(row: Claim, process: str, wanted: Claim, now: int) -> bool:
         return False
     if row.campaign_id is None and one("SELECT 1 FROM account WHERE id = ? AND sending_stopped = 1", (row.account_id,)):
         return False
-    due = one("SELECT 1 FROM message WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ?", (row.id, now))
+    due = one("SELECT due_at FROM message WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ?", (row.id, now))
     if due is None:
+        return False
+    if row.run_id is not None and not _may_leave_flow(row, due[0], now):
         return False
     reason = refusal(row)
     if reason is None:
@@ -49,9 +58,28 @@ def mark(row: Claim, process: str, wanted: Claim, now: int) -> bool:
     return True
 
 
+def _may_leave_flow(row: Claim, due_at: int, now: int) -> bool:
+    """Say whether a flow lets a message of its go now; one that is overdue where those are dropped is skipped."""
+    flow = one(_FLOW, (row.flow_id,))
+    if flow is None or flow[0] is None:
+        return False
+    drop_before, hours, zone = flow[1:]
+    if drop_before is not None and max(due_at, row.created_at) < drop_before:
+        ledger.skip(row, "overdue_on_resume", now)
+        return False
+    if hours is None or row.transactional or row.test:
+        return True
+    end = quiet.until(msgspec.json.decode(hours), zone, now)
+    if end is not None:
+        values = (end, now, row.id)
+        connection().execute("UPDATE message SET status = 'held', due_at = ?, updated_at = ? WHERE id = ?", values)
+    return end is None
+
+
 def refusal(row: Claim) -> str | None:
     """Say why a message may not go out now, looked at again right before it would (P4)."""
-    if row.recipient_key is None or (row.campaign_id is not None and row.contact_id is None):
+    is_about_somebody = row.campaign_id is not None or row.run_id is not None
+    if row.recipient_key is None or (is_about_somebody and row.contact_id is None):
         return "contact_deleted"
     if row.transactional:
         hashed = tokens.address_hash(row.kind, row.recipient_key)

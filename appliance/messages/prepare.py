@@ -7,39 +7,24 @@ from typing import Any, NamedTuple
 from appliance import addresses, clock, config
 from appliance import brand as brands
 from appliance.contacts import store as contacts
-from appliance.db.open import rows
 from appliance.delivery import dkim, mime
 from appliance.delivery.dkim import Signer
 from appliance.delivery.send import Envelope
 from appliance.designs import rewriting
-from appliance.designs.theme import Look
 from appliance.errors import SenderRefused
-from appliance.messages import compose, links, marks, senders, values
-from appliance.messages.compose import Content, Filled, Parts, Sender
+from appliance.messages import compose, links, marks, senders, sources, values
+from appliance.messages.compose import Filled, Parts, Sender
 from appliance.messages.ledger import Claim, Prepared
 from appliance.messages.showing import Showing
 from appliance.messages.single import said_source
+from appliance.messages.sources import Kept, OfStep, SourceId, Started
 from appliance.sending_domains import keys, names, returns
 from appliance.sending_domains.keys import Ring
-from appliance.tables import Account, Campaign, Contact, Message, MessageContent, TemplateRevision
+from appliance.tables import Account, Campaign, Contact, Message, MessageContent
 
 log = logging.getLogger("campanero.sender")
-# Compiled campaigns held at once
-_MOST_KEPT = 32
-
-
-class _Kept(NamedTuple):
-    """What all messages of a campaign share."""
-
-    content: Content
-    parts: Parts
-    tracked: Parts | None  # the same with links that lead through us
-    sender: Sender
-    shared: dict[str, Any]
-    headers: bytes
-    needs_phone: bool
-    showing: Showing | None = None
-    shown_as: int | None = None  # of a test: the contact whose values it shows
+# Compiled campaigns and steps held at once
+_MOST_KEPT = 64
 
 
 class _Origin(NamedTuple):
@@ -69,31 +54,36 @@ class Workshop:
     """Prepares messages; one for each thread that sends, so that nothing is shared while it is being changed."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[SourceId, Kept] = {}
         self._origins: dict[tuple[int, str], _Origin] = {}
-        # By campaign and contact, for not every campaign says the same of somebody
-        self._people: dict[tuple[int | None, int | None], dict[str, Any]] = {}
+        # By source and contact, for not every campaign says the same of somebody
+        self._people: dict[tuple[SourceId | None, int | None], dict[str, Any]] = {}
+        self._runs: dict[int, Started] = {}
 
     def fetch(self, claims: Iterable[Claim]) -> None:
         """Read whom the next messages are for, all together; whoever is not read here is read alone."""
-        ids: dict[int, set[int]] = {}
-        for claim in claims:
-            if claim.campaign_id is not None and claim.contact_id is not None:
-                ids.setdefault(claim.campaign_id, set()).add(claim.contact_id)
         self._people = {}
         self._origins = {}  # a key may have followed another since
-        for campaign_id, people in ids.items():
+        claims = list(claims)
+        self._runs = sources.started({one.run_id for one in claims if one.run_id is not None})
+        ids: dict[SourceId, set[int]] = {}
+        for claim in claims:
+            # Whose run is gone is told so alone
+            source = self._source(claim) if claim.run_id is None or claim.run_id in self._runs else None
+            if source is not None and claim.contact_id is not None:
+                ids.setdefault(source, set()).add(claim.contact_id)
+        for source, people in ids.items():
             try:
-                kept = self._campaign(campaign_id)
+                kept = self._shared(source)
                 if kept.showing is not None:
                     kept.showing.expect(people)
                 found = values.of_contacts(people, kept.needs_phone)
             except Exception as error:
                 # `prepare` says so of each message that cannot be made; all others go out
-                log.debug("the people of campaign %s cannot be read together: %s", campaign_id, error)
+                log.debug("the people of %s cannot be read together: %s", source, error)
                 continue
             for number, person in found.items():
-                self._people[campaign_id, number] = person
+                self._people[source, number] = person
 
     def prepare(self, claim: Claim) -> Prepared:
         """Make a message as it leaves; raises as `draft` does."""
@@ -104,12 +94,14 @@ class Workshop:
         if not claim.recipient:
             raise ValueError("its recipient was erased")
         headers: tuple[tuple[str, str], ...]
-        if claim.campaign_id is not None:
-            kept, stop = self._campaign(claim.campaign_id), links.unsubscribe(claim.id)
-            host = self._origin(claim.account_id, kept.sender.email).leaving
+        source = self._source(claim)
+        if source is None:
+            (kept, headers), stop = self._single(claim), None
+        elif (kept := self._shared(source)).is_marketing:
+            stop, host = links.unsubscribe(claim.id), self._origin(claim.account_id, kept.sender.email).leaving
             headers = (compose.unsubscribe_header(stop, claim.id, host),)
         else:
-            (kept, headers), stop = self._single(claim), None
+            headers, stop = (), None
         headers += marks.headers(claim.id, claim.provider)
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
         dated = claim.dated_at or clock.now_ms()
@@ -131,7 +123,8 @@ class Workshop:
     def view(self, message: Message) -> Filled:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
-        kept = self._campaign(claim.campaign_id) if claim.campaign_id else self._single(claim)[0]
+        source = self._source(claim)
+        kept = self._single(claim)[0] if source is None else self._shared(source)
         return compose.fill(kept.content, self._values(kept, claim))
 
     def _origin(self, account_id: int, sender: str) -> _Origin:
@@ -145,11 +138,11 @@ class Workshop:
         return found
 
     def _values(
-        self, kept: _Kept, claim: Claim, showing: Showing | None = None, stop: str | None = None
+        self, kept: Kept, claim: Claim, showing: Showing | None = None, stop: str | None = None
     ) -> dict[str, Any]:
         """Answer what the merge tags of one message say."""
         person = kept.shown_as if kept.shown_as is not None else claim.contact_id
-        found = self._people.get((claim.campaign_id, claim.contact_id))
+        found = self._people.get((self._source(claim), claim.contact_id))
         if found is not None:
             who = values.of_person(found, claim.recipient)
         else:
@@ -158,25 +151,43 @@ class Workshop:
             shown = showing.to(claim.contact_id)
         else:
             shown = values.shown(claim.account_id, person, kept.content.conditions)
-        return {**kept.shared, **who, **values.of_message(claim.id, stop), **shown}
+        said = {**kept.shared, **who, **values.of_message(claim.id, stop), **shown}
+        if claim.run_id is not None:
+            said["event"] = self._started(claim.run_id).event
+        return said
 
     @staticmethod
-    def _person(contact_id: int | None, kept: _Kept, recipient: str, own: bool) -> dict[str, Any]:
+    def _person(contact_id: int | None, kept: Kept, recipient: str, own: bool) -> dict[str, Any]:
         """Answer what is said of a person; `own` says that the address is one of theirs."""
         contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
         if contact is not None and kept.needs_phone:
             contacts.load([contact])
         return values.of_contact(contact, recipient if own or contact is None else None)
 
-    def _campaign(self, campaign_id: int) -> _Kept:
-        kept = self._kept.get(campaign_id)
+    def _source(self, claim: Claim) -> SourceId | None:
+        """Answer what a message is one of many of; None for one that stands alone."""
+        if claim.campaign_id is not None or claim.run_id is None or claim.flow_id is None or claim.step_id is None:
+            return claim.campaign_id
+        return OfStep(claim.flow_id, self._started(claim.run_id).version, claim.step_id)
+
+    def _started(self, run_id: int) -> Started:
+        found = self._runs.get(run_id)
+        if found is None:
+            found = sources.started([run_id]).get(run_id)
+            if found is None:
+                raise ValueError("the run that sent it is gone")
+            self._runs[run_id] = found
+        return found
+
+    def _shared(self, source: SourceId) -> Kept:
+        kept = self._kept.get(source)
         if kept is None:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            kept = self._kept[campaign_id] = _compile_campaign(campaign_id)
+            kept = self._kept[source] = sources.compile_source(source)
         return kept
 
-    def _single(self, claim: Claim) -> tuple[_Kept, tuple[tuple[str, str], ...]]:
+    def _single(self, claim: Claim) -> tuple[Kept, tuple[tuple[str, str], ...]]:
         message = Message.get_by_id(claim.id)
         said = MessageContent.get(MessageContent.message == claim.id)
         account = Account.get_by_id(claim.account_id)
@@ -188,11 +199,11 @@ class Workshop:
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         shared = values.of_account(account, brand) | {"data": said.data}
-        tracked = _tracked(content, said.links) if marketing and said.links is not None else None
-        kept = _Kept(content, Parts(content), tracked, sender, shared, b"", True, None, said.shown_as)
+        tracked = sources.tracked(content, said.links) if marketing and said.links is not None else None
+        kept = Kept(content, Parts(content), tracked, sender, shared, b"", True, None, said.shown_as)
         headers = tuple(said.headers.items())
         if marketing:
-            list_id, domain = f"account-{account.id}", _domain(sender.email)
+            list_id, domain = f"account-{account.id}", sources.domain_of(sender.email)
             host = self._origin(account.id, sender.email).leaving
             headers += compose.marketing_headers(claim.id, None, account.name, list_id, domain, account.id, host)
         return kept, headers
@@ -213,36 +224,7 @@ def pinned(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def _compile_campaign(campaign_id: int) -> _Kept:
-    campaign = Campaign.get_by_id(campaign_id)
-    said = campaign.pinned
-    document = TemplateRevision.get_by_id(campaign.content_id).document
-    content = compose.compile_source(compose.source_of(document, Look(*said["look"]), said["locale"], marketing=True))
-    sender = Sender(campaign.sender["email"], campaign.sender["name"], campaign.sender["reply_to"])
-    headers = compose.list_headers(
-        campaign_id, said["list_name"], said["list_id"], _domain(sender.email), campaign.account_id
-    )
-    tracked = None
-    if said["tracking"]:
-        numbered = rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign_id,))
-        tracked = _tracked(content, [url for (url,) in numbered])
-    return _Kept(
-        content, Parts(content), tracked, sender, said["values"], mime.head(headers),
-        "contact.phone" in content.variables() or "contact" in content.variables(),
-        Showing(campaign.account_id, campaign_id, content.conditions),
-    )  # fmt: skip
-
-
 def _mail_from(claim: Claim, sender: str, origin: _Origin) -> str:
     """Answer the return path: one of our own needs somebody who listens there, as the capture server always does."""
     host = returns.bounce_host(names.of_address(sender)) if claim.provider == "capture" else origin.returns
     return links.return_path(claim.id, host) if host is not None else sender
-
-
-def _tracked(content: Content, addresses: list[str]) -> Parts:
-    return Parts(compose.tracked(content, tuple(addresses), config.base_url(config.current())))
-
-
-def _domain(address: str) -> str:
-    ascii_form = addresses.ascii_form(address) or address
-    return ascii_form.rpartition("@")[2]

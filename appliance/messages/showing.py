@@ -1,4 +1,4 @@
-"""Which conditions of a campaign hold for its recipients, asked for many at a time: a sender never asks one by one."""
+"""Which conditions of a message hold for its recipients, asked for many at a time: a sender never asks one by one."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,10 +11,10 @@ _KEPT_MS = 60_000
 
 
 class Showing:
-    """The conditions of one campaign, for one thread that sends it."""
+    """The conditions of one campaign or step, for one thread that sends it."""
 
-    def __init__(self, account_id: int, campaign_id: int, conditions: Mapping[str, list[Any]]) -> None:
-        self._account_id, self._campaign_id, self._conditions = account_id, campaign_id, conditions
+    def __init__(self, account_id: int, conditions: Mapping[str, list[Any]]) -> None:
+        self._account_id, self._conditions = account_id, conditions
         self._known: dict[int, dict[str, bool]] = {}
         self._expected: frozenset[int] = frozenset()
         self._until = 0

@@ -19,12 +19,13 @@ from appliance.messages import values
 from appliance.tables import Account, Contact
 
 log = logging.getLogger("campanero.tracking")
-# Campaigns whose links are kept at hand
+# Campaigns and steps whose links are kept at hand
 _MOST_KEPT = 256
 _ASKED = (
     "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, m.sent_at, m.status, "
-    "coalesce(c.tracking, 'aggregate'), a.privacy_ip FROM message m JOIN account a ON a.id = m.account_id "
-    "LEFT JOIN contact c ON c.id = m.contact_id WHERE m.id IN ({ids})"
+    "coalesce(c.tracking, 'aggregate'), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version "
+    "FROM message m JOIN account a ON a.id = m.account_id LEFT JOIN contact c ON c.id = m.contact_id "
+    "LEFT JOIN run r ON r.id = m.run_id WHERE m.id IN ({ids})"
 )
 
 
@@ -52,6 +53,8 @@ class Found(NamedTuple):
     status: str
     tracking: str
     privacy_ip: str
+    chain_depth: int = 0  # of what is told about it
+    version: int | None = None  # of the flow whose run sent it
     url: str | None = None
     links: int = 0
 
@@ -61,8 +64,8 @@ class Found(NamedTuple):
         return clock.now_ms() if self.sent_at is None and self.status == "sending" else self.sent_at
 
 
-class _Campaign(NamedTuple):
-    """The links of a campaign by number, and what its merge tags share."""
+class _Source(NamedTuple):
+    """The links of a campaign or step by number, and what its merge tags share."""
 
     urls: dict[int, str]
     shared: dict[str, Any]
@@ -72,7 +75,7 @@ class Targets:
     """Finds messages and where their links lead; used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, _Campaign] = {}
+        self._kept: dict[int | tuple[Any, ...], _Source] = {}
 
     def find(self, wanted: Iterable[Wanted]) -> dict[Wanted, Found]:
         """Answer what is known of each that was asked for; what is not ours, or not there any more, is left out."""
@@ -94,30 +97,43 @@ class Targets:
 
     def _led(self, message: Found, number: int | None) -> Found:
         """Answer where a link of a message leads."""
-        of = self._campaign(message.campaign_id) if message.campaign_id is not None else _single(message.message_id)
+        of = self._of(message)
         found = message._replace(links=len(of.urls))
         url = of.urls.get(number) if number is not None else None
         if url is not None and "{" in url:
             url = _filled(url, message, of.shared)
         return found if url is None else found._replace(url=sendable(url))
 
-    def _campaign(self, campaign_id: int) -> _Campaign:
-        kept = self._kept.get(campaign_id)
+    def _of(self, message: Found) -> _Source:
+        if message.campaign_id is None and message.version is None:
+            return _single(message.message_id)
+        source = message.campaign_id or (message.flow_id, message.version, message.step_id)
+        kept = self._kept.get(source)
         if kept is None:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            numbered = rows("SELECT number, url FROM link WHERE campaign_id = ?", (campaign_id,))
-            pinned = one("SELECT pinned FROM campaign WHERE id = ?", (campaign_id,))
-            shared = msgspec.json.decode(pinned[0])["values"] if pinned and pinned[0] else {}
-            kept = self._kept[campaign_id] = _Campaign(_targets(numbered), shared)
+            kept = self._kept[source] = _of_step(source) if isinstance(source, tuple) else _of_campaign(source)
         return kept
 
 
-def _single(message_id: int) -> _Campaign:
+def _of_campaign(campaign_id: int) -> _Source:
+    numbered = rows("SELECT number, url FROM link WHERE campaign_id = ?", (campaign_id,))
+    pinned = one("SELECT pinned FROM campaign WHERE id = ?", (campaign_id,))
+    shared = msgspec.json.decode(pinned[0])["values"] if pinned and pinned[0] else {}
+    return _Source(_targets(numbered), shared)
+
+
+def _of_step(step: tuple[Any, ...]) -> _Source:
+    pinned = one("SELECT pinned FROM step WHERE flow_id = ? AND version = ? AND action_id = ?", step)
+    said = msgspec.json.decode(pinned[0]) if pinned and pinned[0] else {"links": [], "values": {}}
+    return _Source(_targets(enumerate((url for url, _ in said["links"]), 1)), said["values"])
+
+
+def _single(message_id: int) -> _Source:
     found = one("SELECT links, data FROM message_content WHERE message_id = ?", (message_id,))
     if found is None or found[0] is None:
-        return _Campaign({}, {})
-    return _Campaign(_targets(enumerate(msgspec.json.decode(found[0]), 1)), {"data": msgspec.json.decode(found[1])})
+        return _Source({}, {})
+    return _Source(_targets(enumerate(msgspec.json.decode(found[0]), 1)), {"data": msgspec.json.decode(found[1])})
 
 
 def _targets(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:
@@ -128,9 +144,13 @@ def _targets(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:
 
 def _filled(url: str, message: Found, shared: dict[str, Any]) -> str | None:
     """Fill an address as its message would have; what is not known any more is left empty: the reader is sent on."""
-    if message.campaign_id is None:
+    if message.campaign_id is None and message.version is None:
         shared = values.of_account(Account.get_by_id(message.account_id), brands.get(message.account_id)) | shared
     said = {**shared, **_person(message), **values.of_message(message.message_id)}
+    if message.version is not None:
+        asked = "SELECT r.event_data FROM message m JOIN run r ON r.id = m.run_id WHERE m.id = ?"
+        begun = one(asked, (message.message_id,))
+        said["event"] = msgspec.json.decode(begun[0]) if begun and begun[0] else {}
     try:
         return merge.compile_template(url, "url").render(said)
     except MergeError as error:

@@ -73,6 +73,13 @@ Message.add_index(
         "clicked_at) WHERE run_id NOT NULL"
     )
 )
+# What of a flow waits: for its time, or for the flow to go on
+Message.add_index(
+    SQL(
+        "CREATE INDEX message_waiting ON message (flow_id, due_at) "
+        "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
+    )
+)
 Message.add_index(
     SQL("CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held')")
 )

@@ -1,12 +1,14 @@
 """What the steps that send have in common: their words stand in a template of the flow, and in the step only its id."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct, convert
 
 from appliance.errors import Invalid
 from appliance.fields import given, read
-from appliance.flows.steps.kind import Kind, Reading
+from appliance.flows import posting
+from appliance.flows.steps.kind import Going, Here, Kind, Move, Node, Reading
 from appliance.tables import Account, Template
 from appliance.templates import checks
 from appliance.templates.requests import Content
@@ -67,6 +69,10 @@ class Writing(Kind):
         if props.get("transactional") and not _is_allowed(account_id):
             found.append(("transactional", NO_SERVICE_MESSAGES))
         return found
+
+    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
+        """Put a message for each into the ledger, which sends it; whoever may not get it goes on without."""
+        return posting.put(self.type, node, goings, here)
 
     def incomplete(self, said: dict[str, Any]) -> list[tuple[str, str]]:
         """Answer what keeps these words from being sent."""

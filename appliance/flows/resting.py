@@ -1,0 +1,92 @@
+"""What of a flow waits outside of the line of messages while it is paused, and what ends where it was deleted.
+
+Nothing of a flow that is not active leaves (`outbox.mark`); here its rows are taken out of the way of all others, and
+brought back when it goes on, some at a time, so that a pause is one word in one row whoever is inside.
+"""
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import rows, run
+from appliance.db.work import after_commit, writing
+from appliance.flows import ending
+from appliance.messages.ledger import BY_FLOWS_AT_ONCE
+from appliance.work import bell
+
+_AT_ONCE = 300
+_OPEN = "m.run_id NOT NULL AND m.flow_id = {flow} AND m.status IN ('queued', 'held')"
+_LIVE = "r.flow_id = {flow} AND r.status = 'live'"
+_SOME = f"SELECT m.id FROM message m WHERE {_OPEN.format(flow=':flow')}"
+_RESTING = (
+    "flow.deleted_at IS NULL AND flow.status != 'active' "
+    "AND EXISTS (SELECT 1 FROM message m WHERE {open} AND m.due_at <= :now)"
+)
+_WOKEN = (
+    "flow.deleted_at IS NULL AND flow.status = 'active' "
+    "AND EXISTS (SELECT 1 FROM message m WHERE {open} AND m.due_at IS NULL)"
+)
+_DELETED = (
+    "flow.deleted_at NOT NULL AND (EXISTS (SELECT 1 FROM message m WHERE {open}) "
+    "OR EXISTS (SELECT 1 FROM run r WHERE {live}))"
+)
+_RING = "SELECT id FROM flow WHERE hidden = 0 AND ({what})"
+
+
+def settle() -> bool:
+    """Take a bite of each: rows of flows that rest, of flows that go on, of deleted ones; says if there were any."""
+    found = False
+    for what, verb in ((_DELETED, close_some), (_RESTING, put_away), (_WOKEN, bring_back)):
+        for flow_id in _flows(what):
+            found = True
+            work.write(verb, flow_id)
+    return found
+
+
+def is_due() -> bool:
+    """Say whether a flow has rows that are not where they belong."""
+    return any(_flows(what, "LIMIT 1") for what in (_DELETED, _RESTING, _WOKEN))
+
+
+def put_away(flow_id: int) -> int:
+    """Let some due messages of a flow that is not active wait outside of the line, as `held`; answers how many."""
+    writing()
+    return run(
+        f"UPDATE message SET status = 'held', due_at = NULL, updated_at = :now WHERE id IN ({_SOME} "
+        "AND m.due_at <= :now LIMIT :most) AND EXISTS (SELECT 1 FROM flow WHERE id = :flow AND status != 'active')",
+        {"flow": flow_id, "now": clock.now_ms(), "most": _AT_ONCE},
+    )
+
+
+def bring_back(flow_id: int) -> int:
+    """Let some messages of an active flow that wait outside of the line go on; answers how many."""
+    writing()
+    after_commit(lambda: bell.ring("outbox"))
+    return run(
+        f"UPDATE message SET status = 'queued', due_at = :due, updated_at = :now WHERE id IN ({_SOME} "
+        "AND m.due_at IS NULL LIMIT :most) AND EXISTS (SELECT 1 FROM flow WHERE id = :flow AND status = 'active')",
+        {"flow": flow_id, "now": clock.now_ms(), "most": _AT_ONCE, "due": BY_FLOWS_AT_ONCE},
+    )
+
+
+def close_some(flow_id: int) -> bool:
+    """End some runs and cancel some open messages of a deleted flow; says whether there were any.
+
+    A message that may have arrived before stays in doubt.
+    """
+    writing()
+    if not rows("SELECT 1 FROM flow WHERE id = ? AND deleted_at NOT NULL", (flow_id,)):
+        return False
+    now = clock.now_ms()
+    inside = rows(f"SELECT r.id FROM run r WHERE {_LIVE.format(flow='?')} LIMIT ?", (flow_id, _AT_ONCE))
+    ended = ending.end([row[0] for row in inside], "exited", "flow_deleted", now)
+    cancelled = run(
+        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = :now "
+        f"WHERE id IN ({_SOME} LIMIT :most)",
+        {"flow": flow_id, "now": now, "most": _AT_ONCE},
+    )
+    return bool(ended) or cancelled > 0
+
+
+def _flows(what: str, more: str = "") -> list[int]:
+    condition = what.format(open=_OPEN.format(flow="flow.id"), live=_LIVE.format(flow="flow.id"))
+    found = rows(f"{_RING.format(what=condition)} {more}", {"now": clock.now_ms()} if ":now" in condition else {})
+    return [row[0] for row in found]

@@ -1,0 +1,245 @@
+"""Messages of flows: a row for each run, who is skipped and why, what they say and when they may leave."""
+
+from email import message_from_bytes, policy
+from typing import Any
+
+import pytest
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import rows, run, scalar
+from appliance.flows import plan, resting
+from appliance.messages import letters, outbox, quiet
+from appliance.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.messages.line import Line
+from appliance.messages.prepare import Workshop
+from appliance.tables import Flow, Template
+from appliance.templates import store as templates
+from appliance.templates.requests import TemplateWrite
+from tests.domain.home import Home, turn
+from tests.domain.test_flow_run import enter, live, passed, told, until_still
+
+SAID = {
+    "subject": "Hi {{ contact.first_name }}, {{ event.sku }}", "body": '<p><a href="https://acme.test/a">A</a></p>',
+}  # fmt: skip
+
+
+def flow_of(home: Home, steps: list[dict[str, Any]], **more: Any) -> Flow:
+    """Make an active flow whose email steps are pinned as when it goes live."""
+    flow = live(home, [], **more)
+
+    def make() -> None:
+        run("DELETE FROM step")
+        messages = {}
+        for step in steps:
+            if step["type"] in ("email", "sms"):
+                template = templates.create(home.account_id, TemplateWrite(**SAID), flow_id=flow.id)
+                Template.update(action_id=step["id"]).where(Template.id == template.id).execute()
+                messages[step["id"]] = letters.pin(flow, template, step.get("transactional", False),
+                                                   step["type"] == "email")  # fmt: skip
+        plan.write(flow.id, 1, plan.compiled(steps), messages)
+
+    work.write(make)
+    return flow
+
+
+def mail(home: Home, **more: Any) -> Flow:
+    """Make a flow that sends one email."""
+    return flow_of(home, [{"id": 1, "type": "email", **more}])
+
+
+def claims() -> list[Claim]:
+    """Answer all rows of the ledger."""
+    return [Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
+
+
+def test_a_message_for_each_run_or_a_reason_why_not(home: Home) -> None:
+    """Whoever may be written to has an open row, the others a skipped one with its event; all of them go on."""
+    flow = mail(home)
+    may = home.contact("may@acme.test").id
+    left = home.contact("left@acme.test").id
+    home.leave("left@acme.test")
+    bounced = home.contact("bounced@acme.test").id
+    home.suppress("bounced@acme.test", "hard_bounce")
+    phone_only = home.upsert(phone="+4917012345678").contact.id
+    never = home.contact("never@acme.test", opt_in=False).id
+    ids = enter(home, flow, may, left, bounced, phone_only, never, chain_depth=1)
+    until_still()
+    assert rows("SELECT contact_id, run_id, step_id, status, skip_reason, source_type, due_at FROM message") == [
+        (may, ids[0], 1, "queued", None, "flow", 2), (left, ids[1], 1, "skipped", "unsubscribed", "flow", None),
+        (bounced, ids[2], 1, "skipped", "suppressed_hard_bounce", "flow", None),
+        (phone_only, ids[3], 1, "skipped", "no_channel", "flow", None),
+        (never, ids[4], 1, "skipped", "no_consent", "flow", None),
+    ]  # fmt: skip
+    assert [passed(one) for one in ids] == [
+        [(1, "on", None)], [(1, "skipped", "unsubscribed")], [(1, "skipped", "suppressed_hard_bounce")],
+        [(1, "skipped", "no_channel")], [(1, "skipped", "no_consent")],
+    ]  # fmt: skip
+    assert told("email_skipped") == [(one, 2, 0) for one in (left, bounced, phone_only, never)]
+    assert rows("SELECT DISTINCT status FROM run") == [("completed",)]
+
+
+def test_what_somebody_asked_for_needs_no_consent(home: Home) -> None:
+    """A transactional step goes to those who opted out too, and never to a suppressed address."""
+    flow = mail(home, transactional=True)
+    left = home.contact("left@acme.test").id
+    home.leave("left@acme.test")
+    bounced = home.contact("bounced@acme.test").id
+    home.suppress("bounced@acme.test", "hard_bounce")
+    enter(home, flow, left, bounced)
+    until_still()
+    assert rows("SELECT status, skip_reason, transactional FROM message") == [
+        ("queued", None, 1), ("skipped", "suppressed_hard_bounce", 1)
+    ]  # fmt: skip
+    made = message_from_bytes(Workshop().prepare(claims()[0]).envelope.content, policy=policy.default)
+    assert made["List-Unsubscribe"] is None and made["Feedback-ID"] is None and made["List-Id"] is None
+    assert made["Auto-Submitted"] == "auto-generated"
+    assert "https://acme.test/a" in made.as_string()
+
+
+def test_a_message_says_what_its_version_said(home: Home) -> None:
+    """Merge tags know the person and the event that started the run; a later edit changes nothing of it."""
+    flow = mail(home)
+    ann = home.contact("ann@acme.test", first_name="Ann").id
+    enter(home, flow, ann, event_data={"sku": "A-7"})
+    until_still()
+    template = Template.get()
+    work.write(templates.update, home.account_id, template.id, TemplateWrite(subject="Later"))
+    work.write(lambda: Flow.update(name="Later").execute())
+    (claim,) = claims()
+    workshop = Workshop()
+    workshop.fetch([claim])
+    made = message_from_bytes(workshop.prepare(claim).envelope.content, policy=policy.default)
+    assert made["Subject"] == "Hi Ann, A-7" and made["To"] == "ann@acme.test"
+    assert made["List-Unsubscribe-Post"] and made["List-Id"] and made["Auto-Submitted"] == "auto-generated"
+    assert made["Feedback-ID"].endswith(":flow:campanero") and made["Precedence"] is None
+    html = made.get_body(("html",)).get_content()  # type: ignore[union-attr]
+    assert "/c/" in html and "https://acme.test/a" not in html and "/o/" in html
+    assert Workshop().prepare(claim) == workshop.prepare(claim)
+
+
+def test_events_of_a_message_stand_one_deeper_and_name_the_step(home: Home) -> None:
+    """What becomes of a message stands one deeper in the chain than its run, and counts for its flow."""
+    flow = mail(home)
+    ann = home.contact("ann@acme.test").id
+    enter(home, flow, ann, chain_depth=3)
+    until_still()
+    claim = turn(None, want=True)
+    assert claim is not None
+    turn(Outcome(claim, sender="a@acme.test"), want=False)
+    assert told("email_sent") == [(ann, 4, 0)]
+    assert scalar("SELECT json_extract(data, '$.step_id') FROM event WHERE event = 'email_sent'") == 1
+    assert scalar("SELECT resource_name FROM event WHERE event = 'email_sent'") == "Welcome"
+    assert scalar("SELECT sent_count FROM flow") == 1
+
+
+def test_messages_stay_while_their_flow_is_paused(home: Home) -> None:
+    """Nothing leaves of a flow that is paused, archived or deleted: it stands in no line, and may not be marked."""
+    flow = mail(home)
+    enter(home, flow, home.contact("ann@acme.test").id)
+    until_still()
+    (claim,) = Line().candidates(5)
+    for fields in ({"status": "paused"}, {"status": "archived"}, {"status": "active", "deleted_at": 1}):
+        work.write(lambda found=fields: Flow.update(**found).execute())
+        assert Line().candidates(5) == []
+        assert not work.write(outbox.mark, claim, "p", claim, clock.now_ms())
+    work.write(lambda: Flow.update(deleted_at=None).execute())
+    assert turn(None, want=True) is not None
+
+
+def test_quiet_hours_hold_marketing(home: Home) -> None:
+    """In the quiet hours of a flow its marketing messages wait for their end; tests and service messages do not."""
+    flow = mail(home)
+    work.write(run, "UPDATE account SET time_zone = 'Europe/Berlin'")
+    work.write(run, "UPDATE flow SET data = ?", ('{"quiet_hours": {"from": "21:00", "to": "08:00"}}',))
+    home.advance(clock.parse("2030-01-05T22:30:00Z") / 1000 - clock.now())
+    ann, bob = home.contact("ann@acme.test").id, home.contact("bob@acme.test").id
+    enter(home, flow, ann)
+    enter(home, flow, bob, test=True)
+    until_still()
+    assert rows("SELECT status, due_at, provider FROM message ORDER BY contact_id") == [
+        ("held", clock.parse("2030-01-06T07:00:00Z"), "capture"), ("queued", 2, "capture")
+    ]  # fmt: skip
+    home.advance(9 * 3600)
+    assert len(Line().candidates(5)) == 2
+
+
+def test_what_a_paused_flow_wanted_to_send_lies_outside_of_the_line(home: Home) -> None:
+    """Its rows are held without a time until it goes on; what is only due later keeps its time."""
+    flow = mail(home)
+    enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(3)))
+    until_still()
+    later = clock.now_ms() + 3_600_000
+    work.write(run, "UPDATE message SET due_at = ? WHERE id = 3", (later,))
+    assert not resting.is_due() and not resting.settle()
+    work.write(lambda: Flow.update(status="paused").execute())
+    assert resting.is_due() and resting.settle() and not resting.is_due() and not resting.settle()
+    assert rows("SELECT status, due_at FROM message") == [("held", None), ("held", None), ("queued", later)]
+    work.write(lambda: Flow.update(status="active").execute())
+    assert resting.is_due() and resting.settle() and not resting.settle()
+    assert rows("SELECT status, due_at FROM message") == [("queued", 2), ("queued", 2), ("queued", later)]
+
+
+def test_a_resume_without_what_is_overdue_drops_those_messages(home: Home) -> None:
+    """What was written before the moment is skipped with its reason; what came later goes out."""
+    flow = mail(home)
+    enter(home, flow, home.contact("old@acme.test").id)
+    until_still()
+    home.advance(100)
+    moment = clock.now_ms()
+    enter(home, flow, home.contact("new@acme.test").id)
+    until_still()
+    work.write(lambda: Flow.update(drop_before=moment).execute())
+    claim = turn(None, want=True)
+    assert claim is not None and claim.recipient == "new@acme.test"
+    assert rows("SELECT status, skip_reason FROM message") == [("skipped", "overdue_on_resume"), ("sending", None)]
+
+
+def test_a_deleted_flow_lets_everybody_go_and_cancels_what_is_open(home: Home) -> None:
+    """Runs exit, open messages are cancelled, one that may have arrived stays in doubt, and no sum is off."""
+    flow = flow_of(home, [{"id": 1, "type": "email"}, {"id": 2, "type": "wait", "duration": 60}])
+    enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(3)))
+    until_still()
+    work.write(run, "UPDATE message SET doubts = 1 WHERE id = 2")
+    work.write(lambda: Flow.update(deleted_at=clock.now_ms(), status="archived").execute())
+    assert resting.is_due() and resting.settle() and not resting.settle()
+    assert rows("SELECT status, due_at FROM message") == [("cancelled", None), ("uncertain", None), ("cancelled", None)]
+    assert rows("SELECT DISTINCT status, exit_reason FROM run") == [("exited", "flow_deleted")]
+    assert rows("SELECT entered_count, completed_count, exited_count FROM flow") == [(3, 0, 3)]
+
+
+def test_quiet_hours_that_began_since_hold_what_waits(home: Home) -> None:
+    """A message that did not leave before the quiet hours waits for their end, and leaves then."""
+    flow = mail(home)
+    home.advance(clock.parse("2030-01-05T20:59:00Z") / 1000 - clock.now())
+    work.write(run, "UPDATE flow SET data = ?", ('{"quiet_hours": {"from": "21:00", "to": "08:00"}}',))
+    enter(home, flow, home.contact("ann@acme.test").id)
+    until_still()
+    home.advance(120)
+    assert turn(None, want=True) is None
+    assert rows("SELECT status, due_at FROM message") == [("held", clock.parse("2030-01-06T08:00:00Z"))]
+    home.advance(11 * 3600)
+    assert turn(None, want=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "end"),
+    [
+        ({"from": "21:00", "to": "08:00"}, "2030-01-05T20:00:00+01:00", None),
+        ({"from": "21:00", "to": "08:00"}, "2030-01-05T21:00:00+01:00", "2030-01-06T08:00:00+01:00"),
+        ({"from": "21:00", "to": "08:00"}, "2030-01-05T07:59:59+01:00", "2030-01-05T08:00:00+01:00"),
+        ({"from": "21:00", "to": "08:00"}, "2030-01-05T08:00:00+01:00", None),
+        ({"from": "12:00", "to": "13:30"}, "2030-07-05T12:10:00+02:00", "2030-07-05T13:30:00+02:00"),
+        # An hour that is left out in spring, and one that comes twice in autumn
+        ({"from": "22:00", "to": "02:30"}, "2030-03-31T01:10:00+01:00", "2030-03-31T03:30:00+02:00"),
+        ({"from": "22:00", "to": "06:00"}, "2030-10-27T02:10:00+01:00", "2030-10-27T06:00:00+01:00"),
+        ({"from": "09:00", "to": "09:00"}, "2030-01-05T09:00:00+01:00", None),
+        ({"from": "25:00", "to": "08:00"}, "2030-01-05T07:00:00+01:00", None),
+        (["21:00", "08:00"], "2030-01-05T07:00:00+01:00", None),
+        (None, "2030-01-05T07:00:00+01:00", None),
+    ],
+)
+def test_quiet_hours_end(hours: Any, now: str, end: str | None) -> None:
+    """Quiet hours go by the clocks on the wall, over midnight and over their changes; what cannot be read is none."""
+    found = quiet.until(hours, "Europe/Berlin", clock.parse(now))
+    assert found == (None if end is None else clock.parse(end))
