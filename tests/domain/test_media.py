@@ -10,7 +10,7 @@ from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.errors import Invalid, NotFound
 from appliance.messages import single
-from appliance.tables import Media
+from appliance.tables import Flow, Media
 from appliance.templates import store as templates
 from appliance.templates.requests import TemplateWrite
 from tests.domain.home import Home
@@ -69,9 +69,8 @@ def test_a_picture_is_found_wherever_it_is_used(home: Home, picture: Media) -> N
     by_text, by_design = template(home, body=f'<img src="{url}">'), template(home, design=design)
     template(home, body="<p>another</p>")
     campaign = home.campaign(home.list_of().id, body=f'<img src="{url}">')
-    work.write(run, "INSERT INTO flow (account_id, hidden, status, approval_state, name, steps, version, data, "
-               "sent_count, created_at, updated_at) VALUES (?, 0, 'draft', '', 'Welcome', ?, 0, '{}', 0, 0, 0)",
-               (home.account_id, f'[{{"body": "{url}"}}]'))  # fmt: skip
+    work.write(lambda: Flow.create(account=home.account_id, name="Welcome", steps=[{"body": url}], created_at=0,
+                                   updated_at=0))  # fmt: skip
     work.write(brand.update, home.account_id, fields.read(brand.BrandWrite, {"logo": url, "company_name": "Acme"}))
     used = media.used_in(home.account_id, picture.id)
 
