@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from appliance import tables
 from appliance.api import shapes
+from appliance.api.run_shapes import FlowRunDetail
 from appliance.api.shapes import Json, Moment
 from appliance.clock import iso
 from appliance.contacts.suppress import Reason
@@ -88,6 +89,7 @@ class ContactExport(Struct):
     messages: list[shapes.Message]
     message_texts: list[MessageText]
     events: list[shapes.Event]
+    flow_runs: list[FlowRunDetail]
 
 
 def suppression(row: tables.Suppression) -> Suppression:
