@@ -75,12 +75,13 @@ def is_due() -> bool:
 
 def take_in() -> bool:
     """Read a bite of events behind the cursor, and start, ignore or end the runs they mean; says if there were any."""
+    # No event above the newest is looked at, whatever comes meanwhile: the cursor is moved to there
     began, newest = position(), int(scalar("SELECT max(id) FROM event") or 0)
     if newest <= began:
         return False
     flows, goals = _live(), _goals()
     names = {flow.start.event for flow in flows} | {goal.event for goal in goals}
-    found = _behind(began, names) if names else []
+    found = _behind(began, newest, names) if names else []
     upto = found[-1].id if len(found) == _BITE else newest
     acts = sorted(_acts(found, flows, goals), key=lambda act: (act.event.id, act.is_start, act.flow_id))
     if not acts and upto == newest and upto - began < _LAG and clock.steady() - _written < _LAG_SECONDS:
@@ -121,15 +122,15 @@ def _goals() -> list[_Goal]:
     ]
 
 
-def _behind(began: int, names: set[str]) -> list[_Seen]:
+def _behind(began: int, newest: int, names: set[str]) -> list[_Seen]:
     return [
         _Seen(*row)
         for row in rows(
             "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at FROM event e "
-            "WHERE e.id > ? AND e.quiet = 0 AND +e.contact_id NOT NULL "
+            "WHERE e.id > ? AND e.id <= ? AND e.quiet = 0 AND +e.contact_id NOT NULL "
             "AND +e.event IN (SELECT value FROM json_each(?)) "
             f"AND {matching.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
-            (began, json.dumps(sorted(names)), _BITE),
+            (began, newest, json.dumps(sorted(names)), _BITE),
         )
     ]
 

@@ -1,11 +1,12 @@
 """Who enters a flow: events behind the cursor against triggers and goals, once each."""
 
+import threading
 from typing import Any
 
 import pytest
 
 from appliance.db import work
-from appliance.db.open import rows, run, scalar
+from appliance.db.open import close_database, rows, run, scalar
 from appliance.flows import entry
 from appliance.tables import Flow, Trigger
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
@@ -213,3 +214,23 @@ def test_many_events_are_taken_in_order_whatever_the_chunk(home: Home, people: l
     assert [row[:2] for row in runs(flow)] == [
         *((person, "live") for person in people), *((person, "ignored") for person in people * 2)
     ]  # fmt: skip
+
+
+def test_events_that_come_meanwhile_count_once(home: Home, people: list[int]) -> None:
+    """Whoever records events while others are looked at: each starts or is ignored exactly once."""
+    flow = live_flow(home, {"event": "order_paid"})
+    work.start()
+
+    def post() -> None:
+        for number in range(400):
+            happen(home, "order_paid", people[number % 3])
+        close_database()
+
+    thread = threading.Thread(target=post)
+    thread.start()
+    while thread.is_alive():
+        take_in()
+    thread.join()
+    take_in()
+    assert scalar("SELECT count(*) FROM run WHERE flow_id = ?", (flow,)) == 400
+    assert scalar("SELECT count(DISTINCT event_id) FROM run") == 400
