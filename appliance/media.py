@@ -124,7 +124,9 @@ def _used(account_id: int, name: str) -> list[dict[str, Any]]:
         f"LEFT JOIN template_revision r ON r.id = c.content_id WHERE c.account_id = ?2 AND c.deleted_at IS NULL "
         f"AND ({written} OR instr(r.document, ?1)) ORDER BY c.id",
         "flow_id": f"SELECT f.id, f.name FROM flow f WHERE f.account_id = ?2 AND NOT f.hidden AND (instr(f.steps, ?1) "
-        f"OR EXISTS (SELECT 1 FROM template t WHERE t.flow_id = f.id AND {written})) ORDER BY f.id",
+        f"OR EXISTS (SELECT 1 FROM template t WHERE t.flow_id = f.id AND {written}) OR EXISTS (SELECT 1 FROM step s "
+        "JOIN template_revision r ON r.id = s.content_id WHERE s.flow_id = f.id AND instr(r.document, ?1))) "
+        "ORDER BY f.id",
         "brand_id": "SELECT b.id, b.company_name FROM brand b WHERE b.account_id = ?2 AND instr(coalesce(b.logo, '') "
         "|| b.default_header || b.default_footer || b.default_theme, ?1)",
     }

@@ -96,7 +96,9 @@ def counts(account_id: int) -> dict[str, int]:
     found["campaigns"] = int(
         scalar("SELECT count(*) FROM campaign WHERE account_id = ? AND deleted_at IS NULL", (account_id,))
     )
-    found["flows"] = int(scalar("SELECT count(*) FROM flow WHERE account_id = ? AND hidden = 0", (account_id,)))
+    found["flows"] = int(
+        scalar("SELECT count(*) FROM flow WHERE account_id = ? AND hidden = 0 AND deleted_at IS NULL", (account_id,))
+    )
     found["templates"] = int(
         scalar("SELECT count(*) FROM template WHERE account_id = ? AND flow_id IS NULL", (account_id,))
     )

@@ -2,13 +2,15 @@
 
 FLOWS = """
 CREATE TABLE flow (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, hidden INTEGER NOT
-    NULL, status TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, name TEXT NOT NULL, goal TEXT,
-    steps TEXT NOT NULL, last_action INTEGER NOT NULL, version INTEGER NOT NULL, live_from INTEGER NOT NULL, data
-    TEXT NOT NULL, sent_count INTEGER NOT NULL, entered_count INTEGER NOT NULL, completed_count INTEGER NOT NULL,
-    exited_count INTEGER NOT NULL, paused_at INTEGER, drop_before INTEGER, deleted_at INTEGER, created_at INTEGER
-    NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
+    NULL, test INTEGER NOT NULL, status TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, name TEXT
+    NOT NULL, goal TEXT, steps TEXT NOT NULL, last_action INTEGER NOT NULL, version INTEGER NOT NULL, live_from
+    INTEGER NOT NULL, data TEXT NOT NULL, sent_count INTEGER NOT NULL, entered_count INTEGER NOT NULL,
+    completed_count INTEGER NOT NULL, exited_count INTEGER NOT NULL, paused_at INTEGER, drop_before INTEGER, closing
+    TEXT, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id)
+    REFERENCES account (id));
 CREATE INDEX flow_account_id_hidden_created_at_id ON flow (account_id, hidden, created_at, id);
 CREATE INDEX flow_live ON flow (id) WHERE status = 'active' AND hidden = 0;
+CREATE INDEX flow_closing ON flow (id) WHERE closing NOT NULL;
 CREATE INDEX flow_with_goal ON flow (id) WHERE goal NOT NULL AND hidden = 0;
 CREATE TABLE trigger (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER
     NOT NULL, event TEXT NOT NULL, segment_id INTEGER, contact_list_id INTEGER, data TEXT NOT NULL, triggered_count

@@ -71,7 +71,7 @@ def check(account_id: int, raw: Any, faults: Faults, path: str = "trigger", befo
     kept = (before or Start())._replace(**{key: value for key, value in sent.items() if key.endswith("_id")})
     if "data" in sent:
         kept = kept._replace(data=sent["data"] or {})
-    if "event" in sent or before is None:
+    if "event" in sent or before is None or (before.event == MANUAL and sent.get("segment_id")):
         kept = kept._replace(event=sent.get("event") or ("segment_enter" if kept.segment_id else MANUAL))
     for key, table in (("segment_id", Segment), ("contact_list_id", ContactList)):
         number = sent.get(key)

@@ -4,7 +4,12 @@ It stands with the step: the revision of its template, and what is said beside t
 once for all who get it.
 """
 
+import threading
+from collections import OrderedDict
+from hashlib import blake2b
 from typing import Any
+
+import msgspec
 
 from appliance import brand as brands
 from appliance import clock
@@ -24,8 +29,8 @@ def pin(flow: Flow, template: Template, transactional: bool, is_email: bool = Tr
     writing()
     beside = pinned(flow, template, transactional)
     if is_email:
-        content = compose.compile_source(source(templates.document(template), beside))
-        beside["links"] = [] if transactional else [[link.href, link.words] for link in content.links]
+        found = links(source(templates.document(template), beside))
+        beside["links"] = [] if transactional else [[href, words] for href, words in found]
     revision = templates.pin(template, f"Live {clock.iso(clock.now_ms())}")
     return {"template": template.id, "content": revision.id, "pinned": beside}
 
@@ -58,6 +63,27 @@ def source(document: dict[str, Any], beside: dict[str, Any]) -> Source:
     """Answer what the message of a step is made from: its template's fields, and what is said beside them."""
     look = Look(*beside["look"])
     return compose.source_of(document, look, beside["locale"], marketing=not beside["transactional"])
+
+
+# What the links of messages are is kept by the digest of what they are made from: little, for all steps of many flows
+_MOST_KEPT = 2_000
+_links: "OrderedDict[bytes, tuple[tuple[str, str], ...]]" = OrderedDict()
+_lock = threading.Lock()
+
+
+def links(said: Source) -> tuple[tuple[str, str], ...]:
+    """Answer where the links of a message lead and what they say; the last ones are kept. Raises MergeError."""
+    digest = blake2b(msgspec.json.encode(said), digest_size=16).digest()
+    with _lock:
+        if digest in _links:
+            _links.move_to_end(digest)
+            return _links[digest]
+    found = tuple((link.href, link.words) for link in compose.compile_source(said).links)
+    with _lock:
+        _links[digest] = found
+        while len(_links) > _MOST_KEPT:
+            _links.popitem(last=False)
+    return found
 
 
 def compiled(document: dict[str, Any], beside: dict[str, Any]) -> Content:

@@ -27,7 +27,7 @@ _MOST_KEPT = 100
 _TABLES = {
     "list": "SELECT 1 FROM contact_list WHERE account_id = ? AND id = ?",
     "segment": "SELECT 1 FROM segment WHERE account_id = ? AND id = ?",
-    "flow": "SELECT 1 FROM flow WHERE account_id = ? AND hidden = 0 AND id = ?",
+    "flow": "SELECT 1 FROM flow WHERE account_id = ? AND hidden = 0 AND deleted_at IS NULL AND id = ?",
     "campaign": "SELECT 1 FROM campaign WHERE account_id = ? AND id = ?",
 }
 

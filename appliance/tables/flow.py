@@ -13,6 +13,7 @@ class Flow(Table):
 
     account = ForeignKeyField(Account, index=False)
     hidden = BooleanField(default=False)
+    test = BooleanField(default=False)  # activated with a test key: only test events start it
     status = TextField(default="draft")
     approval_state = TextField(default="pending_review")
     approval_note = TextField(null=True)
@@ -30,6 +31,7 @@ class Flow(Table):
     exited_count = IntegerField(default=0)
     paused_at = Time(null=True)
     drop_before = Time(null=True)  # it was resumed without what was due before then
+    closing = TextField(null=True)  # why runs and open messages that are still in it are being ended
     deleted_at = Time(null=True)  # the ledger keeps its flow; nobody else sees it
     created_at = Time()
     updated_at = Time()
@@ -40,6 +42,7 @@ class Flow(Table):
 
 # Every event is held against these, and campaigns bring flows of their own
 Flow.add_index(SQL("CREATE INDEX flow_live ON flow (id) WHERE status = 'active' AND hidden = 0"))
+Flow.add_index(SQL("CREATE INDEX flow_closing ON flow (id) WHERE closing NOT NULL"))
 Flow.add_index(SQL("CREATE INDEX flow_with_goal ON flow (id) WHERE goal NOT NULL AND hidden = 0"))
 
 

@@ -16,6 +16,8 @@ from appliance.templates.requests import Content
 
 # Which merge context each text stands in
 MERGED: dict[str, merge.Context] = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
+# As many texts as a flow has steps are looked at before the writer has to; what is kept of each is little
+_MOST_KEPT = 512
 # All that variables stand in: a template with another name or sender has the same ones
 _VARIED = (*designs.FIELDS, "design")
 _Found = tuple[tuple[str, str], ...]
@@ -65,7 +67,7 @@ class _Text:
         return isinstance(other, _Text) and self.digest == other.digest
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_MOST_KEPT)
 def _design_faults(text: _Text) -> _Found:
     found: list[tuple[str, str]] = []
     document.check(text.design, lambda path, words: found.append((path, words)))
@@ -79,7 +81,7 @@ def variables(said: dict[str, Any]) -> dict[str, Any]:
     return dict(_variables(_Text({name: said.get(name) for name in _VARIED})))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_MOST_KEPT)
 def _variables(text: _Text) -> dict[str, Any]:
     found = designs.of(text.design)
     text.design = {}

@@ -26,6 +26,7 @@ edits AS (SELECT number FROM r WHERE NOT is_step ORDER BY number DESC LIMIT :las
 SELECT number, follows FROM r WHERE named = 0 AND number > 1
 AND NOT EXISTS (SELECT 1 FROM campaign WHERE content_id = r.id
     AND flow_id = (SELECT flow_id FROM template WHERE id = :id))
+AND NOT EXISTS (SELECT 1 FROM step WHERE template_id = :id AND content_id = r.id)
 AND CASE WHEN is_step THEN number <= (SELECT max(number) FROM r) - :last
 ELSE number < (SELECT min(number) FROM edits)
     AND number < (SELECT max(number) FROM r AS other WHERE other.day = r.day AND NOT other.is_step)
@@ -113,11 +114,12 @@ def name(account_id: int, template_id: int, number: int, label: str | None) -> T
 
 
 def pin(template: Template, label: str) -> TemplateRevision:
-    """Answer the revision that is the template as it stands now, named."""
+    """Answer the revision that is the template as it stands now, named; what somebody named before keeps that name."""
     writing()
     found = TemplateRevision.get(TemplateRevision.template == template.id, TemplateRevision.number == template.revision)
-    found.label, found.named = label, True
-    found.save(only=[TemplateRevision.label, TemplateRevision.named])
+    if not found.named:
+        found.label, found.named = label, True
+        found.save(only=[TemplateRevision.label, TemplateRevision.named])
     return found
 
 

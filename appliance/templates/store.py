@@ -1,5 +1,6 @@
 """Templates: what one message says, with a revision for every change."""
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, json
@@ -9,7 +10,7 @@ from appliance.db.work import writing
 from appliance.errors import Conflict, Faults, Invalid, NotFound
 from appliance.fields import given
 from appliance.pages import Page, paginate
-from appliance.tables import Campaign, Template, User
+from appliance.tables import Campaign, Flow, Template, User
 from appliance.templates import checks, revisions
 from appliance.templates.checks import check, kept
 from appliance.templates.requests import Content, TemplateQuery, TemplateWrite
@@ -21,13 +22,18 @@ __all__ = [
 ]  # fmt: skip
 
 UNTITLED = "Untitled template"
+# Whoever has more to do once the template of a flow's step was changed by itself, in the same transaction
+followers: list[Callable[[Template], None]] = []
 
 
 def page(account_id: int, query: TemplateQuery) -> Page:
     """List templates, newest first."""
     deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
+    gone = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
     found = Template.select().where(
-        Template.account == account_id, Template.flow.is_null() | Template.flow.not_in(deleted)
+        Template.account == account_id,
+        Template.removed_at.is_null(),
+        Template.flow.is_null() | (Template.flow.not_in(deleted) & Template.flow.not_in(gone)),
     )
     if query.standalone is not UNSET:
         found = found.where(Template.flow.is_null(bool(query.standalone)))
@@ -47,15 +53,15 @@ def get(account_id: int, template_id: int) -> Template:
 
 def create(
     account_id: int, request: TemplateWrite, flow_id: int | None = None, user_id: int | None = None,
-    label: str = "Created",
+    label: str = "Created", action_id: int | None = None,
 ) -> Template:  # fmt: skip
-    """Make a template; raises Invalid with all faults."""
+    """Make a template, one of a flow for the step that sends it; raises Invalid with all faults."""
     writing()
     faults = Faults()
     check(account_id, request, "", faults)
     faults.check()
     now = clock.now_ms()
-    template = Template(account=account_id, flow=flow_id, created_at=now, updated_at=now)
+    template = Template(account=account_id, flow=flow_id, action_id=action_id, created_at=now, updated_at=now)
     if flow_id is None:
         template.name = UNTITLED
     for name, value in _values(template, request).items():
@@ -132,8 +138,12 @@ def write(
     campaign = _open_campaign(template)
     before = template.revision
     changed = _put(template, values, user_id, label, restores, moved)
-    if campaign is not None and template.revision != before:
-        _ask_again(campaign)
+    if template.revision != before:
+        if campaign is not None:
+            _ask_again(campaign)
+        elif template.action_id is not None:
+            for follow in followers:
+                follow(template)
     return changed
 
 

@@ -19,7 +19,7 @@ from appliance.db.open import checkpoint, rows
 from appliance.engagement import settling
 from appliance.engagement.settling import Settler
 from appliance.errors import Unavailable
-from appliance.flows import dates, entry, resting, watching
+from appliance.flows import closing, dates, entry, resting, watching
 from appliance.flows import run as runs
 from appliance.flows.tending import Tender
 from appliance.forms import accept
@@ -77,7 +77,7 @@ class Jobs:
         self.importer = Importer()
         self.large = Large()
         self.settler = Settler()
-        self.flows = Tender((dates.look, entry.take_in, runs.advance, resting.settle))
+        self.flows = Tender((dates.look, entry.take_in, closing.advance, runs.advance, resting.settle))
         self.keeper = Keeper(process)
         self._draining = threading.Lock()
         self._rehearsing = threading.Lock()
@@ -214,7 +214,7 @@ class Jobs:
             bell.ring("segments")
         if settling.is_due():
             bell.ring("hits")
-        if dates.is_due() or entry.is_due() or runs.is_due() or resting.is_due():
+        if any(one.is_due() for one in (dates, entry, runs, resting, closing)):
             bell.ring("flows")
 
 

@@ -29,6 +29,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /segments/{id}": {"name": "taken", "filters": []},
     "PATCH /templates/{id}": {"subject": "taken"},
     "PATCH /forms/{id}": {"name": "taken"},
+    "PATCH /flows/{id}": {"name": "taken", "steps": []},
+    "POST /flows/{id}/activate": {},
+    "POST /flows/{id}/archive": {"take_out": True},
+    "POST /flows/{id}/reject": {"note": "taken"},
     "POST /templates/{id}/send_test": {"email": "taken@example.org"},
 }
 QUERIES: dict[str, dict[str, Any]] = {
@@ -40,7 +44,7 @@ NAMES = {
     "contact_list_id": "lists", "list_id": "lists", "list_ids": "lists", "options.list_ids": "lists",
     "segment_id": "segments", "contact_id": "contacts", "contact_ids": "contacts", "add": "contacts",
     "remove": "contacts", "channels_attributes[].id": "channels", "template_id": "templates",
-    "campaign_id": "campaigns", "flow_id": "campaigns", "message_id": "messages",
+    "campaign_id": "campaigns", "flow_id": "flows", "message_id": "messages",
 }  # fmt: skip
 # A whole body for each operation whose body names things; the id is put into it
 WHOLE: dict[str, dict[str, Any]] = {
@@ -57,6 +61,8 @@ WHOLE: dict[str, dict[str, Any]] = {
     "POST /events": {"event": "fresh_event"},
     "POST /forms": {"name": "fresh"},
     "PATCH /forms/{id}": {},
+    "POST /flows": {"name": "theirs"},
+    "PATCH /flows/{id}": {},
     "POST /templates/preview": {"document": {"sections": []}},
     "POST /templates/{id}/send_test": {},
 }

@@ -35,6 +35,9 @@ class Tenant:
         have["mirror"] = api.post("/lists", {"name": f"{word} mirror", "segment_id": have["segments"]}).json["id"]
         have["templates"] = api.post("/templates", {"name": f"{word} template", "subject": word}).expect(201)["id"]
         have["campaigns"] = api.post("/campaigns", {"name": f"{word} campaign"}).expect(201)["id"]
+        steps = [{"subject": word, "body": "<p>x</p>"}, {"type": "list_add", "contact_list_id": have["lists"]}]
+        flow = {"name": f"{word} flow", "goal": f"{word}_goal", "steps": steps}
+        have["flows"] = api.post("/flows", flow).expect(201)["id"]
         letter = {"to": f"{word}@example.org", "subject": f"{word} letter", "body": "<p>x</p>"}
         have["messages"] = api.post("/messages", letter).expect(201)["id"]
         api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")

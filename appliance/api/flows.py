@@ -1,0 +1,132 @@
+"""Flows over the API."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from appliance import brand as brands
+from appliance import tables
+from appliance.api import flow_shapes
+from appliance.api.declare import Answer, Call, Routes
+from appliance.api.reply import Fault, page_headers
+from appliance.db.work import call, commit
+from appliance.designs.theme import Look
+from appliance.flows import report, spec, starters, states, store
+from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery, Reject
+from appliance.flows.states import By
+
+ROUTES = Routes()
+
+
+def _by(request: Call) -> By:
+    return By(request.credential.reaches("campaigns:approve"), request.credential.test)
+
+
+def _shaped(rows: list[tables.Flow]) -> list[flow_shapes.Flow]:
+    stats = report.stats(rows)
+    return [flow_shapes.flow(row, stats[row.id]) for row in rows]
+
+
+async def _shown(row: tables.Flow) -> Answer:
+    return Answer((await call(_shaped, [row]))[0])
+
+
+def _require_send(request: Call) -> None:
+    """Raise 403 for a credential that may write flows and not let them send."""
+    if not request.credential.reaches("campaigns:send"):
+        raise Fault(403, "forbidden", required_scope="campaigns:send")
+
+
+def _may_move(request: Call, row: tables.Flow) -> None:
+    """Raise 403 for a test key that would stop what is live for real."""
+    if request.credential.test and row.status in ("active", "paused") and not row.test:
+        raise Fault(403, "forbidden", "a test key moves only what test keys have activated")
+
+
+@ROUTES.add("GET", "/flows", scope="flows:read", query=FlowQuery, returns=flow_shapes.Flow, many=True)
+async def index(request: Call) -> Answer:
+    """List flows, newest first."""
+    page = await call(store.page, request.account_id, request.query)
+    return Answer(await call(_shaped, page.rows), headers=page_headers(page))
+
+
+@ROUTES.add("POST", "/flows", scope="flows:write", reads=FlowCreate, returns=flow_shapes.Flow, status=201)
+async def create(request: Call) -> Answer:
+    """Create a flow; as a draft unless `status` says otherwise."""
+    if request.body.status in ("active", "live"):
+        _require_send(request)
+    body = await call(store.begun, request.account_id, request.body)
+    draft = await call(store.read, request.account_id, body)
+    await call(store.warm, request.account_id, draft)
+    return await _shown(await commit(store.create, request.account_id, body, draft, _by(request)))
+
+
+@ROUTES.add("GET", "/flows/spec", scope="flows:read", returns=flow_shapes.FlowSpec)
+async def describe(request: Call) -> Answer:
+    """Get the kinds of steps with what they take, and the events that start flows."""
+    return Answer(msgspec.convert(spec.spec(), flow_shapes.FlowSpec))
+
+
+@ROUTES.add("GET", "/flows/starters", scope="flows:read", returns=flow_shapes.FlowStarters)
+async def begin(request: Call) -> Answer:
+    """Get flows to begin from, in the colours of the account."""
+    made = starters.made(Look(*brands.look(await call(brands.get, request.account_id))))
+    return Answer(flow_shapes.FlowStarters([flow_shapes.FlowStarter(*one) for one in made]))
+
+
+@ROUTES.add("GET", "/flows/{id}", scope="flows:read", returns=flow_shapes.Flow)
+async def show(request: Call) -> Answer:
+    """Get a flow."""
+    return await _shown(await call(store.get, request.account_id, request.id))
+
+
+@ROUTES.add("PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=flow_shapes.Flow)
+async def update(request: Call) -> Answer:
+    """Update a flow; `steps` replaces them all, `status` moves it."""
+    before = await call(store.get, request.account_id, request.id)
+    wanted = store.LIVE.get(str(request.body.status), request.body.status)
+    if isinstance(wanted, str) and wanted != before.status:
+        _may_move(request, before)
+        if wanted == "active":
+            _require_send(request)
+    draft = await call(store.read, request.account_id, request.body, request.id)
+    await call(store.warm, request.account_id, draft, request.id)
+    return await _shown(await commit(store.update, request.account_id, request.id, request.body, draft, _by(request)))
+
+
+@ROUTES.add("DELETE", "/flows/{id}", scope="flows:write", returns=flow_shapes.Flow)
+async def delete(request: Call) -> Answer:
+    """Delete a flow: its runs exit, open messages are cancelled, the ledger and its events stay."""
+    before = await _shown(await call(store.get, request.account_id, request.id))
+    await commit(store.delete, request.account_id, request.id)
+    return before
+
+
+def _move(
+    name: str, scope: str, reads: type[msgspec.Struct] | None, summary: str, verb: Callable[[Call], tuple[Any, ...]]
+) -> None:
+    async def handler(request: Call) -> Answer:
+        _may_move(request, await call(store.get, request.account_id, request.id))
+        if name == "activate":
+            await call(store.warm, request.account_id, None, request.id)
+        return await _shown(await commit(store.moved, request.account_id, request.id, *verb(request)))
+
+    handler.__doc__ = summary
+    path = f"/flows/{{id}}/{name}"
+    ROUTES.add("POST", path, scope=scope, reads=reads, body_required=False, returns=flow_shapes.Flow)(handler)
+
+
+def _skipped(request: Call) -> int | None:
+    said = request.body.skip_overdue_seconds
+    return said if isinstance(said, int) else None
+
+
+_move("activate", "campaigns:send", Activate, "Let a flow take people in; a paused one goes on.",
+      lambda request: (states.activate, _by(request), _skipped(request)))  # fmt: skip
+_move("pause", "flows:write", None, "Let nobody in, and keep everybody where they are.", lambda _: (states.pause,))
+_move("archive", "flows:write", Archive, "Put a flow aside; those inside stay, or leave with `take_out`.",
+      lambda request: (states.archive, request.body.take_out is True))  # fmt: skip
+_move("approve", "campaigns:approve", None, "Let a flow go live as it is.", lambda _: (states.approve,))
+_move("reject", "campaigns:approve", Reject, "Keep a flow from going live as it is; a live one is paused.",
+      lambda request: (states.reject, request.body.note or None))  # fmt: skip

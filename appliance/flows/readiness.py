@@ -1,0 +1,86 @@
+"""What stands between a flow and its going live: told all at once, each where it can be mended."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from appliance import config
+from appliance.errors import Invalid
+from appliance.flows import contents, document, triggers
+from appliance.flows.document import walk
+from appliance.flows.steps import BY_TYPE
+from appliance.messages import senders
+from appliance.tables import Account, Flow, Trigger
+
+# In the order of decisions, section 3: the first one's code is the reason of a refusal
+_CODES = ("content_required", "sender_not_ready", "approval_required", "preflight_failed")
+_CONTENT = frozenset({"subject", "body"})
+
+
+class Blocker(Struct):
+    """One thing that is not in order: a reason of decisions, section 3, its words, and the field to go to."""
+
+    code: str
+    message: str
+    field: str
+
+
+def blockers(flow: Flow, trigger: Trigger, approved: bool) -> list[Blocker]:
+    """Answer everything that keeps a flow from going live; `approved` says that whoever asks approves of it."""
+    found = [*_steps(flow), *_senders(flow), *_approval(flow, approved), *_trigger(trigger)]
+    return sorted(found, key=lambda one: _CODES.index(one.code))
+
+
+def refuse(found: list[Blocker]) -> None:
+    """Raise Invalid with every blocker, if there is any; the first one's code is the reason."""
+    if not found:
+        return
+    fields: dict[str, list[str]] = {}
+    for one in found:
+        fields.setdefault(one.field, []).append(one.message)
+    raise Invalid(
+        fields,
+        reason=found[0].code,
+        blockers=[{"code": one.code, "message": one.message, "field": one.field} for one in found],
+    )
+
+
+def _steps(flow: Flow) -> Iterator[Blocker]:
+    if not flow.steps:
+        yield Blocker("content_required", "can't be blank", "steps")
+    said = contents.words(contents.of_flow(flow.id))
+    for path, step in walk(flow.steps):
+        props = document.kept(step)
+        if "template_id" in props:
+            props["content"] = said.get(props["template_id"], {})
+        for key, words in BY_TYPE[step["type"]].lacks(props, flow.account_id):
+            code = "content_required" if key in _CONTENT else "preflight_failed"
+            yield Blocker(code, words, f"{path}.{key}" if key else path)
+
+
+def _senders(flow: Flow) -> Iterator[Blocker]:
+    account = Account.get_by_id(flow.account_id)
+    transport = "capture" if flow.test else config.current().email.transport
+    templates = {row.id: row for row in contents.of_flow(flow.id)}
+    told = set()
+    for path, step in walk(flow.steps):
+        if step["type"] != "email":
+            continue
+        sender = senders.resolve(account, templates[step["template_id"]].from_email)
+        for key, words in senders.problems(account, sender, transport, marketing=not step["transactional"]):
+            field = key if key == "base" else f"{path}.{key}"
+            if field not in told:
+                told.add(field)
+                yield Blocker("sender_not_ready", words, field)
+
+
+def _approval(flow: Flow, approved: bool) -> Iterator[Blocker]:
+    if flow.approval_state == "rejected":
+        yield Blocker("approval_required", "it was rejected: change it first", "base")
+    elif flow.approval_state != "approved" and not approved:
+        yield Blocker("approval_required", "somebody has to approve it first", "base")
+
+
+def _trigger(trigger: Trigger) -> Iterator[Blocker]:
+    for key, words in triggers.lacks(triggers.of(trigger)):
+        yield Blocker("preflight_failed", words, f"trigger.{key}")

@@ -1,0 +1,123 @@
+"""Where a flow may go from where it is (decisions, section 12), and what an edit does to one that is live."""
+
+from typing import Any, NamedTuple, cast
+
+from appliance import clock
+from appliance.db.work import after_commit, writing
+from appliance.errors import Invalid
+from appliance.flows import closing, pinning, readiness, triggers
+from appliance.tables import Account, Flow, Trigger
+from appliance.work import bell
+
+ALLOWED = {
+    "draft": ("active", "archived"),
+    "active": ("paused", "archived"),
+    "paused": ("active", "archived"),
+    "archived": ("draft",),
+}
+
+
+class By(NamedTuple):
+    """Who does something to a flow: whether they may approve of it, whether all they do is a test."""
+
+    approves: bool = False
+    test: bool = False
+    user_id: int | None = None
+
+
+def move(flow: Flow, to: str, by: By) -> None:
+    """Move a flow to a status; raises Invalid (`invalid_transition`, or what is missing). The caller saves it."""
+    if to == "active":
+        activate(flow, by)
+    elif to == "paused":
+        pause(flow)
+    elif to == "archived":
+        archive(flow, take_out=False)
+    else:
+        refuse(flow, "draft")
+        flow.status, flow.paused_at = "draft", None
+
+
+def refuse(flow: Flow, to: str) -> None:
+    """Raise Invalid (`invalid_transition`) unless a flow may go there."""
+    if to in ALLOWED[flow.status]:
+        return
+    raise Invalid(
+        {"status": [f"cannot change from {flow.status} to {to}"]},
+        reason="invalid_transition",
+        **cast(Any, {"from": flow.status, "to": to, "allowed": list(ALLOWED[flow.status])}),
+    )
+
+
+def activate(flow: Flow, by: By, skip_overdue_seconds: int | None = None) -> None:
+    """Let a flow take people in, and those who are inside go on; raises Invalid with all that is missing.
+
+    Messages that were due longer ago than so many seconds are dropped. The caller saves the flow.
+    """
+    writing()
+    refuse(flow, "active")
+    trigger = Trigger.get(Trigger.flow == flow.id)
+    # With a test key nobody but tests can be taken in, whatever was live before
+    flow.test = by.test
+    readiness.refuse(readiness.blockers(flow, trigger, approved=_approves(flow, by)))
+    now = clock.now_ms()
+    flow.drop_before = None if skip_overdue_seconds is None else now - skip_overdue_seconds * 1000
+    flow.approval_state, flow.approval_note = "approved", None
+    flow.status, flow.paused_at = "active", None
+    pinning.publish(flow)
+    triggers.opened(flow.id)
+    after_commit(lambda: bell.ring("flows"))
+
+
+def pause(flow: Flow) -> None:
+    """Let nobody in and keep everybody where they are; the caller saves the flow."""
+    writing()
+    refuse(flow, "paused")
+    flow.status, flow.paused_at = "paused", clock.now_ms()
+
+
+def archive(flow: Flow, take_out: bool) -> None:
+    """Put a flow aside; those inside stay where they are, or leave. The caller saves the flow."""
+    writing()
+    refuse(flow, "archived")
+    flow.status, flow.paused_at = "archived", flow.paused_at or clock.now_ms()
+    if take_out:
+        closing.begin(flow, "archived")
+
+
+def approve(flow: Flow) -> None:
+    """Let a flow go live as it is; the caller saves it."""
+    writing()
+    flow.approval_state, flow.approval_note = "approved", None
+
+
+def reject(flow: Flow, note: str | None) -> None:
+    """Keep a flow from going live as it is, and pause one that is live; the caller saves it."""
+    writing()
+    flow.approval_state, flow.approval_note = "rejected", note
+    if flow.status == "active":
+        pause(flow)
+
+
+def edited(flow: Flow, by: By) -> None:
+    """Do what a change of content or audience means; the caller saves the flow.
+
+    A live flow goes on with the new version for new runs. Where somebody has to approve of that first it is paused.
+    """
+    writing()
+    if flow.status != "active":
+        flow.approval_state, flow.approval_note = "pending_review", None
+        return
+    if not _approves(flow, by):
+        flow.approval_state = "pending_review"
+        pause(flow)
+        return
+    trigger = Trigger.get(Trigger.flow == flow.id)
+    readiness.refuse(readiness.blockers(flow, trigger, approved=True))
+    flow.approval_state, flow.approval_note = "approved", None
+    pinning.publish(flow)
+
+
+def _approves(flow: Flow, by: By) -> bool:
+    """Say whether what somebody does needs nobody else's approval."""
+    return by.approves or not Account.get_by_id(flow.account_id).approval_required

@@ -1,0 +1,229 @@
+"""Flows: found, listed, made, edited, deleted."""
+
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from appliance import clock
+from appliance.db.open import rows
+from appliance.db.work import snapshot, writing
+from appliance.errors import Conflict, Faults, Invalid, NotFound
+from appliance.flows import closing, contents, document, pinning, starters, states, triggers
+from appliance.flows.document import Steps
+from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
+from appliance.flows.states import By
+from appliance.flows.steps.writing import NO_SERVICE_MESSAGES
+from appliance.pages import Page, paginate
+from appliance.tables import Flow, Template, Trigger
+from appliance.templates import store as templates
+
+UNTITLED = "Untitled flow"
+LIVE = {"live": "active"}
+
+
+class Draft(NamedTuple):
+    """What a request says a flow shall be, read before the writer has to; `read_at` is the flow that it was read of."""
+
+    start: triggers.Start | None
+    steps: Steps | None
+    read_at: int = 0
+
+
+def page(account_id: int, query: FlowQuery) -> Page:
+    """List flows, newest first; those of campaigns are none."""
+    found = _select(account_id)
+    if isinstance(query.status, str):
+        found = found.where(Flow.status == LIVE.get(query.status, query.status))
+    if isinstance(query.event, str):
+        found = found.where(Flow.id.in_(Trigger.select(Trigger.flow).where(Trigger.event == query.event)))
+    if isinstance(query.search, str) and query.search.strip():
+        found = found.where(Flow.name.contains(query.search.strip()))
+    with snapshot():
+        result = paginate(found.order_by(Flow.created_at.desc(), Flow.id.desc()), query.page, query.size())
+        return result._replace(rows=dress(list(result.rows)))
+
+
+def get(account_id: int, flow_id: int) -> Flow:
+    """Answer a flow with its trigger and templates, all of one moment; raises NotFound."""
+    with snapshot():
+        return dress([_find(account_id, flow_id)])[0]
+
+
+def _select(account_id: int) -> Any:
+    return Flow.select().where(Flow.account == account_id, ~Flow.hidden, Flow.deleted_at.is_null())
+
+
+def _find(account_id: int, flow_id: int) -> Flow:
+    found: Flow | None = _select(account_id).where(Flow.id == flow_id).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def dress(flows: list[Flow]) -> list[Flow]:
+    """Add what belongs to flows: `started_by`, and the templates of their steps as `written`."""
+    ids = [flow.id for flow in flows]
+    started = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
+    written = contents.of_flows(ids)
+    for flow in flows:
+        flow.started_by, flow.written = started[flow.id], written[flow.id]
+    return flows
+
+
+def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> Draft:
+    """Read trigger and steps of a request, for a flow as it is now; raises NotFound, or Invalid with all faults."""
+    before = _find(account_id, flow_id) if flow_id is not None else None
+    faults = Faults()
+    start = steps = None
+    if request.trigger is not UNSET:
+        had = triggers.of(Trigger.get(Trigger.flow == before.id)) if before is not None else None
+        start = triggers.check(account_id, request.trigger or {}, faults, "trigger", had)
+    if request.steps is not UNSET:
+        known = (before.steps, before.last_action) if before is not None else ((), 0)
+        steps = document.read(account_id, request.steps, faults, *known)
+    _check(faults)
+    return Draft(start, steps, before.updated_at if before is not None else 0)
+
+
+def warm(account_id: int, draft: Draft | None, flow_id: int | None = None) -> None:
+    """Look at the words of a draft before the writer has to, and at the messages of a flow that may go live."""
+    flow = _find(account_id, flow_id) if flow_id is not None else None
+    steps = draft.steps.steps if draft is not None and draft.steps is not None else flow.steps if flow else []
+    contents.warm(account_id, steps)
+    pinning.warm(account_id, steps, flow)
+
+
+def _check(faults: Faults) -> None:
+    """Raise what was found; that the account sends no service messages has a reason of its own."""
+    if faults.fields and all(words == [NO_SERVICE_MESSAGES] for words in faults.fields.values()):
+        raise Invalid(faults.fields, reason="transactional_disabled")
+    faults.check()
+
+
+def begun(account_id: int, request: FlowCreate) -> FlowCreate:
+    """Answer a request with what its starter says where it says nothing itself; raises Invalid for an unknown one."""
+    if not isinstance(request.starter, str):
+        return request
+    said = starters.find(account_id, request.starter)
+    if said is None:
+        raise Invalid({"starter": ["is not included in the list"]})
+    return FlowCreate(
+        name=said.name if request.name is UNSET else request.name, goal=request.goal,
+        trigger=said.trigger if request.trigger is UNSET else request.trigger,
+        steps=said.steps if request.steps is UNSET else request.steps, data=request.data, status=request.status,
+    )  # fmt: skip
+
+
+def create(account_id: int, request: FlowCreate, draft: Draft, by: By) -> Flow:
+    """Make a flow, and let it go live where that is asked; raises Invalid with all faults."""
+    writing()
+    now = clock.now_ms()
+    name = request.name.strip() if isinstance(request.name, str) else UNTITLED
+    flow = Flow.create(account=account_id, name=name, created_at=now, updated_at=now)
+    Trigger.create(account=account_id, flow=flow, created_at=now, updated_at=now)
+    _apply(flow, request, draft, by)
+    if LIVE.get(str(request.status), request.status) == "active":
+        states.activate(flow, by)
+    return _saved(flow)
+
+
+def update(account_id: int, flow_id: int, request: FlowPatch, draft: Draft, by: By) -> Flow:
+    """Change a flow and move it where `status` says; raises NotFound, Conflict, or Invalid."""
+    writing()
+    flow = _find(account_id, flow_id)
+    if request.updated_at is not UNSET and request.updated_at < flow.updated_at:
+        raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(flow.updated_at))
+    if draft.read_at != flow.updated_at:
+        draft = read(account_id, request, flow_id)
+    wanted = LIVE.get(str(request.status), request.status)
+    to = wanted if isinstance(wanted, str) and wanted != flow.status else None
+    if to is not None and to != "active":
+        states.move(flow, to, by)
+    if _apply(flow, request, draft, by):
+        states.edited(flow, by)
+    if to == "active":
+        states.move(flow, to, by)
+    return _saved(flow)
+
+
+def moved(account_id: int, flow_id: int, verb: Any, *arguments: Any) -> Flow:
+    """Do a verb of `states` to a flow; raises NotFound, and what the verb raises."""
+    writing()
+    flow = _find(account_id, flow_id)
+    verb(flow, *arguments)
+    return _saved(flow)
+
+
+def delete(account_id: int, flow_id: int) -> Flow:
+    """Delete a flow and answer it as it was: its runs exit, open messages are cancelled, the ledger stays."""
+    writing()
+    before = get(account_id, flow_id)
+    flow = _find(account_id, flow_id)
+    flow.status, flow.deleted_at = "archived", clock.now_ms()
+    closing.begin(flow, "flow_deleted")
+    _saved(flow, gone=True)
+    return before
+
+
+def _saved(flow: Flow, gone: bool = False) -> Flow:
+    """Save a flow as changed now; its time of change only ever grows. What counts people is not ours to write."""
+    flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
+    flow.save(only=_OURS)
+    return flow if gone else get(flow.account_id, flow.id)
+
+
+_OURS = [
+    Flow.test, Flow.status, Flow.approval_state, Flow.approval_note, Flow.name, Flow.goal, Flow.steps,
+    Flow.last_action, Flow.version, Flow.data, Flow.paused_at, Flow.drop_before, Flow.closing, Flow.deleted_at,
+    Flow.updated_at,
+]  # fmt: skip
+
+
+def _apply(flow: Flow, request: FlowCreate | FlowPatch, draft: Draft, by: By) -> bool:
+    """Write what a request says into a flow; answers whether content or audience changed."""
+    if isinstance(request.name, str):
+        flow.name = request.name.strip()
+    if request.goal is not UNSET:
+        flow.goal = (request.goal or "").strip() or None
+    if request.data is not UNSET:
+        flow.data = request.data or {}
+    touched = draft.start is not None and _retrigger(flow, draft.start)
+    if draft.steps is not None:
+        had, said = flow.steps, _revisions(flow.id)
+        flow.steps = contents.place(flow.account_id, flow.id, draft.steps.steps, by.user_id)
+        flow.last_action = draft.steps.last_action
+        touched = touched or had != flow.steps or said != _revisions(flow.id)
+    return touched
+
+
+def _retrigger(flow: Flow, start: triggers.Start) -> bool:
+    row = Trigger.get(Trigger.flow == flow.id)
+    if triggers.of(row) == start:
+        return False
+    values = {**start._asdict(), "data": dict(start.data), "updated_at": clock.now_ms()}
+    Trigger.update(**values).where(Trigger.id == row.id).execute()
+    if flow.status == "active" and (row.event != start.event or start.event == triggers.DATE):
+        triggers.opened(flow.id)
+    return True
+
+
+def _revisions(flow_id: int) -> list[tuple[int, int]]:
+    return rows("SELECT id, revision FROM template WHERE flow_id = ? AND removed_at IS NULL ORDER BY id", (flow_id,))
+
+
+def rewritten(template: Template) -> None:
+    """Do what a change of a step's template by itself means for its flow; raises Invalid if it cannot stay live so."""
+    writing()
+    flow = Flow.get_by_id(template.flow_id)
+    if flow.hidden or flow.deleted_at is not None or template.removed_at is not None:
+        return
+    path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), "")
+    try:
+        states.edited(flow, By())
+    except Invalid as refused:
+        fields = {name.removeprefix(f"{path}."): words for name, words in refused.fields.items()}
+        raise Invalid(fields, reason=refused.reason) from None
+    _saved(flow, gone=True)
+
+
+templates.followers.append(rewritten)
