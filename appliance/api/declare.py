@@ -1,7 +1,7 @@
 """How an endpoint is declared: path, what it reads, what it answers. Requests and the document follow from it."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -41,6 +41,7 @@ class Answer(NamedTuple):
     value: Any
     status: int | None = None
     headers: dict[str, str] = {}
+    ignored: Sequence[str] = ()  # keys within the body that a handler which reads them itself does not know
 
 
 _SECOND = re.compile(r"\{(\w+_id)\}")

@@ -57,7 +57,7 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
             raise
         answer = await route.handler(Call(request, who, identity, struct, query, raw, second))
         headers = dict(answer.headers)
-        if ignored:
+        if ignored := [*ignored, *answer.ignored]:
             headers["X-Ignored-Fields"] = ", ".join(name for name in ignored if name.isascii() and name.isprintable())[
                 :1000
             ]

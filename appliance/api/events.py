@@ -1,6 +1,9 @@
 """Events over the API."""
 
-from msgspec import structs
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from msgspec import Struct, structs
 
 from appliance.api import contacts, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
@@ -9,11 +12,33 @@ from appliance.api.reply import page_headers
 from appliance.contacts import write
 from appliance.contacts.requests import ContactWrite
 from appliance.db.work import call, commit
+from appliance.errors import Invalid
 from appliance.events import log, submit
 from appliance.events.log import EventQuery
-from appliance.events.submit import EventWrite, Submitted
+from appliance.events.requests import EventBatch, EventWrite, Ready, prepare, read_many
+from appliance.events.submit import Submitted
+from appliance.tables import Event
 
 ROUTES = Routes()
+# Contacts that are made in one transaction, so that nobody else's write waits for a thousand
+_AT_ONCE = 20
+
+
+class EventFault(Struct):
+    """Why one event of a batch was not recorded."""
+
+    index: int
+    code: str
+    message: str
+    validation_errors: dict[str, list[str]]
+
+
+class EventsDone(Struct):
+    """What became of a batch."""
+
+    created: int
+    repeated: int
+    errors: list[EventFault]
 
 
 @ROUTES.add("GET", "/events", scope="events:read", query=EventQuery, returns=shapes.Event, many=True)
@@ -33,18 +58,55 @@ async def create(request: Call) -> Answer:
     key = idempotency_key(request.request)
     if key is not None and not isinstance(body.idempotency_key, str):
         body = structs.replace(body, idempotency_key=key)
+    # Reading a user agent may take a while
+    if isinstance(body.user_agent, str):
+        ready = await call(prepare, body, request.credential.test)
+    else:
+        ready = prepare(body, request.credential.test)
 
     def verb() -> Submitted:
-        # An event may bring its contact along: known by its address only, and not opted in by this
-        address = submit.missing_contact(request.account_id, body)
-        if address is not None:
-            write.upsert(request.account_id, ContactWrite(email=address, opt_in=False), contacts.evidence(request))
-        return submit.submit(request.account_id, body, request.credential.test)
+        _make_contacts(request, [ready])
+        return submit.submit(request.account_id, ready)
 
     done = await commit(verb)
-    if done.repeated:
-        return Answer(shaping.event(done.event), 200, {"Idempotent-Replayed": "true"})
-    return Answer(shaping.event(done.event))
+    if done.values is None:
+        row = await call(log.get, request.account_id, done.id)
+        return Answer(shaping.event(row), 200, {"Idempotent-Replayed": "true"})
+    return Answer(shaping.event(Event(id=done.id, **done.values)))
+
+
+@ROUTES.add("POST", "/events/batch", scope="events:write", reads=EventBatch, returns=EventsDone)
+async def create_many(request: Call) -> Answer:
+    """Record up to 1,000 events at once; those that are wrong are told by their index, and keep no other out."""
+    read, ignored = await call(read_many, request.body, request.credential.test)
+    good = {index: one for index, one in enumerate(read) if isinstance(one, Ready)}
+    for some in _chunks([ready for ready in good.values() if ready.creates]):
+        await commit(_make_contacts, request, some)
+    recorded = await commit(submit.submit_many, request.account_id, [*good.values()])
+    done = EventsDone(0, 0, [])
+    results = dict(zip(good, recorded, strict=True))
+    for index, one in enumerate(read):
+        made = results[index] if index in results else Invalid(cast(dict[str, list[str]], one))
+        if isinstance(made, Submitted):
+            done.created += made.values is not None
+            done.repeated += made.values is None
+        else:
+            faults = made.fields if isinstance(made, Invalid) else {"idempotency_key": ["has already been taken"]}
+            done.errors.append(EventFault(index, made.code, str(made), faults))
+    return Answer(done, ignored=ignored)
+
+
+def _make_contacts(request: Call, some: Sequence[Ready]) -> None:
+    """Make the contacts that events bring along: known by their address only, and not opted in by this."""
+    for ready in some:
+        address = submit.missing_contact(request.account_id, ready)
+        if address is not None:
+            write.upsert(request.account_id, ContactWrite(email=address, opt_in=False), contacts.evidence(request))
+
+
+def _chunks(all_ready: list[Ready]) -> Iterator[list[Ready]]:
+    for start in range(0, len(all_ready), _AT_ONCE):
+        yield all_ready[start : start + _AT_ONCE]
 
 
 @ROUTES.add("GET", "/events/{id}", scope="events:read", returns=shapes.Event)

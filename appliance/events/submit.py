@@ -1,122 +1,140 @@
-"""Events that clients send."""
+"""Events that clients send, written so that a repeat is known and nothing waits for the database twice."""
 
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from msgspec import UNSET, Meta, Struct, UnsetType
-
-from appliance import addresses, clock
+from appliance import clients, clock
+from appliance.db.open import connection, one, scalar
 from appliance.db.work import after_commit, writing
-from appliance.errors import Conflict, Faults
-from appliance.events import kinds
-from appliance.fields import Data, EmailText, Id, Short, When, given
-from appliance.tables import Channel, Contact, Event
+from appliance.errors import Conflict, Invalid, Refused
+from appliance.events.requests import Ready
+from appliance.tables.kinds import Json
 from appliance.work import bell
 
-_OLDEST_MS = 365 * 24 * 3600 * 1000
-_PLAIN = (
-    "amount", "resource_uid", "resource_name", "resource_url", "utm_source", "utm_medium", "utm_term", "utm_content",
-    "utm_campaign",
+_COLUMNS = (
+    "account_id", "contact_id", "event", "amount", "data", "idempotency_key", "resource_uid", "resource_name",
+    "resource_url", "test", "generated", "quiet", "chain_depth", "ip", "user_agent", "browser", "os", "device_type",
+    "referrer", "utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign", "created_at", "updated_at",
 )  # fmt: skip
-
-
-class EventWrite(Struct):
-    """Something a client saw happen."""
-
-    event: Annotated[str, Meta(max_length=64, extra={"filled": True})]
-    contact_id: Id | None | UnsetType = UNSET
-    contact_email: EmailText | None | UnsetType = UNSET
-    create_contact: bool | UnsetType = UNSET
-    amount: float | None | UnsetType = UNSET
-    data: Data | None | UnsetType = UNSET
-    resource_uid: Short | None | UnsetType = UNSET
-    resource_name: Short | None | UnsetType = UNSET
-    resource_url: Annotated[str, Meta(max_length=2000)] | None | UnsetType = UNSET
-    utm_source: Short | None | UnsetType = UNSET
-    utm_medium: Short | None | UnsetType = UNSET
-    utm_term: Short | None | UnsetType = UNSET
-    utm_content: Short | None | UnsetType = UNSET
-    utm_campaign: Short | None | UnsetType = UNSET
-    test: bool | UnsetType = UNSET
-    trigger: bool | UnsetType = UNSET
-    idempotency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None | UnsetType = UNSET
-    created_at: When | None | UnsetType = UNSET
+_INSERT = f"INSERT INTO event ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) RETURNING id"
+_JSON = Json()
+# By which a repeat is held against the first; who it is about is asked for itself, and of their address a part is kept
+_COMPARED = (
+    "amount", "resource_uid", "resource_name", "resource_url", "test", "user_agent", "referrer", "utm_source",
+    "utm_medium", "utm_term", "utm_content", "utm_campaign",
+)  # fmt: skip
+_KNOWN = ("id", "contact_id", "created_at", "data", *_COMPARED)
+_BY_KEY = f"SELECT {', '.join(_KNOWN)} FROM event WHERE account_id = ? AND event = ? AND idempotency_key = ?"
 
 
 class Submitted(NamedTuple):
-    """An event row, and whether it had been sent before."""
+    """An event that is recorded: as it was just written, or None where it had been sent before."""
 
-    event: Event
-    repeated: bool
+    id: int
+    values: dict[str, Any] | None
+
+    @property
+    def repeated(self) -> bool:
+        """Whether it had been sent before."""
+        return self.values is None
 
 
-def missing_contact(account_id: int, request: EventWrite) -> str | None:
-    """Answer the address of a contact that `create_contact` shall make first, or None."""
-    if request.create_contact is not True or not isinstance(request.contact_email, str):
+def missing_contact(account_id: int, ready: Ready) -> str | None:
+    """Answer the address of a contact that has to be made first, or None."""
+    if not ready.creates or ready.address is None or ready.faults or _known(account_id, ready) is not None:
         return None
-    return None if _by_email(account_id, request.contact_email) else request.contact_email
+    return None if _whose(account_id, ready) is not None else ready.address
 
 
-def submit(account_id: int, request: EventWrite, test: bool = False) -> Submitted:
+def submit(account_id: int, ready: Ready) -> Submitted:
     """Record an event of a client; raises Invalid with all faults, Conflict for a key used for another payload."""
+    (done,) = submit_many(account_id, [ready])
+    if isinstance(done, Refused):
+        raise done
+    return done
+
+
+def submit_many(account_id: int, all_ready: Sequence[Ready]) -> list[Submitted | Refused]:
+    """Record events of a client in one go; answers for each what became of it. One that is refused keeps none out."""
     writing()
-    faults = Faults()
-    contact_id = _contact(account_id, request, faults)
-    name_fault = kinds.fault(request.event)
-    if name_fault:
-        faults.add("event", name_fault)
-    now = clock.now_ms()
-    when = request.created_at if isinstance(request.created_at, int) else now
-    if not now - _OLDEST_MS <= when <= now + 300_000:
-        faults.add("created_at", "is invalid")
-    faults.check()
-    values: dict[str, Any] = {name: value for name, value in given(request).items() if name in _PLAIN}
-    values |= {
-        "account": account_id, "contact": contact_id, "event": request.event,
-        "data": request.data if isinstance(request.data, dict) else {}, "test": test or request.test is True,
+    now, how = clock.now_ms(), ""
+    if any(ready.ip for ready in all_ready):
+        how = str(scalar("SELECT privacy_ip FROM account WHERE id = ?", (account_id,)))
+    done: list[Submitted | Refused] = []
+    for ready in all_ready:
+        try:
+            done.append(_submit(account_id, ready, now, how))
+        except (Invalid, Conflict) as refused:
+            done.append(refused)
+    new = [made.values for made in done if isinstance(made, Submitted) and made.values is not None]
+    _saw_them(new)
+    if new:
+        after_commit(lambda: bell.ring("flows"))
+    return done
+
+
+def _submit(account_id: int, ready: Ready, now: int, how: str) -> Submitted:
+    contact_id = _whose(account_id, ready)
+    known = _known(account_id, ready) if not ready.faults else None
+    if known is not None:
+        if _differs(known, ready, contact_id):
+            raise Conflict("this idempotency_key was used for another event", code="idempotency_conflict")
+        return Submitted(known["id"], None)
+    faults = dict(ready.faults)
+    if contact_id is None and "contact_id" not in faults:
+        faults["contact_id" if ready.contact_id is not None else "contact_email"] = ["must exist"]
+    if faults:
+        raise Invalid(faults)
+    at = now if ready.at is None else ready.at
+    values = ready.values | {
+        "account_id": account_id, "contact_id": contact_id, "generated": False, "quiet": bool(ready.late),
+        "chain_depth": 0, "ip": clients.kept(ready.ip, how), "created_at": at, "updated_at": now,
     }  # fmt: skip
-    key = request.idempotency_key if isinstance(request.idempotency_key, str) else None
-    if key is not None:
-        known = Event.get_or_none(
-            Event.account == account_id, Event.event == request.event, Event.idempotency_key == key
+    row = values | {"data": _JSON.db_value(values["data"])}
+    ((number,),) = connection().execute(_INSERT, [row[name] for name in _COLUMNS]).fetchall()
+    return Submitted(int(number), values)
+
+
+def _saw_them(new: Iterable[dict[str, Any]]) -> None:
+    """Note when people were last seen, by what they did; a test is nobody's doing."""
+    seen: dict[int, int] = {}
+    for values in new:
+        if not values["test"]:
+            seen[values["contact_id"]] = max(values["created_at"], seen.get(values["contact_id"], 0))
+    if seen:
+        connection().executemany(
+            "UPDATE contact SET last_interacted_at = :at "
+            "WHERE id = :id AND (last_interacted_at IS NULL OR last_interacted_at < :at)",
+            [{"id": contact_id, "at": at} for contact_id, at in seen.items()],
         )
-        if known is not None:
-            if _differs(known, values, request):
-                raise Conflict("this idempotency_key was used for another event", code="idempotency_conflict")
-            return Submitted(known, True)
-    event = Event.create(idempotency_key=key, created_at=when, updated_at=now, **values)
-    if contact_id is not None:
-        Contact.update(last_interacted_at=max(when, 0)).where(
-            Contact.id == contact_id,
-            Contact.last_interacted_at.is_null() | (Contact.last_interacted_at < when),
-        ).execute()
-    after_commit(lambda: bell.ring("flows"))
-    return Submitted(event, False)
 
 
-def _differs(known: Event, values: dict[str, Any], request: EventWrite) -> bool:
-    """Say whether a repeat by its key says anything else than the first one did."""
-    if isinstance(request.created_at, int) and request.created_at != known.created_at:
+def _known(account_id: int, ready: Ready) -> dict[str, Any] | None:
+    """Answer what is compared of the event that was sent with this key before."""
+    found = one(_BY_KEY, (account_id, ready.event, ready.key)) if ready.key is not None else None
+    return None if found is None else dict(zip(_KNOWN, found, strict=True))
+
+
+def _differs(known: dict[str, Any], ready: Ready, contact_id: int | None) -> bool:
+    """Say whether a repeat by its key says anything else than the first one did.
+
+    Whom it names may have been merged into somebody else since, or be gone: that is no other payload.
+    """
+    if ready.at is not None and ready.at != known["created_at"]:
         return True
-    return known.contact_id != values["contact"] or any(
-        getattr(known, name) != values.get(name) for name in ("data", *_PLAIN)
-    )
+    if contact_id is not None and contact_id != known["contact_id"]:
+        return True
+    if _JSON.python_value(known["data"]) != ready.values["data"]:
+        return True
+    return any(known[name] != ready.values[name] for name in _COMPARED)
 
 
-def _by_email(account_id: int, text: str) -> int | None:
-    key = addresses.email(text).key
-    found = Channel.get_or_none(Channel.account == account_id, Channel.kind == "email", Channel.key == key)
-    return found.contact_id if found else None
-
-
-def _contact(account_id: int, request: EventWrite, faults: Faults) -> int | None:
-    if isinstance(request.contact_id, int):
-        if not Contact.select().where(Contact.account == account_id, Contact.id == request.contact_id).exists():
-            faults.add("contact_id", "must exist")
-        return request.contact_id
-    if isinstance(request.contact_email, str):
-        found = _by_email(account_id, request.contact_email)
-        if found is None:
-            faults.add("contact_email", "must exist")
-        return found
-    faults.add("contact_id", "can't be blank")
-    return None
+def _whose(account_id: int, ready: Ready) -> int | None:
+    if ready.contact_id is not None:
+        found: Any = one("SELECT id FROM contact WHERE id = ? AND account_id = ?", (ready.contact_id, account_id))
+    elif ready.address_key is not None:
+        words = "SELECT contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key = ?"
+        found = one(words, (account_id, ready.address_key))
+    else:
+        return None
+    return int(found[0]) if found else None

@@ -47,6 +47,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PUT /brand": {"company_name": "renamed"},
     "PATCH /account": {"name": "renamed"},
     "POST /events": {"event": "hostile_event", "contact_email": "alpha@example.org"},
+    "POST /events/batch": {"events": [{"event": "hostile_event", "contact_email": "alpha@example.org"}]},
 }
 # Keys of the threat table that no answer has, or has under another name
 ALWAYS = {

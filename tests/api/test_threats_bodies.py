@@ -17,7 +17,7 @@ from tests.kit.client import Client, Response
 from tests.kit.server import Server
 from tests.kit.tenants import Tenant
 from tests.kit.uploads import form
-from tests.kit.walk import JSON, Operation, Walk, put
+from tests.kit.walk import JSON, Operation, Walk, faults, put
 
 MOST, MOST_IMPORT, BESIDE = 2_097_152, 209_715_200, 262_144
 TYPED = {"Content-Type": JSON}
@@ -95,9 +95,8 @@ def test_text_that_is_no_text_is_422_in_every_field(text: str, api: Client) -> N
             value = {"key": "?"} if leaf.get("type") == "object" else "?"
             path = mine.path(one) if one.has_id else one.path
             answer = send_to(api, one, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), text))
-            faults = answer.expect(422)["validation_errors"]
-            names = [name.replace("[0]", "[]") for name in faults]
-            assert any(name.startswith(where) for name in names), (one, where, faults)
+            names = [name.replace("[0]", "[]") for name in faults(answer)]
+            assert any(name.startswith(where) for name in names), (one, where, answer.text)
             fields += 1
     assert fields >= 70
     assert {path: body for path, body in mine.everything().items() if "events" not in path} == before
@@ -120,8 +119,8 @@ def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) 
             answer = api.request(
                 one.method, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), number), headers
             )
-            faults = answer.expect(422)["validation_errors"]
-            assert any(name.replace("[0]", "[]").startswith(where) for name in faults), (one, where, faults)
+            names = [name.replace("[0]", "[]") for name in faults(answer)]
+            assert any(name.startswith(where) for name in names), (one, where, answer.text)
             fields += 1
     assert fields >= 30
     filters = [{"name": "email_sent_count", "predicate": "gt", "value": "?"}]

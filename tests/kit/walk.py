@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.kit.client import Client
+from tests.kit.client import Client, Response
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 JSON = "application/json"
@@ -128,3 +128,15 @@ def put(where: str, value: Any, body: dict[str, Any] | None = None) -> dict[str,
             here = here.setdefault(name, {})
     here[last] = value
     return body
+
+
+def faults(answer: Response) -> dict[str, list[str]]:
+    """Return what is wrong with a body by its path, also where many are taken one by one and told by their index."""
+    if answer.status != 200:
+        found: dict[str, list[str]] = answer.expect(422)["validation_errors"]
+        return found
+    return {
+        f"events[{one['index']}].{name}": words
+        for one in answer.json["errors"]
+        for name, words in one["validation_errors"].items()
+    }

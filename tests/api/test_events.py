@@ -1,0 +1,232 @@
+"""Events that clients send: what is read out of them, repeats that change nothing, and many at once."""
+
+import sqlite3
+import threading
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client, Response
+from tests.kit.server import Server
+
+PHONE = (
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 "
+    "Mobile/15E148 Safari/604.1"
+)
+
+
+@pytest.fixture(scope="module")
+def person(api: Client) -> int:
+    """Somebody to whom things happen."""
+    number: int = api.post("/contacts", {"email": "seen@example.org"}).expect(201)["id"]
+    return number
+
+
+def ago(**back: float) -> str:
+    """Return a moment before now."""
+    return (datetime.now(UTC) - timedelta(**back)).isoformat(timespec="milliseconds")
+
+
+def quiet(server: Server, number: int) -> bool:
+    """Return whether an event starts no flow."""
+    with closing(sqlite3.connect(server.data / "campanero.db")) as database:
+        return bool(database.execute("SELECT quiet FROM event WHERE id = ?", (number,)).fetchone()[0])
+
+
+def at_once(api: Client, count: int, path: str, body: Any) -> list[Response]:
+    """Post the same body so many times at once."""
+    answers: list[Response] = []
+    threads = [threading.Thread(target=lambda: answers.append(api.post(path, body))) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def test_where_somebody_was_and_with_what(api: Client, person: int) -> None:
+    """What a client passes on of a person's request is kept and read; of an address only its network."""
+    made = api.post("/events", {
+        "event": "product_view", "contact_id": person, "ip": "198.51.100.77", "user_agent": PHONE,
+        "referrer": "https://search.example/?q=shoes",
+        "resource_url": "https://shop.example/shoes?utm_source=letter&utm_medium=email&utm_campaign=May%20sale",
+        "utm_medium": "mail",
+    }).expect(201)  # fmt: skip
+
+    assert (made["ip"], made["user_agent"], made["referrer"]) == (
+        "198.51.100.0", PHONE, "https://search.example/?q=shoes",
+    )  # fmt: skip
+    assert (made["browser"], made["os"], made["device_type"]) == ("Safari", "iOS", "mobile")
+    assert (made["utm_source"], made["utm_medium"], made["utm_campaign"]) == ("letter", "mail", "May sale")
+    assert api.get(f"/events/{made['id']}").expect(200) == made
+
+
+def test_the_request_itself_says_nothing_of_the_person(api: Client, person: int) -> None:
+    """It comes from a client's server: its address and program are nobody's."""
+    made = api.post("/events", {"event": "checkout", "contact_id": person}, {"User-Agent": PHONE}).expect(201)
+    assert {made[name] for name in ("ip", "user_agent", "browser", "os", "device_type", "referrer")} == {None}
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({"ip": "here"}, "ip", "is invalid"),
+        ({"user_agent": "a\r\nb"}, "user_agent", "is invalid"),
+        ({"user_agent": "x" * 1001}, "user_agent", "is too long (maximum is 1000 characters)"),
+        ({"referrer": "x" * 2001}, "referrer", "is too long (maximum is 2000 characters)"),
+        ({"idempotency_key": "a\tb"}, "idempotency_key", "is invalid"),
+        ({"idempotency_key": ""}, "idempotency_key", "is invalid"),
+        ({"created_at": ago(days=366)}, "created_at", "is invalid"),
+        ({"created_at": ago(days=-1)}, "created_at", "is invalid"),
+        ({"amount": "12"}, "amount", "is not a number"),
+        ({"data": []}, "data", "is invalid"),
+        ({"data": {"x": "y" * 40_000}}, "data", "is too long (maximum is 32768 bytes)"),
+    ],
+)
+def test_faults_of_a_field(api: Client, person: int, body: dict[str, Any], field: str, message: str) -> None:
+    """Each fault stands under its field, and nothing is recorded."""
+    before = api.get("/events").headers["X-Total-Count"]
+    faults = api.post("/events", {"event": "cart_add", "contact_id": person, **body}).expect(422)["validation_errors"]
+    assert faults == {field: [message]}
+    assert api.get("/events").headers["X-Total-Count"] == before
+
+
+def test_all_faults_at_once(api: Client) -> None:
+    """Name, time and contact are told together."""
+    body = {"event": "email_sent", "contact_id": 99_999, "created_at": "1999-01-01T00:00:00Z", "ip": "x"}
+    assert set(api.post("/events", body).expect(422)["validation_errors"]) == {
+        "event",
+        "contact_id",
+        "created_at",
+        "ip",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "starts"),
+    [
+        ({}, True), ({"created_at": ago(minutes=50)}, True), ({"created_at": ago(minutes=70)}, False),
+        ({"created_at": ago(days=300), "trigger": True}, True), ({"trigger": False}, False),
+    ],
+)  # fmt: skip
+def test_what_is_told_late_starts_no_flow(
+    api: Client, server: Server, person: int, body: dict[str, Any], starts: bool
+) -> None:
+    """Over an hour old is history, unless the client says otherwise; and it may say so of what is new."""
+    made = api.post("/events", {"event": "order_paid", "contact_id": person, **body}).expect(201)
+    assert quiet(server, made["id"]) is not starts
+
+
+def test_a_test_is_nobodys_doing(api: Client, server: Server) -> None:
+    """A person who only did something in a test was not seen; what a test key sends is a test."""
+    contact = api.post("/contacts", {"email": "unseen@example.org"}).expect(201)["id"]
+    tester = server.client(server.new_key("tester", "--test"))
+    first = api.post("/events", {"event": "checkout", "contact_id": contact, "test": True}).expect(201)
+    second = tester.post("/events", {"event": "checkout", "contact_id": contact}).expect(201)
+
+    assert (first["test"], second["test"]) == (True, True)
+    assert api.get(f"/contacts/{contact}").json["last_interacted_at"] is None
+    assert {row["id"] for row in api.get("/events", test="true", contact_id=contact).json} == {
+        first["id"],
+        second["id"],
+    }
+    assert api.get("/events", test="false", event="checkout", contact_id=contact).json == []
+
+
+def test_a_hundred_at_once_with_one_key_are_one_event(api: Client, person: int) -> None:
+    """One is 201, all others 200 with the same event (T44)."""
+    body = {"event": "order_shipped", "contact_id": person, "idempotency_key": "ship-1", "data": {"parcel": 1}}
+    answers = at_once(api, 100, "/events", body)
+
+    assert sorted(one.status for one in answers) == [200] * 99 + [201]
+    assert len({one.json["id"] for one in answers}) == 1
+    assert api.get("/events", event="order_shipped", contact_id=person).headers["X-Total-Count"] == "1"
+
+
+def test_a_repeat_is_one_though_its_contact_is_another_by_now(api: Client) -> None:
+    """Whom a repeat names may be merged into somebody else or be gone; nobody is made anew by it."""
+    one, other = (api.post("/contacts", {"email": f"{name}@example.org"}).expect(201)["id"] for name in ("one", "two"))
+    merged = {"event": "cart_add", "contact_id": other, "idempotency_key": "m"}
+    gone = {"event": "cart_add", "contact_email": "gone@example.org", "create_contact": True, "idempotency_key": "g"}
+    first = [api.post("/events", body).expect(201)["id"] for body in (merged, gone)]
+    api.post(f"/contacts/{one}/merge", {"contact_id": other}).expect(200)
+    left = api.get("/contacts", search="gone@example.org").json[0]["id"]
+    api.delete(f"/contacts/{left}").expect(200)
+
+    assert [api.post("/events", body).expect(200)["id"] for body in (merged, gone)] == first
+    assert api.get("/contacts", search="gone@example.org").json == []
+    assert api.post("/events", merged | {"contact_id": 99_999, "data": {"x": 1}}).status == 409
+
+
+@pytest.mark.parametrize("change", [{"data": {"n": 2}}, {"amount": 3}, {"utm_source": "x"}, {"test": True},
+                                    {"created_at": ago(minutes=5)}, {"user_agent": PHONE}])  # fmt: skip
+def test_another_payload_with_the_same_key_is_refused(api: Client, person: int, change: dict[str, Any]) -> None:
+    """Whatever differs, the key was used for something else."""
+    body = {"event": "cart_remove", "contact_id": person, "idempotency_key": "r", "data": {"n": 1.0}}
+    api.post("/events", body)
+    assert api.post("/events", body | {"data": {"n": 1}}).expect(200)["data"] == {"n": 1.0}
+    assert api.post("/events", body | change).expect(409)["code"] == "idempotency_conflict"
+
+
+def test_many_at_once(api: Client, person: int) -> None:
+    """Good ones are recorded, repeats are known, bad ones told by their index with every fault; unknown keys named."""
+    good = {"event": "bulk", "contact_id": person}
+    answer = api.post("/events/batch", {"events": [
+        good, good | {"idempotency_key": "b-1"}, {"event": "Bulk!", "contact_id": 99_999}, "no object",
+        good | {"idempotency_key": "b-1"}, good | {"idempotency_key": "b-1", "amount": 2},
+        {"event": "bulk", "contact_email": "brought@example.org", "create_contact": True, "utm_sorce": "x"},
+        {"event": "bulk", "contact_email": "unknown@example.org"}, {"amount": "x"},
+    ]})  # fmt: skip
+    done = answer.expect(200)
+
+    assert (done["created"], done["repeated"]) == (3, 1)
+    assert {one["index"]: one["validation_errors"] for one in done["errors"]} == {
+        2: {"event": ["is invalid"], "contact_id": ["must exist"]}, 3: {"base": ["is invalid"]},
+        5: {"idempotency_key": ["has already been taken"]}, 7: {"contact_email": ["must exist"]},
+        8: {"event": ["can't be blank"], "amount": ["is not a number"]},
+    }  # fmt: skip
+    assert [one["code"] for one in done["errors"]][2] == "idempotency_conflict"
+    assert answer.headers["X-Ignored-Fields"] == "events[6].utm_sorce"
+    assert api.get("/events", event="bulk").headers["X-Total-Count"] == "3"
+    brought = api.get("/contacts", search="brought@example.org").json
+    assert [one["subscribed_email"] for one in brought] == [False]
+
+
+def test_a_whole_batch_may_be_repeated(api: Client, person: int) -> None:
+    """A thousand with keys, sent by several at once and again: each is recorded once, in the order of the batch."""
+    body = {"events": [{"event": "import_row", "contact_id": person, "idempotency_key": f"i{number}",
+                        "resource_uid": f"row:{number}"} for number in range(1_000)]}  # fmt: skip
+    answers = [one.expect(200) for one in at_once(api, 3, "/events/batch", body)]
+    again = api.post("/events/batch", body).expect(200)
+
+    assert sorted(one["created"] for one in answers) == [0, 0, 1_000]
+    assert again == {"created": 0, "repeated": 1_000, "errors": []}
+    newest = api.get("/events", event="import_row", limit=100)
+    assert newest.headers["X-Total-Count"] == "1000"
+    assert [row["resource_uid"] for row in newest.json] == [f"row:{number}" for number in range(999, 899, -1)]
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [("x", "is invalid"), ({}, "is invalid"), (None, "can't be blank"),
+     ([{}] * 1_001, "is too long (maximum is 1000 entries)")],
+)  # fmt: skip
+def test_a_batch_that_is_none(api: Client, events: Any, message: str) -> None:
+    """What is no list of at most a thousand is refused as a whole; of none there is nothing to do."""
+    assert api.post("/events/batch", {"events": []}).expect(200) == {"created": 0, "repeated": 0, "errors": []}
+    assert api.post("/events/batch", {"events": events}).expect(422)["validation_errors"]["events"] == [message]
+
+
+def test_nothing_of_ours_can_be_claimed(api: Client, person: int) -> None:
+    """No client writes events of the service, their depth, or who wrote them."""
+    body = {"event": "product_view", "contact_id": person, "generated": True, "chain_depth": 4, "user_id": 1,
+            "browser": "Mine", "account_id": 2}  # fmt: skip
+    answer = api.post("/events", body)
+    made = answer.expect(201)
+    assert (made["generated"], made["chain_depth"], made["user_id"], made["browser"]) == (False, 0, None, None)
+    assert "chain_depth" in answer.headers["X-Ignored-Fields"]
+    assert api.post("/events/batch", {"events": [body | {"event": "flow_goal"}]}).json["errors"][0][
+        "validation_errors"
+    ] == {"event": ["is reserved"]}
