@@ -83,7 +83,7 @@ def delete(account_id: int, domain_id: int, by: By) -> SendingDomain:
     """Delete a domain with its keys and answer it as it was; raises NotFound, or Invalid while it is needed."""
     writing()
     found = get(account_id, domain_id)
-    used = _campaigns_from(found)
+    used = _campaigns_from(found) + _flows_from(found)
     if used:
         raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used)
     audit.record(account_id, by.actor, "domain_delete", f"domain:{domain_id}", {"name": found.name}, by.ip)
@@ -123,6 +123,19 @@ def _campaigns_from(domain: SendingDomain) -> list[dict[str, object]]:
         for number, name, sender in armed
         if names.of_address(sender or f"hello@{first_verified(domain.account_id)}") == domain.name
     ]
+
+
+def _flows_from(domain: SendingDomain) -> list[dict[str, object]]:
+    """Answer the live flows with a step from an address of a domain, in the plans that somebody may come to."""
+    found = rows(
+        "SELECT DISTINCT f.id, f.name, json_extract(s.pinned, '$.sender.email') FROM flow f "
+        "JOIN step s ON s.flow_id = f.id WHERE f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') "
+        "AND f.deleted_at IS NULL AND s.kind = 'email' AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
+        "WHERE r.flow_id = f.id AND r.status = 'live' AND r.version = s.version)) ORDER BY f.id",
+        (domain.account_id,),
+    )
+    used = {number: name for number, name, sender in found if sender and names.of_address(sender) == domain.name}
+    return [{"flow_id": number, "name": name} for number, name in used.items()]
 
 
 def first_verified(account_id: int) -> str | None:

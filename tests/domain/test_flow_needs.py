@@ -12,6 +12,9 @@ from appliance.errors import Invalid
 from appliance.flows import plan
 from appliance.segments import store
 from appliance.segments.requests import SegmentCreate
+from appliance.sending_domains import keys
+from appliance.sending_domains import store as domains
+from appliance.sending_domains.store import By, DomainCreate, DomainName
 from appliance.tables import ContactList
 from tests.domain.flows_home import happen, live_flow, take_in
 from tests.domain.home import Home
@@ -87,3 +90,23 @@ def test_a_draft_of_a_deleted_group_is_for_nobody(home: Home, news: int, vips: i
     assert not ContactList.select().exists()
     found = rows("SELECT flow_id, event, contact_list_id, segment_id FROM trigger ORDER BY flow_id")
     assert found == [(flow, "manual", None, None) for flow in flows]
+
+
+def test_the_domain_that_a_step_writes_from_stays(home: Home) -> None:
+    """As long as somebody may come to a message that is from one of its addresses."""
+    by, pairs = By("key:1"), keys.generate(("ed25519",))
+    ours, other = (
+        work.write(domains.create, home.account_id, DomainCreate(DomainName(name)), pairs, by)
+        for name in ("shop.example", "other.example")
+    )
+    flow = live_flow(home, {"event": "checkout"})
+    pinned = {"sender": {"email": "hello@shop.example", "reply_to": None}}
+    steps = [{"id": 2, "type": "email"}]
+    work.write(lambda: plan.write(flow, 2, plan.compiled(steps), {2: {"pinned": pinned}}))
+    work.write(run, "UPDATE flow SET version = 2")
+    with pytest.raises(Invalid) as found:
+        work.write(domains.delete, home.account_id, ours.id, by)
+    assert found.value.extra["used_by"] == [{"flow_id": flow, "name": "Hello"}]
+    work.write(domains.delete, home.account_id, other.id, by)
+    work.write(run, "UPDATE flow SET status = 'archived'")
+    work.write(domains.delete, home.account_id, ours.id, by)
