@@ -20,6 +20,7 @@ from appliance.api import (
     suppressions,
     templates,
     uploads,
+    webhooks,
 )
 from appliance.api.declare import Route
 
@@ -43,4 +44,5 @@ ROUTES: tuple[Route, ...] = (
     *delivery.ROUTES,
     *capture.ROUTES,
     *events.ROUTES,
+    *webhooks.ROUTES,
 )

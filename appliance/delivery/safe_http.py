@@ -83,6 +83,24 @@ def _inside(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return None
 
 
+def fault(url: str) -> str | None:
+    """Say what is wrong with an address that can never be asked, or None; where its name leads is seen later."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return "it cannot be read"
+    if parts.scheme not in ("http", "https") or "@" in parts.netloc or not host:
+        return "it is no plain address of the web"
+    if host in config.current().network.allow_private_hosts:
+        return None
+    if port not in _PORTS:
+        return f"port {port} is not of the web"
+    return None if _NAME.search(host) or is_public(host) else "it is not public"
+
+
 async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MOST_BYTES) -> Answer:
     """GET what somebody named; raises Unreached."""
     return await ask("GET", url, schemes=schemes, most=most)
@@ -90,22 +108,32 @@ async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MO
 
 async def ask(
     method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None,
-    schemes: tuple[str, ...] = ("http", "https"), most: int = MOST_BYTES, seconds: float = SECONDS,
+    schemes: tuple[str, ...] = ("http", "https"), most: int = MOST_BYTES, seconds: float = SECONDS, cut: bool = False,
 ) -> Answer:  # fmt: skip
-    """Ask a web server once; raises Unreached. `most` bounds the answer's body and `seconds` the whole of it."""
+    """Ask a web server once; raises Unreached.
+
+    `most` bounds the answer's body: what is longer is an error, or is `cut`. `seconds` bounds the whole of it.
+    """
     import httpx
 
     try:
         async with asyncio.timeout(seconds):
-            return await _ask(method, httpx.URL(url), dict(headers or {}), content, schemes, most)
+            return await _ask(method, httpx.URL(url), dict(headers or {}), content, schemes, most, cut)
     except (_Refused, httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError, UnicodeError, ValueError) as error:
-        log.info("%.200s was not reached: %s", url, error or type(error).__name__)
+        log.info("%.200s was not reached: %s", _place(url), error or type(error).__name__)
         raise Unreached from None
 
 
+def _place(url: str) -> str:
+    """Answer an address for the log without what may be secret of it: who it is for, path and query."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{re.split('[/?#]', rest)[0].rpartition('@')[2]}"
+
+
 async def _ask(
-    method: str, url: "httpx.URL", headers: dict[str, str], content: bytes | None, schemes: tuple[str, ...], most: int
-) -> Answer:
+    method: str, url: "httpx.URL", headers: dict[str, str], content: bytes | None, schemes: tuple[str, ...],
+    most: int, cut: bool,
+) -> Answer:  # fmt: skip
     import httpx
 
     port = url.port or {"http": 80, "https": 443}.get(url.scheme, 0)
@@ -125,7 +153,7 @@ async def _ask(
                 async with client.stream(
                     method, there, headers=headers, content=content, extensions=extensions
                 ) as answer:
-                    return Answer(answer.status_code, answer.headers, await _body(answer, most))
+                    return Answer(answer.status_code, answer.headers, await _body(answer, most, cut))
             except httpx.ConnectError as error:
                 log.info("%s did not let us in at %s: %s", url.host, ip, error)
     raise _Refused("no address of it let us in")
@@ -153,11 +181,13 @@ def _resolved(host: str, port: int, allowed: bool) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-async def _body(answer: "httpx.Response", most: int) -> bytes:
+async def _body(answer: "httpx.Response", most: int, cut: bool) -> bytes:
     body = b""
     # As it came: what is small when packed may be huge when it is not
     async for piece in answer.aiter_raw():
         body += piece
+        if len(body) > most and cut:
+            return body[:most]
         if len(body) > most:
             raise _Refused(f"more than {most} bytes")
     return body

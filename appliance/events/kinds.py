@@ -45,7 +45,7 @@ KINDS = tuple(
         ("campaign", {
             "campaign_started": "campaign started", "campaign_paused": "campaign paused",
             "campaign_completed": "campaign completed", "domain_verified": "domain verified",
-            "domain_failed": "domain failed",
+            "domain_failed": "domain failed", "webhook_disabled": "webhook switched off",
         }),
     )
     for name, words in names.items()

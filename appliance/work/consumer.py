@@ -59,6 +59,7 @@ class Works:
         self.jobs.large.stopping.set()
         self.jobs.settler.stopping.set()
         self.jobs.flows.stopping.set()
+        self.jobs.teller.stop()
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()
         self._consumer.stop(graceful=True)

@@ -29,6 +29,8 @@ from appliance.importing.job import Importer
 from appliance.messages import line, repeats
 from appliance.segments import indexes
 from appliance.sending_domains import verify
+from appliance.webhooks import fanout, sweep, teller
+from appliance.webhooks.teller import Teller
 from appliance.work import bell
 from appliance.work.sender import Sender
 
@@ -79,6 +81,7 @@ class Jobs:
         self.settler = Settler()
         self.flows = Tender((dates.look, entry.take_in, closing.advance, runs.advance, resting.settle))
         self.keeper = Keeper(process)
+        self.teller = Teller()
         self._draining = threading.Lock()
         self._rehearsing = threading.Lock()
         self._verifying = threading.Lock()
@@ -89,7 +92,7 @@ class Jobs:
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": forget_what_is_over, "rehearsals": self.rehearse,
             "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
-            "flows": self.flows.tend,
+            "flows": self.tend_flows, "webhooks": self.teller.tend,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -126,6 +129,12 @@ class Jobs:
         finally:
             self._draining.release()
         self.tend_campaigns()
+
+    def tend_flows(self) -> None:
+        """Take people through flows; who rings for that wrote events, which webhooks may wait for too."""
+        if fanout.is_listened_to():
+            bell.ring("webhooks")
+        self.flows.tend()
 
     def rehearse(self) -> None:
         """Render drafts for everybody; one at a time, and a ring meanwhile is answered by the one at work."""
@@ -216,6 +225,8 @@ class Jobs:
             bell.ring("hits")
         if any(one.is_due() for one in (dates, entry, runs, resting, closing)):
             bell.ring("flows")
+        if teller.is_due():
+            bell.ring("webhooks")
 
 
 def tend_segments() -> None:
@@ -228,5 +239,6 @@ def tend_segments() -> None:
 def forget_what_is_over() -> None:
     """Take erased people out of what imports keep, and drop what is kept of messages that never go again."""
     forget.tend()
-    while work.write(repeats.sweep):
-        pass
+    for sweeps in (repeats.sweep, sweep.old):
+        while work.write(sweeps):
+            pass

@@ -34,6 +34,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/archive": {"take_out": True},
     "POST /flows/{id}/reject": {"note": "taken"},
     "POST /templates/{id}/send_test": {"email": "taken@example.org"},
+    "PATCH /webhooks/{id}": {"enabled": True},
+    "POST /webhooks/{id}/test": {},
+    "POST /webhooks/{id}/replay_failed": {},
 }
 QUERIES: dict[str, dict[str, Any]] = {
     "GET /segments/{id}/explain": {"contact_id": 1}, "GET /campaigns/{id}/explain": {"contact_id": 1},

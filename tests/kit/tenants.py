@@ -42,8 +42,13 @@ class Tenant:
         have["messages"] = api.post("/messages", letter).expect(201)["id"]
         api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")
         have["capture"] = api.get("/capture", message_id=have["messages"]).expect(200)[0]["id"]
+        told = {"url": f"https://{word}.example/hook", "events": [f"{word}_event"]}
+        have["webhooks"] = hook = api.post("/webhooks", told).expect(201)["id"]
         event = {"event": f"{word}_event", "contact_id": have["contacts"]}
         have["events"] = api.post("/events", event).expect(201)["id"]
+        log = api.wait(f"/webhooks/{hook}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)
+        have["deliveries"] = log[0]["id"]
+        api.patch(f"/webhooks/{hook}", {"enabled": False}).expect(200)  # so that nothing moves by itself
         have["suppressions"] = api.post("/suppressions", {"address": f"{word}.out@example.org"}).expect(201)["id"]
         have["domains"] = api.post("/domains", {"domain": {"name": f"{word}.example"}}).expect(201)["id"]
         asked = {"name": f"{word} form", "list_ids": [have["lists"]], "consent_text": f"{word} agrees"}

@@ -1,0 +1,105 @@
+"""The log of deliveries: what was sent to a webhook, what was answered, and sending it once more."""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+from peewee import JOIN
+
+from appliance import clock
+from appliance.db.open import run
+from appliance.db.work import after_commit, writing
+from appliance.errors import Invalid, NotFound
+from appliance.fields import Id, PageQuery, Short, When
+from appliance.pages import Page, paginate
+from appliance.tables import Event, Webhook, WebhookDelivery
+from appliance.webhooks import store
+from appliance.work import bell
+
+Status = Literal["pending", "delivered", "failed", "cancelled"]
+# So many rows are changed in one transaction, that nobody else waits for long
+BITE = 1_000
+OFF = "the webhook is switched off"
+
+
+class DeliveryQuery(PageQuery):
+    """How deliveries of a webhook are asked for."""
+
+    status: Status | UnsetType = UNSET
+    event: Short | UnsetType = UNSET
+    event_id: Id | UnsetType = UNSET
+
+
+class ReplayFailed(Struct):
+    """Which of the given-up deliveries are sent once more: those made since a moment, by default all."""
+
+    since: When | None | UnsetType = UNSET
+
+
+def page(account_id: int, webhook_id: int, query: DeliveryQuery) -> Page:
+    """List deliveries, those of the newest events first; raises NotFound."""
+    store.get(account_id, webhook_id)
+    found = _named().where(WebhookDelivery.webhook == webhook_id)
+    if query.status is not UNSET:
+        found = found.where(WebhookDelivery.status == query.status)
+    if query.event_id is not UNSET:
+        found = found.where(WebhookDelivery.event_id == query.event_id)
+    if query.event is not UNSET:
+        found = found.where(Event.event == query.event)
+    # In the order of the events, which is that of the rows: they are written behind the log
+    return paginate(found.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
+
+
+def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
+    """Answer a delivery; raises NotFound."""
+    store.get(account_id, webhook_id)
+    asked = _named().where(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
+    found: WebhookDelivery | None = asked.first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _named() -> Any:
+    """Select deliveries with the name of their event, for as long as that is kept."""
+    return WebhookDelivery.select(WebhookDelivery, Event.event.alias("event")).join(
+        Event, JOIN.LEFT_OUTER, on=(Event.id == WebhookDelivery.event_id)
+    ).objects()  # fmt: skip
+
+
+def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
+    """Send a delivery once more, now, whatever became of it; raises NotFound, or Invalid if it cannot be."""
+    writing()
+    found = get(account_id, webhook_id, delivery_id)
+    if found.event is None:
+        raise Invalid({"base": ["the event is not kept any more"]})
+    _must_be_on(webhook_id)
+    now = clock.now_ms()
+    run(
+        "UPDATE webhook_delivery SET status = 'pending', attempts = 0, next_attempt_at = ?, updated_at = ? "
+        "WHERE id = ?",
+        (now, now, delivery_id),
+    )
+    after_commit(lambda: bell.ring("webhooks"))
+    return get(account_id, webhook_id, delivery_id)
+
+
+def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> int:
+    """Send a bite of what was given up once more, and answer how many those are; raises NotFound, or Invalid."""
+    writing()
+    store.get(account_id, webhook_id)
+    _must_be_on(webhook_id)
+    since = request.since if isinstance(request.since, int) else 0
+    now = clock.now_ms()
+    count = run(
+        "UPDATE webhook_delivery SET status = 'pending', attempts = 0, next_attempt_at = ?, updated_at = ? "
+        "WHERE id IN (SELECT id FROM webhook_delivery WHERE webhook_id = ? AND status = 'failed' AND created_at >= ? "
+        "ORDER BY event_id LIMIT ?)",
+        (now, now, webhook_id, since, BITE),
+    )
+    after_commit(lambda: bell.ring("webhooks"))
+    return count
+
+
+def _must_be_on(webhook_id: int) -> None:
+    if not Webhook.get_by_id(webhook_id).enabled:
+        raise Invalid({"base": [OFF]})

@@ -1,0 +1,104 @@
+"""What came of deliveries: taken, tried again later, given up; and a webhook that fails for days is switched off."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from appliance import clock
+from appliance.db.open import one, run
+from appliance.db.work import writing
+from appliance.webhooks import notices
+
+# Decisions, section 13: 30 s, 1, 2, 5, 15, 30 min, 1, 2, 6, 24 h
+LADDER_MS = tuple(1000 * seconds for seconds in (30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400))
+_OFF_AFTER_MS = 3 * 86_400_000
+# Longer than any pause of the ladder: attempts this far apart are not one failure that lasts
+_APART_MS = 30 * 3_600_000
+_GONE = 410
+
+
+class Job(NamedTuple):
+    """A delivery that is due."""
+
+    id: int
+    webhook_id: int
+    event_id: int
+    attempts: int
+
+
+class Outcome(NamedTuple):
+    """What came of one attempt: an answer, or why there is none."""
+
+    job: Job
+    status: int | None = None
+    text: str | None = None
+    error: str | None = None
+    duration_ms: int | None = None
+    retry_after_ms: int = 0
+    senseless: bool = False  # no later attempt can do better
+
+    @property
+    def good(self) -> bool:
+        """Whether it was taken."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+def keep(found: Sequence[Outcome]) -> None:
+    """Write what came of attempts."""
+    writing()
+    now = clock.now_ms()
+    for outcome in found:
+        status, again = _verdict(outcome, now)
+        # A replay meanwhile began anew: of that, nothing is known yet
+        changed = run(
+            "UPDATE webhook_delivery SET status = ?, attempts = attempts + 1, response_status = ?, response_text = ?, "
+            "error = ?, duration_ms = ?, next_attempt_at = ?, last_attempt_at = ?, updated_at = ? "
+            "WHERE id = ? AND status = 'pending' AND attempts = ?",
+            (
+                status, outcome.status, outcome.text, outcome.error, outcome.duration_ms, again, now, now,
+                outcome.job.id, outcome.job.attempts,
+            ),
+        )  # fmt: skip
+        if changed and not outcome.senseless:
+            _judge(outcome, now)
+
+
+def _verdict(outcome: Outcome, now: int) -> tuple[str, int | None]:
+    """Answer the status that a delivery has now, and when it is tried again."""
+    if outcome.good:
+        return "delivered", None
+    if outcome.senseless:
+        return "cancelled", None
+    if outcome.job.attempts >= len(LADDER_MS):
+        return "failed", None
+    pause = LADDER_MS[outcome.job.attempts]
+    return "pending", now + min(max(pause, outcome.retry_after_ms), LADDER_MS[-1])
+
+
+def _judge(outcome: Outcome, now: int) -> None:
+    """Note whether a webhook works; after days in which nothing was taken it is switched off, and people are told."""
+    webhook_id = outcome.job.webhook_id
+    if outcome.good:
+        run(
+            "UPDATE webhook SET failing_since = NULL, failed_at = NULL WHERE id = ? AND failing_since NOT NULL",
+            (webhook_id,),
+        )
+        return
+    state = one("SELECT enabled, failing_since, failed_at FROM webhook WHERE id = ?", (webhook_id,))
+    if state is None or not state[0]:
+        return
+    _, since, last = state
+    if since is None or now - last > _APART_MS:
+        since = now
+    run("UPDATE webhook SET failing_since = ?, failed_at = ? WHERE id = ?", (since, now, webhook_id))
+    if outcome.status == _GONE:
+        _switch_off(webhook_id, "gone", now)
+    elif now - since >= _OFF_AFTER_MS:
+        _switch_off(webhook_id, "failing", now)
+
+
+def _switch_off(webhook_id: int, reason: str, now: int) -> None:
+    run(
+        "UPDATE webhook SET enabled = 0, disabled_at = ?, disabled_reason = ?, updated_at = ? WHERE id = ?",
+        (now, reason, now, webhook_id),
+    )
+    notices.switched_off(webhook_id)

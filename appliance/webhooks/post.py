@@ -1,0 +1,62 @@
+"""One attempt: the event as it is written out, signed, posted, and what was answered."""
+
+import re
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from appliance import tables
+from appliance.delivery import safe_http
+from appliance.delivery.safe_http import Unreached
+from appliance.events import shape
+from appliance.tables import Webhook
+from appliance.webhooks import secret
+from appliance.webhooks.outcomes import Job, Outcome
+
+SECONDS = 5.0
+# So much of an answer is read, and so much of it kept
+_READ_BYTES, _KEPT = 16_384, 1_000
+UNREACHED = "the address cannot be reached, or is not public"
+SEALED = "its secret cannot be read: put back the secret.key that belongs to this database, or give it another secret"
+GONE = "the event is not kept any more"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_MOST_PAUSE_MS = 24 * 3600 * 1000
+
+
+async def attempt(job: Job) -> Outcome:
+    """Send a delivery once; raises nothing that the other side may provoke."""
+    webhook = Webhook.get_or_none(Webhook.id == job.webhook_id, Webhook.deleted_at.is_null())
+    if webhook is None:
+        return Outcome(job, error="the webhook was deleted", senseless=True)
+    event = tables.Event.get_or_none(tables.Event.id == job.event_id)
+    if event is None:
+        return Outcome(job, error=GONE, senseless=True)
+    return await send(job, webhook, shape.event(event), f"msg_{job.id}")
+
+
+async def send(job: Job, webhook: Webhook, event: shape.Event, name: str) -> Outcome:
+    """Post an event under the name of its message."""
+    signing = secret.usable(webhook)
+    if not signing:
+        return Outcome(job, error=SEALED)
+    body, began = msgspec.json.encode(event), time.monotonic()
+    try:
+        answer = await safe_http.ask(
+            "POST", webhook.url, headers=secret.headers(signing, name, body), content=body, most=_READ_BYTES,
+            seconds=SECONDS, cut=True,
+        )  # fmt: skip
+    except Unreached:
+        return Outcome(job, error=UNREACHED)
+    took = int(1000 * (time.monotonic() - began))
+    return Outcome(job, answer.status, _readable(answer.body), duration_ms=took, retry_after_ms=_asked(answer.headers))
+
+
+def _readable(body: bytes) -> str:
+    return _CONTROL.sub("�", body.decode("utf-8", "replace"))[:_KEPT]
+
+
+def _asked(headers: Mapping[str, str]) -> int:
+    """Answer how long a receiver asks us to wait, where it says so in seconds."""
+    text = headers.get("retry-after", "")
+    return min(int(text) * 1000, _MOST_PAUSE_MS) if text.isascii() and text.isdecimal() and len(text) < 9 else 0

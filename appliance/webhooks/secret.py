@@ -1,0 +1,52 @@
+"""Secrets of webhooks, and what is signed with them (Standard Webhooks, standardwebhooks.com)."""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+
+from appliance import clock, sealing, tokens
+from appliance.tables import Webhook
+
+_PREFIX = "whsec_"
+_BYTES = 32
+_PURPOSE = "webhook secret"
+# So long an earlier secret signs along, that whoever listens has time to take the new one over
+OVERLAP_MS = 24 * 3600 * 1000
+
+
+def fresh() -> str:
+    """Make a secret as it is shown, once."""
+    return _PREFIX + base64.b64encode(secrets.token_bytes(_BYTES)).decode()
+
+
+def sealed(account_id: int, secret: str) -> bytes:
+    """Encrypt a secret for its row."""
+    return sealing.seal(tokens.derive(_PURPOSE), f"account:{account_id}", secret.encode())
+
+
+def usable(webhook: Webhook) -> list[str]:
+    """Answer the secrets that sign now, the present one first; none if they were sealed with another key."""
+    kept = [webhook.secret]
+    if webhook.old_secret is not None and clock.now_ms() < (webhook.old_secret_until or 0):
+        kept.append(webhook.old_secret)
+    found = [sealing.opened(tokens.derive(_PURPOSE), f"account:{webhook.account_id}", bytes(one)) for one in kept]
+    return [] if found[0] is None else [one.decode() for one in found if one is not None]
+
+
+def headers(signing: Sequence[str], name: str, body: bytes) -> dict[str, str]:
+    """Answer the headers that say which message this is, when it was sent, and that it is ours."""
+    sent = str(int(clock.now()))
+    signed = f"{name}.{sent}.".encode() + body
+    return {
+        "Content-Type": "application/json",
+        "webhook-id": name,
+        "webhook-timestamp": sent,
+        "webhook-signature": " ".join(f"v1,{_signature(secret, signed)}" for secret in signing),
+    }
+
+
+def _signature(secret: str, signed: bytes) -> str:
+    key = base64.b64decode(secret.removeprefix(_PREFIX))
+    return base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

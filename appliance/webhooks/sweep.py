@@ -1,0 +1,41 @@
+"""Removes what is left of deleted webhooks, and the log of deliveries that is older than it is kept."""
+
+from appliance import clock, config
+from appliance.db.open import one, run, scalar
+from appliance.db.work import writing
+
+_BITE = 1_000
+
+
+def has_deleted() -> bool:
+    """Say whether there is a webhook that was deleted and still has rows."""
+    return one("SELECT 1 FROM webhook WHERE deleted_at NOT NULL LIMIT 1") is not None
+
+
+def deleted() -> bool:
+    """Remove a bite of what deleted webhooks leave; says if there was any."""
+    writing()
+    found = scalar("SELECT id FROM webhook WHERE deleted_at NOT NULL ORDER BY id LIMIT 1")
+    if found is None:
+        return False
+    gone = run(
+        "DELETE FROM webhook_delivery WHERE id IN (SELECT id FROM webhook_delivery WHERE webhook_id = ? LIMIT ?)",
+        (found, _BITE),
+    )
+    if gone < _BITE:
+        run("DELETE FROM webhook WHERE id = ?", (found,))
+    return True
+
+
+def old() -> bool:
+    """Remove a bite of deliveries that are kept too long; what waits for a webhook that is on stays."""
+    writing()
+    before = clock.now_ms() - int(1000 * config.seconds(config.current().webhooks.keep))
+    gone = run(
+        "DELETE FROM webhook_delivery WHERE id IN (SELECT id FROM webhook_delivery AS d "
+        "WHERE id < coalesce((SELECT id FROM webhook_delivery WHERE created_at >= ?1 ORDER BY id LIMIT 1), 1 << 62) "
+        "AND NOT (status = 'pending' AND EXISTS (SELECT 1 FROM webhook WHERE webhook.id = d.webhook_id AND enabled)) "
+        "ORDER BY id LIMIT ?2)",
+        (before, _BITE),
+    )
+    return gone == _BITE
