@@ -80,5 +80,5 @@ def let_in(flow_id: int, contact_ids: Sequence[int], test: bool) -> Enrolled | N
     flow = entry.still_open(flow_id)
     if flow is None:
         return None
-    done = starting.start(flow, [Arrival(contact_id, test=test) for contact_id in contact_ids])
+    done = starting.start(flow, [Arrival(contact_id, test=test or flow.test) for contact_id in contact_ids])
     return Enrolled(done.number, done.ignored.get(INSIDE, 0), done.ignored.get(FREQUENCY, 0))

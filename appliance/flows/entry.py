@@ -187,16 +187,16 @@ def _apply(began: int, last: int, acts: Sequence[_Act]) -> bool:
 def still_open(flow_id: int) -> Open | None:
     """Answer a flow that takes people in at this moment, or None."""
     found = one(
-        "SELECT f.account_id, f.name, f.version, t.event, t.segment_id, t.contact_list_id, t.data FROM flow f "
+        "SELECT f.account_id, f.name, f.version, f.test, t.event, t.segment_id, t.contact_list_id, t.data FROM flow f "
         "JOIN trigger t ON t.flow_id = f.id WHERE f.id = ? AND f.status = 'active' AND f.hidden = 0 "
         "AND f.deleted_at IS NULL",
         (flow_id,),
     )
     if found is None:
         return None
-    account_id, name, version, event, segment_id, list_id, data = found
+    account_id, name, version, test, event, segment_id, list_id, data = found
     start = Start(event, segment_id, list_id, msgspec.json.decode(data))
-    return Open(account_id, flow_id, name, version, triggers.frequency(start))
+    return Open(account_id, flow_id, name, version, triggers.frequency(start), bool(test))
 
 
 def _start(flow_id: int, events: Sequence[_Seen]) -> None:

@@ -33,6 +33,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/activate": {},
     "POST /flows/{id}/archive": {"take_out": True},
     "POST /flows/{id}/reject": {"note": "taken"},
+    "POST /flows/{id}/enroll": {"contact_ids": []},
     "POST /templates/{id}/send_test": {"email": "taken@example.org"},
     "PATCH /webhooks/{id}": {"enabled": True},
     "POST /webhooks/{id}/test": {},
@@ -67,6 +68,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "PATCH /forms/{id}": {},
     "POST /flows": {"name": "theirs"},
     "PATCH /flows/{id}": {},
+    "POST /flows/{id}/enroll": {},
     "POST /templates/preview": {"document": {"sections": []}},
     "POST /templates/{id}/send_test": {},
 }

@@ -48,6 +48,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /webhooks/{id}": {"events": ["renamed"]},
     "POST /webhooks/{id}/test": {},
     "POST /webhooks/{id}/replay_failed": {},
+    "POST /flows/{id}/enroll": {"contact_ids": []},
     "PUT /brand": {"company_name": "renamed"},
     "PATCH /account": {"name": "renamed"},
     "POST /events": {"event": "hostile_event", "contact_email": "alpha@example.org"},

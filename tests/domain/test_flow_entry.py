@@ -113,6 +113,16 @@ def test_a_test_runs_beside_what_is_real(home: Home, people: list[int]) -> None:
     assert rows("SELECT test FROM event WHERE event = 'flow_enter' ORDER BY id") == [(1,), (1,), (0,)]
 
 
+def test_a_flow_of_a_test_key_takes_in_only_tests(home: Home, people: list[int]) -> None:
+    """What went live with a test key does nothing to anybody for real."""
+    flow = live_flow(home, {"event": "order_paid"})
+    work.write(run, "UPDATE flow SET test = 1 WHERE id = ?", (flow,))
+    happen(home, "order_paid", people[0])
+    happen(home, "order_paid", people[1], test=True)
+    take_in()
+    assert runs(flow) == [(people[1], "live", None)]
+
+
 def test_a_chain_ends_and_a_flow_does_not_start_itself(home: Home, people: list[int]) -> None:
     """At depth five an event starts nothing, which is kept; what tells of a flow's own message never starts it."""
     flow = live_flow(home, {"event": "email_clicked"})
