@@ -200,6 +200,18 @@ class Storage(Struct, frozen=True):
     )
 
 
+class Events(Struct, frozen=True):
+    """The log of what happened."""
+
+    keep: Annotated[
+        str,
+        Meta(
+            pattern=r"^(0|[3-9][0-9]|[1-9][0-9]{2,4})d$",
+            description="older ones are deleted, and nothing asks further back; 30d at least, 0d = kept for good",
+        ),
+    ] = "0d"
+
+
 class Backup(Struct, frozen=True):
     """Scheduled backups."""
 
@@ -227,5 +239,6 @@ class Config(Struct, frozen=True):
     webhooks: Webhooks = Webhooks()
     limits: Limits = Limits()
     storage: Storage = Storage()
+    events: Events = Events()
     backup: Backup = Backup()
     log: Log = Log()

@@ -27,7 +27,9 @@ _NO_EVENT = (
     "SELECT count(*), min(id) FROM message m WHERE id > ? AND id <= ? AND campaign_id = ? "
     "AND status IN ('sent', 'delivered', 'bounced', 'complained') AND recipient_key NOT NULL AND NOT EXISTS "
     "(SELECT 1 FROM event e WHERE e.account_id = m.account_id AND e.resource_uid = 'message:' || m.id "
-    "AND e.event = m.channel || '_sent')"
+    "AND e.event = m.channel || '_sent') "
+    # Before that moment events were deleted for their age
+    "AND m.sent_at >= coalesce((SELECT events_since FROM account WHERE id = m.account_id), 0)"
 )
 _TWICE = (
     "SELECT count(*), min(id) FROM (SELECT recipient_key, min(id) AS id FROM message WHERE campaign_id = ? "

@@ -8,8 +8,8 @@ CREATE TABLE account (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT N
     locale TEXT NOT NULL, email_from_name TEXT, email_from_email TEXT, email_reply_to TEXT, sms_from TEXT,
     test_email_recipients TEXT NOT NULL, approval_required INTEGER NOT NULL, block_on_missing_variable INTEGER NOT
     NULL, transactional_allowed INTEGER NOT NULL, sending_stopped INTEGER NOT NULL, stop_reason TEXT, frequency_cap
-    TEXT, sms_quiet_hours TEXT, sms_opt_out_hint TEXT, privacy_ip TEXT NOT NULL, created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL);
+    TEXT, sms_quiet_hours TEXT, sms_opt_out_hint TEXT, privacy_ip TEXT NOT NULL, events_since INTEGER, created_at
+    INTEGER NOT NULL, updated_at INTEGER NOT NULL);
 CREATE TABLE user (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, email TEXT NOT NULL,
     name TEXT NOT NULL, role TEXT NOT NULL, password_hash TEXT NOT NULL, otp_secret TEXT, token_version INTEGER NOT
     NULL, theme TEXT NOT NULL, preferences TEXT NOT NULL, disabled_at INTEGER, last_login_at INTEGER, created_at

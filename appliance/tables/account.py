@@ -25,6 +25,7 @@ class Account(Table):
     sms_quiet_hours = Json(null=True)
     sms_opt_out_hint = TextField(null=True)
     privacy_ip = TextField(default="truncated")
+    events_since = Time(null=True)  # events from before may have been deleted for their age
     created_at = Time()
     updated_at = Time()
 

@@ -19,6 +19,7 @@ from appliance.db.open import checkpoint, rows
 from appliance.engagement import settling
 from appliance.engagement.settling import Settler
 from appliance.errors import Unavailable
+from appliance.events import retention
 from appliance.flows import closing, dates, entry, resting, watching
 from appliance.flows import run as runs
 from appliance.flows.tending import Tender
@@ -90,7 +91,7 @@ class Jobs:
         self._queued_lock = threading.Lock()
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
-            "segments": tend_segments, "erasures": forget_what_is_over, "rehearsals": self.rehearse,
+            "segments": tend_segments, "erasures": self.forget, "rehearsals": self.rehearse,
             "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
             "flows": self.tend_flows, "webhooks": self.teller.tend,
         }  # fmt: skip
@@ -153,6 +154,11 @@ class Jobs:
             verify.tend(self.importer.stopping)
         finally:
             self._verifying.release()
+
+    def forget(self) -> None:
+        """Drop what is over and what is too old."""
+        forget_what_is_over()
+        retention.tend(self.importer.stopping)
 
     def tend_campaigns(self) -> None:
         """Start what is due, show what is released, pause what is refused, complete what is done."""

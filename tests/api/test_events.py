@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
+from tests.kit.clock import TestClock
 from tests.kit.server import Server
 
 PHONE = (
@@ -230,3 +232,16 @@ def test_nothing_of_ours_can_be_claimed(api: Client, person: int) -> None:
     assert api.post("/events/batch", {"events": [body | {"event": "flow_goal"}]}).json["errors"][0][
         "validation_errors"
     ] == {"event": ["is reserved"]}
+
+
+def test_what_is_too_old_goes_by_itself(fresh_server: FreshServer, clock: TestClock) -> None:
+    """Where events are kept for a month only, the running service deletes what is older, and its doctor is content."""
+    server = fresh_server(clock=clock, env={"CAMPANERO_EVENTS__KEEP": "30d"})
+    api = server.client()
+    made = api.post("/events", {"event": "checkout", "contact_email": "x@example.org", "create_contact": True})
+    clock.advance(days=29)
+    assert api.get(f"/events/{made.expect(201)['id']}").status == 200
+    clock.advance(days=2)
+    api.wait("/events", lambda rows: rows == [])
+    assert api.get(f"/events/{made.json['id']}").status == 404
+    server.cli("doctor")

@@ -1,6 +1,7 @@
 """The books of campaigns: nothing is said while they balance, and whatever does not is found."""
 
 import logging
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from appliance.campaigns.books import Keeper
 from appliance.contacts import merge
 from appliance.db import work
 from appliance.db.open import rows, run
+from appliance.events import retention
 from appliance.tables import Campaign
 from tests.domain.home import BY_API, Home
 from tests.domain.test_outcomes import finish, take
@@ -45,6 +47,18 @@ def test_books_balance(home: Home, campaign: Campaign) -> None:
     people = [row[0] for row in rows("SELECT id FROM contact ORDER BY id")]
     work.write(merge.merge, home.account_id, people[0], people[1], BY_API)
     assert found(home, campaign, "process") == [] and books.of_people(home.account_id) == []
+
+
+def test_what_was_deleted_for_its_age_is_not_missed(home: Home, campaign: Campaign) -> None:
+    """Old messages have no events any more where those are not kept; without that word the books find them."""
+    work.write(run, "INSERT INTO cursor (name, event_id) SELECT 'flows', max(id) FROM event")
+    home.advance(40 * 86_400)
+    home.configure(events__keep="30d")
+    retention.tend(threading.Event())
+    assert rows("SELECT count(*) FROM event") == [(0,)]
+    assert found(home, campaign, "process") == [] and books.of_people(home.account_id) == []
+    work.write(run, "UPDATE account SET events_since = NULL")
+    assert any("have no event" in words for words in found(home, campaign, "process"))
 
 
 SENT = "(SELECT id FROM message WHERE status = 'sent' LIMIT 1)"
