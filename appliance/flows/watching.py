@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -25,6 +25,7 @@ from appliance.filters import compile, read
 from appliance.flows.triggers import SEGMENT_EVENTS
 from appliance.segments import people, store
 from appliance.tables import Segment
+from appliance.webhooks import store as webhooks
 
 log = logging.getLogger("campanero.flows")
 
@@ -32,13 +33,9 @@ EVERY_SECONDS, _SHARE = 60.0, 10
 _TOLD_AT_ONCE, _KEPT_AT_ONCE = 150, 1_000
 _NAMES = tuple(sorted(SEGMENT_EVENTS))
 
-# Those that active flows start by, and all of an account with a webhook that names these events
-_WANTED = (
+_OF_FLOWS = (
     "SELECT f.account_id, t.segment_id FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id WHERE f.status = 'active' "
-    f"AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} AND t.segment_id NOT NULL "
-    "UNION SELECT s.account_id, s.id FROM segment s WHERE s.account_id IN (SELECT w.account_id FROM webhook w "
-    "WHERE w.enabled = 1 AND w.deleted_at IS NULL "
-    f"AND EXISTS (SELECT 1 FROM json_each(w.events) n WHERE n.value IN {_NAMES}))"
+    f"AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} AND t.segment_id NOT NULL"
 )
 
 
@@ -66,7 +63,7 @@ _one_at_a_time = threading.Lock()
 def is_due() -> bool:
     """Say whether some segment should be looked at now; called once a second, always from the same thread."""
     watched = _watched()
-    if {one[:2] for one in watched} != set(_wanted()):
+    if {one[:2] for one in watched} != _wanted():
         return True
     for watch in watched:
         version = (int(scalar("PRAGMA data_version")), int(connection().total_changes()))
@@ -112,13 +109,17 @@ def _watched() -> list[_Watch]:
     return [_Watch(*row) for row in rows("SELECT account_id, segment_id, asks FROM segment_watch ORDER BY segment_id")]
 
 
-def _wanted() -> list[tuple[int, int]]:
-    return [(row[0], row[1]) for row in rows(_WANTED)]
+def _wanted() -> set[tuple[Any, ...]]:
+    """Answer the segments that active flows start by, and all of an account with a webhook that names these events."""
+    found = set(rows(_OF_FLOWS))
+    for account_id in webhooks.watching_segments():
+        found |= set(rows("SELECT account_id, id FROM segment WHERE account_id = ?", (account_id,)))
+    return found
 
 
 def _settle() -> None:
     """Begin the watches that are wanted, and forget the people of those that are not."""
-    wanted, watched = set(_wanted()), {one[:2] for one in _watched()}
+    wanted, watched = _wanted(), {one[:2] for one in _watched()}
     for account_id, segment_id in sorted(wanted - watched):
         work.write(_begin, account_id, segment_id)
     for _, segment_id in sorted(watched - wanted):
