@@ -39,8 +39,8 @@ def _require_send(request: Call) -> None:
 
 
 def _may_move(request: Call, row: tables.Flow) -> None:
-    """Raise 403 for a test key that would stop what is live for real."""
-    if request.credential.test and row.status in ("active", "paused") and not row.test:
+    """Raise 403 for a test key that would move what was live for real."""
+    if request.credential.test and row.version > 0 and not row.test:
         raise Fault(403, "forbidden", "a test key moves only what test keys have activated")
 
 

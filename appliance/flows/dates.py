@@ -87,7 +87,7 @@ def _dated() -> list[_Dated]:
     found = rows(
         "SELECT t.id, f.account_id, f.id, f.name, a.time_zone, t.segment_id, t.contact_list_id, t.data, t.scanned "
         "FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id JOIN account a ON a.id = f.account_id "
-        f"WHERE f.status = 'active' AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event = '{DATE}'"
+        f"WHERE f.status = 'active' AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event = '{DATE}'"
     )
     return [
         _Dated(trigger_id, account_id, flow_id, name, ZoneInfo(zone), Start(DATE, segment_id, list_id, said), scanned)

@@ -1,0 +1,239 @@
+"""Steps of flows as they are sent and as they come back (decisions, section 12)."""
+
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+
+NINE = {
+    "subject": "", "body": "", "preheader": "", "duration": 0, "filters": [], "yes": [], "no": [], "event_name": "",
+    "forward_event_data": False,
+}  # fmt: skip
+PAID = [{"name": "event.total", "predicate": "gt", "value": 3}]
+DESIGN = {"sections": [{"props": {"content": "<p>Hello</p>"}, "styles": {}}], "theme": {}}
+
+
+def made(api: Client, *steps: Any) -> list[dict[str, Any]]:
+    """Make a flow of some steps and return them as they come back."""
+    return api.post("/flows", {"steps": list(steps)}).expect(201)["steps"]
+
+
+def faults(api: Client, *steps: Any) -> dict[str, list[str]]:
+    """Return what is wrong with some steps."""
+    return api.post("/flows", {"steps": list(steps)}).expect(422)["validation_errors"]
+
+
+@pytest.fixture(scope="module")
+def lists(api: Client) -> dict[str, int]:
+    """A list with members of its own, and one that is a view of a segment."""
+    own = api.post("/lists", {"name": "Own"}).expect(201)["id"]
+    segment = api.post("/segments", {"name": "All"}).expect(201)["id"]
+    view = api.post("/lists", {"name": "View", "segment_id": segment}).expect(201)["id"]
+    return {"own": own, "view": view}
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        ({"subject": "Hi"}, "email"),
+        ({"design": DESIGN, "body": "x"}, "email"),
+        ({"from_name": "Ann", "transactional": True}, "email"),
+        ({"body": "Hi", "transactional": True}, "sms"),
+        ({"duration": 60}, "wait"),
+        ({"duration": 0}, "wait"),
+        ({"duration": 0, "subject": "", "yes": [], "filters": None, "transactional": False}, "wait"),
+        ({"filters": PAID, "yes": [], "no": None}, "split"),
+        ({"event_name": "vip"}, "emit_event"),
+        ({"event_name": "vip", "event_data": {"a": 1}, "forward_event_data": True, "duration": 0}, "emit_event"),
+        ({"type": "exit"}, "exit"),
+        ({"type": "contact_update", "data_merge": {"a": None}}, "contact_update"),
+        ({"type": "email"}, "email"),
+        ({"type": "sms"}, "sms"),
+    ],
+)
+def test_the_kind_follows_from_the_keys(api: Client, step: dict[str, Any], kind: str) -> None:
+    """Without a `type` the keys that are set say what a step is; it comes back with all nine keys, id and type."""
+    (shown,) = made(api, step)
+    assert shown["type"] == kind and shown["id"] == 1
+    assert set(NINE) <= set(shown) and "template_id" in shown
+    set_keys = {key: value for key, value in step.items() if value not in (None, "", [], {}, 0, False)}
+    for key, value in set_keys.items():
+        assert shown[key] == value or key == "design"
+    assert {key: shown[key] for key in NINE if key not in set_keys} == {
+        key: value for key, value in NINE.items() if key not in set_keys
+    }
+
+
+def test_what_comes_back_may_be_sent_back(api: Client, lists: dict[str, int]) -> None:
+    """Every kind, nested: the answer is a valid request, changes nothing, and makes the same flow anew elsewhere."""
+    steps = [
+        {"subject": "Hi {{ contact.first_name }}", "preheader": "p", "from_name": "Ann", "from_email": "a@example.org",
+         "reply_to": "r@example.org", "design": DESIGN, "body": "text", "transactional": True},
+        {"duration": 3600},
+        {"filters": PAID, "yes": [
+            {"event_name": "vip", "event_data": {"n": 1}, "forward_event_data": True},
+            {"filters": PAID, "no": [{"type": "exit"}]},
+        ], "no": [{"body": "Hi"}, {"type": "contact_update", "data_merge": {"tags": None, "seen": True}}]},
+        {"type": "list_add", "contact_list_id": lists["own"]},
+        {"type": "list_remove", "contact_list_id": lists["own"]},
+    ]  # fmt: skip
+    flow = api.post("/flows", {"name": "Whole", "trigger": {"event": "order_paid"}, "steps": steps}).expect(201)
+    assert [one["action_id"] for one in flow["templates"]] == [1, 7]
+    sent = api.patch(f"/flows/{flow['id']}", flow)
+    assert {**sent.expect(200), "updated_at": None} == {**flow, "updated_at": None}
+    assert {"stats", "templates", "version"} <= set(sent.headers["X-Ignored-Fields"].split(", "))
+
+    copy = api.post("/flows", {"name": "Copy", "trigger": flow["trigger"], "steps": flow["steps"]}).expect(201)
+
+    def bare(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**step, "template_id": None, "yes": bare(step["yes"]), "no": bare(step["no"])} for step in steps]
+
+    assert bare(copy["steps"]) == bare(flow["steps"])
+    assert {one["id"] for one in copy["templates"]}.isdisjoint(one["id"] for one in flow["templates"])
+
+
+def test_ids_stay_and_are_never_given_twice(api: Client) -> None:
+    """A step that is sent with its id stays that one wherever it moves to; new ones get ids that nobody had."""
+    flow = api.post("/flows", {"steps": [{"subject": "One"}, {"duration": 5}, {"subject": "Two"}]}).expect(201)
+    one, wait, two = flow["steps"]
+    here = f"/flows/{flow['id']}"
+    split = {"filters": PAID, "yes": [one], "no": [two]}
+    moved = api.patch(here, {"steps": [split]}).expect(200)
+    (shown,) = moved["steps"]
+    assert shown["id"] == 4 and [shown[branch][0]["id"] for branch in ("yes", "no")] == [one["id"], two["id"]]
+    assert [row["id"] for row in moved["templates"]] == [row["id"] for row in flow["templates"]]
+    # One that is gone is new when it comes back
+    back = api.patch(here, {"steps": [wait, {**one, "id": 77}]}).expect(200)
+    assert [step["id"] for step in back["steps"]] == [5, 6]
+    assert [row["action_id"] for row in back["templates"]] == [6]
+    assert [row["action_id"] for row in api.get("/templates", search="Two").expect(200)] == []
+
+
+def test_a_step_keeps_the_words_it_is_not_sent(api: Client) -> None:
+    """As in every change: absent keeps, null clears; so steps can be moved without carrying their designs along."""
+    steps = [{"subject": "One", "preheader": "p", "design": DESIGN, "transactional": True}, {"duration": 5}]
+    flow = api.post("/flows", {"steps": steps}).expect(201)
+    here = f"/flows/{flow['id']}"
+    first, second = flow["steps"]
+    moved = api.patch(here, {"steps": [{"id": second["id"], "duration": 9}, {"id": first["id"]}]}).expect(200)
+    assert moved["steps"][1] == first and moved["steps"][0]["duration"] == 9
+    cleared = api.patch(here, {"steps": [{"id": first["id"], "preheader": None, "design": {}}]}).expect(200)
+    assert cleared["steps"] == [{key: value for key, value in {**first, "preheader": ""}.items() if key != "design"}]
+    assert cleared["templates"][0]["subject"] == "One" and cleared["templates"][0]["preheader"] is None
+
+
+def test_the_words_of_a_template_are_copied(api: Client) -> None:
+    """`template_id` of any template begins a step with what it says, under the step's own keys; both live on alone."""
+    base = api.post("/templates", {"name": "Base", "subject": "Base", "body": "<p>Base</p>"}).expect(201)
+    (step,) = made(api, {"template_id": base["id"], "subject": "Own"})
+    assert (step["type"], step["subject"], step["body"]) == ("email", "Own", "<p>Base</p>")
+    assert step["template_id"] != base["id"]
+    api.patch(f"/templates/{base['id']}", {"body": "<p>New</p>"}).expect(200)
+    assert api.get(f"/templates/{step['template_id']}").expect(200)["body"] == "<p>Base</p>"
+    assert faults(api, {"template_id": 987654321}) == {"steps[0].template_id": ["must exist"]}
+
+
+def test_every_fault_of_a_kind_has_its_path(api: Client) -> None:
+    """What cannot be told a kind, or says it is another, is told beside all else, at the step."""
+    assert faults(
+        api, {}, "x", {"subject": "s", "duration": 5}, {"type": "wait", "subject": "s"}, {"type": "nothing"},
+        {"id": "1", "type": "exit"}, {"type": 7, "filters": "x"}, {"contact_list_id": 1},
+        {"duration": 1, "x\ud800": None},
+        {"event_data": {"a": 1}}, {"transactional": True, "duration": 1}, {"type": "exit", "yes": [{}]},
+    ) == {
+        "steps[0]": ["can't be blank"],
+        "steps[1]": ["is invalid"],
+        "steps[2]": ["is of the kind email, which has no duration"],
+        "steps[3]": ["is of the kind wait, which has no subject"],
+        "steps[4].type": ["is not included in the list"],
+        "steps[5].id": ["is invalid"],
+        "steps[6].type": ["is not included in the list"],
+        "steps[7]": ["can't be blank"],
+        "steps[8].x?": ["is not a known field"],
+        "steps[9].event_name": ["can't be blank"],
+        "steps[10]": ["is of the kind wait, which has no transactional"],
+        "steps[11]": ["is of the kind exit, which has no yes"],
+        "steps[11].yes[0]": ["can't be blank"],
+    }  # fmt: skip
+
+
+def test_every_fault_of_a_value_has_its_path(api: Client, lists: dict[str, int]) -> None:
+    """Wrong values are told all at once, each at its path."""
+    assert faults(
+        api, {"duration": "soon"}, {"duration": 31_622_401}, {"duration": -1},
+        {"subject": "a\u0000", "from_email": "nobody"},
+        {"type": "list_add", "contact_list_id": lists["view"]}, {"type": "list_remove", "contact_list_id": 987654321},
+        {"type": "list_remove"}, {"type": "contact_update"}, {"type": "contact_update", "data_merge": [1]},
+        {"event_name": "No Name", "event_data": [1], "forward_event_data": "yes"},
+        {"body": "x" * 1601, "transactional": "yes"},
+    ) == {
+        "steps[0].duration": ["is not a number"],
+        "steps[1].duration": ["must be less than or equal to 31622400"],
+        "steps[2].duration": ["must be greater than or equal to 0"],
+        "steps[3].subject": ["is invalid"],
+        "steps[3].from_email": ["is invalid"],
+        "steps[4].contact_list_id": ["is a view of a segment"],
+        "steps[5].contact_list_id": ["must exist"],
+        "steps[6].contact_list_id": ["can't be blank"],
+        "steps[7].data_merge": ["can't be blank"],
+        "steps[8].data_merge": ["is invalid"],
+        "steps[9].event_name": ["is invalid"],
+        "steps[9].event_data": ["is invalid"],
+        "steps[9].forward_event_data": ["is invalid"],
+        "steps[10].body": ["is too long (maximum is 1600 characters)"],
+        "steps[10].transactional": ["is invalid"],
+    }  # fmt: skip
+
+
+def test_faults_deep_inside(api: Client) -> None:
+    """In branches of branches the path leads there."""
+    inner = {
+        "filters": [{"name": "nothing", "predicate": "eq"}],
+        "no": [{"event_name": "contact_add"}, {"yes": [None]}],
+    }
+    found = faults(api, {"filters": PAID, "yes": [{"subject": "{{ contact.first_name"}, inner], "no": {"subject": "x"}})
+    assert found.pop("steps[0].yes[0].subject")[0].endswith("(line 1, column 1)")
+    assert found == {
+        "steps[0].yes[1].filters[0].name": ["is not included in the list"],
+        "steps[0].yes[1].no[0].event_name": ["is reserved"],
+        "steps[0].yes[1].no[1].filters": ["can't be blank"],
+        "steps[0].yes[1].no[1].yes[0]": ["is invalid"],
+        "steps[0].no": ["is invalid"],
+    }
+
+
+def test_a_step_stays_of_its_kind(api: Client) -> None:
+    """What is counted for a step would mean nothing if it became something else; and no two steps are the same one."""
+    flow = api.post("/flows", {"steps": [{"subject": "One"}, {"duration": 5}]}).expect(201)
+    wrong = [{"id": 1, "duration": 5}, {"id": 2, "type": "exit"}, {"id": 1, "subject": "x"}, {"id": 2}]
+    assert api.patch(f"/flows/{flow['id']}", {"steps": wrong}).expect(422)["validation_errors"] == {
+        "steps[0]": ["cannot change from email to wait: leave out its id"],
+        "steps[1]": ["cannot change from wait to exit: leave out its id"],
+        "steps[2].id": ["has already been taken"],
+        "steps[3].id": ["has already been taken"],
+        "steps[3].duration": ["can't be blank"],
+    }
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """Return a step with branches in branches, so deep in all."""
+    step: dict[str, Any] = {"type": "exit"}
+    for _ in range(depth - 1):
+        step = {"filters": PAID, "no": [step]}
+    return step
+
+
+def test_sizes_are_bounded(api: Client) -> None:
+    """200 steps and ten levels are taken, more are not, however they are packed."""
+    made(api, *({"duration": 1} for _ in range(199)), {"type": "exit"})
+    assert faults(api, *({"duration": 1} for _ in range(201))) == {"steps": ["is too long (maximum is 200 steps)"]}
+    many = [{"filters": PAID, "yes": [{"duration": 1}] * 100, "no": [{"duration": 1}] * 100}]
+    assert faults(api, *many) == {"steps": ["is too long (maximum is 200 steps)"]}
+    made(api, nested(10))
+    assert faults(api, nested(11)) == {"steps": ["is nested too deeply (maximum is 10 levels)"]}
+    assert api.post("/flows", {"steps": {}}).expect(201)["steps"] == []
+    assert api.post("/flows", {"steps": "x"}).expect(422)["validation_errors"] == {"steps": ["is invalid"]}
+    assert faults(api, {"event_name": "a", "event_data": {"a": "x" * 33_000}}) == {
+        "steps[0].event_data": ["is too long (maximum is 32768 bytes)"]
+    }

@@ -1,0 +1,310 @@
+"""Flows over the API: made, listed, changed, moved, approved of, deleted (decisions, section 12)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+STARTS = {"event": "order_paid"}
+LETTER = {"subject": "Thank you", "body": "<p>Thank <a href='https://example.org/x'>you</a></p>"}
+
+
+def draft(api: Client, *steps: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Make a flow that could go live."""
+    return api.post("/flows", {"trigger": STARTS, "steps": list(steps or (LETTER,)), **more}).expect(201)
+
+
+def at(flow: dict[str, Any], verb: str = "") -> str:
+    """Return the path of a flow."""
+    return f"/flows/{flow['id']}{'/' + verb if verb else ''}"
+
+
+@contextmanager
+def account_with(server: Server, column: str, value: int) -> Iterator[None]:
+    """Let the account be set otherwise for a while."""
+    here = apsw.Connection(str(server.data / "campanero.db"))
+    here.set_busy_timeout(10_000)
+    here.execute(f"UPDATE account SET {column} = ?", (value,))
+    try:
+        yield
+    finally:
+        here.execute(f"UPDATE account SET {column} = ?", (not value,))
+        here.close()
+
+
+@pytest.fixture
+def careful(server: Server) -> Iterator[Client]:
+    """A client that may not approve, of an account where somebody has to."""
+    with account_with(server, "approval_required", 1):
+        yield server.client(server.new_key("author", "--scope", "flows:write,campaigns:send,templates:write"))
+
+
+def test_a_flow_of_nothing(api: Client) -> None:
+    """Nothing is needed to begin: a name, a trigger that nobody meets, no steps."""
+    flow = api.post("/flows", {}).expect(201)
+    assert (flow["name"], flow["status"], flow["approval_state"]) == ("Untitled flow", "draft", "pending_review")
+    assert flow["trigger"] == {"event": "manual", "segment_id": None, "contact_list_id": None, "data": {}}
+    assert (flow["steps"], flow["templates"], flow["goal"], flow["sent_count"]) == ([], [], None, 0)
+    assert {flow["stats"][name] for name in ("entered", "active", "completed", "exited", "audience")} == {0}
+    assert api.get(at(flow)).expect(200) == flow
+    found = api.post(at(flow, "activate")).expect(422)
+    assert found["validation_errors"] == {"steps": ["can't be blank"], "trigger.event": ["can't be blank"]}
+    assert found["reason"] == "content_required"
+    assert [one["field"] for one in found["blockers"]] == ["steps", "trigger.event"]
+
+
+def test_flows_are_found(api: Client) -> None:
+    """By status, with its alias, by the event that starts them, by name; newest first; never those of campaigns."""
+    api.post("/campaigns", {"name": "Autumn findme"}).expect(201)
+    one = draft(api, name="First findme", trigger={"event": "found_one"})
+    two = draft(api, name="Second Findme", status="active")
+    assert [row["id"] for row in api.get("/flows", search="FINDME").expect(200)] == [two["id"], one["id"]]
+    assert [row["id"] for row in api.get("/flows", search="findme", status="live").expect(200)] == [two["id"]]
+    assert [row["id"] for row in api.get("/flows", event="found_one").expect(200)] == [one["id"]]
+    assert api.get("/flows", status="nothing").expect(422)["validation_errors"] == {
+        "status": ["is not included in the list"]
+    }
+    assert api.get("/flows", search="findme", limit=1).headers["X-Total-Count"] == "2"
+
+
+def test_a_life(api: Client) -> None:
+    """Draft, active, paused, active, archived, draft again; all else is no transition and says what is."""
+    flow = draft(api)
+    for verb, status in (("activate", "active"), ("pause", "paused"), ("activate", "active"), ("archive", "archived")):
+        assert api.post(at(flow, verb)).expect(200)["status"] == status
+    refused = api.post(at(flow, "activate")).expect(422)
+    assert refused["reason"] == "invalid_transition" and refused["allowed"] == ["draft"]
+    assert (refused["from"], refused["to"]) == ("archived", "active")
+    again = api.patch(at(flow), {"status": "draft"}).expect(200)
+    assert (again["status"], again["paused_at"]) == ("draft", None)
+    assert api.patch(at(flow), {"status": "draft"}).status == 200
+    assert api.post(at(flow, "pause")).expect(422)["reason"] == "invalid_transition"
+    assert api.patch(at(flow), {"status": "live"}).expect(200)["status"] == "active"
+    assert api.post(at(flow, "activate")).expect(422)["allowed"] == ["paused", "archived"]
+
+
+def test_a_version_is_made_when_something_changes(api: Client) -> None:
+    """Going live fixes steps and words; a pause changes nothing of them, an edit of a live flow does."""
+    flow = draft(api, LETTER, {"duration": 5}, status="active")
+    assert (flow["version"], flow["approval_state"]) == (1, "approved")
+    api.post(at(flow, "pause")).expect(200)
+    assert api.post(at(flow, "activate")).expect(200)["version"] == 1
+    assert api.patch(at(flow), {"goal": "order_shipped", "data": {"note": 1}}).expect(200)["version"] == 1
+    longer = [flow["steps"][0], {**flow["steps"][1], "duration": 9}]
+    assert api.patch(at(flow), {"steps": longer}).expect(200)["version"] == 2
+    # Also when its words are edited by themselves
+    template = flow["templates"][0]["id"]
+    api.patch(f"/templates/{template}", {"subject": "Many thanks"}).expect(200)
+    changed = api.get(at(flow)).expect(200)
+    assert (changed["version"], changed["steps"][0]["subject"]) == (3, "Many thanks")
+    assert changed["updated_at"] > flow["updated_at"] and changed["status"] == "active"
+
+
+def test_a_live_flow_cannot_be_broken(api: Client) -> None:
+    """What could not go live is not put into what is: steps and words stay as they were, and the path says why."""
+    flow = draft(api, status="active")
+    step = flow["steps"][0]
+    found = api.patch(at(flow), {"steps": [{"duration": 5}, {**step, "subject": None}]}).expect(422)
+    assert (found["reason"], found["validation_errors"]) == (
+        "content_required", {"steps[1].subject": ["write a subject"]},
+    )  # fmt: skip
+    assert api.patch(at(flow), {"trigger": {"event": "manual"}}).expect(422)["reason"] == "preflight_failed"
+    assert api.patch(f"/templates/{step['template_id']}", {"subject": ""}).expect(422)["validation_errors"] == {
+        "subject": ["write a subject"]
+    }
+    assert api.get(at(flow)).expect(200) == flow
+    # Paused it may be worked on
+    assert api.patch(at(flow), {"status": "paused", "steps": []}).expect(200)["steps"] == []
+    assert api.post(at(flow, "activate")).expect(422)["reason"] == "content_required"
+
+
+def test_what_keeps_a_flow_from_going_live(api: Client) -> None:
+    """Everything is told at once, with the field where it can be mended; the first one's code is the reason."""
+    news = api.post("/lists", {"name": "Gone soon"}).expect(201)["id"]
+    unknown = {"sections": [{"type": "carousel", "props": {}, "styles": {}}], "theme": {}}
+    flow = draft(
+        api,
+        {"type": "list_add", "contact_list_id": news},
+        {"type": "email", "preheader": "p"},
+        {"filters": [{"name": "contact_list", "predicate": "eq", "value": news}], "yes": [{"type": "sms"}]},
+        {"subject": "x", "design": unknown},
+        trigger={"event": "segment_enter"},
+    )
+    api.delete(f"/lists/{news}").expect(200)
+    found = api.post(at(flow, "activate")).expect(422)
+    assert found["validation_errors"] == {
+        "steps[0].contact_list_id": ["must exist"],
+        "steps[1].subject": ["write a subject"],
+        "steps[1].body": ["write the message"],
+        "steps[2].filters[0].value": ["must exist"],
+        "steps[2].yes[0].body": ["write the message"],
+        "steps[3].design.sections[0]": ["unknown section kind: carousel"],
+        "trigger.segment_id": ["can't be blank"],
+    }
+    codes = [one["code"] for one in found["blockers"]]
+    assert codes == ["content_required"] * 3 + ["preflight_failed"] * 4 and found["reason"] == codes[0]
+    assert api.get(at(flow)).expect(200)["version"] == 0
+
+
+def test_triggers_are_read_strictly(api: Client) -> None:
+    """An unknown key would change who gets mail; absent ones keep, null clears; a segment alone means entering it."""
+    segment = api.post("/segments", {"name": "Buyers"}).expect(201)["id"]
+    flow = api.post("/flows", {"trigger": {"segment_id": segment}}).expect(201)
+    assert (flow["trigger"]["event"], flow["trigger"]["segment_id"]) == ("segment_enter", segment)
+    kept = api.patch(at(flow), {"trigger": {"data": {"frequency": "every_time"}}}).expect(200)["trigger"]
+    assert kept == {**flow["trigger"], "data": {"frequency": "every_time"}}
+    other = api.post("/flows", {}).expect(201)
+    assert api.patch(at(other), {"trigger": {"segment_id": segment}}).expect(200)["trigger"]["event"] == "segment_enter"
+    wrong = {"event": "Nope", "segment_id": 987654321, "data": {"frequency": "never"}, "list_id": 1}
+    assert api.patch(at(flow), {"trigger": wrong, "steps": [{}]}).expect(422)["validation_errors"].keys() >= {
+        "trigger.event", "trigger.list_id", "steps[0]",
+    }  # fmt: skip
+    assert api.post("/flows", {"trigger": {"segment_id": 987654321}}).expect(422)["validation_errors"] == {
+        "trigger.segment_id": ["must exist"]
+    }
+
+
+def test_a_change_that_was_overtaken(api: Client) -> None:
+    """An edit of something older than what is stored is a conflict, if it says what it had before it."""
+    flow = draft(api)
+    api.patch(at(flow), {"name": "Second", "updated_at": flow["updated_at"]}).expect(200)
+    late = api.patch(at(flow), {"name": "Third", "updated_at": flow["updated_at"]}).expect(409)
+    assert late["code"] == "conflict" and api.get(at(flow)).json["name"] == "Second"
+
+
+def test_scopes(api: Client, server: Server) -> None:
+    """Writing flows does not include letting them send; pausing needs no more than writing."""
+    writer = server.client(server.new_key("writer", "--scope", "flows:write"))
+    flow = writer.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
+    for refused in (
+        writer.post(at(flow, "activate")), writer.patch(at(flow), {"status": "active"}),
+        writer.post("/flows", {"trigger": STARTS, "steps": [LETTER], "status": "live"}),
+    ):  # fmt: skip
+        assert refused.expect(403)["required_scope"] == "campaigns:send"
+    assert writer.post(at(flow, "approve")).expect(403)["required_scope"] == "campaigns:approve"
+    api.post(at(flow, "activate")).expect(200)
+    assert writer.patch(at(flow), {"status": "active", "name": "Same"}).expect(200)["name"] == "Same"
+    assert writer.post(at(flow, "pause")).expect(200)["status"] == "paused"
+    reader = server.client(server.new_key("reader", "--scope", "flows:read"))
+    assert reader.get(at(flow)).status == 200 and reader.delete(at(flow)).status == 403
+
+
+def test_approval(api: Client, careful: Client) -> None:
+    """Where somebody has to approve, nothing goes live or changes live without that; whoever may approve does so."""
+    flow = careful.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
+    assert careful.post(at(flow, "activate")).expect(422)["reason"] == "approval_required"
+    assert api.post(at(flow, "approve")).expect(200)["approval_state"] == "approved"
+    assert careful.post(at(flow, "activate")).expect(200)["status"] == "active"
+    # A name is no content
+    assert careful.patch(at(flow), {"name": "Other"}).expect(200)["approval_state"] == "approved"
+    edited = careful.patch(at(flow), {"steps": [{**flow["steps"][0], "subject": "New"}]}).expect(200)
+    assert (edited["status"], edited["approval_state"], edited["version"]) == ("paused", "pending_review", 1)
+    assert careful.post(at(flow, "activate")).expect(422)["reason"] == "approval_required"
+    rejected = api.post(at(flow, "reject"), {"note": "Say it shorter"}).expect(200)
+    assert (rejected["approval_state"], rejected["approval_note"]) == ("rejected", "Say it shorter")
+    assert api.post(at(flow, "activate")).expect(422)["reason"] == "approval_required"
+    api.patch(at(flow), {"steps": [{**flow["steps"][0], "subject": "Short"}]}).expect(200)
+    # The owner's own activation is an approval
+    live = api.post(at(flow, "activate")).expect(200)
+    assert (live["approval_state"], live["approval_note"], live["version"]) == ("approved", None, 2)
+    # The words alone are content too
+    careful.patch(f"/templates/{flow['steps'][0]['template_id']}", {"subject": "Newer"}).expect(200)
+    assert (api.get(at(flow)).json["status"], api.get(at(flow)).json["version"]) == ("paused", 2)
+
+
+def test_a_live_flow_is_stopped_by_a_rejection(api: Client) -> None:
+    """What is rejected takes nobody in any more."""
+    flow = draft(api, status="active")
+    assert api.post(at(flow, "reject")).expect(200)["status"] == "paused"
+
+
+def test_service_messages_can_be_switched_off(api: Client, server: Server) -> None:
+    """Without them no step may be one, neither when it is written nor when it goes live."""
+    flow = draft(api, {**LETTER, "transactional": True})
+    with account_with(server, "transactional_allowed", 0):
+        refused = api.post("/flows", {"steps": [{**LETTER, "transactional": True}]}).expect(422)
+        assert refused["reason"] == "transactional_disabled" and [*refused["validation_errors"]] == [
+            "steps[0].transactional"
+        ]
+        assert [*api.post(at(flow, "activate")).expect(422)["validation_errors"]] == ["steps[0].transactional"]
+
+
+def test_a_test_key_takes_in_tests(api: Client, server: Server) -> None:
+    """A flow that a test key activated is started by test events alone; what is live for real it does not move."""
+    tester = server.client(server.new_key("tester", "--test"))
+    person = api.post("/contacts", {"email": "tester@example.org"}).expect(201)["id"]
+    trial = tester.post("/flows", {"trigger": {"event": "trial_event"}, "steps": [{"duration": 999}]}).expect(201)
+    assert tester.post(at(trial, "activate")).expect(200)["test"] is True
+    api.post("/events", {"event": "trial_event", "contact_id": person}).expect(201)
+    tester.post("/events", {"event": "trial_event", "contact_id": person}).expect(201)
+    entered = api.wait("/events", lambda found: found != [], event="flow_enter", contact_id=person)
+    assert [one["test"] for one in entered] == [True] and api.get(at(trial)).json["stats"]["entered"] == 0
+    real = draft(api, status="active")
+    assert tester.post(at(real, "pause")).status == 403 == tester.patch(at(real), {"status": "paused"}).status
+    assert api.post(at(real, "pause")).expect(200)["test"] is False
+
+
+def test_deletion(api: Client) -> None:
+    """A deleted flow is answered as it was, then never was; those inside leave, nobody finds its templates."""
+    person = api.post("/contacts", {"email": "inside@example.org"}).expect(201)["id"]
+    flow = draft(api, {"duration": 999}, {**LETTER, "subject": "Deleted words"}, trigger={"event": "inside_event"},
+                 status="active")  # fmt: skip
+    api.post("/events", {"event": "inside_event", "contact_id": person}).expect(201)
+    live = api.wait(at(flow), lambda row: row["stats"]["active"] == 1)
+    gone = api.delete(at(flow)).expect(200)
+    assert (gone["status"], gone["stats"], gone["steps"]) == ("active", live["stats"], flow["steps"])
+    for answer in (api.get(at(flow)), api.patch(at(flow), {}), api.delete(at(flow)), api.post(at(flow, "activate"))):
+        assert answer.status == 404
+    assert api.get("/templates", search="Deleted words").expect(200) == []
+    (left,) = api.get("/events", event="flow_exit", contact_id=person).expect(200)
+    assert left["data"]["reason"] == "flow_deleted" and left["data"]["flow_id"] == flow["id"]
+
+
+def test_archiving_asks_what_becomes_of_those_inside(api: Client) -> None:
+    """They stay where they are, or leave where that is said."""
+    people = [api.post("/contacts", {"email": f"aside{n}@example.org"}).expect(201)["id"] for n in range(2)]
+    flow = draft(api, {"duration": 999}, trigger={"event": "aside_event"}, status="active")
+    for person in people:
+        api.post("/events", {"event": "aside_event", "contact_id": person}).expect(201)
+    api.wait(at(flow), lambda row: row["stats"]["active"] == 2)
+    assert api.post(at(flow, "archive"), {}).expect(200)["stats"]["active"] == 2
+    api.patch(at(flow), {"status": "draft"}).expect(200)
+    shut = api.post(at(flow, "archive"), {"take_out": True}).expect(200)
+    assert (shut["stats"]["active"], shut["stats"]["exited"]) == (0, 2)
+
+
+@pytest.mark.parametrize("key", ["welcome", "win_back", "birthday", "after_event"])
+def test_flows_to_begin_from(api: Client, key: str) -> None:
+    """Each of the four makes a whole draft; all it can lack is the segment that only its owner knows."""
+    starter = next(one for one in api.get("/flows/starters").expect(200)["starters"] if one["key"] == key)
+    flow = api.post("/flows", {"starter": key}).expect(201)
+    assert flow["name"] == starter["name"] and flow["status"] == "draft" and flow["templates"]
+    assert flow["trigger"]["event"] == starter["trigger"]["event"]
+    own = api.post("/flows", {"starter": key, "name": "Mine", "steps": []}).expect(201)
+    assert (own["name"], own["steps"], own["trigger"]) == ("Mine", [], flow["trigger"])
+    if key == "win_back":
+        segment = api.post("/segments", {"name": "Quiet"}).expect(201)["id"]
+        api.patch(at(flow), {"trigger": {"segment_id": segment}}).expect(200)
+    assert api.post(at(flow, "activate")).expect(200)["status"] == "active"
+
+
+def test_an_unknown_starter(api: Client) -> None:
+    """It is named as what is wrong."""
+    assert api.post("/flows", {"starter": "nothing"}).expect(422)["validation_errors"] == {
+        "starter": ["is not included in the list"]
+    }
+
+
+def test_the_spec_names_every_kind(api: Client) -> None:
+    """Kinds with their fields, events with their words, limits: what a builder needs."""
+    spec = api.get("/flows/spec").expect(200)
+    assert [kind["type"] for kind in spec["steps"]] == [
+        "email", "sms", "wait", "split", "emit_event", "list_add", "list_remove", "contact_update", "exit",
+    ]  # fmt: skip
+    assert spec["limits"] == {"steps": 200, "depth": 10, "wait_seconds": 31_622_400}
+    assert {"list_add", "order_paid", "date_reached"} <= {one["name"] for one in spec["events"]}
