@@ -16,7 +16,9 @@ from appliance import clock, config
 from appliance.config import seconds
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
+from appliance.db.storage import storage_error
 from appliance.db.work import writing
+from appliance.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import Happened
 from appliance.filters.scope import Binder
@@ -61,6 +63,11 @@ class _Scanned(msgspec.Struct):
     contact: int | None = None
 
 
+# Triggers that could not be looked at, and until when they are left alone (`clock.steady`)
+_failed: dict[int, float] = {}
+_PATIENCE_SECONDS = 60.0
+
+
 def is_due() -> bool:
     """Say whether a day of some trigger is to be looked at."""
     now = clock.now_ms()
@@ -75,11 +82,18 @@ def look() -> bool:
         day = _next(one, seen, now)
         if day is None:
             continue
-        found = True
-        if seen is None or seen.asks != one.asks:
-            _step(one, _Scanned(one.asks, days.last_before(now, one.at, one.zone)), [])
-        else:
-            _look(one, seen, day, now)
+        try:
+            if seen is None or seen.asks != one.asks:
+                _step(one, _Scanned(one.asks, days.last_before(now, one.at, one.zone)), [])
+            else:
+                _look(one, seen, day, now)
+            found = True
+        except Exception as error:
+            # One that cannot be asked keeps no other flow from going on
+            if isinstance(error, Unavailable) or storage_error(error) is not None:
+                raise
+            _failed[one.id] = clock.steady() + _PATIENCE_SECONDS
+            log.exception("the dates of flow %s cannot be looked at", one.flow_id)
     return found
 
 
@@ -92,7 +106,7 @@ def _dated() -> list[_Dated]:
     return [
         _Dated(trigger_id, account_id, flow_id, name, ZoneInfo(zone), Start(DATE, segment_id, list_id, said), scanned)
         for trigger_id, account_id, flow_id, name, zone, segment_id, list_id, data, scanned in found
-        if (said := msgspec.json.decode(data)).get("path")
+        if (said := msgspec.json.decode(data)).get("path") and _failed.get(trigger_id, 0.0) <= clock.steady()
     ]
 
 

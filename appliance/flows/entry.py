@@ -5,7 +5,8 @@ process ends. Events have ascending ids in the order of their commits, for there
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -13,11 +14,14 @@ import msgspec
 
 from appliance import clock
 from appliance.db import work
-from appliance.db.open import one, rows, run, scalar
+from appliance.db.open import connection, one, rows, run, scalar
+from appliance.db.storage import storage_error
 from appliance.db.work import writing
 from appliance.flows import ending, matching, starting, triggers
 from appliance.flows.starting import Arrival, Open
 from appliance.flows.triggers import MANUAL, Start
+
+log = logging.getLogger("campanero.flows")
 
 NAME = "flows"
 _BITE = 1_000
@@ -176,12 +180,22 @@ def _apply(began: int, last: int, acts: Sequence[_Act]) -> bool:
     # Flows do not meet each other here: each in the order of its own events
     for flow_id, group in groupby(sorted(acts, key=lambda act: act.flow_id), key=lambda act: act.flow_id):
         for is_start, some in groupby(group, key=lambda act: act.is_start):
-            events = [act.event for act in some]
-            if is_start:
-                _start(flow_id, events)
-            else:
-                _reach(flow_id, events)
+            _safely(_start if is_start else _reach, flow_id, [act.event for act in some])
     return True
+
+
+def _safely(verb: Callable[[int, Sequence[_Seen]], None], flow_id: int, events: Sequence[_Seen]) -> None:
+    """Do what events mean for one flow; one that cannot take them keeps no other from theirs."""
+    here = connection()
+    here.execute("SAVEPOINT door")
+    try:
+        verb(flow_id, events)
+    except Exception as error:
+        if storage_error(error) is not None:
+            raise
+        here.execute("ROLLBACK TO door")
+        log.exception("flow %s cannot take in what %s events mean", flow_id, len(events))
+    here.execute("RELEASE door")
 
 
 def still_open(flow_id: int) -> Open | None:

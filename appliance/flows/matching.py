@@ -4,10 +4,8 @@ import json
 import logging
 from collections.abc import Sequence
 
-import apsw
-
 from appliance.db.open import rows
-from appliance.errors import Invalid
+from appliance.db.storage import storage_error
 from appliance.filters import compile, read
 from appliance.filters.fold import fold
 from appliance.filters.scope import Binder, Compiled
@@ -108,7 +106,9 @@ def met(account_id: int, flow_id: int, start: Start, event_ids: Sequence[int]) -
             f"CROSS JOIN contact c ON c.id = {EVENT}.contact_id WHERE {asked.sql} ORDER BY {EVENT}.id",
             {**asked.parameters, "events": json.dumps(list(event_ids))},
         )
-    except (Invalid, apsw.SQLError) as error:
-        log.error("the trigger of flow %s cannot be asked, so it starts nobody: %s", flow_id, error)
+    except Exception as error:
+        if storage_error(error) is not None:
+            raise
+        log.exception("the trigger of flow %s cannot be asked, so it starts nobody", flow_id)
         return []
     return [row[0] for row in found]

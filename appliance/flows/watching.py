@@ -12,13 +12,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import apsw
-
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import connection, rows, run, scalar
+from appliance.db.storage import storage_error
 from appliance.db.work import writing
-from appliance.errors import Invalid
+from appliance.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import Happened
 from appliance.filters import compile, read
@@ -84,8 +83,10 @@ def tend() -> None:
             started, began = time.monotonic(), clock.now_ms()
             try:
                 look(watch)
-            except (Invalid, apsw.SQLError, apsw.InterruptError) as error:
-                log.error("segment %s cannot be looked at: %s", watch.segment_id, error)
+            except Exception as error:
+                if isinstance(error, Unavailable) or storage_error(error) is not None:
+                    raise
+                log.exception("segment %s cannot be looked at", watch.segment_id)
             finally:
                 version = _pending.pop(watch.segment_id, (0, 0))
                 _looked[watch.segment_id] = _Look(clock.steady(), began, time.monotonic() - started, version)

@@ -169,3 +169,16 @@ def test_only_people_of_the_list_and_the_segment_are_told_of(home: Home, born: d
     at(home, "2028-05-11T13:00:00")
     look()
     assert len(runs(added)) == 3
+
+
+def test_dates_that_cannot_be_looked_at_stop_no_other(home: Home, born: dict[str, int]) -> None:
+    """A trigger that is broken is tried again in a minute; those beside it have their day."""
+    said = {"event": "date_reached", "data": {"path": "birthday", "yearly": True}}
+    broken, whole = live_flow(home, said), live_flow(home, said)
+    look()
+    work.write(run, "UPDATE trigger SET data = json_set(data, '$.offset_days', 1e9) WHERE flow_id = ?", (broken,))
+    look()
+    at(home, "2027-05-12T13:00:00")
+    look()
+    assert (runs(broken), len(runs(whole))) == ([], 2)
+    dates._failed.clear()

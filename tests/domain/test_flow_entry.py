@@ -244,3 +244,18 @@ def test_events_that_come_meanwhile_count_once(home: Home, people: list[int]) ->
     take_in()
     assert scalar("SELECT count(*) FROM run WHERE flow_id = ?", (flow,)) == 400
     assert scalar("SELECT count(DISTINCT event_id) FROM run") == 400
+
+
+def test_a_flow_that_cannot_take_people_in_stops_no_other(home: Home, people: list[int]) -> None:
+    """Whatever is broken about one flow, the events are behind, and the others have had them."""
+    broken = live_flow(home, {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 1}}})
+    unread = live_flow(home, {"event": "order_paid"})
+    whole = live_flow(home, {"event": "order_paid"}, goal="checkout")
+    work.write(run, "UPDATE trigger SET data = '{\"frequency\": {}}' WHERE flow_id = ?", (broken,))
+    work.write(run, "UPDATE trigger SET data = '{\"where\": [1]}' WHERE flow_id = ?", (unread,))
+    happen(home, "order_paid", people[0])
+    last = happen(home, "checkout", people[0])
+    take_in()
+    assert (runs(broken), runs(unread)) == ([], [])
+    assert runs(whole) == [(people[0], "completed", "goal")]
+    assert entry.position() >= last
