@@ -1,5 +1,6 @@
 """Says of one person, filter by filter, whether a segment holds and what was found."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from appliance.filters.read import Group, Lived, Node
 from appliance.filters.scope import Scope
 from appliance.segments import people, store
 
+NOTHING: Mapping[str, Any] = {}
 _CALLED = {
     "list": "SELECT name FROM contact_list WHERE account_id = ? AND id = ?",
     "segment": "SELECT name FROM segment WHERE account_id = ? AND id = ?",
@@ -52,16 +54,16 @@ def explain(account_id: int, segment_id: int, contact_id: int | None) -> Explain
         raise Invalid({"contact_id": ["must exist"]})
     here = people.scope(account_id)
     nodes = people.nodes(account_id, segment.filters)
-    told = [_row(node, here, contact_id) for node in nodes]
+    told = [row(node, here, contact_id) for node in nodes]
     return Explained(
         segment_id, contact_id, holds(nodes, here, contact_id), sentence(account_id, nodes, here), told
     )  # fmt: skip
 
 
-def holds(nodes: list[Node], here: Scope, contact_id: int) -> bool:
-    """Say whether a person is in: the SQL of the segment, asked about one."""
+def holds(nodes: list[Node], here: Scope, contact_id: int, more: Mapping[str, Any] = NOTHING) -> bool:
+    """Say whether a person is in: the SQL of the segment, asked about one; `more` are parameters of its scope."""
     asked = compile.condition(nodes, here)
-    return _one(asked.sql, asked.parameters, contact_id)
+    return _one(asked.sql, {**asked.parameters, **more}, contact_id)
 
 
 def sentence(account_id: int, nodes: list[Node], here: Scope) -> str:
@@ -79,17 +81,18 @@ def _one(sql: str, parameters: dict[str, Any], contact_id: int) -> bool:
     return bool(found and found[0][0])
 
 
-def _row(node: Node, here: Scope, contact_id: int) -> Row:
+def row(node: Node, here: Scope, contact_id: int, more: Mapping[str, Any] = NOTHING) -> Row:
+    """Explain one filter; `more` are parameters of its scope."""
     asked = compile.single(node, here, "f")
-    parts = [_row(part, here, contact_id) for part in node.parts] if isinstance(node, Group) else []
+    parts = [row(part, here, contact_id, more) for part in node.parts] if isinstance(node, Group) else []
     return Row(
         node.raw["name"], node.raw["predicate"], node.raw.get("value"),
         words.clause(node, here, lambda kind, number: called(here.account_id, kind, number)),
-        _one(asked.sql, asked.parameters, contact_id), _actual(node, here, contact_id), parts,
+        _one(asked.sql, {**asked.parameters, **more}, contact_id), _actual(node, here, contact_id, more), parts,
     )  # fmt: skip
 
 
-def _actual(node: Node, here: Scope, contact_id: int) -> Any:
+def _actual(node: Node, here: Scope, contact_id: int, more: Mapping[str, Any]) -> Any:
     """Answer the person's own value: times written out, ids as arrays, events counted."""
     if isinstance(node, Group):
         return None
@@ -97,7 +100,10 @@ def _actual(node: Node, here: Scope, contact_id: int) -> Any:
         wanted = node.value if isinstance(node.value, list) else [node.value]
         return [number for number in wanted if holds(here.segment(number) or [], here, contact_id)]
     asked = compile.shown(node, here, "v")
-    text = rows(f"SELECT {asked.sql} FROM contact c WHERE c.id = :one", {**asked.parameters, "one": contact_id})[0][0]
+    found = rows(
+        f"SELECT {asked.sql} FROM contact c WHERE c.id = :one", {**asked.parameters, **more, "one": contact_id}
+    )
+    text = found[0][0] if found else None
     value: Any = None if text is None else msgspec.json.decode(str(text))
     if isinstance(node, Lived):
         return {"count": value["count"], "last_at": clock.iso(value["last_at"])}

@@ -7,7 +7,7 @@ from appliance.errors import Invalid
 from appliance.filters import read
 from appliance.filters.read import Node as Filter
 from appliance.filters.scope import Place, Scope
-from appliance.flows import branching
+from appliance.flows import branching, why
 from appliance.flows.steps.kind import NO, YES, Field, Going, Here, Kind, Move, Node, Reading
 from appliance.segments import explain, people
 
@@ -47,6 +47,14 @@ class Split(Kind):
         """Ask once for all of them."""
         yes = branching.holding(here.account_id, node.props["filters"], goings)
         return [YES if going.id in yes else NO for going in goings]
+
+    def simulate(self, node: Node, going: Going, move: Move, here: Here) -> dict[str, Any]:
+        """Tell of each filter whether it holds, what was found, and which of them decided."""
+        if going.contact_id is None:
+            return {}
+        asked = scope(here.account_id)
+        found = nodes(node.props, asked)
+        return {"filters": why.reasons(found, asked, going.contact_id, going.event_data, going.started_at)}
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Say in words who goes to Yes."""
