@@ -11,6 +11,7 @@ from appliance.api.shapes import Json, Moment, Template
 from appliance.clock import iso
 from appliance.flows import contents, document
 from appliance.flows.figures import FlowStats
+from appliance.flows.scripts import ScriptResult
 
 
 class FlowTrigger(Struct):
@@ -72,6 +73,12 @@ class Flow(Struct):
     created_at: Moment
     updated_at: Moment
     templates: list[Template]
+
+
+class FlowChanged(Flow):
+    """A flow just changed; `scripts` says of the rehearsals that are kept with it which come out as expected now."""
+
+    scripts: list[ScriptResult]
 
 
 class FlowStarter(Struct):

@@ -12,7 +12,7 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import Fault, page_headers
 from appliance.db.work import call, commit
 from appliance.designs.theme import Look
-from appliance.flows import report, spec, starters, states, store
+from appliance.flows import report, scripts, spec, starters, states, store
 from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery, Reject
 from appliance.flows.states import By
 
@@ -81,7 +81,7 @@ async def show(request: Call) -> Answer:
     return await _shown(await call(store.get, request.account_id, request.id))
 
 
-@ROUTES.add("PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=flow_shapes.Flow)
+@ROUTES.add("PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=flow_shapes.FlowChanged)
 async def update(request: Call) -> Answer:
     """Update a flow; `steps` replaces them all, `status` moves it."""
     before = await call(store.get, request.account_id, request.id)
@@ -92,7 +92,10 @@ async def update(request: Call) -> Answer:
             _require_send(request)
     draft = await call(store.read, request.account_id, request.body, request.id)
     await call(store.warm, request.account_id, draft, request.id)
-    return await _shown(await commit(store.update, request.account_id, request.id, request.body, draft, _by(request)))
+    row = await commit(store.update, request.account_id, request.id, request.body, draft, _by(request))
+    shown = (await call(_shaped, [row]))[0]
+    played = await call(scripts.results, row, request.credential.reaches("contacts:read"))
+    return Answer(flow_shapes.FlowChanged(**msgspec.structs.asdict(shown), scripts=played))
 
 
 @ROUTES.add("DELETE", "/flows/{id}", scope="flows:write", returns=flow_shapes.Flow)

@@ -8,7 +8,7 @@ from appliance import clock
 from appliance.db.open import rows
 from appliance.db.work import snapshot, writing
 from appliance.errors import Conflict, Faults, Invalid, NotFound
-from appliance.flows import closing, contents, document, pinning, starters, states, triggers
+from appliance.flows import asked, closing, contents, document, pinning, starters, states, triggers
 from appliance.flows.document import Steps
 from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
 from appliance.flows.states import By
@@ -81,6 +81,8 @@ def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None =
     if request.steps is not UNSET:
         known = (before.steps, before.last_action) if before is not None else ((), 0)
         steps = document.read(account_id, request.steps, faults, *known)
+    if request.data is not UNSET:
+        asked.check_scripts(request.data, faults)
     _check(faults)
     return Draft(start, steps, before.updated_at if before is not None else 0)
 

@@ -31,6 +31,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /forms/{id}": {"name": "taken"},
     "PATCH /flows/{id}": {"name": "taken", "steps": []},
     "POST /flows/{id}/activate": {},
+    "POST /flows/{id}/simulate": {"steps": [{"duration": 60}]},
+    "POST /flows/{id}/simulate_all": {"days": 30},
     "POST /flows/{id}/archive": {"take_out": True},
     "POST /flows/{id}/reject": {"note": "taken"},
     "POST /flows/{id}/enroll": {"contact_ids": []},
@@ -47,7 +49,8 @@ QUERIES: dict[str, dict[str, Any]] = {
 NAMES = {
     "contact_list_id": "lists", "list_id": "lists", "list_ids": "lists", "options.list_ids": "lists",
     "segment_id": "segments", "contact_id": "contacts", "contact_ids": "contacts", "add": "contacts",
-    "remove": "contacts", "channels_attributes[].id": "channels", "template_id": "templates",
+    "remove": "contacts", "channels_attributes[].id": "channels",
+    "contact.channels_attributes[].id": "channels", "template_id": "templates",
     "campaign_id": "campaigns", "flow_id": "flows", "message_id": "messages",
 }  # fmt: skip
 # A whole body for each operation whose body names things; the id is put into it
@@ -69,6 +72,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "POST /flows": {"name": "theirs"},
     "PATCH /flows/{id}": {},
     "POST /flows/{id}/enroll": {},
+    "POST /flows/{id}/simulate": {},
     "POST /templates/preview": {"document": {"sections": []}},
     "POST /templates/{id}/send_test": {},
 }

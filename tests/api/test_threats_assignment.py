@@ -42,6 +42,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /flows": {"name": "hostile"},
     "PATCH /flows/{id}": {"name": "renamed"},
     "POST /flows/{id}/activate": {},
+    "POST /flows/{id}/simulate": {},
+    "POST /flows/{id}/simulate_all": {},
     "POST /flows/{id}/archive": {},
     "POST /flows/{id}/reject": {},
     "POST /webhooks": {"url": "https://hostile.example/", "enabled": False},

@@ -1,0 +1,102 @@
+"""Messages of a rehearsal leave: looked at again as right before they would, rendered, and taken by who gets them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import rows
+from appliance.designs.merge import MergeError
+from appliance.errors import Permanent, SenderRefused
+from appliance.flows.timeline import Rendered
+from appliance.messages import hot
+from appliance.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.messages.prepare import Workshop
+from appliance.tables import Message
+
+_PROCESS = "rehearsal"
+_DUE = (
+    f"SELECT {COLUMNS} FROM message WHERE run_id IN (SELECT value FROM json_each(?)) "
+    "AND status IN ('queued', 'held') AND due_at <= ? ORDER BY due_at, id"
+)
+
+
+class Gone(NamedTuple):
+    """A message that left, or would not, with the step that made it; `note` says what would stand in its way."""
+
+    step_id: int | None
+    message: Rendered
+    note: str | None
+
+
+def leave(runs: str, workshop: Workshop) -> list[Gone]:
+    """Let the messages of some runs (ids as JSON) that are due now leave one after the other, each rendered."""
+    found = [Claim._make(row) for row in rows(_DUE, (runs, clock.now_ms()))]
+    return [_one(claim, workshop) for claim in found]
+
+
+def leave_unseen(runs: str) -> int:
+    """Let them leave all together, without being rendered; answers how many were due."""
+    found = [Claim._make(row) for row in rows(_DUE, (runs, clock.now_ms()))]
+    marked = work.write(hot.step, [], found, _PROCESS) if found else set()
+    work.write(hot.step, [Outcome(claim, sender="") for claim in found if claim.id in marked], [], _PROCESS)
+    return len(marked)
+
+
+def show(message: Message, note: str | None = None, workshop: Workshop | None = None) -> Gone:
+    """Answer a message as it stands."""
+    filled = None
+    if workshop is not None:
+        try:
+            filled = workshop.view(message)
+        except (MergeError, ValueError) as fault:
+            note = note or f"the message cannot be shown: {fault}"
+    return Gone(
+        message.step_id,
+        Rendered(
+            message.channel, message.status, message.skip_reason, message.recipient, message.sender,
+            filled.subject if filled else message.subject, filled.html if filled else None,
+            filled.text if filled else None, clock.iso(message.due_at) if message.status == "held" else None,
+        ),
+        note,
+    )  # fmt: skip
+
+
+def _one(claim: Claim, workshop: Workshop) -> Gone:
+    marked = work.write(hot.step, [], [claim], _PROCESS)
+    if claim.id not in marked:
+        return show(Message.get_by_id(claim.id), _why_not(claim))
+    outcome, note = _made(claim, workshop)
+    work.write(hot.step, [outcome], [], _PROCESS)
+    return show(Message.get_by_id(claim.id), note, workshop if outcome.skip_reason is None else None)
+
+
+def _why_not(claim: Claim) -> str | None:
+    """Say what keeps a message waiting that nobody refused."""
+    if Message.get_by_id(claim.id).status not in ("queued", "held"):
+        return None
+    stopped = rows("SELECT 1 FROM account WHERE id = ? AND sending_stopped = 1", (claim.account_id,))
+    return "all sending is stopped for now: it would wait" if stopped else "it would wait for its turn"
+
+
+def _made(claim: Claim, workshop: Workshop) -> tuple[Outcome, str | None]:
+    try:
+        made = workshop.draft(claim).prepared
+    except SenderRefused as refused:
+        return Outcome(claim, sender=""), f"it would wait until its sender is put right: {refused.text}"
+    except (MergeError, ValueError) as fault:
+        words = fault.words() if isinstance(fault, MergeError) else str(fault)
+        return Outcome(claim, Permanent(words), skip_reason="render_error"), f"it cannot be made: {words}"
+    return Outcome(
+        claim, subject=made.subject, sender=made.sender, internet_message_id=made.internet_message_id
+    ), None  # fmt: skip
+
+
+def waiting(runs: str) -> int | None:
+    """Answer when the next of their messages that still waits is due (ms)."""
+    found: Sequence[tuple[int | None, ...]] = rows(
+        "SELECT min(due_at) FROM message WHERE run_id IN (SELECT value FROM json_each(?)) "
+        "AND status IN ('queued', 'held')",
+        (runs,),
+    )
+    return found[0][0]

@@ -1,0 +1,258 @@
+"""One person's way through a flow on a stage: time passes from one thing that is due to the next, each is told of."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import one, rows, scalar
+from appliance.events import kinds
+from appliance.flows import assumed, entry, leaving, recorded, run, saying
+from appliance.flows.assumed import Assumed, Cast, Impossible
+from appliance.flows.leaving import Gone
+from appliance.flows.others import Others
+from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.kind import Going, Here, Move, Node
+from appliance.flows.timeline import End, Entry, Rendered
+from appliance.flows.why import Reason, spoken
+from appliance.messages.prepare import Workshop
+from appliance.segments import people
+from appliance.tables import Flow
+
+# More than this is no rehearsal any more: a flow has 200 steps, and each is left once
+_MOST_MOMENTS = 2_000
+_MOST_AT_ONCE = 50
+
+
+class Planned(NamedTuple):
+    """Something that will be assumed to happen at a moment, once that is known."""
+
+    at: int | None
+    order: int
+    what: Assumed
+
+
+class Rehearsal:
+    """The way of one run; `play` it on an open stage, where it was started."""
+
+    def __init__(self, flow: Flow, version: int, paths: dict[Any, str], cast: Cast, until: int) -> None:
+        self.flow, self.version, self.paths, self.cast, self.until = flow, version, paths, cast, until
+        self.entries: list[Entry] = []
+        self.notes: list[str] = []
+        self.zone = people.scope(flow.account_id).zone
+        self._runs = json.dumps([cast.run_id])
+        self._workshop = Workshop()
+        self._steps: dict[int | None, Entry] = {}  # the last entry of each step, for the message it sends
+        self._others = Others(flow.account_id, flow.id)
+        self._planned: list[Planned] = []
+        self._seen: set[int] = set()  # messages that were told of
+
+    def play(self, script: list[Assumed], real: list[tuple[int, int]]) -> End:
+        """Let time pass until the run has ended or the time is over; `real` are events that came: (moment, id)."""
+        start = clock.now_ms()
+        self._planned = [_planned(number, what, start) for number, what in enumerate(script)]
+        left = list(real)
+        now: int | None = start
+        for _ in range(_MOST_MOMENTS):
+            if now is None or now > self.until:
+                break
+            with clock.imagined(now):
+                while left and left[0][0] <= now:
+                    self._happened(left.pop(0)[1])
+                self._settle()
+                for planned in self._due(now):
+                    self._assume(planned.what)
+                    self._settle()
+            if self._ended() is not None and not self._waits(now):
+                break
+            now = self._next(now, left)
+        self._left_over()
+        return self._end()
+
+    # -- one moment ------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Do all that is due at this moment: goals, steps, messages, and what follows from them."""
+        for _ in range(_MOST_AT_ONCE):
+            before = len(self.entries)
+            moved = entry.take_in()
+            self._goal()
+            due = one(
+                "SELECT 1 FROM run WHERE id = ? AND status = 'live' AND due_at <= ?",
+                (self.cast.run_id, clock.now_ms()),
+            )
+            if due:
+                work.write(run.go_on, [self.cast.run_id], self.flow.name, self._watch)
+            self._tell_skipped()
+            for gone in leaving.leave(self._runs, self._workshop):
+                self._gone(gone)
+            for other in self._others.started():
+                self._tell("starts", f"{other.event} would start the flow “{other.name}” too", event=other.event)
+            if not moved and not due and len(self.entries) == before:
+                return
+
+    def _watch(self, node: Node, going: Going, move: Move) -> None:
+        """Tell of a step that the run has come to, and where it goes from there."""
+        if going.passage_id is not None and node.kind == "wait":
+            return  # that it waits was told when it began
+        kind = BY_TYPE[node.kind]
+        here = Here(going.account_id, going.flow_id, self.flow.name, self.version, clock.now_ms())
+        more = kind.simulate(node, going, move, here)
+        waits = move.to == "wait" and move.until > here.now
+        outcome = "waits" if waits else move.outcome or "on"
+        filters: list[Reason] = more.pop("filters", [])
+        told = self._tell(
+            "step", self._step_words(node, move, waits, filters), step_id=node.id, path=self.paths.get(node.id),
+            type=node.kind, outcome=outcome, reason=move.reason, until=clock.iso(move.until) if waits else None,
+            filters=filters, data=more or None,
+        )  # fmt: skip
+        self._steps[node.id] = told
+
+    def _step_words(self, node: Node, move: Move, waits: bool, filters: list[Reason]) -> str:
+        kind = BY_TYPE[node.kind]
+        if waits:
+            return f"{kind.summary(node.props, self.flow.account_id)}: until {spoken(move.until, self.zone)}"
+        if filters:
+            return f"{kind.label}: {'Yes' if move.to == 'yes' else 'No'}, {saying.because(filters, move.to == 'yes')}"
+        said = kind.summary(node.props, self.flow.account_id)
+        if move.outcome == "skipped":
+            return f"{said}: skipped, {saying.skipped(move.reason)}"
+        return f"{said}: failed, and they leave the flow" if move.reason == "failed" else said
+
+    def _goal(self) -> None:
+        if self._ended() == "goal" and not any(one.told == "goal" for one in self.entries):
+            self._tell("goal", f"The goal is reached: {self.flow.goal}", event=self.flow.goal)
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def _gone(self, gone: Gone) -> None:
+        """Tell of a message that left or did not: with the step that made it where that was at the same moment."""
+        told = self._steps.get(gone.step_id)
+        says = saying.message(gone.message, self.zone)
+        if told is None or told.at != clock.iso(clock.now_ms()) or told.message is not None:
+            told = self._tell("message", says, step_id=gone.step_id, path=self.paths.get(gone.step_id))
+        else:
+            told.says = says
+        told.message = gone.message
+        self._note(gone.note)
+        self._from_message(gone)
+
+    def _tell_skipped(self) -> None:
+        """Show the messages that will never leave, or not now, with the steps that made them."""
+        found = rows(
+            "SELECT id, step_id, channel, status, skip_reason, recipient, subject, due_at FROM message "
+            "WHERE run_id = ? AND (status = 'skipped' OR (status = 'held' AND due_at > ?)) ORDER BY id",
+            (self.cast.run_id, clock.now_ms()),
+        )
+        for message_id, step_id, channel, status, reason, to, subject, due in found:
+            told = self._steps.get(step_id)
+            if message_id in self._seen or told is None or told.message is not None:
+                continue
+            self._seen.add(message_id)
+            leaves = clock.iso(due) if status == "held" else None
+            told.message = Rendered(channel, status, reason, to, None, subject, None, None, leaves)
+            if status == "held":
+                told.says = f"{told.says}: held until {spoken(due, self.zone)}"
+            elif told.outcome != "skipped":
+                told.says = f"{told.says}: skipped, {saying.skipped(reason)}"
+
+    def _from_message(self, gone: Gone) -> None:
+        """Fix the moments of what the script lets happen to a message, now that it has left."""
+        if gone.message.status != "sent":
+            return
+        self._planned = [
+            one._replace(at=clock.now_ms() + one.what.after * 1000)
+            if one.at is None and one.what.step == gone.step_id and isinstance(one.what.after, int)
+            else one
+            for one in self._planned
+        ]
+
+    # -- what is assumed -------------------------------------------------------------------------------------------
+
+    def _due(self, now: int) -> Iterator[Planned]:
+        while True:
+            due = sorted(one for one in self._planned if one.at is not None and one.at <= now)
+            if not due:
+                return
+            self._planned.remove(due[0])
+            yield due[0]
+
+    def _assume(self, what: Assumed) -> None:
+        step = what.step if isinstance(what.step, int) else None
+        try:
+            says = work.write(assumed.happen, what, self.cast)
+        except Impossible as reason:
+            self._note(f"{what.event} could not happen: {reason}")
+            return
+        self._tell("assumed", f"Assumed: {says}", event=what.event, data=what.given or None, step_id=step)
+
+    def _happened(self, event_id: int) -> None:
+        """Let a real event of this person come, as it really came at this moment."""
+        name = work.write(recorded.again, event_id)
+        if name in self._mentioned():
+            self._tell("recorded", f"As it really was: {kinds.words(name)} ({name})", event=name)
+
+    def _mentioned(self) -> set[str]:
+        """Answer the events that this flow asks for: in its filters, or as its goal."""
+        return {str(self.flow.goal), *recorded.asked_for(self.flow.steps)}
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def _next(self, now: int, real: list[tuple[int, int]]) -> int | None:
+        coming = [one.at for one in self._planned if one.at is not None]
+        coming += [at for at, _ in real[:1]]
+        due = scalar("SELECT due_at FROM run WHERE id = ? AND status = 'live'", (self.cast.run_id,))
+        coming += [one for one in (due, leaving.waiting(self._runs)) if one is not None]
+        return min((one for one in coming if one > now), default=None)
+
+    def _waits(self, now: int) -> bool:
+        """Say whether a message of the run leaves later than its end."""
+        due = leaving.waiting(self._runs)
+        return due is not None and due > now
+
+    def _ended(self) -> str | None:
+        found = one("SELECT coalesce(exit_reason, status) FROM run WHERE id = ? AND status <> 'live'",
+                    (self.cast.run_id,))  # fmt: skip
+        return str(found[0]) if found else None
+
+    def _left_over(self) -> None:
+        for left in sorted(self._planned, key=lambda one: one.order):
+            if left.at is None:
+                self._note(f"{left.what.event} did not happen: step {left.what.step} sent no message that left")
+            else:
+                self._note(f"{left.what.event} would come after the end, {spoken(left.at, self.zone)}")
+
+    def _end(self) -> End:
+        status, reason, ended_at, step_id, due = rows(
+            "SELECT status, exit_reason, ended_at, action_id, due_at FROM run WHERE id = ?", (self.cast.run_id,)
+        )[0]
+        if status == "live":
+            says = f"Still inside at the end of the rehearsal, {spoken(self.until, self.zone)}"
+            if due is not None:
+                says += f"; goes on {spoken(due, self.zone)}"
+            return End(status, None, None, step_id, f"{says}.")
+        why = saying.ended(status, reason)
+        says = f"{'Completed' if status == 'completed' else 'Left'} {spoken(ended_at, self.zone)}: {why}."
+        return End(status, reason, clock.iso(ended_at), step_id, says)
+
+    # -- words -----------------------------------------------------------------------------------------------------
+
+    def _tell(self, told: Any, says: str, **more: Any) -> Entry:
+        now = clock.now_ms()
+        made = Entry(str(clock.iso(now)), told, says, **more)
+        self.entries.append(made)
+        return made
+
+    def _note(self, words: str | None) -> None:
+        if words is not None and words not in self.notes:
+            self.notes.append(words)
+
+
+def _planned(order: int, what: Assumed, start: int) -> Planned:
+    """Answer when something is assumed to happen; what is counted from a message waits for that one."""
+    if isinstance(what.at, int):
+        return Planned(max(what.at, start), order, what)
+    if isinstance(what.step, int) and isinstance(what.after, int):
+        return Planned(None, order, what)
+    return Planned(start + (what.after * 1000 if isinstance(what.after, int) else 0), order, what)

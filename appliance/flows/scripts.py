@@ -1,0 +1,103 @@
+"""Rehearsals that are kept with a flow as its tests: what is assumed, and what shall come of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from appliance.errors import Faults, Invalid
+from appliance.fields import PageQuery
+from appliance.flows import asked, store
+from appliance.flows.asked import MOST_SCRIPTS, SCRIPTS, Expect
+from appliance.flows.simulate import rehearse
+from appliance.flows.timeline import Entry, Simulated
+from appliance.pages import Page
+from appliance.tables import Flow
+
+
+class ScriptResult(Struct):
+    """What came of a script: whether all that it expects is so, and if not, what was found in its place."""
+
+    name: str
+    passed: bool
+    expected: int
+    failures: list[str]
+    end: str
+
+
+def page(account_id: int, flow_id: int, query: PageQuery, sees_people: bool = True) -> Page:
+    """Play scripts of a flow as it stands now, those of one page; raises NotFound."""
+    flow = store.get(account_id, flow_id)
+    scripts, size = _of(flow), query.size()
+    first = (query.page - 1) * size
+    found = [
+        _played(flow, raw, index, sees_people) for index, raw in enumerate(scripts) if first <= index < first + size
+    ]
+    return Page(found, len(scripts), query.page, size)
+
+
+def results(flow: Flow, sees_people: bool = True) -> list[ScriptResult]:
+    """Play all scripts of a flow as it stands now; those with a real person fail for who may not see people."""
+    return [_played(flow, raw, index, sees_people) for index, raw in enumerate(_of(flow))]
+
+
+def _of(flow: Flow) -> list[Any]:
+    found = flow.data.get(SCRIPTS) if isinstance(flow.data, dict) else None
+    return found[:MOST_SCRIPTS] if isinstance(found, list) else []
+
+
+def _played(flow: Flow, raw: Any, index: int, sees_people: bool) -> ScriptResult:
+    faults = Faults()
+    script = asked.script(raw, faults, f"{SCRIPTS}[{index}]")
+    name = raw.get("name") if isinstance(raw, dict) else None
+    named = name if isinstance(name, str) else f"Script {index + 1}"
+    if script is None or faults.fields:
+        return ScriptResult(named, False, 0, _words(faults.fields), "")
+    expected = script.expect or []
+    if script.contact_id and not sees_people:
+        return ScriptResult(named, False, len(expected), ["its person may be seen with the scope contacts:read"], "")
+    try:
+        found = rehearse(flow, script, None, Faults())
+    except Invalid as invalid:
+        # Its person or a step was deleted since
+        return ScriptResult(named, False, len(expected), _words(invalid.fields), "")
+    failures = [words for one in expected for words in _failed(one, found)]
+    return ScriptResult(named, not failures, len(expected), failures, found.end.says)
+
+
+def _words(fields: dict[str, list[str]]) -> list[str]:
+    return [f"{name} {words}" for name, all_words in fields.items() for words in all_words]
+
+
+def _failed(one: Expect, found: Simulated) -> Iterator[str]:
+    """Say what is otherwise than expected."""
+    if isinstance(one.end, str):
+        if found.end.status != one.end:
+            yield f"it should end {one.end}: {found.end.says}"
+        elif isinstance(one.reason, str) and found.end.reason != one.reason:
+            yield f"it should end for {one.reason}: {found.end.says}"
+        return
+    told = [entry for entry in found.timeline if entry.step_id == one.step and entry.told in ("step", "message")]
+    if one.outcome == "not_reached":
+        if told:
+            yield f"step {one.step} should not be reached: {told[0].says}"
+        return
+    if not told:
+        yield f"step {one.step} was not reached"
+        return
+    yield from _otherwise(one, told)
+
+
+def _otherwise(one: Expect, told: Sequence[Entry]) -> Iterator[str]:
+    says = told[-1].says
+    if one.outcome is not UNSET and not any(entry.outcome == one.outcome for entry in told):
+        yield f"step {one.step} should be left with {one.outcome}: {says}"
+    messages = [entry.message for entry in told if entry.message is not None]
+    reasons = {entry.reason for entry in told} | {message.skip_reason for message in messages}
+    if one.reason is not UNSET and one.reason not in reasons:
+        yield f"step {one.step} should be left for {one.reason}: {says}"
+    for key, wanted in (("subject", one.subject), ("text", one.text)):
+        if isinstance(wanted, str) and not any(
+            wanted.casefold() in (getattr(message, key) or "").casefold() for message in messages
+        ):
+            yield f"the {key} of step {one.step} should have “{wanted}”: {says}"

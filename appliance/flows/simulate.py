@@ -1,0 +1,175 @@
+"""Rehearses a flow with one person: the real steps, filters and messages on a stage that is thrown away, in no time.
+
+What is sent is taken at once by whoever gets it, unless the script says that it comes back; what the person does is
+what the script says they do, and nothing else.
+"""
+
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from appliance import clock
+from appliance.contacts import store as contacts
+from appliance.contacts import write
+from appliance.contacts.consent import Evidence
+from appliance.contacts.requests import ContactWrite
+from appliance.db import work
+from appliance.db.open import one
+from appliance.errors import Faults, Invalid
+from appliance.fields import given, read
+from appliance.flows import (
+    assumed,
+    contents,
+    document,
+    door,
+    pinning,
+    readiness,
+    recorded,
+    store,
+    timeline,
+)
+from appliance.flows.asked import Asked, SimulateRequest
+from appliance.flows.assumed import Cast
+from appliance.flows.rehearsal import Rehearsal
+from appliance.flows.stage import Stage
+from appliance.flows.timeline import Entry, Person, Simulated
+from appliance.flows.why import spoken
+from appliance.segments import people
+from appliance.tables import Contact, Flow, Trigger
+
+DAY_MS = 86_400_000
+# So far back a rehearsal may begin, so far ahead it may end, and so long it lasts unless it is said
+_BACK_MS, _AHEAD_MS, _LONG_MS = 365 * DAY_MS, 5 * 366 * DAY_MS, 400 * DAY_MS
+SAMPLE = {"first_name": "Alex", "last_name": "Sample", "email": "alex@example.org"}
+_BY = Evidence("rehearsal", "operator")
+
+
+class Times(NamedTuple):
+    """When a rehearsal begins, and when it ends at the latest (ms)."""
+
+    start: int
+    until: int
+
+
+def simulate(account_id: int, flow_id: int, request: SimulateRequest) -> Simulated:
+    """Rehearse a flow; raises NotFound, or Invalid with all faults. Nothing is written, sent or rung."""
+    flow = store.get(account_id, flow_id)
+    faults = Faults()
+    steps = None
+    if request.steps is not UNSET:
+        steps = document.read(account_id, request.steps, faults, flow.steps, flow.last_action).steps
+    found = rehearse(flow, request, steps, faults)
+    found.text = timeline.text(found, _title(flow, found))
+    return found
+
+
+def rehearse(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, faults: Faults) -> Simulated:
+    """Rehearse a flow, or other steps in their place; raises Invalid with all faults."""
+    times = _times(asked, faults)
+    contact_id = asked.contact_id if isinstance(asked.contact_id, int) else None
+    _check(flow, asked, contact_id, flow.steps if steps is None else steps, faults)
+    with Stage(flow, [contact_id] if contact_id is not None else [], times.start, steps or ()).open() as version:
+        return _played(flow, asked, steps, times, version)
+
+
+def _times(asked: Asked, faults: Faults) -> Times:
+    now = clock.now_ms()
+    start = asked.start_at if isinstance(asked.start_at, int) else now
+    until = asked.until if isinstance(asked.until, int) else start + _LONG_MS
+    if not now - _BACK_MS <= start <= now + _AHEAD_MS:
+        faults.add("start_at", "is invalid")
+    if not start <= until <= start + _AHEAD_MS:
+        faults.add("until", "is invalid")
+    return Times(start, until)
+
+
+def _check(flow: Flow, asked: Asked, contact_id: int | None, steps: list[dict[str, Any]], faults: Faults) -> None:
+    if contact_id is not None:
+        if asked.contact:
+            faults.add("contact", "stands beside contact_id: one of them")
+        if one("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (flow.account_id, contact_id)) is None:
+            faults.add("contact_id", "must exist")
+    ids = {step["id"] for _, step in document.walk(steps)}
+    assumed.check(flow.account_id, asked.events or [], ids, faults)
+    faults.check()
+
+
+def _played(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, times: Times, version: int) -> Simulated:
+    """Play on the open stage."""
+    contact_id = asked.contact_id if isinstance(asked.contact_id, int) else None
+    invented = contact_id is None
+    if contact_id is None:
+        contact_id = work.write(_invented, flow.account_id, asked)
+    flow = Flow.get_by_id(flow.id)
+    live = flow.version if flow.status == "active" and steps is None and flow.version else None
+    notes = work.write(opened, flow, steps, version) if live is None else []
+    entered = work.write(door.enter, flow, contact_id, asked.event or {}, times.start)
+    cast = Cast(flow.account_id, contact_id, entered.run_id)
+    paths = {step["id"]: path for path, step in document.walk(flow.steps)}
+    played = Rehearsal(flow, flow.version, paths, cast, times.until)
+    played.notes = [*notes, *entered.notes]
+    real: list[tuple[int, int]] = []
+    if not invented:
+        played.notes += _about(contact_id, flow.id, times.start)
+        real = recorded.coming(contact_id, flow.id, times.start)
+    played.entries.append(_entry(entered, times.start))
+    end = played.play(asked.events or [], real)
+    zone = people.scope(flow.account_id).zone
+    return Simulated(
+        flow.id, live, Person(None if invented else contact_id, _name(contact_id)), zone,
+        str(clock.iso(times.start)), str(clock.iso(times.until)), end, played.entries, played.notes,
+    )  # fmt: skip
+
+
+def _invented(account_id: int, asked: Asked) -> int:
+    """Make somebody up; without any fields it is somebody with a name and an address."""
+    said = asked.contact if isinstance(asked.contact, ContactWrite) and given(asked.contact) else None
+    try:
+        return int(write.upsert(account_id, said or read(ContactWrite, SAMPLE), _BY).contact.id)
+    except Invalid as invalid:
+        raise Invalid({f"contact.{field}": words for field, words in invalid.fields.items()}) from None
+
+
+def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:
+    """Let a flow be live as it is edited, or with other steps; answers what would keep it from that in reality."""
+    if steps is not None:
+        flow.steps = contents.place(flow.account_id, flow.id, steps)
+    trigger = Trigger.get(Trigger.flow == flow.id)
+    found = readiness.blockers(flow, trigger, approved=True)
+    flow.version = version - 1
+    pinning.publish(flow)
+    flow.status, flow.paused_at, flow.drop_before = "active", None, None
+    flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
+    return [f"It could not go live as it is: {one.field}: {one.message}" for one in found]
+
+
+def _entry(entered: door.Entered, at: int) -> Entry:
+    return Entry(
+        str(clock.iso(at)), "enter", entered.says, event=entered.event, data=entered.data, filters=entered.filters
+    )  # fmt: skip
+
+
+def _about(contact_id: int, flow_id: int, start: int) -> list[str]:
+    """Say what is to be known about a rehearsal with a real person."""
+    notes = []
+    if recorded.inside_now(contact_id, flow_id):
+        notes.append("They are in this flow now: in reality they could not enter it again before they have left.")
+    if start < clock.now_ms():
+        notes.append(
+            "Events are those that came by then; fields, lists and counts of the person are as they are today."
+        )
+    return notes
+
+
+def _name(contact_id: int) -> str:
+    """Say who a person is: name and address, as far as there are any."""
+    contact = contacts.load([Contact.get_by_id(contact_id)])[0]
+    address = next((channel.value for channel in contact.channels), None)
+    name = " ".join(filter(None, (contact.first_name, contact.last_name)))
+    return f"{name} <{address}>" if name and address else name or address or f"contact {contact.id}"
+
+
+def _title(flow: Flow, found: Simulated) -> str:
+    what = f"version {found.version}, which is live" if found.version else "as it is edited"
+    begins = spoken(clock.parse(found.started_at), found.time_zone)
+    return f"Rehearsal of “{flow.name}” ({what}) with {found.contact.name}, from {begins}"

@@ -1,0 +1,238 @@
+"""A rehearsal does what the flow does, says why, and leaves nothing behind."""
+
+import pytest
+
+from appliance import clock
+from appliance.contacts import lists
+from appliance.db import work
+from appliance.db.open import rows, run, scalar
+from appliance.errors import Invalid, NotFound
+from appliance.flows import entry
+from appliance.work import bell
+from tests.domain import flows_home
+from tests.domain.flows_rehearsed import DAY, changed, clicked, rehearsed, told, ways, written
+from tests.domain.home import Home
+from tests.domain.test_shadow import dumped
+
+MAIL = {"subject": "Welcome {{ contact.first_name }}", "body": '<p>Hi, <a href="https://example.com/a">look</a></p>'}
+LATER = {"subject": "Still there?", "body": "<p>Hm</p>"}
+
+
+def test_days_pass_and_every_step_is_told_with_its_moment(home: Home) -> None:
+    """A message leaves rendered for the person, a wait ends on its day, and the end is told."""
+    ann = home.contact("ann@example.org", first_name="Ann")
+    flow = written(home, [MAIL, {"duration": 3 * DAY}, LATER])
+    found = rehearsed(home, flow, contact_id=ann.id)
+    assert ways(found) == [(1, "on"), (2, "waits"), (3, "on")]
+    mail = told(found, 1).message
+    assert mail is not None and (mail.status, mail.to, mail.subject) == ("sent", "ann@example.org", "Welcome Ann")
+    assert "Hi" in (mail.html or "") and "unsubscribe" in (mail.text or "").lower()
+    assert told(found, 2).until == told(found, 3).at == "2031-03-06T09:00:00.000Z"
+    assert (found.end.status, found.end.at) == ("completed", "2031-03-06T09:00:00.000Z")
+    assert "Thu 6 Mar 2031" in found.text and "“Welcome Ann” goes to ann@example.org" in found.text
+
+
+def test_a_branch_says_which_filter_decided_and_what_it_found(home: Home) -> None:
+    """Each filter tells whether it holds and the person's own value; those that made the answer are marked."""
+    ann = home.contact("ann@example.org", data={"plan": "free", "tags": ["vip"]})
+    group = {"name": "group", "predicate": "any", "value": [
+        {"name": "contact_tag", "predicate": "eq", "value": "vip"},
+        {"name": "event.total", "predicate": "gt", "value": 10}]}  # fmt: skip
+    plan = {"name": "contact_data.plan", "predicate": "eq", "value": "pro"}
+    flow = written(home, [{"filters": [plan, group], "yes": [{"type": "exit"}], "no": [{"duration": 60}]}])
+    no = told(rehearsed(home, flow, contact_id=ann.id, event={"total": 3}), 1)
+    assert no.outcome == "no" and no.says == (
+        "Branch: No, because this is not somebody whose plan is “pro” (found: “free”)"
+    )
+    assert [(one.holds, one.decided, one.actual) for one in no.filters] == [(False, True, "free"), (True, False, None)]
+    assert [(one.holds, one.found) for one in no.filters[1].rows] == [(True, "“vip”"), (False, "3")]
+    pro = {"event": "contact_update", "at": "2031-03-03T09:00:00Z", "data": {"data": {"plan": "pro", "tags": ["vip"]}}}
+    waits = changed(home, flow, steps=[{"duration": 60}, {"filters": [plan, group], "yes": [{"type": "exit"}]}])
+    found = rehearsed(home, waits, contact_id=ann.id, events=[pro])
+    yes = next(one for one in found.timeline if one.type == "split")
+    assert yes.outcome == "yes" and [one.decided for one in yes.filters] == [True, True]
+    assert [one.decided for one in yes.filters[1].rows] == [True, False]
+    assert (found.end.status, found.end.reason) == ("exited", "exit_step")
+
+
+def test_an_assumed_click_decides_a_branch(home: Home) -> None:
+    """What is assumed of a message counts from when that message leaves, and filters see it as they will."""
+    flow = written(home, [
+        {"duration": DAY}, MAIL, {"duration": 2 * DAY},
+        {"filters": [clicked()], "yes": [LATER], "no": [{"duration": 60}]},
+    ])  # fmt: skip
+    click = {"event": "email_clicked", "step": 2, "after": 3600, "data": {"url": "https://example.com/a"}}
+    found = rehearsed(home, flow, events=[click])
+    said = next(one for one in found.timeline if one.told == "assumed")
+    assert said.at == "2031-03-04T10:00:00.000Z" and "click in “Welcome Alex” on https://example.com/a" in said.says
+    branch = told(found, 4)
+    assert branch.outcome == "yes" and branch.filters[0].actual == {"count": 1, "last_at": said.at}
+    assert branch.filters[0].found == "once, last Tue 4 Mar 2031, 10:00"
+    never = told(rehearsed(home, flow), 4)
+    assert never.outcome == "no" and never.filters[0].found == "never"
+
+
+def test_a_goal_ends_it_and_what_comes_later_is_said(home: Home) -> None:
+    """An assumed event that is the goal ends the run; what is assumed after the end is named as that."""
+    flow = written(home, [{"duration": 10 * DAY}, LATER], goal="order_paid")
+    script = [{"event": "order_paid", "after": DAY, "data": {"total": 3}}, {"event": "product_view", "after": 2 * DAY}]
+    found = rehearsed(home, flow, events=script)
+    assert (found.end.status, found.end.reason, found.end.at) == ("completed", "goal", "2031-03-04T09:00:00.000Z")
+    assert [one.told for one in found.timeline] == ["enter", "step", "assumed", "goal"]
+    assert found.notes == ["product_view would come after the end, Wed 5 Mar 2031, 09:00"]
+
+
+def test_who_opts_out_on_the_way_gets_no_more_and_goes_on(home: Home) -> None:
+    """Steps behind an opt-out are skipped with the reason, others are done; so too after a bounce."""
+    flow = written(home, [MAIL, {"duration": DAY}, LATER, {"type": "contact_update", "data_merge": {"seen": True}}])
+    for event, reason in (("opt_out", "unsubscribed"), ("email_bounced", "suppressed_hard_bounce")):
+        found = rehearsed(home, flow, events=[{"event": event, "after": 60}])
+        assert told(found, 3).outcome == "skipped" and told(found, 3).reason == reason, found.text
+        assert told(found, 4).outcome == "on" and found.end.status == "completed"
+
+
+def test_drafts_and_steps_that_nobody_saved_are_rehearsed(home: Home) -> None:
+    """A draft says what it lacks and is rehearsed all the same; steps of the request stand in for those stored."""
+    flow = written(home, [{"subject": "Only a subject"}, {"duration": 60}])
+    found = rehearsed(home, flow)
+    assert found.version is None and any("could not go live" in note for note in found.notes)
+    other = rehearsed(home, flow, steps=[{"subject": "New", "body": "<p>Words</p>"}, {"type": "exit"}])
+    assert [(one.path, one.type) for one in other.timeline[1:]] == [("steps[0]", "email"), ("steps[1]", "exit")]
+    assert other.timeline[1].message is not None and other.timeline[1].message.subject == "New"
+    with pytest.raises(Invalid) as refused:
+        rehearsed(home, flow, steps=[{"duration": 60}, {"filters": [{"name": "what", "predicate": "eq"}]}])
+    assert "steps[1].filters[0].name" in refused.value.fields
+
+
+def test_a_live_flow_is_rehearsed_as_it_is_live(home: Home) -> None:
+    """Its version is that which new runs take."""
+    home.configure(email__allow_unverified_domains=True)
+    flow = written(home, [MAIL, {"duration": 60}], status="active")
+    found = rehearsed(home, flow)
+    assert found.version == flow.version == 1 and ways(found) == [(1, "on"), (2, "waits")]
+    assert found.notes == []
+
+
+def test_the_trigger_is_held_against_the_event_and_the_person(home: Home) -> None:
+    """Who would not have been let in is told, with the reason, and taken along all the same."""
+    ann = home.contact("ann@example.org")
+    where = {"where": [{"name": "event.total", "predicate": "gt", "value": 10}], "frequency": "once"}
+    flow = written(home, [{"duration": 60}], {"event": "cart_add", "data": where})
+    found = rehearsed(home, flow, contact_id=ann.id, event={"total": 3})
+    assert "cart_add would not let them in" in found.notes[0] and "whose total is over 10 (found: 3)" in found.notes[0]
+    assert found.timeline[0].filters[0].holds is False and found.end.status == "completed"
+    assert rehearsed(home, flow, contact_id=ann.id, event={"total": 30}).notes == []
+    changed(home, flow, status="active")
+    flows_home.happen(home, "cart_add", ann.id, {"total": 30})
+    flows_home.take_in()
+    inside = rehearsed(home, flow, contact_id=ann.id, event={"total": 30})
+    assert any("in this flow now" in note for note in inside.notes)
+    flows_home.end_runs(flow.id)
+    again = rehearsed(home, flow, contact_id=ann.id, event={"total": 30})
+    assert any("lets nobody in so often" in note for note in again.notes)
+
+
+def test_lists_and_other_flows(home: Home) -> None:
+    """Who enters by a list is in it, what a step does to lists holds behind it, flows that would start are named."""
+    news, old = home.list_of(name="News"), home.list_of(name="Old")
+    flows_home.live_flow(home, {"event": "list_add", "contact_list_id": old.id}, name="Second")
+    inside = {"name": "contact_list", "predicate": "in", "value": [old.id]}
+    flow = written(
+        home, [{"type": "list_add", "contact_list_id": old.id}, {"filters": [inside], "yes": [{"type": "exit"}]}],
+        {"event": "list_add", "contact_list_id": news.id},
+    )  # fmt: skip
+    found = rehearsed(home, flow)
+    assert told(found, 2).outcome == "yes" and told(found, 2).filters[0].found == "“News”, “Old”"
+    assert [one.says for one in found.timeline if one.told == "starts"] == [
+        "list_add would start the flow “Second” too"
+    ]
+    assert found.notes == [] and rows("SELECT contacts_count FROM contact_list ORDER BY id") == [(0,), (0,)]
+
+
+def test_a_rehearsal_of_the_past_sees_what_really_came(home: Home) -> None:
+    """From a day that is over, the person's events come when they came, and not before."""
+    ann = home.contact("ann@example.org")
+    start = clock.iso(clock.now_ms() + 60_000)
+    home.advance(DAY)
+    flows_home.happen(home, "order_paid", ann.id, {"total": 5})
+    home.advance(DAY * 4)
+    paid = {"name": "event", "predicate": "performed", "value": {"event": "order_paid", "since": "flow_start"}}
+    flow = written(home, [
+        {"filters": [paid], "yes": [{"type": "exit"}]}, {"duration": 2 * DAY},
+        {"filters": [paid], "yes": [{"type": "exit"}]},
+    ])  # fmt: skip
+    found = rehearsed(home, flow, contact_id=ann.id, start_at=start)
+    assert ways(found)[0] == (1, "no") and ways(found)[2] == (4, "yes")
+    assert [one.event for one in found.timeline if one.told == "recorded"] == ["order_paid"]
+
+
+def test_not_a_byte_is_left_and_nobody_is_woken(home: Home) -> None:
+    """The database, its file and its log are the same before and after, whatever is rehearsed, and no bell rings."""
+    ann = home.contact("ann@example.org", first_name="Ann", data={"plan": "pro"})
+    news = home.list_of(ann.id)
+    everything = [
+        MAIL, {"duration": DAY}, {"filters": [clicked()], "yes": [{"event_name": "cart_remove"}], "no": [LATER]},
+        {"type": "list_remove", "contact_list_id": news.id}, {"type": "contact_update", "data_merge": {"a": 1}},
+        {"duration": 60}, {"type": "exit"},
+    ]  # fmt: skip
+    flow = written(home, everything, goal="order_paid")
+    heard: list[str] = []
+    for name in ("flows", "outbox"):
+        bell.answer(name, lambda name=name: heard.append(name))  # type: ignore[misc]
+    before = dumped(home.directory)
+    script = [
+        {"event": event, "after": 100}
+        for event in ("email_delivered", "email_opened", "email_clicked", "email_replied", "email_complained",
+                      "email_soft_bounced", "opt_out", "opt_in", "product_view", "message")
+    ]  # fmt: skip
+    script += [{"event": "list_add", "after": 200, "data": {"contact_list_id": news.id}},
+               {"event": "contact_update", "after": 200, "data": {"first_name": "Anna"}}]  # fmt: skip
+    for contact in ({"contact_id": ann.id}, {"contact": {"email": "new@example.org", "list_ids": [news.id]}}, {}):
+        for _ in range(2):
+            found = rehearsed(home, flow, **contact, events=script)
+            assert len([one for one in found.timeline if one.told == "assumed"]) >= 8, found.text
+    assert dumped(home.directory) == before and heard == []
+    assert scalar("SELECT count(*) FROM run") == 0 and entry.position() == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"contact_id": 99}, "contact_id"),
+        ({"contact_id": 1, "contact": {"first_name": "A"}}, "contact"),
+        ({"contact": {"email": "nobody"}}, "contact.email"),
+        ({"start_at": "1999-01-01T00:00:00Z"}, "start_at"),
+        ({"until": "2031-01-01T00:00:00Z"}, "until"),
+        ({"events": [{"event": "flow_enter"}]}, "events[0].event"),
+        ({"events": [{"event": "Bad"}]}, "events[0].event"),
+        ({"events": [{"event": "email_clicked", "step": 9}]}, "events[0].step"),
+        ({"events": [{"event": "order_paid", "step": 1}]}, "events[0].step"),
+        ({"events": [{"event": "order_paid", "after": 1, "at": "2031-03-04T00:00:00Z"}]}, "events[0].at"),
+        ({"events": [{"event": "order_paid", "after": -1}]}, "events[0].after"),
+        ({"events": [{"event": "list_add"}]}, "events[0].data.contact_list_id"),
+        ({"events": [{"event": "contact_update", "data": {"first_name": 5}}]}, "events[0].data.first_name"),
+        ({"events": [{"event": "order_paid"}] * 101}, "events"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_its_path(home: Home, body: dict[str, object], field: str) -> None:
+    """Faults of a rehearsal are told like those of any request."""
+    home.contact("ann@example.org")
+    flow = written(home, [{"duration": 60}])
+    with pytest.raises(Invalid) as refused:
+        rehearsed(home, flow, **body)
+    assert list(refused.value.fields) == [field]
+
+
+def test_of_others_and_of_what_is_gone_nothing_is_rehearsed(home: Home) -> None:
+    """A flow that is not there is not found, and a list that was deleted since ends only that step's work."""
+    news = home.list_of(name="News")
+    flow = written(home, [{"type": "list_add", "contact_list_id": news.id}, {"duration": 60}])
+    work.write(lists.delete, home.account_id, news.id)
+    assert rehearsed(home, flow).end.status in ("completed", "exited")
+    with pytest.raises(NotFound):
+        flow.id = 99
+        rehearsed(home, flow)
+    work.write(run, "UPDATE flow SET deleted_at = 1")
+    flow.id = 1
+    with pytest.raises(NotFound):
+        rehearsed(home, flow)
