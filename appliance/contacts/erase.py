@@ -37,6 +37,12 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
     overwriting()
     with_ids = {"account": account_id, "contact": contact_id, "now": clock.now_ms()}
     _messages(with_ids)
+    # Whoever was told of it may have said it back
+    run(
+        "UPDATE webhook_delivery SET response_text = NULL WHERE response_text NOT NULL "
+        "AND event_id IN (SELECT id FROM event WHERE contact_id = :contact)",
+        with_ids,
+    )
     run(
         "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL OR resource_uid NOT GLOB 'message:*')",
         with_ids,

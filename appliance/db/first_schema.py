@@ -163,10 +163,10 @@ CREATE TABLE webhook_delivery (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, we
     INTEGER NOT NULL, status TEXT NOT NULL, attempts INTEGER NOT NULL, response_status INTEGER, response_text TEXT,
     error TEXT, duration_ms INTEGER, next_attempt_at INTEGER, last_attempt_at INTEGER, created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL, FOREIGN KEY (webhook_id) REFERENCES webhook (id) ON DELETE CASCADE);
+CREATE INDEX webhook_delivery_event_id ON webhook_delivery (event_id);
 CREATE UNIQUE INDEX webhook_delivery_webhook_id_event_id ON webhook_delivery (webhook_id, event_id);
 CREATE INDEX webhook_delivery_webhook_id_status_event_id ON webhook_delivery (webhook_id, status, event_id);
 CREATE INDEX webhook_delivery_due ON webhook_delivery (webhook_id, next_attempt_at, id) WHERE status = 'pending';
-CREATE INDEX webhook_delivery_open ON webhook_delivery (event_id) WHERE status = 'pending';
 CREATE TABLE erasure (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER
     NOT NULL, addresses TEXT NOT NULL, created_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account
     (id));

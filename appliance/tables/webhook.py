@@ -30,7 +30,7 @@ class WebhookDelivery(Table):
     """One event on its way to one webhook."""
 
     webhook = ForeignKeyField(Webhook, on_delete="CASCADE", index=False)
-    event_id = IntegerField()
+    event_id = IntegerField(index=True)
     status = TextField(default="pending")  # pending, delivered, failed, cancelled
     attempts = IntegerField(default=0)
     response_status = IntegerField(null=True)
@@ -51,7 +51,4 @@ WebhookDelivery.add_index(
         "CREATE INDEX webhook_delivery_due ON webhook_delivery (webhook_id, next_attempt_at, id) "
         "WHERE status = 'pending'"
     )
-)
-WebhookDelivery.add_index(
-    SQL("CREATE INDEX webhook_delivery_open ON webhook_delivery (event_id) WHERE status = 'pending'")
 )

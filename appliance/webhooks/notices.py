@@ -12,7 +12,7 @@ from appliance.webhooks import store
 
 EVENT = "webhook_disabled"
 _WHY = {
-    "failing": "Nothing that was sent there has been taken since {{ since }}.",
+    "failing": "Nothing that was sent there has been taken since {{ data.since }}.",
     "gone": "It answered that it is gone for good (410).",
 }
 
@@ -39,7 +39,7 @@ def _letter(reason: str) -> Letter:
     return Letter(
         subject="A webhook was switched off",
         heading="A webhook was switched off",
-        text="The webhook to {{ host }} gets no more events. " + _WHY[reason]
+        text="The webhook to {{ data.host }} gets no more events. " + _WHY[reason]
         + " What waits for it is kept. Mend what listens there, then switch the webhook on again.",
         button="Open the settings",
         link=config.base_url(config.current()),

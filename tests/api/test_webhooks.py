@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -225,3 +226,14 @@ def test_a_delivery_of_another_webhook_is_none_of_this(api: Client, receiver: Re
     path = f"/webhooks/{other['id']}/deliveries/{found['id']}"
     assert api.get(path).status == 404 and api.post(f"{path}/replay").status == 404
     api.send("DELETE", f"/webhooks/{other['id']}").expect(200)
+
+
+def test_no_secret_is_in_the_log(api: Client, server: Server, tmp_path: Path, hook: dict[str, Any]) -> None:
+    """An address may hold a secret in its path or query: where it cannot be reached, the log names the host alone."""
+    url = f"http://127.0.0.1:{Receiver(tmp_path).port}/services/T0SECRET?key=T0SECRET"
+    api.patch(f"/webhooks/{hook['id']}", {"url": url}).expect(200)
+    happen(api, hook)
+    found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
+    assert found["error"] == "the address cannot be reached, or is not public" and found["duration_ms"] is None
+    server.wait_for_line(re.compile("was not reached"))
+    assert "T0SECRET" not in server.output

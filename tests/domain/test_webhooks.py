@@ -1,0 +1,254 @@
+"""Webhooks without a network: who gets which event, when it is tried again, when it ends, what is removed."""
+
+import json
+from typing import Any
+
+import pytest
+
+from appliance import clock, fields
+from appliance.account import accounts
+from appliance.contacts import erase
+from appliance.db import work
+from appliance.db.open import one, rows, run, scalar
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.tables import Event, Message, User, Webhook, WebhookDelivery
+from appliance.webhooks import fanout, outcomes, secret, store, sweep, teller
+from appliance.webhooks.outcomes import Job, Outcome
+from appliance.webhooks.store import By, WebhookPatch, WebhookWrite
+from tests.domain.home import BY_API, Home
+
+BY = By("key:1")
+# Decisions, section 13, in seconds
+LADDER = [30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400]
+
+
+def hook(home: Home, *events: str, account_id: int | None = None) -> Webhook:
+    """Make a webhook."""
+    asked = fields.read(WebhookWrite, {"url": "https://shop.example/hook?token=1", "events": list(events)})
+    return work.write(store.create, account_id or home.account_id, asked, BY)[0]
+
+
+def happen(home: Home, *names: str, account_id: int | None = None) -> None:
+    """Let events happen."""
+    all_happened = [Happened(account_id or home.account_id, name) for name in names]
+    work.write(log.record_many, all_happened)
+
+
+def fan_out() -> int:
+    """Look at all events, and return in how many bites that was."""
+    bites = 0
+    while work.write(fanout.take_in):
+        bites += 1
+    return bites
+
+
+def told(webhook: Webhook) -> list[str]:
+    """Return the names of events on their way to a webhook, in their order."""
+    found = rows(
+        "SELECT e.event FROM webhook_delivery d JOIN event e ON e.id = d.event_id WHERE d.webhook_id = ? ORDER BY d.id",
+        (webhook.id,),
+    )
+    return [name for (name,) in found]
+
+
+def job(webhook: Webhook) -> Job:
+    """Return the only delivery of a webhook as one that is due."""
+    found = WebhookDelivery.get(WebhookDelivery.webhook == webhook)
+    return Job(found.id, webhook.id, found.event_id, found.attempts)
+
+
+def came(outcome: Outcome) -> None:
+    """Let something come of an attempt."""
+    work.write(outcomes.keep, [outcome])
+
+
+def test_who_gets_which(home: Home) -> None:
+    """Each gets what it asked for of its own account, once, from its beginning on, quiet and test events too."""
+    happen(home, "order_paid")
+    everything, paid = hook(home), hook(home, "order_paid", "opt_in")
+    other = work.write(lambda: accounts.create("Else").id)
+    elsewhere = hook(home, account_id=other)
+    happen(home, "order_paid", "opt_out", "opt_in")
+    happen(home, "order_paid", account_id=other)
+    work.write(log.record, Happened(home.account_id, "opt_in", quiet=True, test=True))
+    fan_out()
+    fan_out()
+    names = ["order_paid", "opt_out", "opt_in", "opt_in"]
+    assert told(everything) == names and told(elsewhere) == ["order_paid"]
+    assert told(paid) == ["order_paid", "opt_in", "opt_in"]
+    assert scalar("SELECT event_id FROM cursor WHERE name = 'webhooks'") == scalar("SELECT max(id) FROM event")
+
+
+def test_bites_are_small(home: Home) -> None:
+    """Many events are looked at in several transactions; without anybody who listens, in one."""
+    happen(home, *["order_paid"] * 2500)
+    assert fan_out() == 1
+    listening = hook(home)
+    happen(home, *["order_paid"] * 2500)
+    assert fan_out() == 3 and len(told(listening)) == 2500
+
+
+def test_off_and_on_again(home: Home) -> None:
+    """What happens while it is off is not kept for it; what waited before still waits."""
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+    work.write(store.update, home.account_id, listening.id, fields.read(WebhookPatch, {"enabled": False}), BY)
+    happen(home, "order_shipped")
+    work.write(store.update, home.account_id, listening.id, fields.read(WebhookPatch, {"enabled": True}), BY)
+    happen(home, "checkout")
+    fan_out()
+    assert told(listening) == ["order_paid", "checkout"]
+
+
+def test_the_ladder(home: Home) -> None:
+    """After each failure comes the agreed pause; after ten of them it is given up, and stays so."""
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+    for pause in LADDER:
+        now = clock.now_ms()
+        came(Outcome(job(listening), 500, "no"))
+        found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
+        assert found.status == "pending" and 0 <= found.next_attempt_at - now - 1000 * pause < 2000
+        home.advance(pause)
+    came(Outcome(job(listening), 500, "no"))
+    found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
+    assert (found.status, found.attempts, found.next_attempt_at) == ("failed", 11, None)
+    before = one("SELECT * FROM webhook_delivery")
+    came(Outcome(job(listening), 200, "late"))
+    assert one("SELECT * FROM webhook_delivery") == before
+
+
+@pytest.mark.parametrize(("asked", "waits"), [(0, 30), (10, 30), (3600, 3600), (10**6, 86_400)])
+def test_a_receiver_may_ask_for_more_time(asked: int, waits: int, home: Home) -> None:
+    """The longer of its wish and ours, and never more than a day."""
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+    now = clock.now_ms()
+    came(Outcome(job(listening), 429, "", retry_after_ms=1000 * asked))
+    found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
+    assert 0 <= found.next_attempt_at - now - 1000 * waits < 2000
+
+
+def test_a_replay_begins_anew_whatever_was_on_its_way(home: Home) -> None:
+    """The outcome of an attempt that began before a replay counts for nothing."""
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+    came(Outcome(job(listening), 500, "no"))
+    begun = job(listening)
+    work.write(run, "UPDATE webhook_delivery SET attempts = 0, next_attempt_at = 0")
+    came(Outcome(begun, 200, "yes"))
+    assert one("SELECT status, attempts FROM webhook_delivery") == ("pending", 0)
+
+
+def test_days_of_failure_are_days_of_attempts(home: Home) -> None:
+    """Two failures a month apart are no month of failure, and one success begins anew."""
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+
+    def attempt(status: int) -> Webhook:
+        work.write(run, "UPDATE webhook_delivery SET status = 'pending', attempts = 0")
+        came(Outcome(job(listening), status, ""))
+        return Webhook.get_by_id(listening.id)
+
+    assert attempt(500).enabled
+    home.advance(30 * 86_400)
+    assert attempt(500).enabled
+    for _ in range(2):
+        home.advance(86_400)
+        assert attempt(500).enabled
+    assert attempt(204).failing_since is None
+    for day in range(3):
+        assert attempt(500).enabled, day
+        home.advance(86_401)
+    off = attempt(500)
+    assert not off.enabled and off.disabled_reason == "failing"
+
+
+def test_the_owners_are_told(home: Home) -> None:
+    """A mail to each owner who can sign in, without what may be secret of the address; an event of the log."""
+    now = clock.now_ms()
+    for name, role, disabled in (("a", "owner", None), ("b", "owner", now), ("c", "admin", None), ("d", "owner", None)):
+        work.write(lambda name=name, role=role, disabled=disabled: User.create(
+            account=home.account_id, email=f"{name}@example.org", name=name, role=role, password_hash="x",
+            disabled_at=disabled, created_at=now, updated_at=now,
+        ))  # fmt: skip
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+    came(Outcome(job(listening), 410, "gone"))
+    sent = list(Message.select().where(Message.source_type == "system"))
+    assert [one.recipient for one in sent] == ["a@example.org", "d@example.org"]
+    said = Event.get(Event.event == "webhook_disabled")
+    assert (said.resource_uid, said.resource_name) == (f"webhook:{listening.id}", "shop.example")
+    assert "token" not in json.dumps(said.data)
+
+
+def test_an_event_that_is_gone_is_no_failure(home: Home) -> None:
+    """A delivery whose event was erased ends, and says nothing about who listens."""
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+    came(Outcome(job(listening), error="gone", senseless=True))
+    assert one("SELECT status, error FROM webhook_delivery") == ("cancelled", "gone")
+    assert Webhook.get_by_id(listening.id).failing_since is None
+
+
+def test_the_log_is_kept_for_a_while(home: Home) -> None:
+    """What is older than it is kept goes in bites, but not what still waits for a webhook that is on."""
+    listening, off = hook(home), hook(home)
+    happen(home, *["order_paid"] * 3)
+    fan_out()
+    work.write(run, "UPDATE webhook SET enabled = 0 WHERE id = ?", (off.id,))
+    came(Outcome(job(listening), 200, ""))
+    home.advance(31 * 86_400)
+    happen(home, "order_paid")
+    fan_out()
+    assert work.write(sweep.old) is False
+    left = rows("SELECT webhook_id, status, count(*) FROM webhook_delivery GROUP BY 1, 2")
+    assert left == [(listening.id, "pending", 3)]
+
+
+def test_a_deleted_webhook_goes_in_bites(home: Home) -> None:
+    """It is gone for everybody at once, and its log soon; no other's is touched."""
+    listening, other = hook(home), hook(home)
+    happen(home, *["order_paid"] * 1500)
+    fan_out()
+    work.write(store.delete, home.account_id, listening.id, BY)
+    assert teller.is_due()
+    bites = 0
+    while work.write(sweep.deleted):
+        bites += 1
+    assert bites == 2 and Webhook.get_or_none(Webhook.id == listening.id) is None
+    assert scalar("SELECT count(*) FROM webhook_delivery") == len(told(other)) == 1500
+
+
+def test_secrets_sign_as_the_standard_says() -> None:
+    """The example of the standard's own documents and libraries."""
+    signed = b'msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{"test": 2432232314}'
+    found = secret._signature("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", signed)
+    assert found == "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_a_secret_opens_with_its_key_and_for_its_account_only(home: Home) -> None:
+    """With another key, or in the row of another account, there is nothing to sign with."""
+    listening = hook(home)
+    assert len(secret.usable(listening)) == 1
+    listening.account_id += 1
+    assert secret.usable(listening) == []
+
+
+def test_erasing_takes_answers_along(home: Home) -> None:
+    """What a receiver said of an erased person is kept no longer than the person."""
+    listening = hook(home)
+    contact: Any = home.contact("ann@example.org")
+    fan_out()
+    work.write(run, "UPDATE webhook_delivery SET response_text = 'hello ann@example.org'")
+    assert told(listening)
+    work.write(erase.erase, home.account_id, contact.id, BY_API)
+    assert rows("SELECT count(*) FROM webhook_delivery WHERE response_text NOT NULL") == [(0,)]
