@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import clock
 from appliance.account import audit
-from appliance.db.open import run, scalar
+from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.delivery import safe_http
 from appliance.errors import Faults, Invalid, NotFound
@@ -136,6 +136,15 @@ def rotate_secret(account_id: int, webhook_id: int, by: By) -> tuple[Webhook, st
 def host(webhook: Webhook) -> str:
     """Answer where a webhook leads without what may be secret about it: path and query."""
     return urlsplit(webhook.url).hostname or ""
+
+
+def watching_segments() -> list[int]:
+    """Answer the accounts of which a webhook asked by name for `segment_enter` or `segment_exit`."""
+    found = rows(
+        "SELECT DISTINCT account_id FROM webhook WHERE enabled AND deleted_at IS NULL "
+        "AND EXISTS (SELECT 1 FROM json_each(events) WHERE value IN ('segment_enter', 'segment_exit'))"
+    )
+    return [row[0] for row in found]
 
 
 def _newest() -> int:
