@@ -16,7 +16,7 @@ from appliance.tables import Campaign, Message
 
 _ENDED_BADLY = ("failed", "bounced", "skipped", "uncertain", "complained")
 # What waits for another attempt is due later than what was never tried
-_AGAIN = "m.campaign_id = ? AND m.status IN ('queued', 'held') AND m.due_at > ? AND m.attempts > 0"
+_AGAIN = "m.campaign_id = ? AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > ? AND m.attempts > 0"
 _BADLY = f"({','.join(repr(one) for one in _ENDED_BADLY)})"
 _WHY = "m.status, coalesce(m.skip_reason, m.error_code), m.error_text, r.kind"
 _JUDGED = "LEFT JOIN returned r ON r.message_id = m.id"

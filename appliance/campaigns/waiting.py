@@ -17,7 +17,7 @@ from appliance.work.standing import Full, Standing
 
 # Rows looked at for people of a group that is spared
 _FEW = 500
-_OPEN = "status IN ('queued', 'held')"
+_OPEN = "status IN ('queued', 'held') AND run_id IS NULL"
 _PAUSED = {
     None: "paused by a person",
     "bounce_rate": "paused: more than 5 % of the addresses do not exist",

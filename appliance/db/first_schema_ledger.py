@@ -22,7 +22,8 @@ CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id N
 CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test, skip_reason, created_at, opened_at,
     clicked_at) WHERE run_id NOT NULL;
 CREATE INDEX message_waiting ON message (flow_id, due_at) WHERE run_id NOT NULL AND status IN ('queued', 'held');
-CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held');
+CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held') AND run_id IS NULL;
+CREATE INDEX message_due_of_flows ON message (due_at, id) WHERE run_id NOT NULL AND status IN ('queued', 'held');
 CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL;
 CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL;
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;

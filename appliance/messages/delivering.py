@@ -101,8 +101,11 @@ def queue(account_id: int) -> Queue:
     """Count what waits, by the index of what is due: campaign by campaign, and the single messages."""
     now, open_rows, ready, in_hand = clock.now_ms(), 0, 0, 0
     oldest: list[int] = []
-    sources: list[tuple[str, tuple[Any, ...]]] = [("campaign_id IS NULL AND +account_id = ?", (account_id,))]
-    sources += [("campaign_id = ?", (row[0],)) for row in rows(_LIVE, (account_id,))]
+    sources: list[tuple[str, tuple[Any, ...]]] = [
+        ("campaign_id IS NULL AND run_id IS NULL AND +account_id = ?", (account_id,)),
+        ("run_id NOT NULL AND +account_id = ?", (account_id,)),
+    ]
+    sources += [("campaign_id = ? AND run_id IS NULL", (row[0],)) for row in rows(_LIVE, (account_id,))]
     for where, values in sources:
         [(waiting, due)] = rows(
             f"SELECT count(*), total(due_at <= ?) FROM message WHERE {where} AND {_OPEN}",

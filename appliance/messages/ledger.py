@@ -45,6 +45,11 @@ class Claim(NamedTuple):
     step_id: int | None
 
     @property
+    def is_single(self) -> bool:
+        """Say whether it is nobody's but its recipient's: neither of a campaign nor of a flow."""
+        return self.campaign_id is None and self.run_id is None
+
+    @property
     def kind(self) -> str:
         """The kind of address it goes to."""
         return "phone" if self.channel == "sms" else "email"

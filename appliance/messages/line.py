@@ -1,4 +1,4 @@
-"""What may be taken in hand next, read in the order it should go: single messages first, then campaigns in turns.
+"""What may be taken in hand next, read in the order it should go: single messages, then campaigns and flows in turns.
 
 A line reads each row of a campaign once and remembers where it stands. Rows of a group that gets nothing now are
 stepped over and kept in mind, so that a campaign goes on with its other people however many of them come first.
@@ -13,7 +13,7 @@ from typing import Any
 from appliance import clock
 from appliance.db.open import rows
 from appliance.delivery import routing
-from appliance.messages.ledger import AT_ONCE, COLUMNS, Claim
+from appliance.messages.ledger import AT_ONCE, BY_FLOWS_AT_ONCE, COLUMNS, Claim
 
 # Rows looked at for one answer where some are stepped over; the next answer goes on behind them
 _MOST_SEEN = 2_000
@@ -24,11 +24,10 @@ _AGAIN_SECONDS = 20.0
 # Behind a place (due_at, id), first at the same time and then later
 BEHIND = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
 _OPEN = "status IN ('queued', 'held')"
-# What flows send stands among the single messages, and waits while its flow does not go on
-_NOT_STOPPED = (
-    " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1) AND (run_id IS NULL OR EXISTS "
-    "(SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL))"
-)
+# What all flows send is one source, as no campaign has this id; a flow that does not go on has no part in it
+FLOWS = 0
+_ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL)"
+_NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
 
 def live_campaigns() -> list[int]:
@@ -59,7 +58,7 @@ class Line:
 
     def back(self, row: Claim) -> None:
         """Take a row back that was answered and did not go; from any thread."""
-        self._back.append((row.campaign_id, row.id))
+        self._back.append((source_of(row), row.id))
 
     def waiting(self) -> set[str]:
         """Answer the groups whose rows were stepped over."""
@@ -78,11 +77,12 @@ class Line:
         look = _Look(clock.now_ms(), taken, closed, dict(room or {}))
         self.has_more = False
         live = live_campaigns()
-        self._forget({None, *live})
+        self._forget({None, FLOWS, *live})
         self._sort_back()
         found = self._of(None, most if singles is None else singles, look)
         held = frozenset(held)
-        left = [one for one in live if one not in held]
+        # Where flows have nothing to send their turn is everybody's
+        left = [one for one in (*live, FLOWS) if one not in held]
         queues: list[deque[Claim]] = []
         while left and most > 0:
             queues.append(deque(self._of(left.pop(), -(-most // (len(left) + 1)), look)))
@@ -135,7 +135,7 @@ class Line:
             marks = ",".join("?" * len(ids))
             again = rows(
                 f"SELECT {COLUMNS} FROM message WHERE id IN ({marks}) AND {_OPEN} AND due_at <= ?"
-                f"{_NOT_STOPPED if source is None else ''}",
+                f"{_NOT_STOPPED if not source else ''} {_ACTIVE if source == FLOWS else ''}",
                 (*ids, look.now),
             )
             for row in map(Claim._make, again):
@@ -167,14 +167,14 @@ class Line:
             ended = len(page) < (_PAGE if look.room else most)
             for row in page:
                 claim = Claim._make(row[:-1])
-                if source is not None and claim.provider in look.closed:
+                if source and claim.provider in look.closed:
                     # All rows of a campaign leave by the same provider: its first one answers for all
                     return found
                 if len(found) >= most:
                     ended = False
                     break
                 at, seen = (row[-1], claim.id), seen + 1
-                if row[-1] == AT_ONCE:
+                if row[-1] == _first(source):
                     self._at_once[source] = claim.id
                 if look.has_given(claim):
                     continue
@@ -193,10 +193,27 @@ class Line:
         elif source is None:
             self._at.pop(source, None)  # a single message waits for nobody
         elif source in self._beyond or any(kept for key, kept in self._parked.items() if key[0] == source):
-            self._at[source] = (AT_ONCE, self._at_once.get(source, 0))
+            self._at[source] = (_first(source), self._at_once.get(source, 0))
         else:
             self._at.pop(source, None)
             self._since.pop(source, None)
+
+
+def source_of(row: Claim) -> int | None:
+    """Answer the source of a row: its campaign, all flows together, or None for single messages."""
+    return FLOWS if row.campaign_id is None and row.run_id is not None else row.campaign_id
+
+
+def open_of(source: int | None) -> tuple[str, tuple[int | None, ...]]:
+    """Answer the open rows of a source as a condition, with its parameters; each has its index."""
+    if source == FLOWS:
+        return f"run_id NOT NULL AND {_OPEN}", ()
+    return f"campaign_id IS ? AND run_id IS NULL AND {_OPEN}", (source,)
+
+
+def _first(source: int | None) -> int:
+    """Answer when rows of a source are due that may go at once."""
+    return BY_FLOWS_AT_ONCE if source == FLOWS else AT_ONCE
 
 
 class _Look:
@@ -224,10 +241,11 @@ class _Look:
 
 def _page(source: int | None, look: _Look, at: tuple[int, int], size: int) -> list[tuple[Any, ...]]:
     """Read the next open rows of a source behind a place, each with the time it is due."""
-    more = ""
+    of, whose = open_of(source)
+    more = _ACTIVE if source == FLOWS else ""
     closed: tuple[str, ...] = ()
-    if source is None:
-        more = _NOT_STOPPED
+    if not source:
+        more += _NOT_STOPPED
         closed = look.closed
         more += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
     found: list[tuple[Any, ...]] = []
@@ -235,9 +253,8 @@ def _page(source: int | None, look: _Look, at: tuple[int, int], size: int) -> li
     for where, values in zip(BEHIND, ((at[0], at[1]), (at[0], look.now)), strict=True):
         if len(found) < size and (at[0] >= 0 or where == BEHIND[1]):
             found += rows(
-                f"SELECT {COLUMNS}, due_at FROM message WHERE campaign_id IS ? AND {_OPEN} AND {where}{more} "
-                "ORDER BY due_at, id LIMIT ?",
-                (source, *values, *closed, size - len(found)),
+                f"SELECT {COLUMNS}, due_at FROM message WHERE {of} AND {where} {more} ORDER BY due_at, id LIMIT ?",
+                (*whose, *values, *closed, size - len(found)),
             )
     return found
 
@@ -245,8 +262,8 @@ def _page(source: int | None, look: _Look, at: tuple[int, int], size: int) -> li
 def is_due(closed: tuple[str, ...] = ()) -> bool:
     """Say whether an open row of a live source may move now, by a provider that is not closed."""
     look = _Look(clock.now_ms(), frozenset(), closed, {})
-    for source in (None, *live_campaigns()):
+    for source in (None, FLOWS, *live_campaigns()):
         for row in _page(source, look, (-1, 0), 1):
-            if source is None or Claim._make(row[:-1]).provider not in closed:
+            if not source or Claim._make(row[:-1]).provider not in closed:
                 return True
     return False

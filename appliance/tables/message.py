@@ -81,7 +81,17 @@ Message.add_index(
     )
 )
 Message.add_index(
-    SQL("CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held')")
+    SQL(
+        "CREATE INDEX message_due ON message (campaign_id, due_at, id) "
+        "WHERE status IN ('queued', 'held') AND run_id IS NULL"
+    )
+)
+# The line of flows is one of its own, so that no single message is looked for behind all of theirs
+Message.add_index(
+    SQL(
+        "CREATE INDEX message_due_of_flows ON message (due_at, id) "
+        "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
+    )
 )
 # Who opened and clicked, and when for the first time
 Message.add_index(SQL("CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL"))

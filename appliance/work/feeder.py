@@ -168,7 +168,7 @@ class Feeder:
 
     def _set_aside(self, ready: Ready, name: str, queue: deque[Ready]) -> bool:
         """Keep a message that waits for a limit; answers whether the next of its queue may be looked at."""
-        singly = ready.claim.campaign_id is None
+        singly = ready.claim.is_single
         aside = (self._single_aside if singly else self._aside).setdefault(name, deque())
         if queue is aside:
             aside.appendleft(ready)
@@ -182,7 +182,7 @@ class Feeder:
     def put_back(self, ready: Ready) -> None:
         """Take a message back that nobody could hand over; it is the next one again."""
         self._pace.end(ready.claim.id, used=False)
-        (self._single if ready.claim.campaign_id is None else self._ready).appendleft(ready)
+        (self._single if ready.claim.is_single else self._ready).appendleft(ready)
         self._stirred.set()
 
     def done(self, claim: Claim, marked: bool) -> None:
@@ -252,12 +252,12 @@ class Feeder:
             self._stirred.set()
 
     def _keep(self, ready: Ready) -> None:
-        campaign_id = ready.claim.campaign_id
-        if campaign_id is None:
+        if ready.claim.is_single:
             self._single.append(ready)
             return
         self._ready.append(ready)
-        if ready.prepared is not None:
+        campaign_id = ready.claim.campaign_id
+        if ready.prepared is not None and campaign_id is not None:
             self._senders[campaign_id] = f"from {domain_of(ready.prepared.sender)}"
 
     def _held(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from appliance.errors import Uncertain
 from appliance.messages import hot
 from appliance.messages import single as messages
 from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.line import BEHIND, Line
+from appliance.messages.line import BEHIND, FLOWS, Line, open_of
 from appliance.messages.single import MessageWrite
 from tests.domain.home import Home
 
@@ -145,18 +145,19 @@ def test_whatever_opens_and_closes_every_row_comes_once(home: Home) -> None:
 
 
 def test_reading_uses_the_index(home: Home) -> None:
-    """Where the reading goes on is found in the index, for campaigns and for single messages."""
+    """Where the reading goes on is found in the index, for campaigns, for flows and for single messages."""
     many(home, (10, "@bakery.example"))
-    for source in (1, None):
+    for source, index in ((1, "message_due (campaign_id=? AND "), (None, "message_due (campaign_id=? AND "),
+                          (FLOWS, "message_due_of_flows (")):  # fmt: skip
+        of, whose = open_of(source)
         for where, how in zip(BEHIND, ("due_at=? AND id>?", "due_at>? AND due_at<?"), strict=True):
             plan = str(
                 rows(
-                    "EXPLAIN QUERY PLAN SELECT * FROM message WHERE campaign_id IS ? AND status IN ('queued', 'held') "
-                    f"AND {where} ORDER BY due_at, id",
-                    (source, 1, 1),
+                    f"EXPLAIN QUERY PLAN SELECT * FROM message WHERE {of} AND {where} ORDER BY due_at, id",
+                    (*whose, 1, 1),
                 )
             )
-            assert f"message_due (campaign_id=? AND {how})" in plan and "TEMP B-TREE" not in plan, plan
+            assert f"{index}{how})" in plan and "TEMP B-TREE" not in plan, plan
 
 
 def test_what_is_new_comes_at_once_beside_what_is_stepped_over(home: Home) -> None:

@@ -1,0 +1,156 @@
+"""Measures flows: `.venv/bin/python -m tests.bench_flows [--runs 100000]`; not a test, run by hand.
+
+A flow of wait, split and event in the real service, with everybody's wait over in the same second; then a flow of two
+hundred steps, a flow that puts a message into the ledger, and how soon an event reaches its first step.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from appliance.flows import plan
+from tests.bench_audience_data import whole
+from tests.bench_import import memory
+from tests.bench_sending import cpu_seconds
+from tests.kit import crowd
+from tests.kit.server import Server
+
+UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
+SPLIT = {"name": "contact_country", "predicate": "in", "value": ["DE", "AT", "CH"]}
+THREE = [
+    {"id": 1, "type": "wait", "duration": 60},
+    {"id": 2, "type": "split", "filters": [SPLIT], "yes": [], "no": []},
+    {"id": 3, "type": "emit_event", "event_name": "went_through", "event_data": {"n": 1}, "forward_event_data": True},
+]  # fmt: skip
+LONG = [
+    {"id": n, "type": "emit_event", "event_name": f"step_{n}", "event_data": {}, "forward_event_data": False}
+    for n in range(1, 201)
+]  # fmt: skip
+FLOW = (
+    "INSERT INTO flow (id, account_id, hidden, status, approval_state, name, steps, last_action, version, data, "
+    "sent_count, entered_count, completed_count, exited_count, created_at, updated_at) "
+    "VALUES (?, 1, 0, 'active', 'approved', ?, '[]', 0, 1, '{}', 0, ?, 0, 0, ?, ?)"
+)
+STEP = (
+    "INSERT INTO step (flow_id, version, action_id, kind, data, next_action, yes_action, no_action, position) "
+    "VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?)"
+)
+RUN = (
+    "INSERT INTO run (id, account_id, flow_id, version, contact_id, event_data, status, action_id, passage_id, "
+    "due_at, chain_depth, test, created_at, updated_at) "
+    "VALUES (?, 1, ?, 1, ?, '{\"sku\":\"A-1\"}', 'live', 1, ?, ?, 0, 0, ?, ?)"
+)
+PASSAGE = "INSERT INTO passage (id, run_id, flow_id, action_id, test, entered_at) VALUES (?, ?, ?, 1, 0, ?)"
+
+
+def put(path: Path, flow_id: int, steps: list[dict[str, Any]], count: int, due_in: float, waits: bool) -> None:
+    """Write an active flow with so many people inside, due at the same moment."""
+    now = int(time.time() * 1000)
+    here = apsw.Connection(str(path))
+    here.execute("BEGIN")
+    here.execute(whole(here, FLOW), (flow_id, f"Flow {flow_id}", count, now, now))
+    for position, node in enumerate(plan.compiled(steps)):
+        here.execute(STEP, (flow_id, node.id, node.kind, msgspec.json.encode(node.props).decode(), node.next,
+                            node.yes, node.no, position))  # fmt: skip
+    due, first = now + int(due_in * 1000), 10_000_000 * flow_id
+    numbers = range(first, first + count)
+    here.executemany(RUN, ((n, flow_id, n - first + 1, n if waits else None, due, now - 60_000, now) for n in numbers))
+    if waits:
+        here.executemany(PASSAGE, ((n, n, flow_id, now - 60_000) for n in numbers))
+    here.execute("COMMIT")
+    here.close()
+
+
+def left(path: Path, flow_id: int) -> int:
+    """Count who is still inside."""
+    here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        asked = "SELECT entered_count - completed_count - exited_count FROM flow WHERE id = ?"
+        return int(here.execute(asked, (flow_id,)).fetchone()[0])
+    finally:
+        here.close()
+
+
+def checked(path: Path, flow_id: int, per_run: int) -> None:
+    """Raise unless everybody passed every step once, and each event was recorded once."""
+    here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    passed = dict(here.execute("SELECT n, count(*) FROM (SELECT count(*) AS n FROM passage WHERE flow_id = ? "
+                               "GROUP BY run_id) GROUP BY n", (flow_id,)))  # fmt: skip
+    twice = here.execute("SELECT count(*) FROM (SELECT 1 FROM passage WHERE flow_id = ? GROUP BY run_id, action_id "
+                         "HAVING count(*) > 1)", (flow_id,)).fetchone()[0]  # fmt: skip
+    here.close()
+    if twice or list(passed) != [per_run]:
+        raise AssertionError((passed, twice))
+
+
+def timed(server: Server, flow_id: int, count: int, words: str) -> None:
+    """Wait until everybody has left a flow, and say how quick that was; how long others waited meanwhile too."""
+    path = server.data / "campanero.db"
+    api = server.client(validate=False, keep_alive=True)
+    while left(path, flow_id) == count:
+        time.sleep(0.02)
+    begun, used, answers = time.perf_counter(), cpu_seconds(server.pid), []
+    while left(path, flow_id):
+        before = time.perf_counter()
+        api.post("/events", {"event": "seen", "contact_id": 1}).expect(201)
+        answers.append((time.perf_counter() - before) * 1000)
+        time.sleep(0.1)
+    seconds = time.perf_counter() - begun
+    middle = statistics.median(answers) if answers else 0.0
+    print(
+        f"{words}: {count} runs in {seconds:.1f} s = {count / seconds:.0f} runs/s, "
+        f"{(cpu_seconds(server.pid) - used) / count * 1e6:.0f} µs of processor each; POST /events meanwhile "
+        f"median {middle:.1f} ms, worst {max(answers, default=0):.1f} ms; "
+        f"{memory(server.pid)['VmHWM'] // 1024} MB at most"
+    )
+
+
+def latency(server: Server, times: int) -> None:
+    """Say how long it takes from the answer of `POST /events` until the first step is done, at rest."""
+    path, api = server.data / "campanero.db", server.client(validate=False, keep_alive=True)
+    here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    took = []
+    for number in range(1, times + 1):
+        api.post("/events", {"event": "begin", "contact_id": number}).expect(201)
+        begun = time.perf_counter()
+        while not here.execute("SELECT 1 FROM event WHERE event = 'begun' AND contact_id = ?", (number,)).fetchone():
+            time.sleep(0.001)
+        took.append((time.perf_counter() - begun) * 1000)
+        time.sleep(0.05)
+    here.close()
+    print(f"event to first step at rest: median {statistics.median(took):.0f} ms, worst {max(took):.0f} ms of {times}")
+
+
+def main() -> None:
+    """Run all measurements, one after the other."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=100_000)
+    count = parser.parse_args().runs
+    with Server(env=UNLIMITED).set_up() as server:
+        server.client().get("/account").expect(200)
+        server.stop()
+        path = server.data / "campanero.db"
+        crowd.fill(path, count)
+        parts: list[tuple[int, list[dict[str, Any]], int, bool, str]] = [
+            (11, THREE, count, True, "wait-split-event"), (12, LONG, max(count // 100, 1), False, "200 steps"),
+        ]  # fmt: skip
+        for flow_id, steps, people, waits, words in parts:
+            put(path, flow_id, steps, people, 3, waits)
+            server.start()
+            timed(server, flow_id, people, words)
+            checked(path, flow_id, len(steps))
+            server.stop()
+        server.start()
+        api = server.client(validate=False)
+        event = {"type": "emit_event", "event_name": "begun"}
+        api.post("/flows", {"trigger": {"event": "begin"}, "steps": [event], "status": "active"}).expect(201)
+        latency(server, 50)
+
+
+if __name__ == "__main__":
+    main()
