@@ -96,7 +96,8 @@ class _Reader:
             if key not in known:
                 where = f"{path}.{key}" if path else str(key)
                 if strict:
-                    self.faults.add(where, "is not a known field")
+                    # A name that could not be written would keep the others from being told
+                    self.faults.add(_UNWRITABLE.sub("?", where), "is not a known field")
                 else:
                     self.ignored.append(where)
         return None if self.faults.fields else kind(**values)
@@ -167,6 +168,9 @@ class _Reader:
             return msgspec.convert(raw, kind, strict=not self.loose)
         except msgspec.ValidationError as error:
             self.faults.add(path, _words(str(error), kind))
+            return None
+        except UnicodeEncodeError:  # a lone surrogate where keys or a pattern are looked at
+            self.faults.add(path, "is invalid")
             return None
 
 

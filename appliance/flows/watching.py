@@ -34,7 +34,7 @@ _NAMES = tuple(sorted(SEGMENT_EVENTS))
 
 _OF_FLOWS = (
     "SELECT f.account_id, t.segment_id FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id WHERE f.status = 'active' "
-    f"AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} AND t.segment_id NOT NULL"
+    f"AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} AND t.segment_id NOT NULL"
 )
 
 

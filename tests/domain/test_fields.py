@@ -123,6 +123,14 @@ def test_data_that_cannot_be_stored_is_refused(data: dict[str, Any]) -> None:
     assert faults(ContactWrite, {"data": data}) == {"data": ["is invalid"]}
 
 
+def test_a_name_that_cannot_be_written_is_told_of() -> None:
+    """A key or a pattern's text with half a character is a fault that an answer can hold."""
+    said = {"trigger_attributes": {"\ud800": 1}}
+    assert faults(CampaignCreate, {"name": "x", **said}) == {"trigger_attributes.?": ["is not a known field"]}
+    said = {"trigger_attributes": {"event": "\ud800"}}
+    assert faults(CampaignCreate, {"name": "x", **said}) == {"trigger_attributes.event": ["is invalid"]}
+
+
 def test_limits_of_size_hold() -> None:
     """Data over 32 KiB and lists of ids over 500 are refused, just within they pass."""
     assert faults(ContactWrite, {"data": {"a": "x" * 33_000}}) == {"data": ["is too long (maximum is 32768 bytes)"]}
