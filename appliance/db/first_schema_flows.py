@@ -10,7 +10,6 @@ CREATE TABLE flow (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INT
     REFERENCES account (id));
 CREATE INDEX flow_account_id_hidden_created_at_id ON flow (account_id, hidden, created_at, id);
 CREATE INDEX flow_live ON flow (id) WHERE status = 'active' AND hidden = 0;
-CREATE INDEX flow_closing ON flow (id) WHERE closing NOT NULL;
 CREATE INDEX flow_with_goal ON flow (id) WHERE goal NOT NULL AND hidden = 0;
 CREATE TABLE trigger (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER
     NOT NULL, event TEXT NOT NULL, segment_id INTEGER, contact_list_id INTEGER, data TEXT NOT NULL, triggered_count

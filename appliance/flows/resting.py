@@ -1,4 +1,7 @@
-"""What of a flow waits outside of the line of messages while it is paused, and what ends where it was deleted.
+"""What of a flow waits outside of the line of messages while it is paused, and what ends where it is over.
+
+It is over once it was deleted, or put aside without those inside (`closing` says why they leave). A few are ended with
+what asked for it, more in short transactions; a process that dies is followed by one that goes on.
 
 Nothing of a flow that is not active leaves (`outbox.mark`); here its rows are taken out of the way of all others, and
 brought back when it goes on, some at a time, so that a pause is one word in one row whoever is inside.
@@ -6,7 +9,7 @@ brought back when it goes on, some at a time, so that a pause is one word in one
 
 from appliance import clock
 from appliance.db import work
-from appliance.db.open import rows, run
+from appliance.db.open import one, rows, run
 from appliance.db.work import after_commit, writing
 from appliance.flows import ending
 from appliance.messages.ledger import BY_FLOWS_AT_ONCE
@@ -24,17 +27,17 @@ _WOKEN = (
     "flow.deleted_at IS NULL AND flow.status = 'active' "
     "AND EXISTS (SELECT 1 FROM message m WHERE {open} AND m.due_at IS NULL)"
 )
-_DELETED = (
-    "flow.deleted_at NOT NULL AND (EXISTS (SELECT 1 FROM message m WHERE {open}) "
+_OVER = (
+    "flow.closing NOT NULL OR flow.deleted_at NOT NULL AND (EXISTS (SELECT 1 FROM message m WHERE {open}) "
     "OR EXISTS (SELECT 1 FROM run r WHERE {live}))"
 )
 _RING = "SELECT id FROM flow WHERE hidden = 0 AND ({what})"
 
 
 def settle() -> bool:
-    """Take a bite of each: rows of flows that rest, of flows that go on, of deleted ones; says if there were any."""
+    """Take a bite of each: rows of flows that are over, that rest, that go on; says if there were any."""
     found = False
-    for what, verb in ((_DELETED, close_some), (_RESTING, put_away), (_WOKEN, bring_back)):
+    for what, verb in ((_OVER, close_some), (_RESTING, put_away), (_WOKEN, bring_back)):
         for flow_id in _flows(what):
             found = True
             work.write(verb, flow_id)
@@ -43,7 +46,7 @@ def settle() -> bool:
 
 def is_due() -> bool:
     """Say whether a flow has rows that are not where they belong."""
-    return any(_flows(what, "LIMIT 1") for what in (_DELETED, _RESTING, _WOKEN))
+    return any(_flows(what, "LIMIT 1") for what in (_OVER, _RESTING, _WOKEN))
 
 
 def put_away(flow_id: int) -> int:
@@ -68,22 +71,26 @@ def bring_back(flow_id: int) -> int:
 
 
 def close_some(flow_id: int) -> bool:
-    """End some runs and cancel some open messages of a deleted flow; says whether there were any.
+    """End some runs and cancel some open messages of a flow that is over; says whether there were any.
 
     A message that may have arrived before stays in doubt.
     """
     writing()
-    if not rows("SELECT 1 FROM flow WHERE id = ? AND deleted_at NOT NULL", (flow_id,)):
+    over = one("SELECT iif(deleted_at NOT NULL, 'flow_deleted', closing), closing FROM flow WHERE id = ?", (flow_id,))
+    if over is None or over[0] is None:
         return False
     now = clock.now_ms()
     inside = rows(f"SELECT r.id FROM run r WHERE {_LIVE.format(flow='?')} LIMIT ?", (flow_id, _AT_ONCE))
-    ended = ending.end([row[0] for row in inside], "exited", "flow_deleted", now)
+    ended = ending.end([row[0] for row in inside], "exited", over[0], now)
     cancelled = run(
         "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = :now "
         f"WHERE id IN ({_SOME} LIMIT :most)",
         {"flow": flow_id, "now": now, "most": _AT_ONCE},
     )
-    return bool(ended) or cancelled > 0
+    found = bool(ended) or cancelled > 0
+    if over[1] is not None and not found:
+        run("UPDATE flow SET closing = NULL WHERE id = ?", (flow_id,))
+    return found
 
 
 def _flows(what: str, more: str = "") -> list[int]:

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple, cast
 
 from appliance import clock
 from appliance.db.work import after_commit, writing
-from appliance.errors import Invalid
-from appliance.flows import closing, pinning, readiness, triggers
+from appliance.errors import Invalid, Unavailable
+from appliance.flows import pinning, readiness, triggers
 from appliance.tables import Account, Flow, Trigger
 from appliance.work import bell
 
@@ -56,6 +56,8 @@ def activate(flow: Flow, by: By, skip_overdue_seconds: int | None = None) -> Non
     """
     writing()
     refuse(flow, "active")
+    if flow.closing is not None:
+        raise Unavailable("those who were inside are still being taken out", "unavailable", retry_after=2)
     trigger = Trigger.get(Trigger.flow == flow.id)
     # With a test key nobody but tests can be taken in, whatever was live before
     flow.test = by.test
@@ -82,7 +84,7 @@ def archive(flow: Flow, take_out: bool) -> None:
     refuse(flow, "archived")
     flow.status, flow.paused_at = "archived", flow.paused_at or clock.now_ms()
     if take_out:
-        closing.begin(flow, "archived")
+        flow.closing = "flow_archived"
 
 
 def approve(flow: Flow) -> None:

@@ -6,16 +6,18 @@ from msgspec import UNSET
 
 from appliance import clock
 from appliance.db.open import rows
-from appliance.db.work import snapshot, writing
+from appliance.db.work import after_commit, snapshot, writing
 from appliance.errors import Conflict, Faults, Invalid, NotFound
-from appliance.flows import asked, closing, contents, document, pinning, starters, states, triggers
+from appliance.flows import asked, contents, document, pinning, resting, starters, states, triggers
 from appliance.flows.document import Steps
 from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
 from appliance.flows.states import By
 from appliance.flows.steps.writing import NO_SERVICE_MESSAGES
+from appliance.messages import quiet
 from appliance.pages import Page, paginate
 from appliance.tables import Flow, Template, Trigger
 from appliance.templates import store as templates
+from appliance.work import bell
 
 UNTITLED = "Untitled flow"
 LIVE = {"live": "active"}
@@ -81,8 +83,10 @@ def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None =
     if request.steps is not UNSET:
         known = (before.steps, before.last_action) if before is not None else ((), 0)
         steps = document.read(account_id, request.steps, faults, *known)
-    if request.data is not UNSET:
+    if isinstance(request.data, dict):
         asked.check_scripts(request.data, faults)
+        if words := quiet.fault(request.data.get("quiet_hours")):
+            faults.add("data.quiet_hours", words)
     _check(faults)
     return Draft(start, steps, before.updated_at if before is not None else 0)
 
@@ -162,7 +166,6 @@ def delete(account_id: int, flow_id: int) -> Flow:
     before = get(account_id, flow_id)
     flow = _find(account_id, flow_id)
     flow.status, flow.deleted_at = "archived", clock.now_ms()
-    closing.begin(flow, "flow_deleted")
     _saved(flow, gone=True)
     return before
 
@@ -171,6 +174,9 @@ def _saved(flow: Flow, gone: bool = False) -> Flow:
     """Save a flow as changed now; its time of change only ever grows. What counts people is not ours to write."""
     flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
     flow.save(only=_OURS)
+    if flow.closing is not None or flow.deleted_at is not None:
+        resting.close_some(flow.id)
+        after_commit(lambda: bell.ring("flows"))
     return flow if gone else get(flow.account_id, flow.id)
 
 
@@ -217,9 +223,9 @@ def rewritten(template: Template) -> None:
     """Do what a change of a step's template by itself means for its flow; raises Invalid if it cannot stay live so."""
     writing()
     flow = Flow.get_by_id(template.flow_id)
-    if flow.hidden or flow.deleted_at is not None or template.removed_at is not None:
+    path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), None)
+    if path is None or flow.deleted_at is not None:
         return
-    path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), "")
     try:
         states.edited(flow, By())
     except Invalid as refused:

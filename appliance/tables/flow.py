@@ -42,7 +42,6 @@ class Flow(Table):
 
 # Every event is held against these, and campaigns bring flows of their own
 Flow.add_index(SQL("CREATE INDEX flow_live ON flow (id) WHERE status = 'active' AND hidden = 0"))
-Flow.add_index(SQL("CREATE INDEX flow_closing ON flow (id) WHERE closing NOT NULL"))
 Flow.add_index(SQL("CREATE INDEX flow_with_goal ON flow (id) WHERE goal NOT NULL AND hidden = 0"))
 
 

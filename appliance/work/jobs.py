@@ -20,7 +20,7 @@ from appliance.engagement import settling
 from appliance.engagement.settling import Settler
 from appliance.errors import Unavailable
 from appliance.events import retention
-from appliance.flows import closing, dates, entry, resting, watching
+from appliance.flows import dates, entry, resting, watching
 from appliance.flows import run as runs
 from appliance.flows.tending import Tender
 from appliance.forms import accept
@@ -80,7 +80,7 @@ class Jobs:
         self.importer = Importer()
         self.large = Large()
         self.settler = Settler()
-        self.flows = Tender((dates.look, entry.take_in, closing.advance, runs.advance, resting.settle))
+        self.flows = Tender((dates.look, entry.take_in, runs.advance, resting.settle))
         self.keeper = Keeper(process)
         self.teller = Teller()
         self._draining = threading.Lock()
@@ -229,7 +229,7 @@ class Jobs:
             bell.ring("segments")
         if settling.is_due():
             bell.ring("hits")
-        if any(one.is_due() for one in (dates, entry, runs, resting, closing)):
+        if any(one.is_due() for one in (dates, entry, runs, resting)):
             bell.ring("flows")
         if teller.is_due():
             bell.ring("webhooks")

@@ -81,7 +81,8 @@ def test_what_comes_back_may_be_sent_back(api: Client, lists: dict[str, int]) ->
     flow = api.post("/flows", {"name": "Whole", "trigger": {"event": "order_paid"}, "steps": steps}).expect(201)
     assert [one["action_id"] for one in flow["templates"]] == [1, 7]
     sent = api.patch(f"/flows/{flow['id']}", flow)
-    assert {**sent.expect(200), "updated_at": None} == {**flow, "updated_at": None}
+    after = sent.expect(200)
+    assert {**{name: after[name] for name in flow}, "updated_at": None} == {**flow, "updated_at": None}
     assert {"stats", "templates", "version"} <= set(sent.headers["X-Ignored-Fields"].split(", "))
 
     copy = api.post("/flows", {"name": "Copy", "trigger": flow["trigger"], "steps": flow["steps"]}).expect(201)

@@ -169,6 +169,15 @@ def test_triggers_are_read_strictly(api: Client) -> None:
     }
 
 
+def test_quiet_hours_are_two_times_of_the_day(api: Client) -> None:
+    """What a flow keeps beside its steps is its owner's; its quiet hours have to be readable."""
+    flow = draft(api, data={"quiet_hours": {"from": "21:00", "to": "08:00"}, "note": "mine"})
+    assert flow["data"]["note"] == "mine"
+    for wrong in ("night", {"from": "21:00"}, {"from": "25:00", "to": "08:00"}):
+        found = api.patch(at(flow), {"data": {"quiet_hours": wrong}, "trigger": {"x": 1}}).expect(422)
+        assert found["validation_errors"]["data.quiet_hours"] == ["is invalid"] and "trigger.x" in str(found)
+
+
 def test_a_change_that_was_overtaken(api: Client) -> None:
     """An edit of something older than what is stored is a conflict, if it says what it had before it."""
     flow = draft(api)
