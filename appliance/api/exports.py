@@ -9,8 +9,9 @@ from msgspec.structs import fields as struct_fields
 from appliance.api.declare import Answer, Call, Routes
 from appliance.contacts.requests import ContactQuery
 from appliance.events.log import EventQuery
-from appliance.exporting import happenings, people
+from appliance.exporting import happenings, journeys, people
 from appliance.fields import PageQuery
+from appliance.flows.people import RunQuery
 from appliance.messages.store import MessageQuery
 
 ROUTES = Routes()
@@ -29,6 +30,7 @@ def _filters(kind: type[PageQuery], name: str) -> type[Struct]:
 _CONTACTS = _filters(ContactQuery, "ContactExportQuery")
 _EVENTS = _filters(EventQuery, "EventExportQuery")
 _MESSAGES = _filters(MessageQuery, "MessageExportQuery")
+_RUNS = _filters(RunQuery, "RunExportQuery")
 
 
 def _file(request: Call, name: str, lines: Iterator[Any]) -> Answer:
@@ -77,3 +79,9 @@ async def messages_csv(request: Call) -> Answer:
 async def messages_jsonl(request: Call) -> Answer:
     """Get messages as JSON lines."""
     return _file(request, "messages.jsonl", happenings.jsonl(happenings.MESSAGES, request.account_id, request.query))
+
+
+@ROUTES.add("GET", "/flows/{id}/runs.csv", scope="contacts:read", query=_RUNS, media=CSV)
+async def runs_csv(request: Call) -> Answer:
+    """Get the people of a flow as CSV, by where they stand or how they left."""
+    return _file(request, f"flow-{request.id}.csv", journeys.csv(request.account_id, request.id, request.query))

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from appliance import clock
 from appliance.db.open import rows
 from appliance.db.work import snapshot
+from appliance.flows import document
 from appliance.flows.figures import (
     FlowReport,
     FlowStats,
@@ -182,20 +183,11 @@ def _steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]:
     sent: dict[int, list[_Messages]] = defaultdict(list)
     for action_id, *figures in rows(_MESSAGES, (flow.id, since)):
         sent[action_id].append(_Messages._make(figures))
-    placed = list(laid_out(flow.steps))
-    former = sorted((came.keys() | sent.keys()) - {step["id"] for step, _ in placed})
-    for step, path in [*placed, *((step, None) for step in _former(flow.id, former))]:
+    placed = list(document.walk(flow.steps))
+    former = sorted((came.keys() | sent.keys()) - {step["id"] for _, step in placed})
+    for path, step in [*placed, *((None, step) for step in _former(flow.id, former))]:
         number, words = step["id"], summary(flow.account_id, step)
         yield _step(step, words, path, came.get(number, {}), sent.get(number, []), paths)
-
-
-def laid_out(steps: Sequence[dict[str, Any]], at: str = "steps") -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield every step of a document with its path, in reading order."""
-    for index, step in enumerate(steps):
-        path = f"{at}[{index}]"
-        yield step, path
-        for branch in ("yes", "no"):
-            yield from laid_out(step.get(branch) or (), f"{path}.{branch}")
 
 
 def summary(account_id: int, step: dict[str, Any]) -> str:

@@ -35,9 +35,12 @@ class Tenant:
         have["mirror"] = api.post("/lists", {"name": f"{word} mirror", "segment_id": have["segments"]}).json["id"]
         have["templates"] = api.post("/templates", {"name": f"{word} template", "subject": word}).expect(201)["id"]
         have["campaigns"] = api.post("/campaigns", {"name": f"{word} campaign"}).expect(201)["id"]
-        steps = [{"subject": word, "body": "<p>x</p>"}, {"type": "list_add", "contact_list_id": have["lists"]}]
-        flow = {"name": f"{word} flow", "goal": f"{word}_goal", "steps": steps}
-        have["flows"] = api.post("/flows", flow).expect(201)["id"]
+        steps = [
+            {"duration": 31_622_400}, {"subject": word, "body": "<p>x</p>"},
+            {"type": "list_add", "contact_list_id": have["lists"]},
+        ]  # fmt: skip
+        flow = {"name": f"{word} flow", "goal": f"{word}_goal", "steps": steps, "trigger": {"event": f"{word}_event"}}
+        have["flows"] = api.post("/flows", {**flow, "status": "active"}).expect(201)["id"]
         letter = {"to": f"{word}@example.org", "subject": f"{word} letter", "body": "<p>x</p>"}
         have["messages"] = api.post("/messages", letter).expect(201)["id"]
         api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")
@@ -46,6 +49,11 @@ class Tenant:
         have["webhooks"] = hook = api.post("/webhooks", told).expect(201)["id"]
         event = {"event": f"{word}_event", "contact_id": have["contacts"]}
         have["events"] = api.post("/events", event).expect(201)["id"]
+        flow = f"/flows/{have['flows']}"
+        have["runs"] = api.wait(f"{flow}/runs", lambda rows: len(rows) == 1, step=1, outcome="waiting")[0]["id"]
+        # A draft again that nothing starts, with somebody inside
+        api.post(f"{flow}/archive").expect(200)
+        api.patch(flow, {"status": "draft", "trigger": {"event": "manual"}}).expect(200)
         log = api.wait(f"/webhooks/{hook}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)
         have["deliveries"] = log[0]["id"]
         api.patch(f"/webhooks/{hook}", {"enabled": False}).expect(200)  # so that nothing moves by itself
