@@ -22,9 +22,10 @@ from appliance.work import bell
 
 # Ids of what is only pretended: below what a signed link can carry, and above all that will ever be real. So whatever
 # is remembered by such an id (a plan, a compiled message, a link) is never taken for something real.
-_FIRST = 1 << 47
+FIRST = 1 << 47
 _ROOM = 1 << 24
-_blocks = itertools.count()
+# After some million rehearsals of one process the first ones are forgotten
+_blocks = itertools.cycle(range(1 << 22))
 _TABLE = re.compile(r"^CREATE (VIRTUAL )?TABLE ")
 _INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX ")
 
@@ -101,7 +102,7 @@ def _fill(here: Any, tables: Mapping[str, Rows]) -> None:
     for kind, table, sql in found:
         if kind == "index" and table in tables:
             here.execute(_INDEX.sub(r"CREATE \1INDEX temp.", sql))
-    first = _FIRST + next(_blocks) * _ROOM
+    first = FIRST + next(_blocks) * _ROOM
     numbered = [table for table in tables if "AUTOINCREMENT" in made[table]]
     if not numbered:
         return

@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from appliance.db.open import rows
+from appliance.db.shadow import FIRST
 from appliance.flows import document, saying, timeline
 from appliance.flows.steps import BY_TYPE
 from appliance.tables import Flow
-
-# Invented rows have ids from here on (`db.shadow`)
-_INVENTED = 1 << 47
 
 
 class StepCount(Struct):
@@ -67,7 +65,7 @@ def steps(flow: Flow) -> list[StepCount]:
             counted.reasons[reason] = counted.reasons.get(reason, 0) + count
     for step_id, status, reason, count in rows(
         "SELECT step_id, status, skip_reason, count(*) FROM message WHERE flow_id = ? AND id > ? GROUP BY 1, 2, 3",
-        (flow.id, _INVENTED),
+        (flow.id, FIRST),
     ):
         counted = found[step_id]
         if status in ("skipped", "held", "queued", "failed"):

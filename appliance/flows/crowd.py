@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import one, rows
+from appliance.db.shadow import FIRST
 from appliance.errors import Faults, TooMany
 from appliance.fields import When
 from appliance.flows import (
@@ -187,7 +188,7 @@ class _Play:
     def _counted(self, met: _Met, days: int, number: int) -> Crowd:
         ends = rows("SELECT status, exit_reason, count(*) FROM run WHERE flow_id = ? AND version = ? "
                     "AND status <> 'ignored' AND id > ? GROUP BY 1, 2",
-                    (self.flow.id, self.flow.version, 1 << 47))  # fmt: skip
+                    (self.flow.id, self.flow.version, FIRST))  # fmt: skip
         states: dict[str, int] = {}
         for status, _, count in ends:
             states[status] = states.get(status, 0) + count

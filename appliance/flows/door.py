@@ -7,6 +7,7 @@ import msgspec
 
 from appliance.contacts import lists
 from appliance.db.open import one, run, scalar
+from appliance.db.shadow import FIRST
 from appliance.db.work import writing
 from appliance.errors import Invalid
 from appliance.events import kinds, log
@@ -81,9 +82,9 @@ def _happened(flow: Flow, start: Start, contact_id: int, given: Mapping[str, Any
             lists.join(flow.account_id, int(start.contact_list_id or 0), [contact_id])
         except Invalid:
             joins = False  # a view of a segment, which nobody joins by hand
-    found = one("SELECT max(id) FROM event WHERE event = 'list_add' AND id > ?", (1 << 47,)) if joins else None
+    found = one("SELECT max(id) FROM event WHERE event = 'list_add' AND id > ?", (FIRST,)) if joins else None
     if found is None or found[0] is None:
-        log.record(Happened(flow.account_id, start.event, contact_id, _usual(start)))
+        log.record(Happened(flow.account_id, start.event, contact_id, _usual(flow, start)))
     event_id = int(scalar("SELECT max(id) FROM event WHERE event = ?", (start.event,)))
     if start.event not in kinds.RESERVED:
         run("UPDATE event SET generated = 0 WHERE id = ?", (event_id,))
@@ -93,8 +94,10 @@ def _happened(flow: Flow, start: Start, contact_id: int, given: Mapping[str, Any
     return event_id
 
 
-def _usual(start: Start) -> dict[str, Any]:
+def _usual(flow: Flow, start: Start) -> dict[str, Any]:
     """Answer the data that an event of a trigger has in any case."""
+    if start.event == triggers.DATE:
+        return {"flow_id": flow.id, "path": start.data.get("path")}
     if start.event in triggers.LIST_EVENTS and start.contact_list_id is not None:
         return {"contact_list_id": start.contact_list_id}
     if start.event in triggers.SEGMENT_EVENTS:

@@ -45,7 +45,7 @@ def leave_unseen(runs: str) -> int:
 
 def show(message: Message, note: str | None = None, workshop: Workshop | None = None) -> Gone:
     """Answer a message as it stands."""
-    filled = None
+    filled, is_sms = None, message.channel == "sms"
     if workshop is not None:
         try:
             filled = workshop.view(message)
@@ -55,11 +55,17 @@ def show(message: Message, note: str | None = None, workshop: Workshop | None = 
         message.step_id,
         Rendered(
             message.channel, message.status, message.skip_reason, message.recipient, message.sender,
-            filled.subject if filled else message.subject, filled.html if filled else None,
-            filled.text if filled else None, clock.iso(message.due_at) if message.status == "held" else None,
+            filled.subject if filled else message.subject, filled.html if filled and not is_sms else None,
+            _said(filled.text, is_sms) if filled else None,
+            clock.iso(message.due_at) if message.status == "held" else None,
         ),
         note,
     )  # fmt: skip
+
+
+def _said(text: str, is_sms: bool) -> str:
+    """Answer the text of a message; an SMS has no signature."""
+    return text.partition("\n-- \n")[0].strip() if is_sms else text
 
 
 def _one(claim: Claim, workshop: Workshop) -> Gone:
@@ -86,7 +92,7 @@ def _made(claim: Claim, workshop: Workshop) -> tuple[Outcome, str | None]:
         return Outcome(claim, sender=""), f"it would wait until its sender is put right: {refused.text}"
     except (MergeError, ValueError) as fault:
         words = fault.words() if isinstance(fault, MergeError) else str(fault)
-        return Outcome(claim, Permanent(words), skip_reason="render_error"), f"it cannot be made: {words}"
+        return Outcome(claim, Permanent(words), skip_reason="render_error"), f"the message cannot be made: {words}"
     return Outcome(
         claim, subject=made.subject, sender=made.sender, internet_message_id=made.internet_message_id
     ), None  # fmt: skip

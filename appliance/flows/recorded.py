@@ -1,33 +1,38 @@
 """What really happened to people after the moment at which a rehearsal begins, when that lies in the past."""
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from appliance.db.open import connection, one, rows, scalar
+from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 
 _MOST = 1_000
 
 
-def coming(contact_id: int, flow_id: int, start: int) -> list[tuple[int, int]]:
-    """Answer (moment, id) of what the person did or got after a moment, the oldest first: not what this flow did."""
-    return rows(
-        "SELECT created_at, id FROM main.event WHERE contact_id = ? AND created_at > ? AND test = 0 "
+class Came(NamedTuple):
+    """A real event: when it came, which it is, and its name."""
+
+    at: int
+    id: int
+    event: str
+
+
+def coming(contact_id: int, flow_id: int, start: int) -> list[Came]:
+    """Answer what the person did or got after a moment, the oldest first: not what this flow did."""
+    found = rows(
+        "SELECT created_at, id, event FROM main.event WHERE contact_id = ? AND created_at > ? AND test = 0 "
         "AND (generated = 1 AND json_extract(data, '$.flow_id') = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
         (contact_id, start, flow_id, _MOST),
     )
+    return [Came(*row) for row in found]
 
 
-def again(event_id: int) -> str:
-    """Let a real event be there from now on, as one of the rehearsal; answers its name."""
+def again(came: Came) -> None:
+    """Let a real event be there from now on, as one of the rehearsal."""
     writing()
     names = [row[1] for row in rows("SELECT * FROM pragma_table_info('event')") if row[1] != "id"]
     columns = ", ".join(names)
-    connection().execute(
-        f"INSERT INTO event ({columns}) SELECT {columns} FROM main.event WHERE id = ?", (event_id,)
-    ).fetchall()
-    return str(scalar("SELECT event FROM main.event WHERE id = ?", (event_id,)))
+    run(f"INSERT INTO event ({columns}) SELECT {columns} FROM main.event WHERE id = ?", (came.id,))
 
 
 def asked_for(steps: Sequence[Any]) -> Iterator[str]:
@@ -46,9 +51,3 @@ def inside_now(contact_id: int, flow_id: int) -> bool:
     """Say whether somebody is really inside of a flow."""
     asked = "SELECT 1 FROM main.run WHERE contact_id = ? AND flow_id = ? AND status = 'live' AND test = 0"
     return one(asked, (contact_id, flow_id)) is not None
-
-
-def decoded(text: str | None) -> dict[str, Any]:
-    """Answer the data of an event."""
-    found = json.loads(text or "{}")
-    return found if isinstance(found, dict) else {}

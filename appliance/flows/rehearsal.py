@@ -1,7 +1,7 @@
 """One person's way through a flow on a stage: time passes from one thing that is due to the next, each is told of."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from appliance import clock
@@ -12,6 +12,7 @@ from appliance.flows import assumed, entry, leaving, recorded, run, saying
 from appliance.flows.assumed import Assumed, Cast, Impossible
 from appliance.flows.leaving import Gone
 from appliance.flows.others import Others
+from appliance.flows.recorded import Came
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.kind import Going, Here, Move, Node
 from appliance.flows.timeline import End, Entry, Rendered
@@ -44,12 +45,14 @@ class Rehearsal:
         self._runs = json.dumps([cast.run_id])
         self._workshop = Workshop()
         self._steps: dict[int | None, Entry] = {}  # the last entry of each step, for the message it sends
+        # The events that this flow asks for: in its filters, or as its goal
+        self._mentioned = {str(flow.goal), *recorded.asked_for(flow.steps)}
         self._others = Others(flow.account_id, flow.id)
         self._planned: list[Planned] = []
         self._seen: set[int] = set()  # messages that were told of
 
-    def play(self, script: list[Assumed], real: list[tuple[int, int]]) -> End:
-        """Let time pass until the run has ended or the time is over; `real` are events that came: (moment, id)."""
+    def play(self, script: list[Assumed], real: Sequence[Came]) -> End:
+        """Let time pass until the run has ended or the time is over; `real` are events that came."""
         start = clock.now_ms()
         self._planned = [_planned(number, what, start) for number, what in enumerate(script)]
         left = list(real)
@@ -58,8 +61,8 @@ class Rehearsal:
             if now is None or now > self.until:
                 break
             with clock.imagined(now):
-                while left and left[0][0] <= now:
-                    self._happened(left.pop(0)[1])
+                while left and left[0].at <= now:
+                    self._happened(left.pop(0))
                 self._settle()
                 for planned in self._due(now):
                     self._assume(planned.what)
@@ -133,9 +136,11 @@ class Rehearsal:
         if told is None or told.at != clock.iso(clock.now_ms()) or told.message is not None:
             told = self._tell("message", says, step_id=gone.step_id, path=self.paths.get(gone.step_id))
         else:
-            told.says = says
+            skips = gone.message.status == "skipped"
+            told.says = f"{told.says}: skipped, {saying.skipped(gone.message.skip_reason)}" if skips else says
         told.message = gone.message
-        self._note(gone.note)
+        if gone.note is not None:
+            self._note(f"Step {gone.step_id}: {gone.note}")
         self._from_message(gone)
 
     def _tell_skipped(self) -> None:
@@ -187,21 +192,19 @@ class Rehearsal:
             return
         self._tell("assumed", f"Assumed: {says}", event=what.event, data=what.given or None, step_id=step)
 
-    def _happened(self, event_id: int) -> None:
-        """Let a real event of this person come, as it really came at this moment."""
-        name = work.write(recorded.again, event_id)
-        if name in self._mentioned():
-            self._tell("recorded", f"As it really was: {kinds.words(name)} ({name})", event=name)
-
-    def _mentioned(self) -> set[str]:
-        """Answer the events that this flow asks for: in its filters, or as its goal."""
-        return {str(self.flow.goal), *recorded.asked_for(self.flow.steps)}
+    def _happened(self, came: Came) -> None:
+        """Let a real event of this person come, as it really came."""
+        work.write(recorded.again, came)
+        if came.event in self._mentioned:
+            words = f"As it really was: {kinds.words(came.event)} ({came.event})"
+            self._tell("recorded", words, event=came.event)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
-    def _next(self, now: int, real: list[tuple[int, int]]) -> int | None:
+    def _next(self, now: int, real: Sequence[Came]) -> int | None:
         coming = [one.at for one in self._planned if one.at is not None]
-        coming += [at for at, _ in real[:1]]
+        # Of what this flow does not ask for it is enough that it is there by then
+        coming += [came.at for came in real if came.event in self._mentioned][:1]
         due = scalar("SELECT due_at FROM run WHERE id = ? AND status = 'live'", (self.cast.run_id,))
         coming += [one for one in (due, leaving.waiting(self._runs)) if one is not None]
         return min((one for one in coming if one > now), default=None)

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from appliance import clock
+from appliance import addresses, clock
 from appliance.contacts import store as contacts
 from appliance.contacts import write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.requests import ContactWrite
 from appliance.db import work
 from appliance.db.open import one
+from appliance.db.shadow import FIRST
 from appliance.errors import Faults, Invalid
 from appliance.fields import given, read
 from appliance.flows import (
@@ -30,6 +31,7 @@ from appliance.flows import (
 )
 from appliance.flows.asked import Asked, SimulateRequest
 from appliance.flows.assumed import Cast
+from appliance.flows.recorded import Came
 from appliance.flows.rehearsal import Rehearsal
 from appliance.flows.stage import Stage
 from appliance.flows.timeline import Entry, Person, Simulated
@@ -68,7 +70,8 @@ def rehearse(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, fault
     times = _times(asked, faults)
     contact_id = asked.contact_id if isinstance(asked.contact_id, int) else None
     _check(flow, asked, contact_id, flow.steps if steps is None else steps, faults)
-    with Stage(flow, [contact_id] if contact_id is not None else [], times.start, steps or ()).open() as version:
+    people = [contact_id] if contact_id is not None else []
+    with Stage(flow, people, times.start, steps or (), _addresses(asked)).open() as version:
         return _played(flow, asked, steps, times, version)
 
 
@@ -108,7 +111,7 @@ def _played(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, times:
     paths = {step["id"]: path for path, step in document.walk(flow.steps)}
     played = Rehearsal(flow, flow.version, paths, cast, times.until)
     played.notes = [*notes, *entered.notes]
-    real: list[tuple[int, int]] = []
+    real: list[Came] = []
     if not invented:
         played.notes += _about(contact_id, flow.id, times.start)
         real = recorded.coming(contact_id, flow.id, times.start)
@@ -119,6 +122,13 @@ def _played(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, times:
         flow.id, live, Person(None if invented else contact_id, _name(contact_id)), zone,
         str(clock.iso(times.start)), str(clock.iso(times.until)), end, played.entries, played.notes,
     )  # fmt: skip
+
+
+def _addresses(asked: Asked) -> list[tuple[str, str]]:
+    """Answer the addresses of somebody made up: whoever has them may have opted out, or be suppressed."""
+    said = asked.contact if isinstance(asked.contact, ContactWrite) else ContactWrite()
+    sent = {"email": said.email, "phone": said.phone}
+    return [(kind, addresses.read(kind, text).key) for kind, text in sent.items() if isinstance(text, str)]
 
 
 def _invented(account_id: int, asked: Asked) -> int:
@@ -166,7 +176,11 @@ def _name(contact_id: int) -> str:
     contact = contacts.load([Contact.get_by_id(contact_id)])[0]
     address = next((channel.value for channel in contact.channels), None)
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))
-    return f"{name} <{address}>" if name and address else name or address or f"contact {contact.id}"
+    return (
+        f"{name} <{address}>"
+        if name and address
+        else name or address or ("somebody" if contact.id >= FIRST else f"contact {contact.id}")
+    )
 
 
 def _title(flow: Flow, found: Simulated) -> str:

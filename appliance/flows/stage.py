@@ -20,12 +20,16 @@ _HASHES = "(SELECT value ->> 0, unhex(value ->> 1) FROM json_each(:hashes))"
 
 
 class Stage:
-    """Whose rehearsal of which flow it is, and when it begins; `steps` are what is tried in place of its own."""
+    """Whose rehearsal of which flow it is, and when it begins.
+
+    `steps` are what is tried in place of its own, `addresses` (kind, key) those of people who are made up.
+    """
 
     def __init__(
-        self, flow: Flow, people: Sequence[int], start: int, steps: Sequence[dict[str, Any]] = ()
+        self, flow: Flow, people: Sequence[int], start: int, steps: Sequence[dict[str, Any]] = (),
+        addresses: Sequence[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
-        self.flow, self.people, self.start = flow, people, start
+        self.flow, self.people, self.start, self.addresses = flow, people, start, addresses
         self._templates = [
             step["template_id"] for _, step in [*walk(flow.steps), *walk(steps)] if step.get("template_id") is not None
         ]
@@ -40,12 +44,10 @@ class Stage:
             yield next(_versions)
 
     def _tables(self) -> dict[str, Rows]:
-        hashes = [
-            (kind, tokens.address_hash(kind, key).hex())
-            for kind, key in rows(
-                f"SELECT kind, key FROM channel WHERE contact_id IN {_PEOPLE}", {"people": json.dumps([*self.people])}
-            )
-        ]
+        own = rows(
+            f"SELECT kind, key FROM channel WHERE contact_id IN {_PEOPLE}", {"people": json.dumps([*self.people])}
+        )
+        hashes = [(kind, tokens.address_hash(kind, key).hex()) for kind, key in [*own, *self.addresses]]
         values = {
             "account": self.flow.account_id, "flow": self.flow.id, "people": json.dumps([*self.people]),
             "start": self.start, "hashes": json.dumps(hashes), "templates": json.dumps(self._templates),

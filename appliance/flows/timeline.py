@@ -99,13 +99,14 @@ def _days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
         if today != shown:
             yield from ("", today)
             shown = today
-        where = f"{place(entry.path)}. " if entry.path and entry.told == "step" else ""
+        where = f"{place(entry.path)}. " if entry.path and entry.told in ("step", "message") else ""
         # Why stands below, filter by filter
         says = entry.says.partition(", because ")[0] if entry.type == "split" else entry.says
         yield f"  {hour(at, zone)}  {where}{says}"
         yield from _reasons(entry.filters, 9)
         if entry.message is not None and entry.message.text:
-            yield f"         “{shorten(entry.message.text, 100, placeholder=' …')}”"
+            words = entry.message.text.partition("\n-- \n")[0]
+            yield f"         “{shorten(words, 100, placeholder=' …')}”"
 
 
 def place(path: str | None) -> str:

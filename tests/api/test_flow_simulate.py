@@ -1,0 +1,99 @@
+"""Rehearsals over the API: the whole answer, scripts that are played on each edit, and who may see what."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+MAIL = {"subject": "Welcome {{ contact.first_name }}", "body": '<p>Hi <a href="https://example.com/">there</a></p>'}
+CLICKED = {"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}
+STEPS = [MAIL, {"duration": 3600}, {"filters": [CLICKED], "yes": [{"type": "exit"}], "no": [{"duration": 60}]}]
+START = "2031-03-03T09:00:00Z"
+
+
+@pytest.fixture
+def flow(api: Client) -> int:
+    """A draft that a tag starts."""
+    body = {"name": "Hello", "trigger": {"event": "tag_add"}, "steps": STEPS}
+    return int(api.post("/flows", body).expect(201)["id"])
+
+
+def test_a_rehearsal_answers_as_data_and_as_text(api: Client, flow: int) -> None:
+    """Each moment has its step, its outcome and its reasons; nothing of it is found anywhere afterwards."""
+    ann = api.post("/contacts", {"email": "ann@example.org", "first_name": "Ann"}).expect(201)["id"]
+    counted = {path: api.get(path).headers["X-Total-Count"] for path in ("/events", "/messages", "/contacts")}
+    body = {"contact_id": ann, "start_at": START, "events": [{"event": "email_clicked", "step": 1, "after": 60}]}
+    found = api.post(f"/flows/{flow}/simulate", body).expect(200)
+    assert [(one["told"], one["at"], one["outcome"]) for one in found["timeline"]] == [
+        ("enter", "2031-03-03T09:00:00.000Z", None), ("step", "2031-03-03T09:00:00.000Z", "on"),
+        ("step", "2031-03-03T09:00:00.000Z", "waits"), ("assumed", "2031-03-03T09:01:00.000Z", None),
+        ("step", "2031-03-03T10:00:00.000Z", "yes"), ("step", "2031-03-03T10:00:00.000Z", "exited"),
+    ]  # fmt: skip
+    mail, branch = found["timeline"][1]["message"], found["timeline"][4]["filters"][0]
+    assert (mail["to"], mail["subject"], mail["status"]) == ("ann@example.org", "Welcome Ann", "sent")
+    assert branch["holds"] and branch["decided"] and branch["found"] == "once, last Mon 3 Mar 2031, 09:01"
+    assert found["end"]["status"] == "exited" and "Branch: Yes" in found["text"]
+    assert {path: api.get(path).headers["X-Total-Count"] for path in counted} == counted
+    shown = api.get(f"/flows/{flow}").expect(200)
+    assert (shown["status"], shown["stats"]["entered"], shown["version"]) == ("draft", 0, 0)
+    # A link of a mail that nobody got opens nothing
+    link = next(word for word in mail["text"].split() if "/u/" in word)
+    assert httpx.get(link).status_code == 404
+
+
+def test_everybody_who_met_the_trigger_is_counted(api: Client, flow: int) -> None:
+    """The counts of each step come with a text; a body is not needed."""
+    for n in range(3):
+        api.post("/contacts", {"email": f"tagged{n}@example.org", "data": {"tags": ["a"]}}).expect(201)
+    found = api.post(f"/flows/{flow}/simulate_all").expect(200)
+    assert (found["met"], found["rehearsed"], found["sampled"], found["completed"]) == (3, 3, False, 3)
+    assert [(one["path"], one["entered"], one["sent"]) for one in found["steps"]][:2] == [
+        ("steps[0]", 3, 3), ("steps[1]", 3, 0),
+    ]  # fmt: skip
+    assert "3 people met it" in found["text"]
+
+
+def test_scripts_are_played_on_each_edit(api: Client, flow: int) -> None:
+    """An edit answers which of the flow's scripts come out as expected, and so does asking for them."""
+    script = {"name": "No click, no exit", "start_at": START, "expect": [{"step": 3, "outcome": "no"}]}
+    fine = api.patch(f"/flows/{flow}", {"data": {"scripts": [script]}}).expect(200)
+    assert fine["scripts"] == [
+        {"name": "No click, no exit", "passed": True, "expected": 1, "failures": [],
+         "end": "Completed Mon 3 Mar 2031, 10:01: the last step is done."}
+    ]  # fmt: skip
+    turned = [{**step, "id": step["id"]} for step in fine["steps"]]
+    turned[2]["filters"][0]["predicate"] = "not_performed"
+    broken = api.patch(f"/flows/{flow}", {"steps": turned}).expect(200)["scripts"]
+    assert [one["passed"] for one in broken] == [False] and "should be left with no" in broken[0]["failures"][0]
+    listed = api.get(f"/flows/{flow}/scripts")
+    assert listed.expect(200) == broken and listed.headers["X-Total-Count"] == "1"
+    refused = api.patch(f"/flows/{flow}", {"data": {"scripts": [{"expect": 5}]}}).expect(422)["validation_errors"]
+    assert {name.partition("[0].")[2] for name in refused} <= {"name", "expect"}
+
+
+def test_faults_have_paths_and_unknown_keys_are_named(api: Client, flow: int) -> None:
+    """All faults of a request at once; keys that mean nothing are named in the header."""
+    body: dict[str, Any] = {"contact_id": 10**6, "events": [{"event": "flow_enter"}, {"event": "x", "after": -1}]}
+    assert set(api.post(f"/flows/{flow}/simulate", {"start_at": "soon", **body}).expect(422)["validation_errors"]) >= {
+        "start_at"
+    }
+    found = api.post(f"/flows/{flow}/simulate", {"contact_id": 10**6, "events": body["events"][:1]})
+    assert set(found.expect(422)["validation_errors"]) == {"contact_id", "events[0].event"}
+    assert api.post(f"/flows/{flow}/simulate", {"when": 1}).headers["X-Ignored-Fields"] == "when"
+    assert api.post(f"/flows/{10**6}/simulate", {}).status == 404
+
+
+def test_who_may_not_see_people_rehearses_with_nobody_real(api: Client, server: Server, flow: int) -> None:
+    """A key for flows alone rehearses with somebody made up; with a real person, or with all, it is refused."""
+    flows_only = server.client(server.new_key("flows", "--scope", "flows:read"))
+    ann = api.get("/contacts").expect(200)[0]["id"]
+    assert flows_only.post(f"/flows/{flow}/simulate", {"contact": {"email": "x@example.org"}}).status == 200
+    for path, body in (("simulate", {"contact_id": ann}), ("simulate_all", {})):
+        refused = flows_only.post(f"/flows/{flow}/{path}", body)
+        assert refused.expect(403)["required_scope"] == "contacts:read"
+    api.patch(f"/flows/{flow}", {"data": {"scripts": [{"name": "Ann", "contact_id": ann}]}}).expect(200)
+    assert flows_only.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is False
+    assert api.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is True
