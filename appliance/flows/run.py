@@ -4,6 +4,7 @@ So a step is done once, whatever dies: either its effects and the move are on di
 due. Nothing waits in memory.
 """
 
+import logging
 import time
 from collections.abc import Iterable
 
@@ -13,10 +14,12 @@ from appliance import clock
 from appliance.db import shadow, work
 from appliance.db.open import one, rows
 from appliance.db.work import writing
+from appliance.errors import Unavailable
 from appliance.flows import ending, plan
 from appliance.flows.steps.kind import Going, Here
 from appliance.flows.travel import Travel, Watch
 
+log = logging.getLogger("campanero.flows")
 # What one transaction should take of the writer, who serves everybody
 _AIM_SECONDS = 0.012
 _LONGEST_SECONDS = 0.02
@@ -52,12 +55,19 @@ _size = _Size()
 
 def advance() -> bool:
     """Take a bite of due runs of each flow as far as they go now; says if there were any."""
-    found = due_flows()
-    for flow_id in found:
-        begun = time.perf_counter()
-        taken, seconds = work.write(take_on, flow_id, _size.runs)
-        _size.took(taken, max(seconds, (time.perf_counter() - begun) / 4))
-    return bool(found)
+    moved = False
+    for flow_id in due_flows():
+        try:
+            taken, seconds = work.write(take_on, flow_id, _size.runs)
+        except Unavailable:
+            raise
+        except Exception:
+            # Nothing of it was done. Others go on; the pulse will ask for this one again
+            log.exception("the runs of flow %s cannot go on", flow_id)
+            continue
+        _size.took(taken, seconds)
+        moved = True
+    return moved
 
 
 def due_flows() -> list[int]:
@@ -77,33 +87,29 @@ def take_on(flow_id: int, most: int) -> tuple[int, float]:
     flow = one(_ACTIVE.format(where="id = ?"), (flow_id,))
     if flow is None:
         return 0, 0.0
-    goings = [_going(row) for row in rows(_DUE, (flow_id, now, most))]
-    drop_before = flow[3]
-    if drop_before is not None:
-        late = [going.id for going in goings if going.due_at < drop_before]
-        ending.end(late, "exited", "overdue_on_resume", now)
-        goings = [going for going in goings if going.due_at >= drop_before]
-    _travel(goings, flow[2], now, None, begun + _LONGEST_SECONDS)
+    goings = [Going(*row) for row in rows(_DUE, (flow_id, now, most))]
+    drop_before = flow[3] or 0
+    late = [going.id for going in goings if going.due_at < drop_before]
+    ending.end(late, "exited", "overdue_on_resume", now)
+    on_time = [going for going in goings if going.due_at >= drop_before]
+    _travel(on_time, flow[2], now, None, begun + _LONGEST_SECONDS)
     return len(goings), time.perf_counter() - begun
 
 
 def go_on(run_ids: Iterable[int], flow_name: str, watch: Watch | None = None) -> None:
     """Take live runs on at once, all of one flow, whatever its state and theirs; for rehearsals."""
     writing()
-    goings = [_going(row) for row in rows(_BY_ID, (msgspec.json.encode(list(run_ids)).decode(),))]
+    goings = [Going(*row) for row in rows(_BY_ID, (msgspec.json.encode(list(run_ids)).decode(),))]
     _travel(goings, flow_name, clock.now_ms(), watch, None)
-
-
-def _going(row: tuple[object, ...]) -> Going:
-    going = Going(*row)  # type: ignore[arg-type]  # the columns are its fields
-    going.event_data = _decode(going.event_data or "{}")  # type: ignore[arg-type]
-    return going
 
 
 def _travel(goings: list[Going], flow_name: str, now: int, watch: Watch | None, until: float | None) -> None:
     by_version: dict[int, list[Going]] = {}
+    unreadable = [going.id for going in goings if not _read(going)]
+    ending.end(unreadable, "exited", "failed", now)
     for going in goings:
-        by_version.setdefault(going.version, []).append(going)
+        if isinstance(going.event_data, dict):
+            by_version.setdefault(going.version, []).append(going)
     for version, together in by_version.items():
         first = together[0]
         here = Here(first.account_id, first.flow_id, flow_name, version, now)
@@ -112,3 +118,13 @@ def _travel(goings: list[Going], flow_name: str, now: int, watch: Watch | None, 
         travel = Travel(steps, here, watch)
         travel.go(together, until)
         travel.save()
+
+
+def _read(going: Going) -> bool:
+    """Read the data of the event that started a run; says whether that is possible."""
+    try:
+        going.event_data = _decode(going.event_data or "{}")  # type: ignore[arg-type]  # as it is stored
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        log.exception("what started run %s cannot be read", going.id)
+        return False
+    return True

@@ -26,6 +26,12 @@ from appliance.errors import (
 from appliance.messages import ledger, tally, verdicts, warming
 from appliance.messages.ledger import Claim, Outcome, Prepared
 
+# Whose campaign was cancelled, or whose run a person ended, while their message was in hand
+_TAKEN_BACK = (
+    "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled' UNION ALL SELECT 1 FROM run r JOIN flow f "
+    "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at NOT NULL OR r.exit_reason IN ('taken_out', 'flow_archived'))"
+)
+
 
 def finish(outcome: Outcome) -> None:
     """Write why a message was refused, put off, left in doubt or skipped, with its counters and its event."""
@@ -76,9 +82,7 @@ def _describe(outcome: Outcome, now: int) -> None:
 def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> None:
     # What may go at once is due since ever: a clock that steps back keeps it waiting for nothing
     due = now + int(delay * 1000) if delay else ledger.AGAIN_AT_ONCE
-    cancelled = row.campaign_id is not None and one(
-        "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (row.campaign_id,)
-    )
+    cancelled = one(_TAKEN_BACK, (row.campaign_id, row.run_id))
     if cancelled and doubts:
         return ledger.uncertain(row, "not repeated: cancelled", now)
     connection().execute(

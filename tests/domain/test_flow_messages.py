@@ -8,6 +8,7 @@ import pytest
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
+from appliance.errors import Temporary
 from appliance.flows import plan, resting
 from appliance.messages import letters, outbox, quiet
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
@@ -35,8 +36,10 @@ def flow_of(home: Home, steps: list[dict[str, Any]], **more: Any) -> Flow:
             if step["type"] in ("email", "sms"):
                 template = templates.create(home.account_id, TemplateWrite(**SAID), flow_id=flow.id)
                 Template.update(action_id=step["id"]).where(Template.id == template.id).execute()
+                step |= {"template_id": template.id, "transactional": step.get("transactional", False)}
                 messages[step["id"]] = letters.pin(flow, template, step.get("transactional", False),
                                                    step["type"] == "email")  # fmt: skip
+        Flow.update(steps=steps).execute()
         plan.write(flow.id, 1, plan.compiled(steps), messages)
 
     work.write(make)
@@ -195,17 +198,15 @@ def test_a_resume_without_what_is_overdue_drops_those_messages(home: Home) -> No
     assert rows("SELECT status, skip_reason FROM message") == [("skipped", "overdue_on_resume"), ("sending", None)]
 
 
-def test_a_deleted_flow_lets_everybody_go_and_cancels_what_is_open(home: Home) -> None:
-    """Runs exit, open messages are cancelled, one that may have arrived stays in doubt, and no sum is off."""
-    flow = flow_of(home, [{"id": 1, "type": "email"}, {"id": 2, "type": "wait", "duration": 60}])
+def test_nothing_of_a_deleted_flow_stays_open(home: Home) -> None:
+    """What was in hand when it was deleted, and comes back, is cancelled; one that may have arrived stays in doubt."""
+    flow = mail(home)
     enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(3)))
     until_still()
     work.write(run, "UPDATE message SET doubts = 1 WHERE id = 2")
     work.write(lambda: Flow.update(deleted_at=clock.now_ms(), status="archived").execute())
     assert resting.is_due() and resting.settle() and not resting.settle()
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None), ("uncertain", None), ("cancelled", None)]
-    assert rows("SELECT DISTINCT status, exit_reason FROM run") == [("exited", "flow_deleted")]
-    assert rows("SELECT entered_count, completed_count, exited_count FROM flow") == [(3, 0, 3)]
 
 
 def test_quiet_hours_that_began_since_hold_what_waits(home: Home) -> None:
@@ -243,3 +244,16 @@ def test_quiet_hours_end(hours: Any, now: str, end: str | None) -> None:
     """Quiet hours go by the clocks on the wall, over midnight and over their changes; what cannot be read is none."""
     found = quiet.until(hours, "Europe/Berlin", clock.parse(now))
     assert found == (None if end is None else clock.parse(end))
+
+
+@pytest.mark.parametrize("how", ["UPDATE flow SET deleted_at = 1", "UPDATE run SET exit_reason = 'taken_out'"])
+def test_a_message_in_hand_is_not_tried_again_for_who_was_taken_out(home: Home, how: str) -> None:
+    """A message that a server put off while its run was ended by a person is cancelled; others wait for their time."""
+    flow = mail(home)
+    enter(home, flow, home.contact("ann@acme.test").id)
+    until_still()
+    claim = turn(None, want=True)
+    assert claim is not None
+    work.write(run, how)
+    turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
+    assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]

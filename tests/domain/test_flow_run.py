@@ -7,6 +7,7 @@ import pytest
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import rows
+from appliance.db.open import run as execute
 from appliance.flows import plan
 from appliance.flows import run as runs
 from appliance.flows.steps import BY_TYPE
@@ -215,3 +216,26 @@ def test_a_test_run_counts_for_nobody(home: Home) -> None:
     until_still()
     assert told("after") == told("flow_exit") == [(ann, 1, 1)]
     assert rows("SELECT completed_count FROM flow") == [(0,)]
+
+
+def test_a_flow_that_breaks_keeps_no_other(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """What one flow cannot do is said in the log, nothing of it is done, and the runs of others go on."""
+    broken = live(home, SPLIT)
+    well = live(home, SPLIT)
+    ann = home.contact("ann@acme.test", first_name="Ann").id
+    enter(home, broken, ann)
+    enter(home, well, ann)
+    work.write(execute, "UPDATE step SET data = '[' WHERE flow_id = ?", (broken.id,))
+    plan.forget()
+    assert runs.advance() and not runs.advance()
+    assert f"flow {broken.id}" in caplog.text
+    assert rows("SELECT flow_id, passage_id NOT NULL FROM run ORDER BY id") == [(broken.id, 0), (well.id, 1)]
+
+
+def test_what_started_a_run_and_cannot_be_read_ends_that_run(home: Home) -> None:
+    """Data that is no object stops one person, and nobody else."""
+    flow = live(home, SPLIT)
+    enter(home, flow, home.contact("ann@acme.test").id, event_data=["no object"])
+    enter(home, flow, home.contact("bob@acme.test").id)
+    until_still()
+    assert rows("SELECT status, exit_reason FROM run ORDER BY id") == [("exited", "failed"), ("live", None)]
