@@ -23,6 +23,14 @@ _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
     "generated, quiet, chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
 )
+# From name to name, for reading all events of a name only to come to the next takes longer than to count those meant
+_COUNTS = (
+    "WITH RECURSIVE names (name) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL "
+    "SELECT (SELECT min(event) FROM event WHERE account_id = :account AND event > name) FROM names "
+    "WHERE name NOT NULL) SELECT name, (SELECT count(*) FROM event INDEXED BY event_of_name "
+    "WHERE account_id = :account AND event = name AND created_at >= :since) AS number FROM names "
+    "WHERE name NOT NULL AND number"
+)
 _FILTERS = ("event", "contact_id", "resource_uid", "resource_name", "test")
 
 
@@ -123,12 +131,7 @@ def get(account_id: int, event_id: int) -> Event:
 
 def counts(account_id: int, since: int) -> dict[str, int]:
     """Count events by name since a moment (ms)."""
-    return dict(
-        rows(
-            "SELECT event, count(*) FROM event WHERE account_id = ? AND created_at >= ? GROUP BY event",
-            (account_id, since),
-        )
-    )
+    return dict(rows(_COUNTS, {"account": account_id, "since": since}))
 
 
 def moments(after: str | UnsetType, before: str | UnsetType, zone: str) -> tuple[int | None, int | None]:

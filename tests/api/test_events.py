@@ -137,14 +137,29 @@ def test_a_test_is_nobodys_doing(api: Client, server: Server) -> None:
     assert api.get("/events", test="false", event="checkout", contact_id=contact).json == []
 
 
+def flow(api: Client, event: str) -> int:
+    """Make a live flow that this event starts, and in which people wait."""
+    body = {"trigger": {"event": event}, "steps": [{"duration": 86_400}], "status": "active"}
+    return int(api.post("/flows", body).expect(201)["id"])
+
+
 def test_a_hundred_at_once_with_one_key_are_one_event(api: Client, person: int) -> None:
-    """One is 201, all others 200 with the same event (T44)."""
+    """One is 201, all others 200 with the same event; it starts a flow once, and one that is late starts none (T44)."""
+    shipped, marker = flow(api, "order_shipped"), flow(api, "marker")
     body = {"event": "order_shipped", "contact_id": person, "idempotency_key": "ship-1", "data": {"parcel": 1}}
+    late = {"event": "order_shipped", "contact_email": "late@example.org", "create_contact": True,
+            "created_at": ago(hours=2)}  # fmt: skip
+    api.post("/events", late).expect(201)
     answers = at_once(api, 100, "/events", body)
+    api.post("/events", {"event": "marker", "contact_id": person}).expect(201)
 
     assert sorted(one.status for one in answers) == [200] * 99 + [201]
     assert len({one.json["id"] for one in answers}) == 1
     assert api.get("/events", event="order_shipped", contact_id=person).headers["X-Total-Count"] == "1"
+    # What comes after it has had its effect, so it had its own
+    api.wait(f"/flows/{marker}", lambda row: row["stats"]["entered"] == 1)
+    row = api.get(f"/flows/{shipped}").expect(200)
+    assert (row["stats"]["entered"], row["triggered_count"]) == (1, 1)
 
 
 def test_a_repeat_is_one_though_its_contact_is_another_by_now(api: Client) -> None:

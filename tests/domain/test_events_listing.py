@@ -122,6 +122,15 @@ def test_the_total_follows_what_comes_and_goes(crowded: Home, monkeypatch: pytes
     check()
 
 
+def test_names_are_counted_since_a_moment(crowded: Home) -> None:
+    """Each name that happened since then with how often; none that happened only before, none of other accounts."""
+    work.write(run, "UPDATE event SET created_at = 1 WHERE event = 'email_opened'")
+    since = FIRST + 30 * STEP
+    plainly = rows("SELECT event, count(*) FROM event NOT INDEXED WHERE created_at >= ? GROUP BY event", (since,))
+    assert log.counts(crowded.account_id, since) == dict(plainly) and len(plainly) == 2
+    assert log.counts(crowded.account_id + 1, since) == {}
+
+
 def test_another_accounts_contact_has_no_events(crowded: Home) -> None:
     """The id of somebody else's contact behaves as if it never existed."""
     from appliance.account import accounts
