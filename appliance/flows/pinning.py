@@ -1,13 +1,15 @@
 """What new runs of a flow take: its steps as they stand, and what their messages say, fixed as a new version."""
 
 import contextlib
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from appliance import brand as brands
-from appliance.db.open import rows
+from appliance import clock
+from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.designs.merge import MergeError
 from appliance.errors import Invalid
@@ -22,6 +24,14 @@ _HAD = (
 )
 
 _BLANK: dict[str, Any] = dict.fromkeys(contents.FIELDS)
+
+_STANDING = (
+    "SELECT t.id, r.id FROM template t JOIN template_revision r ON r.template_id = t.id AND r.number = t.revision "
+    "WHERE t.flow_id = ? AND t.removed_at IS NULL"
+)
+_NAMED = (
+    "UPDATE template_revision SET named = 1, label = ?1 WHERE named = 0 AND id IN (SELECT value FROM json_each(?2))"
+)
 
 
 class _Had(NamedTuple):
@@ -74,28 +84,34 @@ def _messages(flow: Flow) -> tuple[dict[int, dict[str, Any]], bool]:
         number: _Had(template_id, content_id, revision, msgspec.json.decode(pinned))
         for number, template_id, content_id, revision, pinned in rows(_HAD, (flow.id, flow.version))
     }
-    found, is_new = {}, False
+    alike, standing = letters.common(flow), dict(rows(_STANDING, (flow.id,)))
+    found, changed = {}, []
     for path, step, template in _sending(flow):
-        same = _unchanged(flow, step, template, had.get(step["id"]))
+        beside = letters.pinned(alike, template, step["transactional"])
+        same = _unchanged(template, beside, had.get(step["id"]))
         if same is None:
-            same, is_new = _pinned(flow, step, template, path), True
+            said = _numbered(step, template, beside, path)
+            same = {"template": template.id, "content": standing[template.id], "pinned": said}
+            changed.append(standing[template.id])
         found[step["id"]] = same
-    return found, is_new or set(found) != set(had)
+    # Kept for good; one that somebody named keeps its name
+    run(_NAMED, (f"Live {clock.iso(clock.now_ms())}", json.dumps(changed)))
+    return found, bool(changed) or set(found) != set(had)
 
 
-def _unchanged(flow: Flow, step: Step, template: Template, had: _Had | None) -> dict[str, Any] | None:
+def _unchanged(template: Template, beside: dict[str, Any], had: _Had | None) -> dict[str, Any] | None:
     """Answer what a message said until now, if it would be the same today."""
     if had is None or (had.template_id, had.revision) != (template.id, template.revision):
         return None
-    beside = msgspec.json.decode(msgspec.json.encode(letters.pinned(flow, template, step["transactional"])))
-    if beside | {"links": None} != had.pinned | {"links": None}:
+    # As it comes back from where it is kept: tuples are arrays there
+    if msgspec.json.decode(msgspec.json.encode(beside)) | {"links": None} != had.pinned | {"links": None}:
         return None
     return {"template": had.template_id, "content": had.content_id, "pinned": had.pinned}
 
 
-def _pinned(flow: Flow, step: Step, template: Template, path: str) -> dict[str, Any]:
+def _numbered(step: Step, template: Template, beside: dict[str, Any], path: str) -> dict[str, Any]:
     try:
-        return letters.pin(flow, template, step["transactional"], step["type"] == "email")
+        return letters.numbered(template, beside, step["type"] == "email")
     except MergeError as error:
         words = f"does not render: {error}"
         blockers = [{"code": "preflight_failed", "message": words, "field": f"{path}.body"}]

@@ -5,12 +5,18 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from appliance.db.open import rows
+import msgspec
+
+from appliance.db.open import connection, rows
 from appliance.db.work import writing
 from appliance.flows.steps.kind import Node
 from appliance.tables import Step
 
 _MOST_KEPT = 200
+_INSERT = (
+    "INSERT INTO step (flow_id, version, action_id, kind, template_id, content_id, pinned, data, next_action, "
+    "yes_action, no_action, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 # What a step is in the document beside what its kind takes
 FRAME = frozenset({"id", "type", "yes", "no"})
 
@@ -47,11 +53,19 @@ def _compiled(steps: Sequence[dict[str, Any]], after: int | None) -> Iterator[No
 def write(flow_id: int, version: int, nodes: Sequence[Node], messages: dict[int, dict[str, Any]]) -> None:
     """Keep a version; `messages` are by step the `template`, `content` and `pinned` columns of those that send."""
     writing()
+    encode = msgspec.json.encode
+    values = []
     for position, node in enumerate(nodes):
-        Step.create(
-            flow=flow_id, version=version, action_id=node.id, kind=node.kind, data=node.props, next_action=node.next,
-            yes_action=node.yes, no_action=node.no, position=position, **messages.get(node.id, {}),
+        said = messages.get(node.id, {})
+        pinned = said.get("pinned")
+        values.append(
+            (
+                flow_id, version, node.id, node.kind, said.get("template"), said.get("content"),
+                None if pinned is None else encode(pinned).decode(), encode(node.props).decode(), node.next, node.yes,
+                node.no, position,
+            )
         )  # fmt: skip
+    connection().executemany(_INSERT, values)
 
 
 _kept: "OrderedDict[tuple[int, int], Plan]" = OrderedDict()

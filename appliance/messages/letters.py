@@ -7,7 +7,7 @@ once for all who get it.
 import threading
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,42 +21,63 @@ from appliance.tables import Account, Flow, Template, Trigger
 from appliance.templates import store as templates
 
 
+class Common(NamedTuple):
+    """What all steps of a flow say alike, and from whom they are where they name nobody themselves."""
+
+    said: dict[str, Any]
+    sender: str
+    name: str
+    reply_to: str | None
+
+
 def pin(flow: Flow, template: Template, transactional: bool, is_email: bool = True) -> dict[str, Any]:
     """Fix what a step says, as of now: the columns of its row (`plan.write`); raises MergeError if it cannot be read.
 
     Whoever compiled the same source before (`source`) does not wait for that here.
     """
     writing()
-    beside = pinned(flow, template, transactional)
-    if is_email:
-        found = links(source(templates.document(template), beside))
-        beside["links"] = [] if transactional else [[href, words] for href, words in found]
+    beside = numbered(template, pinned(common(flow), template, transactional), is_email)
     revision = templates.pin(template, f"Live {clock.iso(clock.now_ms())}")
     return {"template": template.id, "content": revision.id, "pinned": beside}
 
 
-def pinned(flow: Flow, template: Template, transactional: bool) -> dict[str, Any]:
-    """Answer what a step says beside its template, as of now."""
+def common(flow: Flow) -> Common:
+    """Answer what the steps of a flow say alike, as of now."""
     account = Account.get_by_id(flow.account_id)
     brand = brands.get(account.id)
     trigger = Trigger.get_or_none(Trigger.flow == flow.id)
     contact_list = trigger.contact_list if trigger is not None else None
-    return {
+    said = {
         "look": brands.look(brand),
         "locale": account.locale,
-        "transactional": transactional,
-        "tracking": not transactional,
         "double_opt_in": bool(contact_list is not None and contact_list.double_opt_in),
         "values": values.of_account(account, brand) | {"campaign": {"name": flow.name}},
         "list_name": contact_list.name if contact_list else account.name,
         "list_id": f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
+    }
+    name = account.email_from_name or account.name
+    return Common(said, senders.resolve(account, None), name, account.email_reply_to)
+
+
+def pinned(alike: Common, template: Template, transactional: bool) -> dict[str, Any]:
+    """Answer what a step says beside its template; its links are still to be numbered."""
+    return alike.said | {
+        "transactional": transactional,
+        "tracking": not transactional,
         "sender": {
-            "email": senders.resolve(account, template.from_email),
-            "name": account.email_from_name or account.name,
-            "reply_to": template.reply_to or account.email_reply_to,
+            "email": template.from_email or alike.sender, "name": alike.name,
+            "reply_to": template.reply_to or alike.reply_to,
         },
         "links": [],
     }  # fmt: skip
+
+
+def numbered(template: Template, beside: dict[str, Any], is_email: bool) -> dict[str, Any]:
+    """Answer what a step says beside its template with the links of it; raises MergeError if it cannot be read."""
+    if not is_email:
+        return beside
+    found = links(source(templates.document(template), beside))
+    return beside | {"links": [] if beside["transactional"] else [[href, words] for href, words in found]}
 
 
 def source(document: dict[str, Any], beside: dict[str, Any]) -> Source:
