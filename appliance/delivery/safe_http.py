@@ -13,7 +13,8 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,7 @@ log = logging.getLogger("campanero.http")
 
 MOST_BYTES = 2_097_152
 SECONDS = 5.0
+_IDLE_SECONDS = 2.0
 _PORTS = (80, 443)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOCAL = tuple(
@@ -109,16 +111,18 @@ async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MO
 async def ask(
     method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None,
     schemes: tuple[str, ...] = ("http", "https"), most: int = MOST_BYTES, seconds: float = SECONDS, cut: bool = False,
+    kept: "Kept | None" = None,
 ) -> Answer:  # fmt: skip
     """Ask a web server once; raises Unreached.
 
-    `most` bounds the answer's body: what is longer is an error, or is `cut`. `seconds` bounds the whole of it.
+    `most` bounds the answer's body: what is longer is an error, or is `cut`. `seconds` bounds the whole of it. Through
+    `kept` connections are used again; where a name leads is asked and checked each time all the same.
     """
     import httpx
 
     try:
         async with asyncio.timeout(seconds):
-            return await _ask(method, httpx.URL(url), dict(headers or {}), content, schemes, most, cut)
+            return await _ask(method, httpx.URL(url), dict(headers or {}), content, schemes, most, cut, kept)
     except (_Refused, httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError, UnicodeError, ValueError) as error:
         log.info("%.200s was not reached: %s", _place(url), error or type(error).__name__)
         raise Unreached from None
@@ -132,7 +136,7 @@ def _place(url: str) -> str:
 
 async def _ask(
     method: str, url: "httpx.URL", headers: dict[str, str], content: bytes | None, schemes: tuple[str, ...],
-    most: int, cut: bool,
+    most: int, cut: bool, kept: "Kept | None",
 ) -> Answer:  # fmt: skip
     import httpx
 
@@ -145,7 +149,7 @@ async def _ask(
     stand_in = _rehearsal().get("hosts", {}).get(url.host)
     found = [("127.0.0.1", stand_in)] if stand_in else [(ip, port) for ip in await _addresses(url.host, port, allowed)]
     headers = {"Host": url.netloc.decode(), "Accept-Encoding": "identity", "User-Agent": "Campanero", **headers}
-    async with httpx.AsyncClient(verify=_trusted(), trust_env=False, follow_redirects=False) as client:
+    async with _client(url.host, kept) as client:
         for ip, number in found:
             there = url.copy_with(host=ip, port=number)
             extensions = {"sni_hostname": url.host}
@@ -157,6 +161,42 @@ async def _ask(
             except httpx.ConnectError as error:
                 log.info("%s did not let us in at %s: %s", url.host, ip, error)
     raise _Refused("no address of it let us in")
+
+
+class Kept:
+    """Connections that stay open from one question to the next, for each name its own, in one loop; to be closed."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, httpx.AsyncClient] = {}
+
+    def client(self, host: str) -> "httpx.AsyncClient":
+        """Answer what asks this name."""
+        if host not in self._clients:
+            self._clients[host] = _fresh()
+        return self._clients[host]
+
+    async def close(self) -> None:
+        """Close them all; what is asked afterwards opens new ones."""
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.aclose()
+
+
+@asynccontextmanager
+async def _client(host: str, kept: Kept | None) -> "AsyncIterator[httpx.AsyncClient]":
+    if kept is not None:
+        yield kept.client(host)
+        return
+    async with _fresh() as client:
+        yield client
+
+
+def _fresh() -> "httpx.AsyncClient":
+    import httpx
+
+    # Servers close what is idle after five seconds or more: we do it earlier, so that nothing is posted into the void
+    limits = httpx.Limits(keepalive_expiry=_IDLE_SECONDS)
+    return httpx.AsyncClient(verify=_trusted(), trust_env=False, follow_redirects=False, limits=limits)
 
 
 async def _addresses(host: str, port: int, allowed: bool) -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from appliance import tables
 from appliance.delivery import safe_http
-from appliance.delivery.safe_http import Unreached
+from appliance.delivery.safe_http import Kept, Unreached
 from appliance.events import shape
 from appliance.tables import Webhook
 from appliance.webhooks import secret
@@ -24,7 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MOST_PAUSE_MS = 24 * 3600 * 1000
 
 
-async def attempt(job: Job) -> Outcome:
+async def attempt(job: Job, kept: Kept) -> Outcome:
     """Send a delivery once; raises nothing that the other side may provoke."""
     webhook = Webhook.get_or_none(Webhook.id == job.webhook_id, Webhook.deleted_at.is_null())
     if webhook is None:
@@ -32,10 +32,10 @@ async def attempt(job: Job) -> Outcome:
     event = tables.Event.get_or_none(tables.Event.id == job.event_id)
     if event is None:
         return Outcome(job, error=GONE, senseless=True)
-    return await send(job, webhook, shape.event(event), f"msg_{job.id}")
+    return await send(job, webhook, shape.event(event), f"msg_{job.id}", kept)
 
 
-async def send(job: Job, webhook: Webhook, event: shape.Event, name: str) -> Outcome:
+async def send(job: Job, webhook: Webhook, event: shape.Event, name: str, kept: Kept | None = None) -> Outcome:
     """Post an event under the name of its message."""
     signing = secret.usable(webhook)
     if not signing:
@@ -44,7 +44,7 @@ async def send(job: Job, webhook: Webhook, event: shape.Event, name: str) -> Out
     try:
         answer = await safe_http.ask(
             "POST", webhook.url, headers=secret.headers(signing, name, body), content=body, most=_READ_BYTES,
-            seconds=SECONDS, cut=True,
+            seconds=SECONDS, cut=True, kept=kept,
         )  # fmt: skip
     except Unreached:
         return Outcome(job, error=UNREACHED)

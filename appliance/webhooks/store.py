@@ -105,6 +105,8 @@ def update(account_id: int, webhook_id: int, request: WebhookPatch, by: By) -> W
         after_commit(lambda: bell.ring("webhooks"))
     elif was and not webhook.enabled:
         webhook.disabled_at = now
+    elif request.enabled is False:
+        webhook.disabled_reason = None  # somebody has seen it, and leaves it so
     webhook.updated_at = now
     webhook.save()
     changed = {"host": host(webhook), "enabled": webhook.enabled}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from appliance import clock, config
 from appliance.db import storage, work
 from appliance.db.open import one, rows
+from appliance.delivery.safe_http import Kept
 from appliance.webhooks import fanout, outcomes, post, sweep
 from appliance.webhooks.outcomes import Job, Outcome
 
@@ -59,13 +60,14 @@ class Teller:
     async def _work(self) -> None:
         self._loop, self._awake = asyncio.get_running_loop(), asyncio.Event()
         hand: dict[asyncio.Task[Outcome], Job] = {}
+        kept = Kept()
         try:
             while not self.stopping.is_set() and storage.unwritable() is None:
                 self._awake.clear()
                 more = fanout.is_behind() and await _written(fanout.take_in)
                 more = (sweep.has_deleted() and await _written(sweep.deleted)) or more
                 for job in self._due(list(hand.values())):
-                    hand[asyncio.create_task(post.attempt(job))] = job
+                    hand[asyncio.create_task(post.attempt(job, kept))] = job
                 if hand:
                     await self._answered(hand, wait=not more)
                 elif not more:
@@ -73,6 +75,7 @@ class Teller:
         finally:
             self._loop = None
             await _last(hand)
+            await kept.close()
 
     async def _answered(self, hand: "dict[asyncio.Task[Outcome], Job]", wait: bool) -> None:
         """Keep what has been answered; `wait` for the next answer, or for a ring."""

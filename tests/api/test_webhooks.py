@@ -8,16 +8,22 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.dns import DnsServer
 from tests.kit.receiver import Receiver, signed_by
 from tests.kit.server import Server
 
-PRIVATE = ("127.0.0.1",)
+
+@pytest.fixture(scope="module")
+def dns_server() -> Iterator[DnsServer]:
+    """A DNS server; no name exists until told."""
+    with DnsServer() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server(dns_server: DnsServer) -> Iterator[Server]:
     """A server whose operator lets it reach this machine under one name."""
-    with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}).set_up() as running:
+    with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", **dns_server.env}).set_up() as running:
         yield running
         running.stop()
 
@@ -237,3 +243,25 @@ def test_no_secret_is_in_the_log(api: Client, server: Server, tmp_path: Path, ho
     assert found["error"] == "the address cannot be reached, or is not public" and found["duration_ms"] is None
     server.wait_for_line(re.compile("was not reached"))
     assert "T0SECRET" not in server.output
+
+
+@pytest.mark.parametrize("records", [("127.0.0.1",), ("192.0.2.7", "10.0.0.1"), ("169.254.169.254",), ()])
+def test_names_that_lead_inside(records: tuple[str, ...], api: Client, hook: dict[str, Any],
+                                dns_server: DnsServer) -> None:  # fmt: skip
+    """A name that leads inside, or nowhere, is not asked: one and the same word, no matter what is open there (T28)."""
+    dns_server.set("inside.example", "A", *records)
+    for scheme in ("http", "https"):
+        api.patch(f"/webhooks/{hook['id']}", {"url": f"{scheme}://inside.example/"}).expect(200)
+        tried = api.post(f"/webhooks/{hook['id']}/test").expect(200)
+        assert (tried["ok"], tried["error"]) == (False, "the address cannot be reached, or is not public")
+        assert tried["response_status"] is tried["response_text"] is tried["duration_ms"] is None
+
+
+def test_an_answer_of_a_name_counts_once(api: Client, hook: dict[str, Any], dns_server: DnsServer) -> None:
+    """Between looking a name up and connecting nobody can put another address in its place (T29)."""
+    dns_server.set("rebound.example", "A", "127.0.0.1")
+    api.patch(f"/webhooks/{hook['id']}", {"url": "http://rebound.example/"}).expect(200)
+    before = len(dns_server.questions)
+    api.post(f"/webhooks/{hook['id']}/test").expect(200)
+    asked = [question[:2] for question in dns_server.questions[before:] if question[0] == "rebound.example."]
+    assert sorted(asked) == [("rebound.example.", "A"), ("rebound.example.", "AAAA")]

@@ -38,6 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append((self.path, dict(self.headers)))  # type: ignore[attr-defined]
+        self.server.callers.append(self.client_address)  # type: ignore[attr-defined]
         status, body = (302, b"") if self.path == "/away" else (200, b"x" * 5000)
         self.send_response(status)
         self.send_header("Location", "/there")
@@ -56,7 +57,7 @@ def web() -> Iterator[ThreadingHTTPServer]:
     """A web server of this machine that remembers who asked."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
-    server.asked = []  # type: ignore[attr-defined]
+    server.asked, server.callers = [], []  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server
     server.shutdown()
@@ -138,6 +139,39 @@ def test_no_name_leads_home(records: tuple[str, ...], kind: str, ask: Callable[.
             ("rebound.example.", "A"), ("rebound.example.", "AAAA"),
         ]  # fmt: skip
         assert len(dns.questions) == 4 and web.asked == []
+
+
+def test_kept_connections_are_checked_each_time(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is used again under its own name only, and not once its name leads where nobody may go (T29)."""
+    with DnsServer() as dns:
+        for name in ("inside.example", "beside.example"):
+            dns.set(name, "A", "127.0.0.1")
+        settings = {"network.allow_private_hosts": ["inside.example", "beside.example"],
+                    "network.dns_servers": [dns.address]}  # fmt: skip
+        monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
+
+        async def ask() -> list[Answer]:
+            kept = safe_http.Kept()
+            found = [
+                await safe_http.ask("GET", f"http://{name}:{web.server_port}/here", kept=kept)
+                for name in ("inside.example", "inside.example", "beside.example")
+            ]
+            monkeypatch.setattr(
+                config, "_current", config.load({**settings, "network.allow_private_hosts": []}, {}).config
+            )
+            with pytest.raises(Unreached):
+                await safe_http.ask("GET", f"http://inside.example:{web.server_port}/here", kept=kept)
+            await kept.close()
+            return found
+
+        assert [one.status for one in asyncio.run(ask())] == [200] * 3
+    assert [said["Host"].partition(":")[0] for _, said in web.asked] == ["inside.example"] * 2 + ["beside.example"]
+    assert len(set(web.callers[:2])) == 1 and len(set(web.callers)) == 2
+
+
+def test_what_is_too_long_may_be_cut(ask: Callable[..., Answer], web: Any) -> None:
+    """Who needs only the beginning gets that."""
+    assert ask(f"http://localhost:{web.server_port}/", allowed=("localhost",), most=10, cut=True).body == b"x" * 10
 
 
 def test_a_name_of_the_settings_is_found_there(ask: Callable[..., Answer], web: Any) -> None:

@@ -103,6 +103,7 @@ class Receiver:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     log_file: Path
     mood_file: Path
 
@@ -121,6 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(mood["status"])
         for name, value in mood["headers"].items():
             self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(mood["text"].encode())))
         self.end_headers()
         self.wfile.write(mood["text"].encode())
 
@@ -130,6 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Quiet(ThreadingHTTPServer):
     request_queue_size = 128
+    daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
         """Whoever asks may go before the answer."""
