@@ -56,14 +56,16 @@ async def of_contact(request: Call) -> Answer:
 
 def _moves(act: Act, one_summary: str, many_summary: str) -> None:
     async def single(request: Call) -> Answer:
-        await commit(moving.one, request.account_id, request.id, request.inner, act, request.actor)
+        tests = request.credential.test
+        await commit(moving.one, request.account_id, request.id, request.inner, act, request.actor, tests)
         return Answer(await call(_detail, request.account_id, request.id, request.inner))
 
     async def many(request: Call) -> Answer:
         ids = await call(moving.chosen, request.account_id, request.id, request.body)
         changed: list[int] = []
         for start in range(0, len(ids), moving.CHUNK):
-            changed += await commit(moving.some, request.id, ids[start : start + moving.CHUNK], act)
+            some = ids[start : start + moving.CHUNK]
+            changed += await commit(moving.some, request.id, some, act, request.credential.test)
         if changed:
             await commit(moving.noted, request.account_id, request.id, act, len(changed), request.actor)
         named = request.body.run_ids if isinstance(request.body.run_ids, list) else []

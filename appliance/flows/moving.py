@@ -10,7 +10,7 @@ from appliance import clock
 from appliance.account import audit
 from appliance.db.open import connection, rows
 from appliance.db.work import after_commit, writing
-from appliance.errors import Faults, Invalid
+from appliance.errors import Faults, Invalid, NotAllowed
 from appliance.fields import Id
 from appliance.flows import ending, people
 from appliance.tables import Run
@@ -36,10 +36,12 @@ class RunsMoved(Struct):
     unchanged: list[int]
 
 
-def one(account_id: int, flow_id: int, run_id: int, act: Act, actor: str) -> Run:
-    """Move one run and answer it; raises NotFound, or Invalid (`invalid_transition`) if it has ended."""
+def one(account_id: int, flow_id: int, run_id: int, act: Act, actor: str, tests_only: bool = False) -> Run:
+    """Move one run and answer it; raises NotFound, NotAllowed, or Invalid (`invalid_transition`) if it has ended."""
     writing()
     run = people.get(account_id, flow_id, run_id)
+    if tests_only and not run.test:
+        raise NotAllowed("a test key moves only the runs of tests")
     if run.status != "live":
         raise Invalid(
             {"status": [f"cannot {act.replace('_', ' ')}: it is {run.status}"]},
@@ -52,7 +54,7 @@ def one(account_id: int, flow_id: int, run_id: int, act: Act, actor: str) -> Run
 
 
 def chosen(account_id: int, flow_id: int, request: RunsChosen) -> list[int]:
-    """Answer the runs that a request means, ended ones that it names included; raises NotFound, Invalid."""
+    """Answer the runs that a request means, also such as it names wrongly; raises NotFound, Invalid."""
     people.flow_of(account_id, flow_id)
     faults = Faults()
     ids = request.run_ids if isinstance(request.run_ids, list) else None
@@ -70,12 +72,12 @@ def chosen(account_id: int, flow_id: int, request: RunsChosen) -> list[int]:
     )]  # fmt: skip
 
 
-def some(flow_id: int, run_ids: Sequence[int], act: Act) -> list[int]:
-    """Move those of some runs that are inside a flow, and answer their ids."""
+def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = False) -> list[int]:
+    """Move those of some runs that are inside a flow (and tests, if only these may be moved), and answer their ids."""
     writing()
     inside = [row[0] for row in rows(
-        f"SELECT id FROM run WHERE {_INSIDE} AND id IN (SELECT value FROM json_each(?))",
-        (flow_id, json.dumps(list(run_ids))),
+        f"SELECT id FROM run WHERE {_INSIDE} AND test >= ? AND id IN (SELECT value FROM json_each(?))",
+        (flow_id, tests_only, json.dumps(list(run_ids))),
     )]  # fmt: skip
     ids, now = json.dumps(inside), clock.now_ms()
     if act == "move_on":

@@ -171,3 +171,27 @@ def test_a_key_that_only_reads_moves_nobody(api: Client, server: Server, flow: i
     assert reader.post(f"/flows/{flow}/runs/{run}/take_out").expect(403)["required_scope"] == "flows:write"
     assert reader.get(f"/flows/{flow}/runs.csv").expect(403)["required_scope"] == "contacts:read"
     assert reader.post(f"/flows/{flow}/runs/move_on", {"step": 1}).status == 403
+
+
+def test_a_test_key_moves_only_tests(api: Client, server: Server, flow: int) -> None:
+    """What is real it sees and leaves alone: one is refused, of many the real ones stay as they are."""
+    (run,) = enter(api, flow, "j")
+    tester = server.client(server.new_key("tester", "--test"))
+    path = f"/flows/{flow}/runs"
+    assert tester.post(f"{path}/{run}/take_out").expect(403)["code"] == "forbidden"
+    assert tester.post(f"{path}/move_on", {"step": 1}).expect(200) == {"changed": 0, "unchanged": []}
+    assert tester.post(f"{path}/take_out", {"run_ids": [run]}).expect(200) == {"changed": 0, "unchanged": [run]}
+    assert api.get(f"{path}/{run}").json["status"] == "live"
+
+
+def test_who_is_moved_on_in_a_paused_flow_goes_on_with_it(api: Client, flow: int) -> None:
+    """The pause holds everybody in place; afterwards who was moved goes on, and nobody else."""
+    first, second = enter(api, flow, "k", "l")
+    path = f"/flows/{flow}"
+    api.post(f"{path}/pause").expect(200)
+    due = api.post(f"{path}/runs/{first}/move_on").expect(200)["due_at"]
+    assert api.post(f"{path}/runs/{first}/move_on").expect(200)["due_at"] == due
+    assert api.get(f"{path}/runs/{first}").json["step_id"] == 1
+    api.post(f"{path}/activate").expect(200)
+    api.wait(f"{path}/runs/{first}", lambda row: row["step_id"] == 4 and row["status"] == "live")
+    assert api.get(f"{path}/runs/{second}").json["step_id"] == 1
