@@ -232,3 +232,30 @@ def test_notes_for_undoing_go_after_a_day(fresh_server: FreshServer, clock: Test
     time.sleep(2.5)
     server.stop()
     assert rows_of(server, "SELECT count(*), count(before) FROM import_chunk") == [(1, 0)]
+
+
+def test_a_flow_forgets_whom_it_had_inside(fresh_server: FreshServer) -> None:
+    """What started it, what it wrote and passed on and where they waited: their ways through it stay as numbers."""
+    server = fresh_server()
+    api = server.client()
+    done_with(api, FILE)
+    steps = [
+        {"subject": "For {{ event.who }}", "body": "<p>{{ event.who }}</p>"},
+        {"event_name": "asked_twice", "forward_event_data": True}, {"duration": 3600},
+    ]  # fmt: skip
+    body = {"name": "Bought", "trigger": {"event": "bought"}, "steps": steps, "status": "active"}
+    flow = f"/flows/{api.post('/flows', body).expect(201)['id']}"
+    api.post("/events", {"event": "bought", "contact_email": SECRET, "data": {"who": "Gesinchen"}}).expect(201)
+    (run,) = api.wait(f"{flow}/runs", lambda rows: len(rows) == 1, step=3, outcome="waiting")
+    message = api.get(f"{flow}/runs/{run['id']}").expect(200)["history"][0]["message_id"]
+    api.wait(f"/messages/{message}", lambda row: row["status"] == "sent")
+    erase(api, SECRET)
+    forgotten(server)
+
+    left = api.get(f"{flow}/runs/{run['id']}").expect(200)
+    assert (left["status"], left["exit_reason"], left["contact_id"]) == ("exited", "contact_deleted", None)
+    assert left["event_data"] == {} and [one["outcome"] for one in left["history"]] == ["on", "on", "exited"]
+    stats = api.get(flow).expect(200)["stats"]
+    assert (stats["entered"], stats["exited"], stats["sent"]) == (1, 1, 1)
+    server.stop()
+    assert traces(server.data, SECRET, "Gesinchen") == []
