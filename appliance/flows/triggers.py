@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Struct, UnsetType
 
 from appliance import clock
-from appliance.contacts import tags
-from appliance.db.open import run
+from appliance.contacts import lists, tags
+from appliance.db.open import run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid
 from appliance.fields import Data, EventName, Id, given
@@ -27,6 +27,7 @@ TAG_EVENTS = frozenset({"tag_add", "tag_remove"})
 # What happens to the same person again without meaning anything new
 _ONCE = frozenset({"contact_add", "list_add", "segment_enter"})
 AT = "09:00"
+_MIRROR = "SELECT segment_id FROM contact_list WHERE id = ?"
 _AT = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _LONGEST_GAP = 10 * 366 * 86_400
 _MOST_DAYS = 3660
@@ -90,6 +91,9 @@ def lacks(start: Start) -> list[tuple[str, str]]:
         return [("segment_id", "can't be blank")]
     if start.event == DATE and not start.data.get("path"):
         return [("data.path", "can't be blank")]
+    if start.event in LIST_EVENTS and scalar(_MIRROR, (start.contact_list_id,)):
+        # Nobody joins or leaves it: its people follow from the segment
+        return [("contact_list_id", lists.VIEW)]
     return []
 
 

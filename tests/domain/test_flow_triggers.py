@@ -4,9 +4,14 @@ from typing import Any
 
 import pytest
 
+from appliance.contacts import lists
+from appliance.contacts.lists import ListCreate
+from appliance.db import work
 from appliance.errors import Faults
 from appliance.flows import triggers
 from appliance.flows.triggers import Start
+from appliance.segments import store as segments
+from appliance.segments.requests import SegmentCreate
 from tests.domain.home import Home
 
 
@@ -68,9 +73,22 @@ def test_absent_keeps_and_null_clears(home: Home) -> None:
     assert (second, faults) == (Start("list_add", None, None, {"frequency": "every_time"}), {})
     assert read(home, {"event": None}, second)[0].event == "manual"
     assert read(home, {})[0] == Start()
+    group = work.write(segments.create, home.account_id, SegmentCreate(name="all")).id
+    assert read(home, {"segment_id": group}, Start())[0] == Start("segment_enter", group)
+    assert read(home, {"segment_id": group}, Start("checkout"))[0] == Start("checkout", group)
+    assert read(home, {"segment_id": group, "event": "manual"})[0] == Start("manual", group)
 
 
-def test_what_lacks_keeps_it_from_going_live() -> None:
+def test_nobody_joins_the_view_of_a_segment(home: Home) -> None:
+    """A list whose people follow from a segment is no list to wait for; entering the segment is."""
+    group = work.write(segments.create, home.account_id, SegmentCreate(name="all")).id
+    view = work.write(lists.create, home.account_id, ListCreate(name="view", segment_id=group)).id
+    own = home.list_of(name="news").id
+    assert triggers.lacks(Start("list_add", None, view)) == [("contact_list_id", "is a view of a segment")]
+    assert triggers.lacks(Start("list_add", None, own)) == triggers.lacks(Start("checkout", None, view)) == []
+
+
+def test_what_lacks_keeps_it_from_going_live(home: Home) -> None:
     """A draft may be unfinished; without an event, a segment or a date it cannot start anybody."""
     assert triggers.lacks(Start()) == [("event", "can't be blank")]
     assert triggers.lacks(Start("segment_exit")) == [("segment_id", "can't be blank")]
