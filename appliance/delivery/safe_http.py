@@ -91,7 +91,10 @@ def fault(url: str) -> str | None:
 
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+        # As it is asked for in DNS, so that no other script hides a number
+        host = parts.hostname or ""
+        host = host if ":" in host else host.encode("idna").decode()
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
     except ValueError:
         return "it cannot be read"
     if parts.scheme not in ("http", "https") or "@" in parts.netloc or not host:
@@ -101,6 +104,11 @@ def fault(url: str) -> str | None:
     if port not in _PORTS:
         return f"port {port} is not of the web"
     return None if _NAME.search(host) or is_public(host) else "it is not public"
+
+
+def load() -> None:
+    """Load what asking needs, which takes a moment; for whoever asks on a loop that others use."""
+    _trusted()
 
 
 async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MOST_BYTES) -> Answer:

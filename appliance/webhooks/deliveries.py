@@ -1,12 +1,12 @@
 """The log of deliveries: what was sent to a webhook, what was answered, and sending it once more."""
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
-from peewee import JOIN
+from msgspec import UNSET, Struct, UnsetType, json
 
 from appliance import clock
-from appliance.db.open import run
+from appliance.db.open import rows, run
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
 from appliance.fields import Id, PageQuery, Short, When
@@ -38,32 +38,34 @@ class ReplayFailed(Struct):
 def page(account_id: int, webhook_id: int, query: DeliveryQuery) -> Page:
     """List deliveries, those of the newest events first; raises NotFound."""
     store.get(account_id, webhook_id)
-    found = _named().where(WebhookDelivery.webhook == webhook_id)
+    found = WebhookDelivery.select().where(WebhookDelivery.webhook == webhook_id)
     if query.status is not UNSET:
         found = found.where(WebhookDelivery.status == query.status)
     if query.event_id is not UNSET:
         found = found.where(WebhookDelivery.event_id == query.event_id)
     if query.event is not UNSET:
-        found = found.where(Event.event == query.event)
+        found = found.join(Event, on=(Event.id == WebhookDelivery.event_id)).where(Event.event == query.event)
     # In the order of the events, which is that of the rows: they are written behind the log
-    return paginate(found.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
+    result = paginate(found.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
+    return result._replace(rows=_named(result.rows))
 
 
 def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
     """Answer a delivery; raises NotFound."""
     store.get(account_id, webhook_id)
-    asked = _named().where(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
-    found: WebhookDelivery | None = asked.first()
+    found = WebhookDelivery.get_or_none(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
     if found is None:
         raise NotFound
-    return found
+    return _named([found])[0]
 
 
-def _named() -> Any:
-    """Select deliveries with the name of their event, for as long as that is kept."""
-    return WebhookDelivery.select(WebhookDelivery, Event.event.alias("event")).join(
-        Event, JOIN.LEFT_OUTER, on=(Event.id == WebhookDelivery.event_id)
-    ).objects()  # fmt: skip
+def _named(found: Sequence[WebhookDelivery]) -> list[WebhookDelivery]:
+    """Give deliveries the name of their event, for as long as that is kept."""
+    ids = json.encode([one.event_id for one in found]).decode()
+    names = dict(rows("SELECT id, event FROM event WHERE id IN (SELECT value FROM json_each(?))", (ids,)))
+    for one in found:
+        one.event = names.get(one.event_id)
+    return list(found)
 
 
 def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:

@@ -9,6 +9,7 @@ from appliance import clock, config
 from appliance.db import storage, work
 from appliance.db.open import one, rows
 from appliance.delivery.safe_http import Kept
+from appliance.errors import Unavailable
 from appliance.webhooks import fanout, outcomes, post, sweep
 from appliance.webhooks.outcomes import Job, Outcome
 
@@ -141,8 +142,16 @@ async def _keep(hand: "dict[asyncio.Task[Outcome], Job]", done: "list[asyncio.Ta
         except Exception:
             log.exception("delivery %s failed", job.id)
             found.append(Outcome(job, error="it could not be made"))
-    if found:
+    if not found:
+        return
+    try:
         await asyncio.wrap_future(work.record(outcomes.keep, found))
+    except Unavailable:
+        raise
+    except Exception:
+        # Whatever is wrong with us, nobody shall get the same again and again
+        log.exception("what came of %s deliveries could not be judged", len(found))
+        await asyncio.wrap_future(work.record(outcomes.keep, found, False))
 
 
 async def _last(hand: "dict[asyncio.Task[Outcome], Job]") -> None:

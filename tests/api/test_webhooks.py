@@ -206,11 +206,20 @@ def test_a_later_moment_that_is_asked_for(api: Client, receiver: Receiver, hook:
     "http://0x7f000001/", "https://8.8.8.8:22/", "https://a:b@example.org/", "https://[::ffff:127.0.0.2]/",
     "http://169.254.169.254/latest", "ftp://example.org/", "file:///etc/passwd", "gopher://example.org/", "x", "",
     "https://", "https://example.org:99999/", "https://exa mple.org/", "https://example.org/\u0000",
+    "http://１０.０.０.１/", "http://①⓪.0.0.1/", "https://.example.org/",
 ])  # fmt: skip
 def test_addresses_that_are_never_asked(url: str, api: Client, receiver: Receiver) -> None:
     """What can never be a public web address is refused at once (T28)."""
     refused = api.post("/webhooks", {"url": url.format(port=receiver.port)})
     assert refused.status == 422 and set(refused.json["validation_errors"]) == {"url"}, refused.text
+
+
+@pytest.mark.parametrize("url", ["https://пример.рф/a", "http://bücher.example:80/", "https://[2606:4700::1111]/x"])
+def test_addresses_of_all_the_world(url: str, api: Client) -> None:
+    """Names in every script, and addresses of the open network."""
+    made = api.post("/webhooks", {"url": url, "enabled": False}).expect(201)
+    assert made["url"] == url
+    api.delete(f"/webhooks/{made['id']}").expect(200)
 
 
 def test_all_faults_at_once(api: Client) -> None:

@@ -189,6 +189,20 @@ def test_the_owners_are_told(home: Home) -> None:
     assert "token" not in json.dumps(said.data)
 
 
+def test_what_is_wrong_with_us_repeats_nothing(home: Home) -> None:
+    """If owners cannot be written to, what was delivered is kept as delivered all the same."""
+    listening, now = hook(home), clock.now_ms()
+    work.write(lambda: User.create(account=home.account_id, email="nonsense", name="n", role="owner",
+                                   password_hash="x", created_at=now, updated_at=now))  # fmt: skip
+    happen(home, "order_paid")
+    fan_out()
+    with pytest.raises(ValueError):
+        came(Outcome(job(listening), 410, ""))
+    assert one("SELECT attempts FROM webhook_delivery") == (0,)
+    work.write(outcomes.keep, [Outcome(job(listening), 410, "")], False)
+    assert one("SELECT status, attempts, response_status FROM webhook_delivery") == ("pending", 1, 410)
+
+
 def test_an_event_that_is_gone_is_no_failure(home: Home) -> None:
     """A delivery whose event was erased ends, and says nothing about who listens."""
     listening = hook(home)
