@@ -20,7 +20,7 @@ from appliance.engagement import settling
 from appliance.engagement.settling import Settler
 from appliance.errors import Unavailable
 from appliance.events import retention
-from appliance.flows import dates, entry, resting, watching
+from appliance.flows import dates, entry, ignoring, resting, watching
 from appliance.flows import run as runs
 from appliance.flows.tending import Tender
 from appliance.forms import accept
@@ -159,6 +159,7 @@ class Jobs:
         """Drop what is over and what is too old."""
         forget_what_is_over()
         retention.tend(self.importer.stopping)
+        ignoring.tend(self.importer.stopping)
 
     def tend_campaigns(self) -> None:
         """Start what is due, show what is released, pause what is refused, complete what is done."""

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.db import work
 from appliance.db.open import close_database, rows, run, scalar
-from appliance.flows import entry
+from appliance.flows import entry, ignoring
 from appliance.tables import Flow, Trigger
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
@@ -259,3 +259,19 @@ def test_a_flow_that_cannot_take_people_in_stops_no_other(home: Home, people: li
     assert (runs(broken), runs(unread)) == ([], [])
     assert runs(whole) == [(people[0], "completed", "goal")]
     assert entry.position() >= last
+
+
+def test_what_started_nothing_is_kept_as_long_as_events(home: Home, people: list[int]) -> None:
+    """Triggers that were ignored go with the age of events, where that is bounded; those who were in stay."""
+    flow = live_flow(home, {"event": "order_paid"})
+    for _ in range(3):
+        happen(home, "order_paid", people[0])
+    take_in()
+    home.advance(40 * 86_400)
+    happen(home, "order_paid", people[0])
+    take_in()
+    ignoring.tend(threading.Event())
+    assert [row[1] for row in runs(flow)] == ["live", "ignored", "ignored", "ignored"]
+    home.configure(events__keep="30d")
+    ignoring.tend(threading.Event())
+    assert [row[1] for row in runs(flow)] == ["live", "ignored"]
