@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from appliance import clock, tokens
-from appliance.db.open import rows
+from appliance.db.open import rows, scalar
 from appliance.db.shadow import ALL, NONE, Rows, shadowed
+from appliance.flows import recorded
 from appliance.flows.document import walk
 from appliance.tables import Flow
 
@@ -16,6 +17,8 @@ from appliance.tables import Flow
 _versions = itertools.count((1 << 47) + 1, 2)
 
 _PEOPLE = "(SELECT value FROM json_each(:people))"
+_NAMES = "(SELECT value FROM json_each(:names))"
+_OF_CAMPAIGNS = ("campaign_sent", "campaign_opened", "campaign_clicked")
 _HASHES = "(SELECT value ->> 0, unhex(value ->> 1) FROM json_each(:hashes))"
 
 
@@ -29,7 +32,7 @@ class Stage:
         self, flow: Flow, people: Sequence[int], start: int, steps: Sequence[dict[str, Any]] = (),
         addresses: Sequence[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
-        self.flow, self.people, self.start, self.addresses = flow, people, start, addresses
+        self.flow, self.people, self.start, self.steps, self.addresses = flow, people, start, steps, addresses
         self._templates = [
             step["template_id"] for _, step in [*walk(flow.steps), *walk(steps)] if step.get("template_id") is not None
         ]
@@ -48,8 +51,11 @@ class Stage:
             f"SELECT kind, key FROM channel WHERE contact_id IN {_PEOPLE}", {"people": json.dumps([*self.people])}
         )
         hashes = [(kind, tokens.address_hash(kind, key).hex()) for kind, key in [*own, *self.addresses]]
+        asked = self._asked()
         values = {
-            "account": self.flow.account_id, "flow": self.flow.id, "people": json.dumps([*self.people]),
+            "account": self.flow.account_id, "flow": self.flow.id, "version": self.flow.version,
+            "names": json.dumps(sorted({*recorded.asked_for(asked), *self._started_by()})),
+            "sent_since": self._sent_since(asked), "people": json.dumps([*self.people]),
             "start": self.start, "hashes": json.dumps(hashes), "templates": json.dumps(self._templates),
         }  # fmt: skip
 
@@ -63,15 +69,39 @@ class Stage:
             "contact": some(f"id IN {_PEOPLE}"), "channel": of_people, "consent": of_people, "membership": of_people,
             "list_refusal": of_people, "contact_list": some("account_id = :account"), "contact_search": NONE,
             "opt_out": by_address, "suppression": by_address,
-            # What happened after the start has not happened yet
-            "event": some(f"contact_id IN {_PEOPLE} AND created_at <= :start"),
-            "flow": some("id = :flow"), "trigger": of_flow, "step": of_flow, "cursor": ALL, "passage": NONE,
+            # What happened after the start has not happened yet, and what nobody asks for is not looked at
+            "event": some(f"contact_id IN {_PEOPLE} AND created_at <= :start AND event IN {_NAMES}"),
+            "flow": some("id = :flow"), "trigger": of_flow, "cursor": ALL, "passage": NONE,
+            "step": some("flow_id = :flow AND version = :version"),
             # Who is inside now is not inside in the rehearsal, or could not come in
             "run": some(f"contact_id IN {_PEOPLE} AND (flow_id <> :flow OR status <> 'live')"),
             # Of what waits to be sent the rehearsal knows nothing, or it would send it
-            "message": some(f"contact_id IN {_PEOPLE} AND status NOT IN ('queued', 'held', 'sending')"),
+            "message": some(
+                f"contact_id IN {_PEOPLE} AND status NOT IN ('queued', 'held', 'sending') AND sent_at >= :sent_since"
+            ),
             "message_content": NONE, "repeat": NONE, "hit": NONE, "returned": NONE, "told": NONE, "warm_up_day": ALL,
             "link": some("account_id = :account AND campaign_id IS NULL"),
             "template": some(f"account_id = :account AND ({templates})"),
-            "template_revision": some(f"template_id IN (SELECT id FROM main.template WHERE {templates})"),
+            "template_revision": some(
+                "id IN (SELECT content_id FROM main.step WHERE flow_id = :flow AND version = :version) OR "
+                f"(template_id, number) IN (SELECT id, revision FROM main.template WHERE {templates})"
+            ),
         }  # fmt: skip
+
+    def _asked(self) -> list[Any]:
+        """Answer whatever may ask for what people did: steps, trigger, designs, and segments that those may name."""
+        here = {"account": self.flow.account_id, "flow": self.flow.id}
+        found = rows("SELECT data FROM trigger WHERE flow_id = :flow UNION ALL SELECT filters FROM segment "
+                     "WHERE account_id = :account UNION ALL SELECT design FROM template WHERE flow_id = :flow",
+                     here)  # fmt: skip
+        return [self.flow.steps, *self.steps, *(json.loads(text) for (text,) in found)]
+
+    def _started_by(self) -> list[str]:
+        return [name for (name,) in rows("SELECT event FROM trigger WHERE flow_id = ?", (self.flow.id,))]
+
+    def _sent_since(self, asked: list[Any]) -> int:
+        """Answer since when messages that were sent matter: for filters of campaigns, or for the frequency cap."""
+        if any(name in json.dumps(asked) for name in _OF_CAMPAIGNS):
+            return 0
+        cap = scalar("SELECT frequency_cap FROM account WHERE id = ?", (self.flow.account_id,))
+        return self.start - int(json.loads(cap)["days"]) * 86_400_000 if cap else self.start

@@ -2,16 +2,21 @@
 
 import pytest
 
-from appliance import clock
-from appliance.contacts import lists
+from appliance import clock, fields
+from appliance.contacts import lists, write
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
 from appliance.errors import Invalid, NotFound
-from appliance.flows import entry
+from appliance.flows import entry, store
+from appliance.flows.requests import FlowCreate
+from appliance.flows.states import By
+from appliance.messages.ledger import Outcome
+from appliance.segments import store as segments
+from appliance.segments.requests import SegmentCreate
 from appliance.work import bell
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import DAY, changed, clicked, rehearsed, told, ways, written
-from tests.domain.home import Home
+from tests.domain.home import Home, turn
 from tests.domain.test_shadow import dumped
 
 MAIL = {"subject": "Welcome {{ contact.first_name }}", "body": '<p>Hi, <a href="https://example.com/a">look</a></p>'}
@@ -236,3 +241,69 @@ def test_of_others_and_of_what_is_gone_nothing_is_rehearsed(home: Home) -> None:
     flow.id = 1
     with pytest.raises(NotFound):
         rehearsed(home, flow)
+
+
+def test_what_was_sent_and_done_before_counts_where_it_is_asked_for(home: Home) -> None:
+    """A branch on campaigns, on a segment of old events or on the account's cap knows what was before the start."""
+    ann = home.contact("ann@example.org")
+    letter = home.campaign(home.list_of(ann.id).id)
+    home.send(letter)
+    taken = turn(None, want=True)
+    assert taken is not None
+    turn(Outcome(taken, subject="Hello", sender="a@example.org"), want=False)
+    flows_home.happen(home, "product_view", ann.id)
+    viewed = {"name": "event", "predicate": "performed", "value": {"event": "product_view", "within_days": 30}}
+    segment = work.write(segments.create, home.account_id, SegmentCreate(name="Viewers", filters=[viewed]))
+    got = {"name": "campaign_sent", "predicate": "eq", "value": letter.id}
+    member = {"name": "contact_segment", "predicate": "eq", "value": segment.id}
+    soon = clock.iso(clock.now_ms() + 60_000)
+    for one in (got, member):
+        flow = written(home, [{"filters": [one], "yes": [{"type": "exit"}]}])
+        assert ways(rehearsed(home, flow, contact_id=ann.id, start_at=soon))[0] == (1, "yes")
+        assert ways(rehearsed(home, flow, start_at=soon))[0] == (1, "no")
+    work.write(run, 'UPDATE account SET frequency_cap = \'{"messages": 1, "days": 7}\'')
+    mail = told(rehearsed(home, written(home, [MAIL]), contact_id=ann.id, start_at=soon), 1).message
+    assert mail is not None and (mail.status, mail.skip_reason) == ("skipped", "frequency_cap")
+
+
+def test_somebody_made_up_has_the_past_of_their_address(home: Home) -> None:
+    """An address that is suppressed, or opted out under a contact that is gone, is so for somebody made up too."""
+    flow = written(home, [MAIL])
+    home.suppress("bad@example.org", "hard_bounce")
+    gone = home.contact("left@example.org")
+    home.leave("left@example.org")
+    work.write(write.delete, home.account_id, gone.id)
+    for address, reason in (("bad@example.org", "suppressed_hard_bounce"), ("left@example.org", "unsubscribed")):
+        step = told(rehearsed(home, flow, contact={"email": address}), 1)
+        assert (step.outcome, step.reason) == ("skipped", reason)
+
+
+def test_quiet_hours_hold_a_message_and_an_sms_shows_its_words(home: Home) -> None:
+    """What is held leaves when the hours are over, after the run itself has ended; an SMS has no footer of a mail."""
+    flow = written(
+        home, [{"type": "sms", "body": "Hi {{ first_name }}"}], data={"quiet_hours": {"from": "08:00", "to": "12:00"}}
+    )
+    found = rehearsed(home, flow, contact={"first_name": "Bo", "phone": "+436641234567"})
+    held, left = told(found, 1).message, found.timeline[-1]
+    assert held is not None and (held.status, held.leaves_at) == ("held", "2031-03-03T12:00:00.000Z")
+    assert left.told == "message" and left.at == "2031-03-03T12:00:00.000Z"
+    assert left.message is not None and (left.message.text, left.message.html) == ("Hi Bo", None)
+
+
+def test_a_step_that_breaks_ends_the_rehearsal_and_not_the_request(home: Home) -> None:
+    """A message that cannot be made is skipped and says why; the rest goes on."""
+    flow = written(home, [{"subject": "S", "body": "{% for i in (1..200) %}x{% endfor %}"}, {"duration": 60}])
+    found = rehearsed(home, flow)
+    assert found.end.status == "completed" and "a loop of more than 100 rounds" in found.notes[-1]
+    mail = told(found, 1).message
+    assert mail is not None and mail.skip_reason == "render_error"
+
+
+def test_each_starter_can_be_rehearsed(home: Home) -> None:
+    """What a starter offers comes to an end, with its own trigger met."""
+    for name in ("welcome", "win_back", "birthday", "after_event"):
+        request = fields.read(FlowCreate, {"starter": name})
+        begun = store.begun(home.account_id, request)
+        flow = work.write(store.create, home.account_id, begun, store.read(home.account_id, begun), By(True))
+        found = rehearsed(home, flow)
+        assert found.end.status == "completed" and any(one.message for one in found.timeline), (name, found.text)
