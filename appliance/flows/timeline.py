@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from appliance import clock
 from appliance.flows.why import Reason, day, hour
 
+_LINES = re.compile(r"^[=\-]{3,}$", re.MULTILINE)  # under headings
 _PART = re.compile(r"(steps|yes|no)\[(\d+)\]")
 Told = Literal["enter", "step", "message", "assumed", "recorded", "starts", "goal"]
 
@@ -105,7 +106,7 @@ def _days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
         yield f"  {hour(at, zone)}  {where}{says}"
         yield from _reasons(entry.filters, 9)
         if entry.message is not None and entry.message.text:
-            words = entry.message.text.partition("\n-- \n")[0]
+            words = _LINES.sub("", entry.message.text.partition("\n-- \n")[0])
             yield f"         “{shorten(words, 100, placeholder=' …')}”"
 
 
