@@ -26,6 +26,7 @@ from appliance.flows import (
     entry,
     leaving,
     matching,
+    plan,
     run,
     starting,
     store,
@@ -40,8 +41,8 @@ from appliance.flows.starting import Arrival, Open
 from appliance.flows.triggers import EVENT, MANUAL, Start
 from appliance.tables import Flow, Trigger
 
-# Drawn where there are more
-MOST = 1_000
+# Drawn where there are more, or fewer in a flow of many steps
+MOST, _MOST_PASSAGES = 1_000, 40_000
 _MOST_SECONDS, _MOST_MOMENTS = 15.0, 2_000
 _LONG_MS = 400 * DAY_MS
 # One at a time: it takes a second or two, and others read meanwhile
@@ -93,7 +94,8 @@ def simulate_all(account_id: int, flow_id: int, request: CrowdRequest) -> Crowd:
         raise TooMany("another rehearsal with many is running", 5)
     try:
         days = request.days if isinstance(request.days, int) else 90
-        found = _met(account_id, flow, now - days * DAY_MS)
+        most = min(MOST, max(_MOST_PASSAGES // max(len([*document.walk(here)]), 1), 1))
+        found = _met(account_id, flow, now - days * DAY_MS, most)
         people = [one.contact_id for one in found.arrivals]
         with Stage(flow, people, start, steps or ()).open() as version:
             answer = _Play(flow, steps, version, script, until).play(found, days)
@@ -103,7 +105,7 @@ def simulate_all(account_id: int, flow_id: int, request: CrowdRequest) -> Crowd:
     return answer
 
 
-def _met(account_id: int, flow: Flow, since: int) -> _Met:
+def _met(account_id: int, flow: Flow, since: int, most: int) -> _Met:
     """Find who met the trigger since a moment, each by their last event that did."""
     start: Start = triggers.of(Trigger.get(Trigger.flow == flow.id))
     if start.event == MANUAL:
@@ -116,7 +118,7 @@ def _met(account_id: int, flow: Flow, since: int) -> _Met:
     values = {**asked.parameters, "since": since}
     number = one(f"SELECT count(DISTINCT c.id) {source}", values)
     drawn = rows(
-        f"SELECT c.id, max({EVENT}.id) {source} GROUP BY c.id ORDER BY {_DRAWN} LIMIT :most", {**values, "most": MOST}
+        f"SELECT c.id, max({EVENT}.id) {source} GROUP BY c.id ORDER BY {_DRAWN} LIMIT :most", {**values, "most": most}
     )
     return _Met([Arrival(contact_id, event_id) for contact_id, event_id in drawn], number[0] if number else 0)
 
@@ -134,6 +136,7 @@ class _Play:
         if not is_live:
             self.notes += work.write(opened, self.flow, steps, version)
         self.live = self.flow.version if is_live else None
+        self._plan = plan.read(self.flow.id, self.flow.version)
 
     def play(self, met: _Met, days: int) -> Crowd:
         """Let everybody enter, and time pass until all have ended."""
@@ -171,7 +174,7 @@ class _Play:
                 (self.flow.id, clock.now_ms()),
             )
             if due:
-                work.write(run.go_on, [row[0] for row in due], self.flow.name)
+                work.write(run.go_on, [row[0] for row in due], self.flow.name, self._plan)
             if not leaving.leave_unseen(every) and not due and not moved:
                 return
 

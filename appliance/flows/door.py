@@ -46,7 +46,11 @@ def enter(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) -> En
     data: dict[str, Any] = {} if event_id is None else _data(event_id)
     told = [] if event_id is None else _reasons(flow.account_id, start, contact_id, data, now)
     # What a draft lacks yet has been told
-    met = event_id is None or bool(triggers.lacks(start)) or bool(matching.met(flow.account_id, flow.id, start, [event_id]))
+    met = (
+        event_id is None
+        or bool(triggers.lacks(start))
+        or bool(matching.met(flow.account_id, flow.id, start, [event_id]))
+    )
     notes = [] if met else [f"In reality {start.event} would not let them in: {_why(start, told, flow)}."]
     opening = Open(flow.account_id, flow.id, flow.name, flow.version, triggers.frequency(start))
     arrival = Arrival(contact_id, event_id)

@@ -8,7 +8,7 @@ from appliance import clock
 from appliance.db import work
 from appliance.db.open import one, rows, scalar
 from appliance.events import kinds
-from appliance.flows import assumed, entry, leaving, recorded, run, saying
+from appliance.flows import assumed, entry, leaving, plan, recorded, run, saying
 from appliance.flows.assumed import Assumed, Cast, Impossible
 from appliance.flows.leaving import Gone
 from appliance.flows.others import Others
@@ -44,6 +44,8 @@ class Rehearsal:
         self.zone = people.scope(flow.account_id).zone
         self._runs = json.dumps([cast.run_id])
         self._workshop = Workshop()
+        # Not by the plans that are kept: nobody shall remember one that was never live
+        self._plan = plan.read(flow.id, version)
         self._steps: dict[int | None, Entry] = {}  # the last entry of each step, for the message it sends
         # The events that this flow asks for: in its filters, or as its goal
         self._mentioned = {str(flow.goal), *recorded.asked_for(flow.steps)}
@@ -86,7 +88,7 @@ class Rehearsal:
                 (self.cast.run_id, clock.now_ms()),
             )
             if due:
-                work.write(run.go_on, [self.cast.run_id], self.flow.name, self._watch)
+                work.write(run.go_on, [self.cast.run_id], self.flow.name, self._plan, self._watch)
             self._tell_skipped()
             for gone in leaving.leave(self._runs, self._workshop):
                 self._gone(gone)

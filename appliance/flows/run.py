@@ -11,11 +11,12 @@ from collections.abc import Iterable
 import msgspec
 
 from appliance import clock
-from appliance.db import shadow, work
+from appliance.db import work
 from appliance.db.open import one, rows
 from appliance.db.work import writing
 from appliance.errors import Unavailable
 from appliance.flows import ending, plan
+from appliance.flows.plan import Plan
 from appliance.flows.steps.kind import Going, Here
 from appliance.flows.travel import Travel, Watch
 
@@ -96,14 +97,16 @@ def take_on(flow_id: int, most: int) -> tuple[int, float]:
     return len(goings), time.perf_counter() - begun
 
 
-def go_on(run_ids: Iterable[int], flow_name: str, watch: Watch | None = None) -> None:
-    """Take live runs on at once, all of one flow, whatever its state and theirs; for rehearsals."""
+def go_on(run_ids: Iterable[int], flow_name: str, steps: Plan, watch: Watch | None = None) -> None:
+    """Take live runs on at once, all of one version of a flow, whatever its state and theirs; for rehearsals."""
     writing()
     goings = [Going(*row) for row in rows(_BY_ID, (msgspec.json.encode(list(run_ids)).decode(),))]
-    _travel(goings, flow_name, clock.now_ms(), watch, None)
+    _travel(goings, flow_name, clock.now_ms(), watch, None, steps)
 
 
-def _travel(goings: list[Going], flow_name: str, now: int, watch: Watch | None, until: float | None) -> None:
+def _travel(
+    goings: list[Going], flow_name: str, now: int, watch: Watch | None, until: float | None, steps: Plan | None = None
+) -> None:
     by_version: dict[int, list[Going]] = {}
     unreadable = [going.id for going in goings if not _read(going)]
     ending.end(unreadable, "exited", "failed", now)
@@ -113,9 +116,7 @@ def _travel(goings: list[Going], flow_name: str, now: int, watch: Watch | None, 
     for version, together in by_version.items():
         first = together[0]
         here = Here(first.account_id, first.flow_id, flow_name, version, now)
-        # What is only pretended may be another version under the same number
-        steps = (plan.read if shadow.is_shadowed() else plan.load)(first.flow_id, version)
-        travel = Travel(steps, here, watch)
+        travel = Travel(steps or plan.load(first.flow_id, version), here, watch)
         travel.go(together, until)
         travel.save()
 
