@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields as struct_fields
 from sanic import Request
 
 from appliance import fields
@@ -96,7 +95,7 @@ def query(request: Request, kind: type[Struct] | None) -> Any:
     """Read a query string; an unknown parameter is a fault, so that a misspelt filter never returns everything."""
     if kind is None:
         return None
-    known = {info.encode_name for info in struct_fields(kind)}
+    known = {info.encode_name for info in fields.declared(kind)}
     # An empty value of a filter is no filter; of a page or limit it is a fault like any other
     raw = {name: values[0] for name, values in request.get_args(keep_blank_values=True).items()}
     unknown = {name: ["is not a known parameter"] for name in raw if name not in known}
