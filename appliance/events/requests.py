@@ -81,7 +81,7 @@ class Ready(NamedTuple):
     address: str | None  # as it was sent
     address_key: str | None
     creates: bool
-    ip: str | None
+    ip: dict[str, str | None]  # what is kept of it, by the account's `privacy_ip`; empty: there is none
     at: int | None  # None: when it is written
     late: bool | None  # whether it starts no flow, where that is said or its time says it
     values: dict[str, Any]
@@ -113,7 +113,8 @@ def prepare(request: EventWrite, test: bool = False) -> Ready:
     if key is not None and not key.isprintable():
         faults["idempotency_key"] = ["is invalid"]
     ip = _text(request.ip)
-    if ip is not None and clients.kept(ip, "full") is None:
+    kept = {how: clients.kept(ip, how) for how in ("full", "truncated")} if ip else {}
+    if ip and kept["full"] is None:
         faults["ip"] = ["is invalid"]
     contact_id = request.contact_id if isinstance(request.contact_id, int) else None
     address = _text(request.contact_email) if contact_id is None else None
@@ -121,7 +122,7 @@ def prepare(request: EventWrite, test: bool = False) -> Ready:
         faults["contact_id"] = ["can't be blank"]
     late = at is not None and at < now - _LATE_MS
     return Ready(
-        contact_id, address, addresses.email(address).key if address else None, request.create_contact is True, ip, at,
+        contact_id, address, addresses.email(address).key if address else None, request.create_contact is True, kept, at,
         not request.trigger if isinstance(request.trigger, bool) else late, _values(request, key, test), faults,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from appliance import clients, clock
+from appliance import clock
 from appliance.db.open import connection, one, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Conflict, Invalid, Refused
@@ -88,7 +88,7 @@ def _submit(account_id: int, ready: Ready, now: int, how: str) -> Submitted:
     at = now if ready.at is None else ready.at
     values = ready.values | {
         "account_id": account_id, "contact_id": contact_id, "generated": False, "quiet": bool(ready.late),
-        "chain_depth": 0, "ip": clients.kept(ready.ip, how), "created_at": at, "updated_at": now,
+        "chain_depth": 0, "ip": ready.ip.get(how), "created_at": at, "updated_at": now,
     }  # fmt: skip
     row = values | {"data": _JSON.db_value(values["data"])}
     ((number,),) = connection().execute(_INSERT, [row[name] for name in _COLUMNS]).fetchall()

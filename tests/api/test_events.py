@@ -65,6 +65,24 @@ def test_where_somebody_was_and_with_what(api: Client, person: int) -> None:
     assert api.get(f"/events/{made['id']}").expect(200) == made
 
 
+@pytest.mark.parametrize(
+    ("how", "kept"),
+    [("full", ["198.51.100.77", "2001:db8:1:2::9"]), ("truncated", ["198.51.100.0", "2001:db8:1::"]),
+     ("none", [None, None])],
+)  # fmt: skip
+def test_an_account_chooses_what_is_kept_of_an_address(
+    api: Client, person: int, how: str, kept: list[str | None]
+) -> None:
+    """All of it, its network, or nothing; in a batch as in one."""
+    before = api.get("/account").expect(200)["privacy_ip"]
+    api.patch("/account", {"privacy_ip": how}).expect(200)
+    bodies = [{"event": "seen_from", "contact_id": person, "ip": ip} for ip in ("198.51.100.77", "2001:db8:1:2::9")]
+    assert api.post("/events", bodies[0]).expect(201)["ip"] == kept[0]
+    api.post("/events/batch", {"events": bodies}).expect(200)
+    assert [row["ip"] for row in api.get("/events", event="seen_from", limit=2).json] == kept[::-1]
+    api.patch("/account", {"privacy_ip": before}).expect(200)
+
+
 def test_the_request_itself_says_nothing_of_the_person(api: Client, person: int) -> None:
     """It comes from a client's server: its address and program are nobody's."""
     made = api.post("/events", {"event": "checkout", "contact_id": person}, {"User-Agent": PHONE}).expect(201)
