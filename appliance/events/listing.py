@@ -5,7 +5,7 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from appliance.db.open import connection, one, rows, scalar
-from appliance.db.work import snapshot
+from appliance.db.work import is_writing, snapshot
 from appliance.pages import Page
 from appliance.tables import Event
 
@@ -117,8 +117,8 @@ def _total(found: Way, is_fixed: bool) -> int:
     What is counted by never changes in an event that stands, but whose it is, for people are merged and deleted
     (`is_fixed`). That none has gone is told by the number of all, which SQLite knows from its pages alone.
     """
-    if not is_fixed:
-        return _counted(found)
+    if not is_fixed or is_writing():
+        return _counted(found)  # and what is being written may yet be taken back
     last, in_all = one("SELECT max(id), (SELECT count(*) FROM event) FROM event") or (None, 0)
     key = (connection().filename, found.where, *found.parameters.items())
     with _lock:

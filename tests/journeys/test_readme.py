@@ -13,7 +13,7 @@ from tests.kit.server import ROOT
 def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -> None:
     """Copied and pasted into a shell, only the port exchanged, it sends three messages and takes an import back."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    titles = ("The same over the API", "Bring people", "Design a mail")
+    titles = ("The same over the API", "Bring people", "Design a mail", "Say what people do")
     walk = ".*?".join(rf"## {title}.*?```sh\n(.*?)```" for title in titles)
     blocks = re.search(walk, readme, re.DOTALL)
     assert blocks is not None
@@ -37,11 +37,13 @@ def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -
     assert all((job["status"], job["created"], job["failed"]) == ("complete", 2, 1) for job in (report, applied))
     assert "4,failed,email is invalid" in ran.stdout and applied["undo_until"] > applied["completed_at"]
     assert (counted["count"], explained["matches"]) == (4, False)
-    brand, seen, template, tried, campaign, preflight = answers[16:]
+    brand, seen, template, tried, campaign, preflight = answers[16:22]
+    order, again, many, listed = answers[22:]
     assert (brand["company_name"], template["name"], campaign["id"]) == ("The Bakery", "Bread", 2)
     assert "Bread for Anna" in seen["html"] and "who=anna%40example.org" in seen["html"] and not seen["warnings"]
     assert (tried["sent"], tried["results"][0]["success"]) == (1, True)
     assert preflight["ok"] and preflight["facts"]["rehearsal"]["status"] == "complete"
+    assert order == again and many == {"created": 1, "repeated": 1, "errors": []} and listed == [order]
     exported = (tmp_path / "bath.csv").read_text(encoding="utf-8")
     assert exported.count("example.org") >= 2 and '"dan@example.org"' in exported
     server.client(server.new_key()).wait("/imports/2", lambda job: job["phase"] == "undone")
