@@ -122,8 +122,8 @@ def prepare(request: EventWrite, test: bool = False) -> Ready:
         faults["contact_id"] = ["can't be blank"]
     late = at is not None and at < now - _LATE_MS
     return Ready(
-        contact_id, address, addresses.email(address).key if address else None, request.create_contact is True, kept, at,
-        not request.trigger if isinstance(request.trigger, bool) else late, _values(request, key, test), faults,
+        contact_id, address, addresses.email(address).key if address else None, request.create_contact is True, kept,
+        at, not request.trigger if isinstance(request.trigger, bool) else late, _values(request, key, test), faults,
     )  # fmt: skip
 
 
