@@ -194,8 +194,12 @@ def _sent(raw: Step, kind: Kind, known: Step | None) -> Step:
         key: None if is_neutral(value) and not (key == "duration" and type(value) is int) else value
         for key, value in raw.items() if key in kind.keys
     }  # fmt: skip
-    if known is not None and "transactional" in kind.keys and "transactional" not in raw:
-        found["transactional"] = known["transactional"] or None
+    if known is not None and "template_id" in known:
+        if "transactional" not in raw:
+            found["transactional"] = known["transactional"] or None
+        if found.get("template_id") == known["template_id"]:
+            # Its own, from which nothing is to be copied
+            found["template_id"] = None
     return found
 
 
