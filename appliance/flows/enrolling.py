@@ -16,7 +16,7 @@ from appliance.segments import people as members
 from appliance.segments import store as segments
 
 # People of one transaction: it shall take no longer than 20 ms
-CHUNK = 200
+CHUNK = 100
 
 
 class EnrollWrite(Struct):

@@ -26,7 +26,7 @@ log = logging.getLogger("campanero.flows")
 NAME = "flows"
 _BITE = 1_000
 # Acts of one transaction, which shall take no longer than 20 ms
-_CHUNK = 150
+_CHUNK = 100
 # Where nothing meant anything the cursor may lie behind for a moment, rather than be written at every commit
 _LAG, _LAG_SECONDS = 1_000, 1.0
 _written = 0.0

@@ -29,7 +29,7 @@ from appliance.webhooks import store as webhooks
 log = logging.getLogger("campanero.flows")
 
 EVERY_SECONDS, _SHARE = 60.0, 10
-_TOLD_AT_ONCE, _KEPT_AT_ONCE = 150, 1_000
+_TOLD_AT_ONCE, _KEPT_AT_ONCE = 100, 1_000
 _NAMES = tuple(sorted(SEGMENT_EVENTS))
 
 _OF_FLOWS = (
