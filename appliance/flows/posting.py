@@ -19,6 +19,8 @@ from appliance.messages import quiet
 from appliance.messages.ledger import BY_FLOWS_AT_ONCE
 from appliance.work import bell
 
+# What there is somebody for who carries it
+_CARRIED = ("email",)
 # Of a person's addresses the first that may be written to, else the first: its state says why not
 _MARKETING = (
     "(x.subscribed = 1 AND x.suppression IS NULL)",
@@ -40,8 +42,8 @@ _ROWS = (
     "SELECT :account, contact, :flow, run, :step, :template, :channel, value, key, :sender, :reply_to, "
     "CASE WHEN why IS NOT NULL THEN 'skipped' WHEN :quiet IS NOT NULL AND NOT test THEN 'held' ELSE 'queued' END, "
     "why, 'flow', :transactional, test, iif(test, 'capture', :provider), 0, 0, "
-    "CASE WHEN why IS NULL THEN iif(test, :due, coalesce(:quiet, :due)) END, :now, :now "
-    "FROM (SELECT r.id AS run, r.contact_id AS contact, r.test AS test, h.value, h.key, {reason} AS why "
+    "CASE WHEN why IS NULL THEN iif(test, :due, coalesce(:quiet, :due)) END, :now, :now FROM (SELECT r.id AS run, "
+    "r.contact_id AS contact, r.test AS test, h.value, h.key, coalesce({reason}, :unavailable) AS why "
     "FROM run r LEFT JOIN channel h ON h.id = (SELECT x.id FROM channel x WHERE x.contact_id = r.contact_id "
     "AND x.kind = :kind ORDER BY {best} DESC, x.id LIMIT 1) "
     "WHERE r.id IN (SELECT value FROM json_each(:runs)) ORDER BY r.id) WHERE true "
@@ -85,7 +87,7 @@ def _wanted(channel: str, node: Node, here: Here) -> dict[str, Any]:
         "double": said["double_opt_in"],
         "provider": settings.sms.transport if channel == "sms" else settings.email.transport,
         "quiet": quiet.until(msgspec.json.decode(hours), zone, now) if hours and not transactional else None,
-        "due": BY_FLOWS_AT_ONCE, "now": now,
+        "unavailable": None if channel in _CARRIED else "channel_unavailable", "due": BY_FLOWS_AT_ONCE, "now": now,
     }  # fmt: skip
 
 

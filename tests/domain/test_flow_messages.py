@@ -257,3 +257,14 @@ def test_a_message_in_hand_is_not_tried_again_for_who_was_taken_out(home: Home, 
     work.write(run, how)
     turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
+
+
+def test_what_nothing_carries_is_skipped(home: Home) -> None:
+    """An SMS never leaves as an email: it is skipped, and the person goes on."""
+    flow = flow_of(home, [{"id": 1, "type": "sms"}])
+    (one,) = enter(home, flow, home.upsert(phone="+4917012345678", email="ann@acme.test").contact.id)
+    until_still()
+    assert rows("SELECT channel, recipient, status, skip_reason FROM message") == [
+        ("sms", "+4917012345678", "skipped", "channel_unavailable")
+    ]  # fmt: skip
+    assert passed(one) == [(1, "skipped", "channel_unavailable")]
