@@ -35,8 +35,11 @@ _CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? 
 _MARK = (
     "UPDATE message SET status = 'sending', claimed_by = ?, dated_at = coalesce(dated_at, ?), digest = ?, "
     "updated_at = ? WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ? AND transactional = 0 "
-    "AND EXISTS (SELECT 1 FROM campaign c JOIN account a ON a.id = c.account_id WHERE c.id = message.campaign_id "
-    "AND c.phase IN ('sending', 'holding') AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) "
+    "AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
+    "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
+    "(SELECT 1 FROM campaign c WHERE c.id = message.campaign_id AND c.phase IN ('sending', 'holding')) "
+    "ELSE EXISTS (SELECT 1 FROM flow f WHERE f.id = message.flow_id AND f.status = 'active' AND f.deleted_at IS NULL "
+    "AND f.drop_before IS NULL AND json_extract(f.data, '$.quiet_hours') IS NULL) END "
     "AND EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = message.account_id AND h.kind = iif(message.channel = 'sms', 'phone', 'email') "
     "AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
