@@ -56,6 +56,8 @@ class _Look(NamedTuple):
 _looked: dict[int, _Look] = {}
 # Found due by the pulse, with the version its connection saw: other connections count in numbers of their own
 _pending: dict[int, tuple[int, int]] = {}
+# Those that could not be looked at, and until when they are left alone (`clock.steady`)
+_failed: dict[int, float] = {}
 _one_at_a_time = threading.Lock()
 
 
@@ -78,7 +80,8 @@ def tend() -> None:
     try:
         _settle()
         for watch in _watched():
-            if watch.asks is not None and watch.segment_id not in _pending:
+            known = watch.asks is not None or _rests(watch.segment_id)
+            if known and watch.segment_id not in _pending:
                 continue
             started, began = time.monotonic(), clock.now_ms()
             try:
@@ -86,6 +89,7 @@ def tend() -> None:
             except Exception as error:
                 if isinstance(error, Unavailable) or storage_error(error) is not None:
                     raise
+                _failed[watch.segment_id] = clock.steady() + EVERY_SECONDS
                 log.exception("segment %s cannot be looked at", watch.segment_id)
             finally:
                 version = _pending.pop(watch.segment_id, (0, 0))
@@ -96,6 +100,8 @@ def tend() -> None:
 
 def _is_due(watch: _Watch, version: tuple[int, int]) -> bool:
     look = _looked.get(watch.segment_id)
+    if _rests(watch.segment_id):
+        return False
     if watch.asks is None or look is None:
         return True
     if clock.steady() - look.at < max(EVERY_SECONDS, look.took * _SHARE):
@@ -104,6 +110,10 @@ def _is_due(watch: _Watch, version: tuple[int, int]) -> bool:
     return look.version != version or bool(
         rows("SELECT 1 FROM segment WHERE account_id = ? AND filters LIKE '%within_days%' LIMIT 1", (watch.account_id,))
     )
+
+
+def _rests(segment_id: int) -> bool:
+    return _failed.get(segment_id, 0.0) > clock.steady()
 
 
 def _watched() -> list[_Watch]:

@@ -21,6 +21,7 @@ def fresh() -> Iterator[None]:
     yield
     watching._looked.clear()
     watching._pending.clear()
+    watching._failed.clear()
 
 
 def segment(home: Home, *filters: tuple[str, str, Any], name: str = "VIPs") -> int:
@@ -169,3 +170,20 @@ def test_time_alone_changes_who_is_in(home: Home) -> None:
     look(home, 0)
     look(home, 2 * 86_400)
     assert told() == [("segment_exit", anna)]
+
+
+def test_a_segment_that_cannot_be_looked_at_stops_no_other(home: Home) -> None:
+    """It is tried again in a minute; the others are looked at, and it goes on as if nothing had been."""
+    broken, whole = segment(home, VIP), segment(home, VIP, name="whole")
+    live_flow(home, {"segment_id": broken})
+    live_flow(home, {"segment_id": whole})
+    said = scalar("SELECT filters FROM segment WHERE id = ?", (broken,))
+    work.write(run, "UPDATE segment SET filters = '[1]' WHERE id = ?", (broken,))
+    look(home, 0)
+    assert rows("SELECT segment_id, asks NOT NULL FROM segment_watch") == [(broken, 0), (whole, 1)]
+    assert not watching.is_due()
+    work.write(run, "UPDATE segment SET filters = ? WHERE id = ?", (said, broken))
+    look(home)
+    anna = home.contact("anna@example.org", data={"tags": ["vip"]}).id
+    look(home)
+    assert told() == [("segment_enter", anna)] * 2
