@@ -24,7 +24,8 @@ log = logging.getLogger("campanero.flows")
 # What one transaction should take of the writer, who serves everybody
 _AIM_SECONDS = 0.012
 _LONGEST_SECONDS = 0.02
-_FEWEST, _MOST = 10, 500
+_FEWEST, _FIRST, _MOST = 10, 50, 500
+_MOST_KNOWN = 1_000
 _ACTIVE = (
     "SELECT id, account_id, name, drop_before FROM flow WHERE {where} AND status = 'active' AND deleted_at IS NULL"
 )
@@ -38,20 +39,28 @@ _BY_ID = f"SELECT {_GOING} FROM run WHERE id IN (SELECT value FROM json_each(?))
 _decode = msgspec.json.Decoder(dict).decode
 
 
-class _Size:
-    """How many runs are taken in one transaction, so that it lasts as long as it may."""
+class _Sizes:
+    """How many runs of each flow are taken in one transaction, so that it lasts as long as it may."""
 
     def __init__(self) -> None:
-        self.runs = 50
+        self._runs: dict[int, int] = {}
 
-    def took(self, taken: int, seconds: float) -> None:
+    def of(self, flow_id: int) -> int:
+        """Answer how many are taken next."""
+        return self._runs.get(flow_id, _FIRST)
+
+    def took(self, flow_id: int, taken: int, seconds: float) -> None:
         """Learn from a transaction; one that was not full says only that fewer would do."""
+        size = self.of(flow_id)
+        if seconds <= _AIM_SECONDS and taken < size:
+            return
+        if len(self._runs) >= _MOST_KNOWN:
+            self._runs.clear()
         fitting = int(taken * _AIM_SECONDS / max(seconds, 0.0005))
-        if seconds > _AIM_SECONDS or taken >= self.runs:
-            self.runs = min(max(fitting, self.runs // 2, _FEWEST), self.runs * 2, _MOST)
+        self._runs[flow_id] = min(max(fitting, size // 4, _FEWEST), size * 2, _MOST)
 
 
-_size = _Size()
+_sizes = _Sizes()
 
 
 def advance() -> bool:
@@ -59,14 +68,14 @@ def advance() -> bool:
     moved = False
     for flow_id in due_flows():
         try:
-            taken, seconds = work.write(take_on, flow_id, _size.runs)
+            taken, seconds = work.write(take_on, flow_id, _sizes.of(flow_id))
         except Unavailable:
             raise
         except Exception:
             # Nothing of it was done. Others go on; the pulse will ask for this one again
             log.exception("the runs of flow %s cannot go on", flow_id)
             continue
-        _size.took(taken, seconds)
+        _sizes.took(flow_id, taken, seconds)
         moved = True
     return moved
 

@@ -13,6 +13,6 @@ def html(token: str) -> str | None:
     """
     number = tokens.read(links.VIEW, token)
     message = Message.get_or_none(Message.id == number) if number is not None else None
-    if message is None or (message.campaign_id is not None and message.contact_id is None):
+    if message is None or ((message.campaign_id or message.run_id) is not None and message.contact_id is None):
         return None
     return Workshop().view(message).html
