@@ -1,0 +1,119 @@
+"""The books of flows hold, whatever people and the machine do to those inside at once."""
+
+import random
+import threading
+from collections.abc import Callable
+from http.client import HTTPException
+from typing import Any
+
+import apsw
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+STEPS: list[dict[str, Any]] = [
+    {"duration": 1},
+    {
+        "filters": [{"name": "contact_tag", "predicate": "eq", "value": "vip"}],
+        "yes": [{"subject": "Hello", "body": "<p>Hi</p>"}], "no": [{"duration": 600}],
+    },
+    {"event_name": "went_by"}, {"duration": 1}, {"type": "exit"},
+]  # fmt: skip
+WAITS = (1, 4, 6)
+THREADS, PEOPLE = 3, 30
+
+
+class _Hands:
+    """Somebody who does this and that to flows and the people inside, until there is no service."""
+
+    def __init__(self, api: Client, flows: list[int], people: list[int], seed: int, acts: int) -> None:
+        self.api, self.flows, self.people, self.dice, self.acts = api, flows, people, random.Random(seed), acts
+        self.failed: list[str] = []
+
+    def work(self) -> None:
+        """Act so many times, or until the service is gone."""
+        acts: list[Callable[[str, int], Any]] = [
+            self._enroll, self._enroll, self._many, self._many, self._one, self._move, self._tag, self._buy, self._end,
+        ]  # fmt: skip
+        for _ in range(self.acts):
+            try:
+                answer = self.dice.choice(acts)(f"/flows/{self.dice.choice(self.flows)}", self.dice.choice(self.people))
+            except (OSError, HTTPException):
+                return
+            if answer.status >= 500:
+                self.failed.append(answer.text)
+
+    def _enroll(self, flow: str, _: int) -> Any:
+        return self.api.post(f"{flow}/enroll", {"contact_ids": self.dice.sample(self.people, 15)})
+
+    def _many(self, flow: str, _: int) -> Any:
+        act = self.dice.choice(("move_on", "move_on", "take_out"))
+        return self.api.post(f"{flow}/runs/{act}", {"step": self.dice.choice(WAITS)})
+
+    def _one(self, flow: str, person: int) -> Any:
+        found = self.api.get(f"{flow}/runs", contact_id=person, status="live")
+        if found.status != 200 or not found.json:
+            return found
+        return self.api.post(f"{flow}/runs/{found.json[0]['id']}/{self.dice.choice(('move_on', 'take_out'))}")
+
+    def _move(self, flow: str, _: int) -> Any:
+        return self.api.post(f"{flow}/{self.dice.choice(('pause', 'activate', 'activate'))}")
+
+    def _tag(self, _: str, person: int) -> Any:
+        return self.api.patch(f"/contacts/{person}", {"data": {"tags": self.dice.sample(["vip", "new", "old"], 2)}})
+
+    def _buy(self, _: str, person: int) -> Any:
+        return self.api.post("/events", {"event": "bought", "contact_id": person})
+
+    def _end(self, _: str, person: int) -> Any:
+        if self.dice.random() < 0.5:
+            return self.api.delete(f"/contacts/{person}")
+        return self.api.post(f"/contacts/{person}/merge", {"contact_id": self.dice.choice(self.people)})
+
+
+def together(server: Server, flows: list[int], people: list[int], seed: int, acts: int, kill: bool) -> None:
+    """Let several act at once; the service may be killed while they do."""
+    hands = [_Hands(server.client(), flows, people, seed * 10 + number, acts) for number in range(THREADS)]
+    threads = [threading.Thread(target=one.work) for one in hands]
+    for thread in threads:
+        thread.start()
+    if kill:
+        path = f"/flows/{flows[0]}"
+        server.client().wait(path, lambda row: row["stats"]["entered"] > 12)
+        server.kill()
+    for thread in threads:
+        thread.join()
+    assert [one.failed for one in hands] == [[]] * THREADS
+
+
+def test_the_books_of_flows_hold(fresh_server: FreshServer, seed: int, full: bool) -> None:
+    """After all of it, a kill included, each sum is what the rows say, and each run began and ended with one event."""
+    server = fresh_server()
+    api = server.client()
+    tagged = {"event": "tag_add", "data": {"frequency": "every_time"}}
+    body = {"goal": "bought", "trigger": tagged, "steps": STEPS, "status": "active"}
+    flows = [api.post("/flows", {**body, "name": f"Flow {number}"}).expect(201)["id"] for number in range(2)]
+    people = [
+        api.post("/contacts", {"email": f"p{number}@example.org", "data": {"tags": ["vip"][: number % 2]}}).json["id"]
+        for number in range(PEOPLE)
+    ]
+    together(server, flows, people, seed, 200 if full else 15, kill=True)
+    server.start()
+    together(server, flows, people, seed + 100, 200 if full else 15, kill=False)
+    lines = server.cli("doctor").stdout
+    assert "flows: 2 flows balance" in lines, lines
+    for flow in flows:
+        report = server.client().get(f"/flows/{flow}/report").expect(200)
+        stats, runs = report["stats"], report["runs"]
+        assert (stats["entered"], stats["active"]) == (runs["entered"]["count"], runs["active"]["count"])
+        assert stats["entered"] > 5
+    here = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    # Of one moment, for some are still on their way
+    began, entered, ended, left = here.execute(
+        "SELECT (SELECT count(*) FROM event WHERE event = 'flow_enter'), sum(status <> 'ignored'), (SELECT count(*) "
+        "FROM event WHERE event = 'flow_exit'), sum(status IN ('completed', 'exited')) FROM run"
+    ).fetchall()[0]
+    broken = here.execute("PRAGMA foreign_key_check").fetchall()
+    here.close()
+    assert (began, ended, broken) == (entered, left, [])
