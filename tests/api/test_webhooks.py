@@ -1,7 +1,10 @@
 """Webhooks over the API: kept, changed, tried, rotated, and told of what happens, with a log of every delivery."""
 
 import re
-from collections.abc import Iterator
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +277,52 @@ def test_an_answer_of_a_name_counts_once(api: Client, hook: dict[str, Any], dns_
     api.post(f"/webhooks/{hook['id']}/test").expect(200)
     asked = [question[:2] for question in dns_server.questions[before:] if question[0] == "rebound.example."]
     assert sorted(asked) == [("rebound.example.", "A"), ("rebound.example.", "AAAA")]
+
+
+GARBAGE = {
+    "nothing": b"",
+    "no HTTP": b"\x00\xff nonsense \r\n\r\n",
+    "no end": b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nshort",
+    "long header": b"HTTP/1.1 200 OK\r\nX: " + b"y" * 300_000 + b"\r\n\r\n",
+    "no number": b"HTTP/1.1 999999 Wow\r\n\r\n",
+    "odd length": b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+    "odd chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+    "two answers": b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "odd pause": b"HTTP/1.1 500 No\r\nRetry-After: 99999999999999999999\r\nContent-Length: 0\r\n\r\n",
+    "odd text": b"HTTP/1.1 500 No\r\nContent-Length: 8\r\n\r\n\x00\xff\xfe\x1b[2J\x85",
+    "only a beginning": b"HTTP/1.1 100 Continue\r\n\r\n",
+}
+
+
+@pytest.fixture
+def raw() -> Iterator[Callable[[bytes], int]]:
+    """Listen, and answer every connection with these bytes; returns the port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def say(answer: bytes) -> int:
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    caller, _ = listening.accept()
+                    with caller, suppress(OSError):
+                        caller.recv(65_536)
+                        caller.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return int(listening.getsockname()[1])
+
+    yield say
+    listening.close()
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_nonsense_is_a_failure(kind: str, api: Client, server: Server, hook: dict[str, Any],
+                               raw: Callable[[bytes], int]) -> None:  # fmt: skip
+    """Whatever somebody answers is a failure like any other: tried again later, told in words that can be shown."""
+    api.patch(f"/webhooks/{hook['id']}", {"url": f"http://127.0.0.1:{raw(GARBAGE[kind])}/"}).expect(200)
+    happen(api, hook)
+    found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
+    assert found["status"] == "pending" and found["response_status"] in (None, 500)
+    assert (found["error"] is None) is (found["response_status"] == 500)
+    assert not set(found["response_text"] or "") & set("\x00\x1b\x85")
+    assert "Traceback" not in server.output
