@@ -3,47 +3,59 @@
 import re
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from appliance import tables
+from appliance.db.open import one
 from appliance.delivery import safe_http
 from appliance.delivery.safe_http import Kept, Unreached
 from appliance.events import shape
-from appliance.tables import Webhook
 from appliance.webhooks import secret
 from appliance.webhooks.outcomes import Job, Outcome
+from appliance.webhooks.secret import Sealed
 
 SECONDS = 5.0
 # So much of an answer is read, and so much of it kept
 _READ_BYTES, _KEPT = 16_384, 1_000
 UNREACHED = "the address cannot be reached, or is not public"
 SEALED = "its secret cannot be read: put back the secret.key that belongs to this database, or give it another secret"
+DELETED = "the webhook was deleted"
 GONE = "the event is not kept any more"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MOST_PAUSE_MS = 24 * 3600 * 1000
 
 
+class Target(NamedTuple):
+    """Where a webhook leads, and what it signs with."""
+
+    url: str
+    sealed: Sealed
+
+
 async def attempt(job: Job, kept: Kept) -> Outcome:
     """Send a delivery once; raises nothing that the other side may provoke."""
-    webhook = Webhook.get_or_none(Webhook.id == job.webhook_id, Webhook.deleted_at.is_null())
-    if webhook is None:
-        return Outcome(job, error="the webhook was deleted", senseless=True)
-    event = tables.Event.get_or_none(tables.Event.id == job.event_id)
+    row = one(
+        "SELECT url, account_id, secret, old_secret, old_secret_until FROM webhook WHERE id = ? AND deleted_at IS NULL",
+        (job.webhook_id,),
+    )
+    if row is None:
+        return Outcome(job, error=DELETED, senseless=True)
+    event = shape.read(job.event_id)
     if event is None:
         return Outcome(job, error=GONE, senseless=True)
-    return await send(job, webhook, shape.event(event), f"msg_{job.id}", kept)
+    return await send(job, Target(row[0], Sealed(*row[1:])), event, f"msg_{job.id}", kept)
 
 
-async def send(job: Job, webhook: Webhook, event: shape.Event, name: str, kept: Kept | None = None) -> Outcome:
+async def send(job: Job, target: Target, event: shape.Event, name: str, kept: Kept | None = None) -> Outcome:
     """Post an event under the name of its message."""
-    signing = secret.usable(webhook)
+    signing = secret.usable(target.sealed)
     if not signing:
         return Outcome(job, error=SEALED)
     body, began = msgspec.json.encode(event), time.monotonic()
     try:
         answer = await safe_http.ask(
-            "POST", webhook.url, headers=secret.headers(signing, name, body), content=body, most=_READ_BYTES,
+            "POST", target.url, headers=secret.headers(signing, name, body), content=body, most=_READ_BYTES,
             seconds=SECONDS, cut=True, kept=kept,
         )  # fmt: skip
     except Unreached:

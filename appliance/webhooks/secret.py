@@ -5,9 +5,9 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from appliance import clock, sealing, tokens
-from appliance.tables import Webhook
 
 _PREFIX = "whsec_"
 _BYTES = 32
@@ -21,17 +21,27 @@ def fresh() -> str:
     return _PREFIX + base64.b64encode(secrets.token_bytes(_BYTES)).decode()
 
 
-def sealed(account_id: int, secret: str) -> bytes:
+def seal(account_id: int, secret: str) -> bytes:
     """Encrypt a secret for its row."""
     return sealing.seal(tokens.derive(_PURPOSE), f"account:{account_id}", secret.encode())
 
 
-def usable(webhook: Webhook) -> list[str]:
+class Sealed(NamedTuple):
+    """What a webhook signs with, as its row has it."""
+
+    account_id: int
+    secret: bytes
+    old_secret: bytes | None = None
+    old_secret_until: int | None = None
+
+
+def usable(sealed: Sealed) -> list[str]:
     """Answer the secrets that sign now, the present one first; none if they were sealed with another key."""
-    kept = [webhook.secret]
-    if webhook.old_secret is not None and clock.now_ms() < (webhook.old_secret_until or 0):
-        kept.append(webhook.old_secret)
-    found = [sealing.opened(tokens.derive(_PURPOSE), f"account:{webhook.account_id}", bytes(one)) for one in kept]
+    kept = [sealed.secret]
+    if sealed.old_secret is not None and clock.now_ms() < (sealed.old_secret_until or 0):
+        kept.append(sealed.old_secret)
+    label = f"account:{sealed.account_id}"
+    found = [sealing.opened(tokens.derive(_PURPOSE), label, bytes(one)) for one in kept]
     return [] if found[0] is None else [one.decode() for one in found if one is not None]
 
 

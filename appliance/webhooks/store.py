@@ -85,7 +85,7 @@ def create(account_id: int, request: WebhookWrite, by: By) -> tuple[Webhook, str
         raise Invalid({"base": [f"there are {MOST} webhooks already"]})
     values, now, plain = _checked(request), clock.now_ms(), secret.fresh()
     made = Webhook.create(
-        account=account_id, secret=secret.sealed(account_id, plain), after_event_id=_newest(), created_at=now,
+        account=account_id, secret=secret.seal(account_id, plain), after_event_id=_newest(), created_at=now,
         updated_at=now, **values,
     )  # fmt: skip
     audit.record(account_id, by.actor, "webhook_add", f"webhook:{made.id}", {"host": host(made)}, by.ip)
@@ -129,7 +129,7 @@ def rotate_secret(account_id: int, webhook_id: int, by: By) -> tuple[Webhook, st
     writing()
     webhook, now, plain = get(account_id, webhook_id), clock.now_ms(), secret.fresh()
     webhook.old_secret, webhook.old_secret_until = webhook.secret, now + secret.OVERLAP_MS
-    webhook.secret, webhook.updated_at = secret.sealed(account_id, plain), now
+    webhook.secret, webhook.updated_at = secret.seal(account_id, plain), now
     webhook.save()
     audit.record(account_id, by.actor, "webhook_rotate_secret", f"webhook:{webhook_id}", None, by.ip)
     return get(account_id, webhook_id), plain

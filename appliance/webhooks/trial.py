@@ -11,6 +11,8 @@ from appliance.events import kinds, shape
 from appliance.tables import Event, Webhook
 from appliance.webhooks import post, store
 from appliance.webhooks.outcomes import Job, Outcome
+from appliance.webhooks.post import Target
+from appliance.webhooks.secret import Sealed
 
 _USUAL = "contact_update"
 
@@ -37,4 +39,6 @@ def prepare(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Web
 
 async def send(webhook: Webhook, event: shape.Event) -> Outcome:
     """Post an invented event once; it is no delivery, and says nothing about whether the webhook works."""
-    return await post.send(Job(0, webhook.id, 0, 0), webhook, event, f"test_{secrets.token_hex(8)}")
+    sealed = Sealed(webhook.account_id, webhook.secret, webhook.old_secret, webhook.old_secret_until)
+    target = Target(webhook.url, sealed)
+    return await post.send(Job(0, webhook.id, 0, 0), target, event, f"test_{secrets.token_hex(8)}")

@@ -10,11 +10,12 @@ from appliance.account import accounts
 from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
-from appliance.events import log
+from appliance.events import log, shape
 from appliance.events.log import Happened
 from appliance.tables import Event, Message, User, Webhook, WebhookDelivery
 from appliance.webhooks import fanout, outcomes, secret, store, sweep, teller
 from appliance.webhooks.outcomes import Job, Outcome
+from appliance.webhooks.secret import Sealed
 from appliance.webhooks.store import By, WebhookPatch, WebhookWrite
 from tests.domain.home import BY_API, Home
 
@@ -252,9 +253,15 @@ def test_secrets_sign_as_the_standard_says() -> None:
 def test_a_secret_opens_with_its_key_and_for_its_account_only(home: Home) -> None:
     """With another key, or in the row of another account, there is nothing to sign with."""
     listening = hook(home)
-    assert len(secret.usable(listening)) == 1
-    listening.account_id += 1
-    assert secret.usable(listening) == []
+    assert len(secret.usable(Sealed(listening.account_id, listening.secret))) == 1
+    assert secret.usable(Sealed(listening.account_id + 1, listening.secret)) == []
+
+
+def test_an_event_is_written_out_one_way(home: Home) -> None:
+    """Read for a webhook it is what the API answers, with every kind of value in it."""
+    work.write(log.record, Happened(home.account_id, "x", data={"a": [1, None, "ü"]}, test=True, resource_uid="y:1"))
+    (event,) = Event.select()
+    assert shape.read(event.id) == shape.event(event) and shape.read(event.id + 1) is None
 
 
 def test_erasing_takes_answers_along(home: Home) -> None:
