@@ -50,6 +50,11 @@ class Device(NamedTuple):
     kind: str | None  # desktop, mobile, tablet
 
 
+def told(header: str | None) -> str | None:
+    """Answer what is kept of what a program says of itself."""
+    return header[:_LONGEST] if header else None
+
+
 @lru_cache(maxsize=4_096)
 def sort(agent: str | None) -> str:
     """Say of what sort a program is: reader, scanner, tool, proxy, apple, or unknown."""

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from appliance import clock
-from appliance.db.open import connection, rows
+from appliance import clients, clock
+from appliance.db.open import connection, rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
-from appliance.events import listing
+from appliance.events import agents, listing
 from appliance.events.listing import Asked
 from appliance.fields import PageQuery, Short
 from appliance.pages import Page
@@ -104,6 +104,19 @@ def record_many(all_happened: list[Happened]) -> None:
         ],
     )  # fmt: skip
     after_commit(lambda: bell.ring("flows"))
+
+
+def record_seen(happened: Happened, ip: str | None, agent: str | None) -> None:
+    """Write an event that somebody caused themselves, with where they were and what with.
+
+    Reading an agent for the first time takes a while: let `agents.device` look at it before.
+    """
+    record(happened)
+    how = str(scalar("SELECT privacy_ip FROM account WHERE id = ?", (happened.account_id,)))
+    run(
+        "UPDATE event SET ip = ?, user_agent = ?, browser = ?, os = ?, device_type = ? WHERE id = ?",
+        (clients.kept(ip, how), agent, *agents.device(agent), connection().last_insert_rowid()),
+    )
 
 
 def page(account_id: int, query: EventQuery) -> Page:

@@ -14,7 +14,7 @@ from appliance.contacts.consent import Evidence
 from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 from appliance.engagement import words
-from appliance.events import log
+from appliance.events import agents, log
 from appliance.events.log import Happened
 from appliance.forms import people, rates
 from appliance.forms.reading import Submitted
@@ -58,9 +58,13 @@ def accept(form: Form, said: Submitted, ip: str, user_agent: str | None) -> None
         # Nothing can be asked there yet, so nothing may be sent either
         channel = people.put(account.id, said, evidence, is_theirs=False)
     data = {"form_id": form.id, "form_name": form.name, "list_ids": list(wanted.lists)}
-    log.record(Happened(
-        account.id, "form_submitted", channel.contact_id if channel else None, data, f"form:{form.id}", form.name,
-    ))  # fmt: skip
+    happened = Happened(account.id, "form_submitted", None, data, f"form:{form.id}", form.name)
+    if channel is None:
+        # Nobody yet, so that nobody could ask for what is kept of them here to be erased
+        log.record(happened)
+    else:
+        happened.contact_id = channel.contact_id
+        log.record_seen(happened, ip, agents.told(user_agent))
     if asks and said.address.kind == "email":
         _ask(wanted)
 

@@ -54,9 +54,20 @@ def test_nobody_is_signed_up_before_they_confirm(server: Server) -> None:
     (told,) = events(server, "double_opt_in_confirmed", contact_id=made["id"])
     assert (told["data"]["form_id"], told["resource_name"]) == (form["id"], "Letter")
     (sent,) = [one for one in events(server, "form_submitted") if one["data"]["form_id"] == form["id"]]
-    assert (sent["contact_id"], sent["resource_name"]) == (None, "Letter")
+    assert (sent["contact_id"], sent["resource_name"], sent["ip"], sent["user_agent"]) == (None, "Letter", None, None)
     counted = server.client().get(f"/forms/{form['id']}").expect(200)
     assert (counted["submissions_count"], counted["confirmed_count"]) == (1, 1)
+
+
+def test_what_somebody_signs_up_with_is_seen(server: Server) -> None:
+    """Of a person who is known, the event of their form says with what program, and in which network, they were."""
+    agent = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"
+    form = make_form(server, "Seen")
+    known = server.client().post("/contacts", {"email": "known-here@example.org"}).expect(201)["id"]
+    submit(server, form, {"User-Agent": agent, "X-Forwarded-For": "198.51.100.77"}, email="known-here@example.org")
+    (sent,) = events(server, "form_submitted", contact_id=known)
+    assert (sent["ip"], sent["user_agent"]) == ("198.51.100.0", agent)
+    assert (sent["browser"], sent["os"], sent["device_type"]) == ("Firefox", "Linux", "desktop")
 
 
 def test_reading_confirms_nothing_and_one_post_does_once(server: Server) -> None:
