@@ -200,6 +200,8 @@ class _Play:
             self.notes.append(
                 f"{number} of the {met.number} who met the trigger were drawn: shares are close, not exact."
             )
+        if number and one("SELECT 1 FROM main.run WHERE flow_id = ? AND status <> 'ignored'", (self.flow.id,)):
+            self.notes.append("All of them enter, whether or not they were in this flow before.")
         if not met.number:
             self.notes.append("Nobody met the trigger in that time.")
         return Crowd(

@@ -1,6 +1,7 @@
 """One person's way through a flow on a stage: time passes from one thing that is due to the next, each is told of."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ from appliance.tables import Flow
 # More than this is no rehearsal any more: a flow has 200 steps, and each is left once
 _MOST_MOMENTS = 2_000
 _MOST_AT_ONCE = 50
+# Others wait for the thread that it runs on
+_MOST_SECONDS = 10.0
 
 
 class Planned(NamedTuple):
@@ -59,6 +62,7 @@ class Rehearsal:
         self._planned = [_planned(number, what, start) for number, what in enumerate(script)]
         left = list(real)
         now: int | None = start
+        begun = time.monotonic()
         for _ in range(_MOST_MOMENTS):
             if now is None or now > self.until:
                 break
@@ -70,6 +74,9 @@ class Rehearsal:
                     self._assume(planned.what)
                     self._settle()
             if self._ended() is not None and not self._waits(now):
+                break
+            if time.monotonic() - begun > _MOST_SECONDS:
+                self._note(f"It took too long and was ended early, at {spoken(now, self.zone)}.")
                 break
             now = self._next(now, left)
         self._left_over()

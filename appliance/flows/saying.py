@@ -14,6 +14,7 @@ _SKIPPED = {
     "unsubscribed": "they have unsubscribed", "no_channel": "they have no such address",
     "no_consent": "they never opted in", "frequency_cap": "they have had as many as the account allows",
     "render_error": "it cannot be made", "invalid_address": "their address is none",
+    "channel_unavailable": "nothing can be sent that way from here",
     "not_verified": "they have not confirmed their address", "quiet_hours_expired": "the quiet hours lasted too long",
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from appliance.contacts import lists, write
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
 from appliance.errors import Invalid, NotFound
-from appliance.flows import entry, store
+from appliance.flows import entry, rehearsal, scripts, store
 from appliance.flows.requests import FlowCreate
 from appliance.flows.states import By
 from appliance.messages.ledger import Outcome
@@ -278,16 +278,15 @@ def test_somebody_made_up_has_the_past_of_their_address(home: Home) -> None:
         assert (step.outcome, step.reason) == ("skipped", reason)
 
 
-def test_quiet_hours_hold_a_message_and_an_sms_shows_its_words(home: Home) -> None:
-    """What is held leaves when the hours are over, after the run itself has ended; an SMS has no footer of a mail."""
-    flow = written(
-        home, [{"type": "sms", "body": "Hi {{ first_name }}"}], data={"quiet_hours": {"from": "08:00", "to": "12:00"}}
-    )
-    found = rehearsed(home, flow, contact={"first_name": "Bo", "phone": "+436641234567"})
-    held, left = told(found, 1).message, found.timeline[-1]
-    assert held is not None and (held.status, held.leaves_at) == ("held", "2031-03-03T12:00:00.000Z")
+def test_quiet_hours_hold_a_message_until_they_are_over(home: Home) -> None:
+    """What is held leaves when the hours are over, also after the run itself has ended, and is shown then."""
+    flow = written(home, [MAIL], data={"quiet_hours": {"from": "08:00", "to": "12:00"}})
+    found = rehearsed(home, flow)
+    held, left = told(found, 1), found.timeline[-1]
+    assert held.message is not None and held.message.leaves_at == "2031-03-03T12:00:00.000Z"
+    assert "held until Mon 3 Mar 2031, 12:00" in held.says and found.end.at == "2031-03-03T09:00:00.000Z"
     assert left.told == "message" and left.at == "2031-03-03T12:00:00.000Z"
-    assert left.message is not None and (left.message.text, left.message.html) == ("Hi Bo", None)
+    assert left.message is not None and left.message.subject == "Welcome Alex" and left.message.html
 
 
 def test_a_step_that_breaks_ends_the_rehearsal_and_not_the_request(home: Home) -> None:
@@ -307,3 +306,20 @@ def test_each_starter_can_be_rehearsed(home: Home) -> None:
         flow = work.write(store.create, home.account_id, begun, store.read(home.account_id, begun), By(True))
         found = rehearsed(home, flow)
         assert found.end.status == "completed" and any(one.message for one in found.timeline), (name, found.text)
+
+
+def test_a_flow_without_steps_or_trigger_is_rehearsed_too(home: Home) -> None:
+    """Who enters a flow of no steps has completed it; without a trigger they are let in by hand."""
+    found = rehearsed(home, written(home, [], {"event": "manual"}))
+    assert found.timeline[0].says == "Enters the flow by hand" and found.end.status == "completed"
+    assert found.notes and "could not go live" in found.notes[0]
+
+
+def test_what_takes_too_long_is_ended_and_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rehearsal keeps nobody waiting for long, nor do the scripts of a flow."""
+    monkeypatch.setattr(rehearsal, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(scripts, "MOST_SECONDS", 0.0)
+    flow = written(home, [{"duration": 60}, {"duration": 60}], data={"scripts": [{"name": "a"}, {"name": "b"}]})
+    found = rehearsed(home, flow)
+    assert found.end.status == "live" and "ended early" in found.notes[-1]
+    assert [one.failures for one in scripts.results(flow)] == [["not played: the others took too long"]] * 2
