@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _DAY_MS = 24 * 3600 * 1000
 _DAYS = {"30d": 30, "7d": 7}
-_RESTS, _MOST_KEPT, _SECONDS = 20, 100, 0.05
+_LARGE, _RESTS, _MOST_KEPT = 5_000, 20, 100
 _OPEN, _ACCEPTED = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
 _LEDGER = (
     "SELECT flow_id, status, count(*) FROM message INDEXED BY message_of_flow WHERE run_id NOT NULL AND test = 0 "
@@ -62,8 +62,10 @@ class _Memory:
         self.lock = threading.Lock()
         self.known: dict[Any, tuple[float, float, Any]] = {}
 
-    def rested(self, key: Any, count: Callable[[], T]) -> T:
-        """Count anew unless that took long and was a moment ago."""
+    def rested(self, key: Any, people: int, count: Callable[[], T]) -> T:
+        """Count anew; of many people not again right after that took its time."""
+        if people < _LARGE:
+            return count()
         begun = time.monotonic()
         with self.lock:
             known = self.known.get(key)
@@ -72,11 +74,9 @@ class _Memory:
         made = count()
         ended = time.monotonic()
         with self.lock:
-            self.known.pop(key, None)
             if len(self.known) >= _MOST_KEPT:
                 self.known.clear()
-            if ended - begun > _SECONDS:
-                self.known[key] = ended, ended - begun, made
+            self.known[key] = ended, ended - begun, made
         return made
 
 
@@ -86,7 +86,8 @@ _memory = _Memory()
 def stats(flows: Sequence[Flow]) -> dict[int, FlowStats]:
     """Answer what some flows have done ever: their runs as they count them, and the ledger of their messages."""
     ids = sorted(flow.id for flow in flows)
-    ledger = _memory.rested(("stats", *ids), lambda: _ledger(ids))
+    people = sum(flow.entered_count for flow in flows)
+    ledger = _memory.rested(("stats", *ids), people, lambda: _ledger(ids))
     return {flow.id: _stats(flow, ledger.get(flow.id, {})) for flow in flows}
 
 
@@ -114,7 +115,8 @@ def of(flow: Flow, span: Range = "all") -> FlowReport:
     """Report what became of the people of a flow, or of those who came to it, and to each step, lately."""
     with snapshot():
         fresh = Flow.get_by_id(flow.id)
-        return _memory.rested(("report", flow.id, fresh.updated_at, span), lambda: _of(fresh, span))
+        key = ("report", flow.id, fresh.updated_at, span)
+        return _memory.rested(key, fresh.entered_count, lambda: _of(fresh, span))
 
 
 def _of(flow: Flow, span: Range) -> FlowReport:
