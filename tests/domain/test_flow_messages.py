@@ -1,5 +1,6 @@
 """Messages of flows: a row for each run, who is skipped and why, what they say and when they may leave."""
 
+from collections import Counter
 from email import message_from_bytes, policy
 from typing import Any
 
@@ -10,9 +11,9 @@ from appliance.db import work
 from appliance.db.open import rows, run, scalar
 from appliance.errors import Temporary
 from appliance.flows import plan, resting
-from appliance.messages import letters, outbox, quiet
+from appliance.messages import letters, outbox, quiet, single
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.messages.line import Line
+from appliance.messages.line import FLOWS, Line, source_of
 from appliance.messages.prepare import Workshop
 from appliance.tables import Flow, Template
 from appliance.templates import store as templates
@@ -268,3 +269,20 @@ def test_what_nothing_carries_is_skipped(home: Home) -> None:
         ("sms", "+4917012345678", "skipped", "channel_unavailable")
     ]  # fmt: skip
     assert passed(one) == [(1, "skipped", "channel_unavailable")]
+
+
+def test_what_flows_send_keeps_nobody_waiting(home: Home) -> None:
+    """A single message goes before all that flows have to send, whenever it comes; campaigns have their turns."""
+    flow = mail(home)
+    people = [home.contact(f"p{n}@acme.test").id for n in range(60)]
+    enter(home, flow, *people)
+    until_still()
+    home.send(home.campaign(home.list_of(*people).id))
+    line, taken = Line(), set[int]()
+    for _ in range(3):
+        found = line.candidates(10, taken)
+        assert Counter(source_of(row) for row in found) == {FLOWS: 5, 1: 5}
+        taken |= {row.id for row in found}
+    order = single.MessageWrite(to="new@acme.test", subject="Code", body="1234")
+    number = work.write(single.put, home.account_id, order).id
+    assert line.candidates(10, taken)[0].id == number

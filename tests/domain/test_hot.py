@@ -18,6 +18,7 @@ from appliance.db.open import connection, rows, run
 from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
 from appliance.messages import hot, outbox
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
+from tests.domain import flow_rows
 from tests.domain.home import BY_LINK, Home
 
 ERRORS: dict[str, DeliveryError | None] = {
@@ -35,10 +36,12 @@ SHAPES = {
     "test": "test = 1",
     "single": "campaign_id = NULL",
     "transactional": "campaign_id = NULL, transactional = 1",
+    "flow": "campaign_id = NULL, step_id = 1, flow_id = (SELECT max(flow_id) FROM run), "
+    "run_id = (SELECT r.id FROM run r WHERE r.contact_id = message.contact_id)",
     "later": "due_at = due_at + 60000",
     "repeated": "doubts = 1, attempts = 1, dated_at = 1000",
 }
-TABLES = ("message", "contact", "channel", "campaign", "event", "suppression", "consent")
+TABLES = ("message", "contact", "channel", "campaign", "flow", "run", "event", "suppression", "consent")
 PEOPLE = 6
 
 
@@ -70,6 +73,9 @@ def sending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, in
     home = Home(Path(tmp_path_factory.mktemp("hot")))
     people = [home.contact(f"p{number}@example.org").id for number in range(PEOPLE)]
     campaign = home.send(home.campaign(home.list_of(*people).id))
+    flow = flow_rows.flow(home)
+    for number, person in enumerate(people):
+        flow_rows.run(home, flow, person, chain_depth=number % 3)
     yield home, campaign.id
     home.close()
 
