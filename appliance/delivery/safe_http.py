@@ -132,7 +132,7 @@ async def ask(
         async with asyncio.timeout(seconds):
             return await _ask(method, httpx.URL(url), dict(headers or {}), content, schemes, most, cut, kept)
     except (_Refused, httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError, UnicodeError, ValueError) as error:
-        log.info("%.200s was not reached: %s", _place(url), error or type(error).__name__)
+        log.info("%.200s was not reached: %s", _place(url), str(error) or type(error).__name__)
         raise Unreached from None
 
 

@@ -18,7 +18,7 @@ from appliance.webhooks.secret import Sealed
 SECONDS = 5.0
 # So much of an answer is read, and so much of it kept
 _READ_BYTES, _KEPT = 16_384, 1_000
-UNREACHED = "the address cannot be reached, or is not public"
+UNREACHED = "no answer: the address cannot be reached within 5 seconds, or is not public"
 SEALED = "its secret cannot be read: put back the secret.key that belongs to this database, or give it another secret"
 DELETED = "the webhook was deleted"
 GONE = "the event is not kept any more"

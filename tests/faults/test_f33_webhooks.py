@@ -1,0 +1,36 @@
+"""Webhooks on a disk that is full: what cannot be written down is not sent again and again."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.disk import CannotMount, fill, small_disk
+from tests.kit.receiver import Receiver
+
+ALLOWED = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
+
+
+def test_a_full_disk_repeats_nothing(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """Filled amid deliveries: at most what was on its way comes twice; freed, the rest arrives."""
+    try:
+        with small_disk(tmp_path / "disk", 200) as at, Receiver(tmp_path) as receiver:
+            server = fresh_server(data=at / "data", env=ALLOWED)
+            api = server.client(validate=False)
+            api.post("/webhooks", {"url": receiver.url, "events": ["thing_seen"]}).expect(201)
+            receiver.mood(seconds=0.2)
+            event = {"event": "thing_seen", "contact_email": "ann@example.org", "create_contact": True}
+            for _ in range(40):
+                api.post("/events", event).expect(201)
+            receiver.wait(lambda found: len(found) >= 8)
+            filler = fill(at)
+            server.wait_for_line("directory is full")
+            assert api.post("/events", event).status == 503
+            assert len({one.name for one in receiver.arrived}) < 40
+            filler.unlink()
+            came = receiver.wait(lambda found: len({one.name for one in found}) == 40)
+            assert sum(Counter(one.name for one in came).values()) - 40 <= 4
+            server.stop()
+    except CannotMount as error:
+        pytest.skip(f"no small disk can be mounted: {error}")
