@@ -9,7 +9,7 @@ from msgspec import NODEFAULT, UNSET, Struct
 from msgspec.structs import fields as struct_fields
 
 from appliance import VERSION, config
-from appliance.api import public_forms
+from appliance.api import public_forms, shapes
 from appliance.api.declare import Route
 from appliance.api.routes import ROUTES
 
@@ -67,6 +67,7 @@ def build() -> dict[str, Any]:
         "servers": [{"url": config.base_url(config.current())}],
         "security": [{"bearer": []}],
         "paths": paths,
+        "webhooks": {"event": {"post": _told()}},
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "an API key"}},
             "schemas": {name: _mend(schema) for name, schema in components.items()},
@@ -194,6 +195,31 @@ def _submit() -> dict[str, Any]:
             **{str(status): _error(_ERRORS[status]) for status in (400, 404, 413, 415, 422, 429, 500, 503)},
         },
     }
+
+
+def _told() -> dict[str, Any]:
+    """Describe what a webhook is sent; whoever listens answers."""
+    names = {
+        "webhook-id": "the same for every attempt of a delivery", "webhook-timestamp": "of this attempt, in seconds",
+        "webhook-signature": "`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; several, with spaces between",
+    }  # fmt: skip
+    return {
+        "operationId": "event_happened",
+        "summary": "An event that a webhook asked for",
+        "description": "Signed as standardwebhooks.com says; the key is what follows `whsec_`, base64-decoded. "
+        "Events may arrive more than once and in another order. What is not taken within 5 seconds is tried again "
+        "after 30 s, 1, 2, 5, 15, 30 min, 1, 2, 6 and 24 h, later if `Retry-After` asks for it.",
+        "security": [],
+        "parameters": [
+            {"name": name, "in": "header", "required": True, "description": text, "schema": {"type": "string"}}
+            for name, text in names.items()
+        ],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(shapes.Event)}}},
+        "responses": {
+            "2XX": {"description": "Taken"}, "410": {"description": "Gone for good: the webhook is switched off"},
+            "default": {"description": "Not taken"},
+        },
+    }  # fmt: skip
 
 
 def _healthz() -> dict[str, Any]:
