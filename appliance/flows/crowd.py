@@ -35,7 +35,7 @@ from appliance.flows import (
 from appliance.flows.assumed import Assumed, Cast, Impossible
 from appliance.flows.counted import Crowd
 from appliance.flows.requests import Steps
-from appliance.flows.simulate import DAY_MS, opened
+from appliance.flows.simulate import DAY_MS, opened, stopped
 from appliance.flows.stage import Stage
 from appliance.flows.starting import Arrival, Open
 from appliance.flows.triggers import EVENT, MANUAL, Start
@@ -131,7 +131,7 @@ class _Play:
     ) -> None:  # fmt: skip
         self.flow = Flow.get_by_id(flow.id)
         self.until, self.script = until, script
-        self.notes: list[str] = []
+        self.notes: list[str] = stopped(flow.account_id)
         is_live = self.flow.status == "active" and steps is None and bool(self.flow.version)
         if not is_live:
             self.notes += work.write(opened, self.flow, steps, version)

@@ -1,10 +1,10 @@
 """Messages of a rehearsal leave: looked at again as right before they would, rendered, and taken by who gets them."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from appliance import clock
-from appliance.db import work
+from appliance.db import storage, work
 from appliance.db.open import rows
 from appliance.designs.merge import MergeError
 from appliance.errors import Permanent, SenderRefused
@@ -24,15 +24,16 @@ _DUE = (
 class Gone(NamedTuple):
     """A message that left, or would not, with the step that made it; `note` says what would stand in its way."""
 
+    message_id: int
     step_id: int | None
     message: Rendered
     note: str | None
 
 
-def leave(runs: str, workshop: Workshop) -> list[Gone]:
+def leave(runs: str, workshop: Workshop, but: Set[int] = frozenset()) -> list[Gone]:
     """Let the messages of some runs (ids as JSON) that are due now leave one after the other, each rendered."""
     found = [Claim._make(row) for row in rows(_DUE, (runs, clock.now_ms()))]
-    return [_one(claim, workshop) for claim in found]
+    return [_one(claim, workshop) for claim in found if claim.id not in but]
 
 
 def leave_unseen(runs: str) -> int:
@@ -52,7 +53,7 @@ def show(message: Message, note: str | None = None, workshop: Workshop | None = 
         except (MergeError, ValueError) as fault:
             note = note or f"the message cannot be shown: {fault}"
     return Gone(
-        message.step_id,
+        message.id, message.step_id,
         Rendered(
             message.channel, message.status, message.skip_reason, message.recipient, message.sender,
             filled.subject if filled else message.subject, filled.html if filled and not is_sms else None,
@@ -81,8 +82,7 @@ def _why_not(claim: Claim) -> str | None:
     """Say what keeps a message waiting that nobody refused."""
     if Message.get_by_id(claim.id).status not in ("queued", "held"):
         return None
-    stopped = rows("SELECT 1 FROM account WHERE id = ? AND sending_stopped = 1", (claim.account_id,))
-    return "all sending is stopped for now: it would wait" if stopped else "it would wait for its turn"
+    return storage.trouble() or "it would wait for its turn"
 
 
 def _made(claim: Claim, workshop: Workshop) -> tuple[Outcome, str | None]:

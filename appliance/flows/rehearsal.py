@@ -55,6 +55,7 @@ class Rehearsal:
         self._others = Others(flow.account_id, flow.id)
         self._planned: list[Planned] = []
         self._seen: set[int] = set()  # messages that were told of
+        self._stuck: set[int] = set()  # those that nobody lets go
 
     def play(self, script: list[Assumed], real: Sequence[Came]) -> End:
         """Let time pass until the run has ended or the time is over; `real` are events that came."""
@@ -97,7 +98,7 @@ class Rehearsal:
             if due:
                 work.write(run.go_on, [self.cast.run_id], self.flow.name, self._plan, self._watch)
             self._tell_skipped()
-            for gone in leaving.leave(self._runs, self._workshop):
+            for gone in leaving.leave(self._runs, self._workshop, self._stuck):
                 self._gone(gone)
             for other in self._others.started():
                 self._tell("starts", f"{other.event} would start the flow “{other.name}” too", event=other.event)
@@ -148,6 +149,8 @@ class Rehearsal:
             skips = gone.message.status == "skipped"
             told.says = f"{told.says}: skipped, {saying.skipped(gone.message.skip_reason)}" if skips else says
         told.message = gone.message
+        if gone.message.status in ("queued", "held"):
+            self._stuck.add(gone.message_id)
         if gone.note is not None:
             self._note(f"Step {gone.step_id}: {gone.note}")
         self._from_message(gone)

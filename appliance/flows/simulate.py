@@ -110,7 +110,7 @@ def _played(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, times:
     cast = Cast(flow.account_id, contact_id, entered.run_id)
     paths = {step["id"]: path for path, step in document.walk(flow.steps)}
     played = Rehearsal(flow, flow.version, paths, cast, times.until)
-    played.notes = [*notes, *entered.notes]
+    played.notes = [*stopped(flow.account_id), *notes, *entered.notes]
     real: list[Came] = []
     if not invented:
         played.notes += _about(contact_id, flow.id, times.start)
@@ -151,6 +151,13 @@ def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
     return [f"It could not go live as it is: {one.field}: {one.message}" for one in found]
+
+
+def stopped(account_id: int) -> list[str]:
+    """Say that in reality nothing would be sent at this time, if that is so."""
+    if not one("SELECT 1 FROM main.account WHERE id = ? AND sending_stopped = 1", (account_id,)):
+        return []
+    return ["All sending of the account is stopped now: in reality messages would wait until it goes on."]
 
 
 def _entry(entered: door.Entered, at: int) -> Entry:

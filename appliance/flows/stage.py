@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from appliance import clock, tokens
-from appliance.db.open import rows, scalar
+from appliance.db import work
+from appliance.db.open import rows, run, scalar
 from appliance.db.shadow import ALL, NONE, Rows, shadowed
 from appliance.flows import recorded
 from appliance.flows.document import walk
@@ -44,6 +45,8 @@ class Stage:
         Yields the number that a version of the flow may have which was never live.
         """
         with shadowed(self._tables()), clock.imagined(self.start):
+            # A rehearsal with everything at rest would tell nothing
+            work.write(run, "UPDATE account SET sending_stopped = 0")
             yield next(_versions)
 
     def _tables(self) -> dict[str, Rows]:
@@ -66,6 +69,7 @@ class Stage:
         by_address = some(f"account_id = :account AND (kind, address_hash) IN {_HASHES}")
         templates = "flow_id = :flow OR id IN (SELECT value FROM json_each(:templates))"
         return {
+            "account": some("id = :account"),
             "contact": some(f"id IN {_PEOPLE}"), "channel": of_people, "consent": of_people, "membership": of_people,
             "list_refusal": of_people, "contact_list": some("account_id = :account"), "contact_search": NONE,
             "opt_out": by_address, "suppression": by_address,

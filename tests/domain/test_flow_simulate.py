@@ -4,7 +4,7 @@ import pytest
 
 from appliance import clock, fields
 from appliance.contacts import lists, write
-from appliance.db import work
+from appliance.db import storage, work
 from appliance.db.open import rows, run, scalar
 from appliance.errors import Invalid, NotFound
 from appliance.flows import entry, rehearsal, scripts, store
@@ -323,3 +323,17 @@ def test_what_takes_too_long_is_ended_and_says_so(home: Home, monkeypatch: pytes
     found = rehearsed(home, flow)
     assert found.end.status == "live" and "ended early" in found.notes[-1]
     assert [one.failures for one in scripts.results(flow)] == [["not played: the others took too long"]] * 2
+
+
+def test_where_nothing_may_leave_that_is_said_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop of all sending is noted and lets the rehearsal go on; a message that cannot leave is told of once."""
+    flow = written(home, [MAIL, {"duration": 60}])
+    work.write(run, "UPDATE account SET sending_stopped = 1")
+    found = rehearsed(home, flow)
+    mail = told(found, 1).message
+    assert mail is not None and mail.status == "sent" and "All sending of the account is stopped" in found.notes[0]
+    monkeypatch.setattr(storage, "trouble", lambda: "the disk is full")
+    waits = rehearsed(home, flow)
+    mail = told(waits, 1).message
+    assert mail is not None and mail.status == "queued" and ways(waits) == [(1, "on"), (2, "waits")]
+    assert [one.told for one in waits.timeline] == ["enter", "step", "step"] and "the disk is full" in waits.notes[-1]
