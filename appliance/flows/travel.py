@@ -55,9 +55,9 @@ class Travel:
             come = self._standing.pop(node.id, None)
             if come is None:
                 continue
-            for going, move in self._done(node, come):
+            for going, move in self._done(node, come, until):
                 self._follow(node, going, move)
-            if not self._standing or (until is not None and time.perf_counter() > until):
+            if not self._standing or _is_over(until):
                 break
 
     def save(self) -> None:
@@ -116,21 +116,40 @@ class Travel:
         else:
             self._stand(going, {"yes": node.yes, "no": node.no}.get(move.to, node.next))
 
-    def _done(self, node: Node, goings: list[Going]) -> Iterator[tuple[Going, Move]]:
+    def _done(self, node: Node, goings: list[Going], until: float | None) -> Iterator[tuple[Going, Move]]:
         """Do a step for all who stand at it; what it records stands one deeper than what started them."""
         goings.sort(key=_depth)
         for depth, some in groupby(goings, key=_depth):
             together = list(some)
             with events.chained(depth + 1):
-                yield from zip(together, _tried(node, together, self._here), strict=True)
+                moves = _tried(node, together, self._here)
+                yield from zip(together, moves, strict=True) if moves else self._singly(node, together, until)
+
+    def _singly(self, node: Node, goings: list[Going], until: float | None) -> Iterator[tuple[Going, Move]]:
+        """Do a step that fails for some for each alone: only whoever fails then ends here.
+
+        That takes longer, so whoever comes after that moment stands here for another time.
+        """
+        for number, going in enumerate(goings):
+            if number and _is_over(until):
+                self._standing[node.id] = goings[number:] + self._standing.get(node.id, [])
+                return
+            moves = _tried(node, [going], self._here)
+            if not moves:
+                log.error("run %s of flow %s failed at step %s", going.id, going.flow_id, node.id)
+            yield going, moves[0] if moves else left("failed")
 
 
 def _depth(going: Going) -> int:
     return going.chain_depth
 
 
+def _is_over(until: float | None) -> bool:
+    return until is not None and time.perf_counter() > until
+
+
 def _tried(node: Node, goings: list[Going], here: Here) -> list[Move]:
-    """Do a step for runs; where that fails it is done for each alone, and only whoever fails then ends here."""
+    """Do a step for runs; nothing of it is done where that fails, and no move is answered."""
     try:
         with _undone_if_it_fails():
             moves = BY_TYPE[node.kind].run(node, goings, here)
@@ -140,10 +159,8 @@ def _tried(node: Node, goings: list[Going], here: Here) -> list[Move]:
     except Exception as error:
         if storage_error(error) is not None or not connection().in_transaction:
             raise  # nobody's fault who is on the way: all of this is tried again
-        if len(goings) == 1:
-            log.exception("run %s of flow %s failed at step %s", goings[0].id, here.flow_id, node.id)
-            return [left("failed")]
-    return [move for going in goings for move in _tried(node, [going], here)]
+        log.warning("step %s of flow %s failed for %s runs", node.id, here.flow_id, len(goings), exc_info=error)
+        return []
 
 
 @contextmanager

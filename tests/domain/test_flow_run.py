@@ -239,3 +239,17 @@ def test_what_started_a_run_and_cannot_be_read_ends_that_run(home: Home) -> None
     enter(home, flow, home.contact("bob@acme.test").id)
     until_still()
     assert rows("SELECT status, exit_reason FROM run ORDER BY id") == [("exited", "failed"), ("live", None)]
+
+
+def test_a_step_that_fails_for_many_does_not_keep_the_writer(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes after the time of a transaction stands where they stood, and is asked in the next."""
+    monkeypatch.setattr(runs, "_LONGEST_SECONDS", 0.0)
+    flow = live(
+        home, [{"id": 1, "type": "emit_event", "event_name": "x", "event_data": {}, "forward_event_data": True}]
+    )
+    monkeypatch.delattr(type(BY_TYPE["emit_event"]), "run")
+    ids = enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(4)))
+    for gone in range(1, 5):
+        assert runs.advance()
+        assert rows("SELECT count(*) FROM run WHERE exit_reason = 'failed'") == [(gone,)]
+    assert not runs.advance() and [passed(one) for one in ids] == [[(1, "exited", "failed")]] * 4
