@@ -84,6 +84,8 @@ def main() -> None:
         for query in ({}, {"status": "live"}, {"step": 1, "outcome": "waiting", "test": "false"}, {"step": 3},
                       {"step": 3, "message": "opened"}, {"step": 3, "page": 1000}, {"status": "exited"}):  # fmt: skip
             measure(api, f"runs {query}", f"{path}/runs", **query)
+        for query in ({}, {"status": "delivered"}, {"test": "false"}, {"status": "queued"}):
+            measure(api, f"messages of the flow {query}", "/messages", flow_id=flow, **query)
         begun = time.perf_counter()
         done = api.post(f"{path}/runs/take_out", {"step": 1}).expect(200)["changed"]
         print(f"take out {done:<36} {(time.perf_counter() - begun) * 1000:7.0f} ms")

@@ -43,6 +43,9 @@ def page(account_id: int, query: MessageQuery) -> Page:
     for name, column in (("contact_id", Message.contact), ("campaign_id", Message.campaign), ("flow_id", Message.flow)):
         if getattr(query, name) is not UNSET:
             found = found.where(column == getattr(query, name))
+    if query.flow_id is not UNSET and not Flow.select().where(Flow.id == query.flow_id, Flow.hidden).exists():
+        # What a flow sent belongs to a run, and has an index; rows of campaigns name a hidden flow, and have another
+        found = found.where(Message.run.is_null(False))
     if isinstance(query.to, str):
         found = found.where(Message.recipient_key == query.to.strip().casefold())
     after, before = moments(query.created_after, query.created_before, Account.get_by_id(account_id).time_zone)

@@ -76,6 +76,7 @@ def test_a_person_is_followed_through_a_flow(api: Client, flow: int) -> None:
     stats = api.get(path).expect(200)["stats"]
     assert (stats["entered"], stats["active"], stats["completed"], stats["exited"]) == (1, 0, 1, 0)
     assert (stats["audience"], stats["accepted"]) == (1, 1)
+    assert [row["id"] for row in api.get("/messages", flow_id=flow, test="false").expect(200)] == [message]
 
 
 def test_each_number_leads_to_its_people(api: Client, flow: int) -> None:
