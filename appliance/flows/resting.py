@@ -31,13 +31,20 @@ _OVER = (
     "flow.closing NOT NULL OR flow.deleted_at NOT NULL AND (EXISTS (SELECT 1 FROM message m WHERE {open}) "
     "OR EXISTS (SELECT 1 FROM run r WHERE {live}))"
 )
+# Nothing that was overdue at a resume is left. A clock that is set back later must not make anything look so
+_CAUGHT_UP = (
+    "flow.deleted_at IS NULL AND flow.status = 'active' AND flow.drop_before NOT NULL "
+    "AND NOT EXISTS (SELECT 1 FROM run r WHERE {live} AND r.due_at < flow.drop_before) "
+    "AND NOT EXISTS (SELECT 1 FROM message m WHERE {open} AND (m.due_at IS NULL "
+    "OR max(m.due_at, m.created_at) < flow.drop_before))"
+)
 _RING = "SELECT id FROM flow WHERE hidden = 0 AND ({what})"
 
 
 def settle() -> bool:
     """Take a bite of each: rows of flows that are over, that rest, that go on; says if there were any."""
     found = False
-    for what, verb in ((_OVER, close_some), (_RESTING, put_away), (_WOKEN, bring_back)):
+    for what, verb in ((_OVER, close_some), (_RESTING, put_away), (_WOKEN, bring_back), (_CAUGHT_UP, catch_up)):
         for flow_id in _flows(what):
             found = True
             work.write(verb, flow_id)
@@ -46,7 +53,7 @@ def settle() -> bool:
 
 def is_due() -> bool:
     """Say whether a flow has rows that are not where they belong."""
-    return any(_flows(what, "LIMIT 1") for what in (_OVER, _RESTING, _WOKEN))
+    return any(_flows(what, "LIMIT 1") for what in (_OVER, _RESTING, _WOKEN, _CAUGHT_UP))
 
 
 def put_away(flow_id: int) -> int:
@@ -68,6 +75,13 @@ def bring_back(flow_id: int) -> int:
         "AND m.due_at IS NULL LIMIT :most) AND EXISTS (SELECT 1 FROM flow WHERE id = :flow AND status = 'active')",
         {"flow": flow_id, "now": clock.now_ms(), "most": _AT_ONCE, "due": BY_FLOWS_AT_ONCE},
     )
+
+
+def catch_up(flow_id: int) -> int:
+    """Drop nothing more of an active flow for being overdue, once nothing is; answers how many flows that were."""
+    writing()
+    what = _CAUGHT_UP.format(open=_OPEN.format(flow="flow.id"), live=_LIVE.format(flow="flow.id"))
+    return run(f"UPDATE flow SET drop_before = NULL WHERE id = ? AND {what}", (flow_id,))
 
 
 def close_some(flow_id: int) -> bool:

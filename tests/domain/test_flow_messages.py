@@ -194,9 +194,13 @@ def test_a_resume_without_what_is_overdue_drops_those_messages(home: Home) -> No
     enter(home, flow, home.contact("new@acme.test").id)
     until_still()
     work.write(lambda: Flow.update(drop_before=moment).execute())
+    assert not resting.settle()
     claim = turn(None, want=True)
     assert claim is not None and claim.recipient == "new@acme.test"
     assert rows("SELECT status, skip_reason FROM message") == [("skipped", "overdue_on_resume"), ("sending", None)]
+    while resting.settle():
+        pass
+    assert rows("SELECT drop_before FROM flow") == [(None,)]
 
 
 def test_nothing_of_a_deleted_flow_stays_open(home: Home) -> None:
