@@ -54,11 +54,12 @@ async def index(request: Call) -> Answer:
 @ROUTES.add("POST", "/flows", scope="flows:write", reads=FlowCreate, returns=flow_shapes.Flow, status=201)
 async def create(request: Call) -> Answer:
     """Create a flow; as a draft unless `status` says otherwise."""
-    if request.body.status in ("active", "live"):
+    live = request.body.status in ("active", "live")
+    if live:
         _require_send(request)
     body = await call(store.begun, request.account_id, request.body)
     draft = await call(store.read, request.account_id, body)
-    await call(store.warm, request.account_id, draft)
+    await call(store.warm, request.account_id, draft, live=live)
     return await _shown(await commit(store.create, request.account_id, body, draft, _by(request)))
 
 
@@ -91,7 +92,7 @@ async def update(request: Call) -> Answer:
         if wanted == "active":
             _require_send(request)
     draft = await call(store.read, request.account_id, request.body, request.id)
-    await call(store.warm, request.account_id, draft, request.id)
+    await call(store.warm, request.account_id, draft, request.id, live="active" in (wanted, before.status))
     row = await commit(store.update, request.account_id, request.id, request.body, draft, _by(request))
     shown = (await call(_shaped, [row]))[0]
     played = await call(scripts.results, row, request.credential.reaches("contacts:read"))

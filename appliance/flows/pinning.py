@@ -73,6 +73,15 @@ def warm(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> No
                 letters.links(letters.source(document, beside))
 
 
+def foresee(template: Template, document: dict[str, Any]) -> None:
+    """Compile the message of a step with the words that its template is about to have, if its flow is live."""
+    flow = Flow.get_by_id(template.flow_id)
+    steps = (step for _, step in walk(flow.steps) if step.get("template_id") == template.id)
+    step = next(steps, None)
+    if step is not None and flow.status == "active":
+        warm(flow.account_id, [step | {"content": document}])
+
+
 def _sending(flow: Flow) -> list[tuple[str, Step, Template]]:
     templates = {row.id: row for row in contents.of_flow(flow.id)}
     return [(path, step, templates[step["template_id"]]) for path, step in walk(flow.steps) if "template_id" in step]

@@ -91,12 +91,13 @@ def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None =
     return Draft(start, steps, before.updated_at if before is not None else 0)
 
 
-def warm(account_id: int, draft: Draft | None, flow_id: int | None = None) -> None:
-    """Look at the words of a draft before the writer has to, and at the messages of a flow that may go live."""
+def warm(account_id: int, draft: Draft | None, flow_id: int | None = None, live: bool = True) -> None:
+    """Look at the words of a draft before the writer has to; and at the messages of a flow, if it goes `live` then."""
     flow = _find(account_id, flow_id) if flow_id is not None else None
     steps = draft.steps.steps if draft is not None and draft.steps is not None else flow.steps if flow else []
     contents.warm(account_id, steps)
-    pinning.warm(account_id, steps, flow)
+    if live:
+        pinning.warm(account_id, steps, flow)
 
 
 def _check(faults: Faults) -> None:
@@ -235,3 +236,4 @@ def rewritten(template: Template) -> None:
 
 
 templates.followers.append(rewritten)
+templates.forerunners.append(pinning.foresee)

@@ -24,6 +24,8 @@ __all__ = [
 UNTITLED = "Untitled template"
 # Whoever has more to do once the template of a flow's step was changed by itself, in the same transaction
 followers: list[Callable[[Template], None]] = []
+# Whoever has to look, before the writer does, at what such a template is about to say
+forerunners: list[Callable[[Template, dict[str, Any]], None]] = []
 
 
 def page(account_id: int, query: TemplateQuery) -> Page:
@@ -235,4 +237,8 @@ def warm(account_id: int, request: Any, template_id: int | None = None) -> None:
     check(account_id, request, "", Faults())
     have = None if template_id is None else Template.get_or_none(Template.id == template_id)
     template = have or Template(name=UNTITLED if isinstance(request, TemplateWrite) else None)
-    checks.variables(document(template) | _values(template, request))
+    said = document(template) | _values(template, request)
+    checks.variables(said)
+    if have is not None and have.action_id is not None:
+        for look in forerunners:
+            look(have, said)
