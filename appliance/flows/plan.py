@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.db.open import connection, rows
-from appliance.db.work import writing
+from appliance.db.work import after_commit, is_writing, writing
 from appliance.flows.steps.kind import Node
 from appliance.tables import Step
 
@@ -73,18 +73,26 @@ _lock = threading.Lock()
 
 
 def load(flow_id: int, version: int) -> Plan:
-    """Answer a version of a flow that was written and committed before."""
+    """Answer a version of a flow; it is kept once it is certain that it was committed, for a number may be given again
+    where it was not."""
     key = (flow_id, version)
     with _lock:
         if key in _kept:
             _kept.move_to_end(key)
             return _kept[key]
     found = read(flow_id, version)
+    if is_writing():
+        after_commit(lambda: _keep(key, found))
+    else:
+        _keep(key, found)
+    return found
+
+
+def _keep(key: tuple[int, int], found: Plan) -> None:
     with _lock:
         _kept[key] = found
         while len(_kept) > _MOST_KEPT:
             _kept.popitem(last=False)
-    return found
 
 
 def read(flow_id: int, version: int) -> Plan:

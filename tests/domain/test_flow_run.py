@@ -253,3 +253,19 @@ def test_a_step_that_fails_for_many_does_not_keep_the_writer(home: Home, monkeyp
         assert runs.advance()
         assert rows("SELECT count(*) FROM run WHERE exit_reason = 'failed'") == [(gone,)]
     assert not runs.advance() and [passed(one) for one in ids] == [[(1, "exited", "failed")]] * 4
+
+
+def test_a_version_that_was_taken_back_is_not_remembered(home: Home) -> None:
+    """Steps that were written and never committed are not taken for those that get their number later."""
+    flow = flow_rows.flow(home)
+
+    def undone() -> None:
+        plan.write(flow.id, 1, plan.compiled([{"id": 1, "type": "exit"}]), {})
+        assert plan.load(flow.id, 1).nodes[1].kind == "exit"
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        work.write(undone)
+    work.write(plan.write, flow.id, 1, plan.compiled(SPLIT), {})
+    assert work.write(plan.load, flow.id, 1).nodes[1].kind == "wait"
+    assert plan.load(flow.id, 1) is plan.load(flow.id, 1)
