@@ -79,7 +79,8 @@ def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None =
     start = steps = None
     if request.trigger is not UNSET:
         had = triggers.of(Trigger.get(Trigger.flow == before.id)) if before is not None else None
-        start = triggers.check(account_id, request.trigger or {}, faults, "trigger", had)
+        cleared = request.trigger is None
+        start = triggers.Start() if cleared else triggers.check(account_id, request.trigger, faults, "trigger", had)
     if request.steps is not UNSET:
         known = (before.steps, before.last_action) if before is not None else ((), 0)
         steps = document.read(account_id, request.steps, faults, *known)

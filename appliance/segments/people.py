@@ -53,9 +53,12 @@ def scope(account_id: int, writing: bool = False) -> Scope:
     """Answer the scope of an account's filters now; while `writing`, what ids name must exist."""
     zone = str(Account.get_by_id(account_id).time_zone)
     known: dict[int, list[Node] | None] = {}
+    there: dict[tuple[str, int], bool] = {}
 
     def exists(kind: str, number: int) -> bool:
-        return one(_TABLES[kind], (account_id, number)) is not None
+        if (kind, number) not in there:
+            there[kind, number] = one(_TABLES[kind], (account_id, number)) is not None
+        return there[kind, number]
 
     def segment(number: int) -> list[Node] | None:
         if number not in known:

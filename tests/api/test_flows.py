@@ -158,6 +158,9 @@ def test_triggers_are_read_strictly(api: Client) -> None:
     assert (flow["trigger"]["event"], flow["trigger"]["segment_id"]) == ("segment_enter", segment)
     kept = api.patch(at(flow), {"trigger": {"data": {"frequency": "every_time"}}}).expect(200)["trigger"]
     assert kept == {**flow["trigger"], "data": {"frequency": "every_time"}}
+    cleared = api.patch(at(flow), {"trigger": None}).expect(200)["trigger"]
+    assert cleared == {"event": "manual", "segment_id": None, "contact_list_id": None, "data": {}}
+    assert api.patch(at(flow), {"trigger": []}).expect(422)["validation_errors"] == {"trigger": ["is invalid"]}
     other = api.post("/flows", {}).expect(201)
     assert api.patch(at(other), {"trigger": {"segment_id": segment}}).expect(200)["trigger"]["event"] == "segment_enter"
     wrong = {"event": "Nope", "segment_id": 987654321, "data": {"frequency": "never"}, "list_id": 1}
