@@ -135,7 +135,7 @@ def _of_message(one: Assumed, cast: Cast) -> str:
     if not found:
         raise Impossible("no email of this flow has left by then" if step is None else f"step {step} has sent no email")
     message_id, _, subject, recipient, sent_at = found[0]
-    named = f"“{subject}”"
+    named = f"“{subject}”" if subject else "the email"
     if one.event == "email_replied":
         replies.record(message_id, _SOURCE)
         return f"they reply to {named}"

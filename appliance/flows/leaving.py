@@ -89,7 +89,10 @@ def _made(claim: Claim, workshop: Workshop) -> tuple[Outcome, str | None]:
     try:
         made = workshop.draft(claim).prepared
     except SenderRefused as refused:
-        return Outcome(claim, sender=""), f"it would wait until its sender is put right: {refused.text}"
+        # Only who it is from is wrong with it: what it says is shown, and what follows is rehearsed
+        subject = workshop.view(Message.get_by_id(claim.id)).subject
+        words = f"it would wait until its sender is put right: {refused.text}"
+        return Outcome(claim, subject=subject, sender=""), words
     except (MergeError, ValueError) as fault:
         words = fault.words() if isinstance(fault, MergeError) else str(fault)
         return Outcome(claim, Permanent(words), skip_reason="render_error"), f"the message cannot be made: {words}"

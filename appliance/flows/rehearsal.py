@@ -118,7 +118,7 @@ class Rehearsal:
         told = self._tell(
             "step", self._step_words(node, move, waits, filters), step_id=node.id, path=self.paths.get(node.id),
             type=node.kind, outcome=outcome, reason=move.reason, until=clock.iso(move.until) if waits else None,
-            filters=filters, data=more or None,
+            filters=filters, asks=sorted({*recorded.asked_for([node.props])}) if filters else [], data=more or None,
         )  # fmt: skip
         self._steps[node.id] = told
 

@@ -33,7 +33,8 @@ class Entry(Struct):
     """Something that happens in a rehearsal; `says` is the whole of it in a sentence.
 
     Of a step: where it stands in the document, how the person left it (`on yes no skipped exited waits`), until when
-    they wait, and of a branch each filter with what was found. `message` is what a step sends, or what leaves.
+    they wait, and of a branch each filter with what was found; `asks` are the events that it asks for, so that the
+    other way can be tried by assuming one. `message` is what a step sends, or what leaves.
     """
 
     at: str
@@ -48,6 +49,7 @@ class Entry(Struct):
     event: str | None = None
     data: dict[str, Any] | None = None
     filters: list[Reason] = field(default_factory=list)
+    asks: list[str] = field(default_factory=list)
     message: Rendered | None = None
 
 

@@ -74,7 +74,7 @@ def test_an_assumed_click_decides_a_branch(home: Home) -> None:
     assert branch.outcome == "yes" and branch.filters[0].actual == {"count": 1, "last_at": said.at}
     assert branch.filters[0].found == "once, last Tue 4 Mar 2031, 10:00"
     never = told(rehearsed(home, flow), 4)
-    assert never.outcome == "no" and never.filters[0].found == "never"
+    assert never.outcome == "no" and never.filters[0].found == "never" and never.asks == ["email_clicked"]
 
 
 def test_a_goal_ends_it_and_what_comes_later_is_said(home: Home) -> None:
@@ -337,3 +337,13 @@ def test_where_nothing_may_leave_that_is_said_once(home: Home, monkeypatch: pyte
     mail = told(waits, 1).message
     assert mail is not None and mail.status == "queued" and ways(waits) == [(1, "on"), (2, "waits")]
     assert [one.told for one in waits.timeline] == ["enter", "step", "step"] and "the disk is full" in waits.notes[-1]
+
+
+def test_on_a_real_transport_what_keeps_mail_back_is_said(home: Home) -> None:
+    """A sender that is not ours yet is named, and the rest is rehearsed as if it were."""
+    home.configure(email__transport="relay", email__relay__host="127.0.0.1")
+    flow = written(home, [MAIL, {"duration": 60}])
+    found = rehearsed(home, flow, events=[{"event": "email_delivered", "step": 1, "after": 9}])
+    assert any("not verified as yours" in note for note in found.notes if note.startswith("Step 1: it would wait"))
+    said = [one.says for one in found.timeline if one.told == "assumed"]
+    assert said == ["Assumed: “Welcome Alex” is delivered"] and found.end.status == "completed"
