@@ -10,8 +10,8 @@ from appliance.pages import Page
 from appliance.tables import Event
 
 _EQUAL = ("event", "resource_uid", "resource_name")
-# Fewer are counted as quickly as looked up, and so many new ones are no longer quick to look at
-_WORTH_KEEPING, _MOST_KEPT, _MOST_NEW = 1_000, 256, 20_000
+# Fewer are counted as quickly as all are, and so many new ones are no longer quick to look at
+_WORTH_KEEPING, _MOST_KEPT, _MOST_NEW = 50_000, 256, 20_000
 _NEWEST_FIRST, _OLDEST_FIRST = "ORDER BY created_at DESC, id DESC", "ORDER BY created_at, id"
 
 
@@ -112,26 +112,35 @@ def _ids(found: Way, total: int, skip: int, limit: int) -> list[int]:
 
 
 def _total(found: Way, is_fixed: bool) -> int:
-    """Count what fits: new events are added to what was counted before, as long as none of those has gone since.
+    """Count what fits; where that is much, new events are added to what was counted before.
 
-    What is counted by never changes in an event that stands, but whose it is, for people are merged and deleted
-    (`is_fixed`). That none has gone is told by the number of all, which SQLite knows from its pages alone.
+    That may be done as long as none has gone since, which the number of all tells: SQLite counts them from its pages
+    alone. What is asked for never changes in an event that stands, but whose it is (`is_fixed`), for people are merged
+    and deleted. What is being written may yet be taken back.
     """
     if not is_fixed or is_writing():
-        return _counted(found)  # and what is being written may yet be taken back
-    last, in_all = one("SELECT max(id), (SELECT count(*) FROM event) FROM event") or (None, 0)
+        return _counted(found)
     key = (connection().filename, found.where, *found.parameters.items())
     with _lock:
         known = _counts.get(key)
-    newer = _newer(found, known, last or 0, in_all) if known is not None else None
-    total = _counted(found) if known is None or newer is None else known.fitting + newer
-    if total >= _WORTH_KEEPING:
-        with _lock:
-            _counts[key] = _Count(last or 0, in_all, total)
-            _counts.move_to_end(key)
-            while len(_counts) > _MOST_KEPT:
-                _counts.popitem(last=False)
+    if known is None and (total := _counted(found)) < _WORTH_KEEPING:
+        return total
+    last, in_all = _newest()
+    if known is not None:
+        newer = _newer(found, known, last, in_all)
+        total = _counted(found) if newer is None else known.fitting + newer
+    with _lock:
+        _counts[key] = _Count(last, in_all, total)
+        _counts.move_to_end(key)
+        while len(_counts) > _MOST_KEPT:
+            _counts.popitem(last=False)
     return total
+
+
+def _newest() -> tuple[int, int]:
+    """Answer the id of the newest event, and how many there are."""
+    last, in_all = one("SELECT max(id), (SELECT count(*) FROM event) FROM event") or (None, 0)
+    return last or 0, int(in_all)
 
 
 def _newer(found: Way, known: _Count, last: int, in_all: int) -> int | None:
