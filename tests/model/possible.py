@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.model.interpreter import Flow, Person, Run, can_go, gone_on, nexts
+from tests.model.interpreter import Event, Flow, Person, Run, Step, can_go, gone_on, means, nexts
 
 # A world that branches wider is left to examples that do not
 MOST = 5_000
@@ -35,32 +35,94 @@ def settled(people: Iterable[Person], flows: Mapping[int, Flow], now: int) -> li
     return list(ends.values())
 
 
+class Touch(NamedTuple):
+    """What something looks at and what it changes: `seen`, `list 3`, `past m_own`, and `queue`, of unread events."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+    def __or__(self, other: tuple[Any, ...]) -> "Touch":
+        return Touch(self.reads | other[0], self.writes | other[1])
+
+    def disturbs(self, other: "Touch") -> bool:
+        """Say whether it makes a difference which of two is first."""
+        return bool(self.writes & (other.reads | other.writes) or other.writes & self.reads)
+
+
 class World:
-    """All flows at an hour: which events start or end something, and which are asked about."""
+    """All flows at an hour, and what each of them touches."""
 
     def __init__(self, flows: Mapping[int, Flow], now: int) -> None:
         self.flows, self.now = flows, now
         self.matter = {flow.event for flow in flows.values()} | {flow.goal for flow in flows.values()}
-        self.noticed = self.matter | set(_asked([flow.steps for flow in flows.values()]))
+        self.goals = {flow.goal for flow in flows.values() if flow.status != "deleted"}
+        self.emitted: set[str] = set()
+        self.mail = self.told("email_sent")
+        self.touched = {
+            flow.id: self.touch(flow.steps) | self.told("flow_enter", "flow_exit", "flow_goal")
+            for flow in flows.values()
+        }  # fmt: skip
+
+    def told(self, *names: str) -> Touch:
+        """Answer what it touches that events are told."""
+        self.emitted |= set(names)
+        queue = {"queue"} if self.matter & set(names) else set()
+        return Touch(writes=frozenset({f"past {name}" for name in names} | queue))
+
+    def touch(self, steps: Iterable[Step]) -> Touch:
+        """Answer what steps touch, with all in their branches."""
+        found = Touch()
+        for step in steps:
+            found = found | self.single(step) | self.touch(step.get("yes", ())) | self.touch(step.get("no", ()))
+        return found
+
+    def single(self, step: Step) -> Touch:
+        """Answer what one step touches by itself."""
+        kind = step["type"]
+        if kind == "split":
+            return Touch(frozenset(_asked(one) for one in step["filters"]))
+        if kind in ("list_add", "list_remove"):
+            group = frozenset({f"list {step['contact_list_id']}"})
+            return Touch(group, group) | self.told(kind)
+        if kind == "contact_update":
+            return Touch(writes=frozenset({"seen"}))
+        return self.told(*{"emit_event": (step.get("event_name"),), "email": ("email_skipped",)}.get(kind, ()))
+
+    def is_alone(self, run: Run, person: Person) -> bool:
+        """Say whether nobody can notice or disturb it when a run takes its next step before anything else happens."""
+        flow = self.flows[run.flow]
+        to_come = self.emitted | {event.name for event in person.unread}
+        if flow.goal in to_come:
+            return False
+        if not run.rest or run.rest[0]["type"] == "exit":
+            touch = self.told("flow_exit")
+            if flow.event in to_come:
+                return False
+        else:
+            touch = self.single(run.rest[0])
+        others = [self.touched[other] for other in self.flows if other != run.flow]
+        return not any(touch.disturbs(other) for other in [*others, self.mail])
 
 
-def _asked(part: Any) -> Iterator[str]:
-    """Answer the names of events that filters somewhere in steps count."""
-    if isinstance(part, dict):
-        if part.get("name") == "event":
-            yield part["value"]["event"]
-        part = list(part.values())
-    if isinstance(part, list | tuple):
-        for one in part:
-            yield from _asked(one)
+def _asked(one: dict[str, Any]) -> str:
+    """Answer what a filter looks at."""
+    if one["name"] == "event":
+        return f"past {one['value']['event']}"
+    return f"list {one['value']}" if one["name"] == "contact_list" else one["name"].rpartition(".")[2]
 
 
 def normal(person: Person, world: World) -> Person:
     """Put aside what makes no difference: events that no flow looks for, and the order of what is over."""
     return person._replace(
-        unread=tuple(event for event in person.unread if event.name in world.matter),
+        unread=tuple(event for event in person.unread if _means_something(event, person, world)),
         past=tuple(sorted(person.past, key=repr)),
         mails=tuple(sorted(person.mails, key=repr)),
+    )
+
+
+def _means_something(event: Event, person: Person, world: World) -> bool:
+    return event.name in world.goals or any(
+        flow.status == "active" and means(flow, event, person) for flow in world.flows.values()
     )
 
 
@@ -74,20 +136,10 @@ def key_of(person: Person) -> str:
 def _following(person: Person, world: World) -> Iterator[Person]:
     """Answer what may be next; what nobody else can notice or disturb goes first, for its place is no matter."""
     for index, run in enumerate(person.runs):
-        if can_go(run, world.flows, world.now) and _is_alone(run, world):
+        if can_go(run, world.flows, world.now) and world.is_alone(run, person):
             yield gone_on(person, index, world.now)
             return
     yield from nexts(person, world.flows, world.now)
-
-
-def _is_alone(run: Run, world: World) -> bool:
-    if not run.rest or world.flows[run.flow].goal is not None:
-        return False
-    step = run.rest[0]
-    if step["type"] == "split":
-        return all(one["name"].startswith("event.") for one in step["filters"])
-    told = {"email": "email_skipped", "emit_event": step.get("event_name"), "wait": None}
-    return step["type"] in told and told[step["type"]] not in world.noticed - {None}
 
 
 def outline(person: Person, names: Iterable[str]) -> dict[str, Any]:

@@ -1,0 +1,128 @@
+"""Random flows for Hypothesis, in the form in which a client sends them."""
+
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+SENT = ("m_one", "m_two")  # by clients
+NAMES = (*SENT, "m_own")  # the last is only ever written by steps
+HOURS = st.integers(0, 4)
+numbers = st.integers(0, 2)
+KINDS_WITHOUT_TYPE = {"wait", "emit_event", "split", "email"}
+
+
+class Act(NamedTuple):
+    """An event that a client tells of."""
+
+    person: int
+    name: str
+    n: int
+
+
+def acts(people: int) -> st.SearchStrategy[list[Act]]:
+    """Answer some events of several people."""
+    one = st.builds(Act, st.integers(0, people - 1), st.sampled_from(SENT), numbers)
+    return st.lists(one, min_size=2, max_size=6)
+
+
+def json_filters(name: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Answer filters of a number somewhere in JSON."""
+    return st.fixed_dictionaries(
+        {"name": st.just(name), "predicate": st.sampled_from(["eq", "not_eq", "gt", "lt"]), "value": numbers}
+    )
+
+
+def filters(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Answer a list of filters as a split takes it."""
+    one = st.one_of(
+        json_filters("event.n"), json_filters("contact_data.n"), json_filters("contact_data.seen"),
+        st.fixed_dictionaries({"name": st.just("contact_list"), "predicate": st.sampled_from(["eq", "not_eq"]),
+                               "value": st.sampled_from(lists)}),
+        st.sampled_from([{"name": "contact_subscribed_email", "predicate": one} for one in ("true", "false")]),
+        st.sampled_from([{"name": "event", "predicate": one, "value": {"event": "m_own"}}
+                         for one in ("performed", "not_performed")]),
+    )  # fmt: skip
+    return st.lists(one, min_size=1, max_size=2)
+
+
+def plain(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
+    """Answer a step of any kind that has no branches."""
+    group = st.sampled_from(lists)
+    emitted = {"type": st.just("emit_event"), "event_name": st.sampled_from(NAMES)}
+    wait = st.builds(lambda hours: {"type": "wait", "duration": hours * 3600}, HOURS)
+    return st.one_of(
+        wait, wait,
+        st.fixed_dictionaries(emitted, optional={"event_data": st.fixed_dictionaries({"n": st.integers(1, 2)}),
+                                                 "forward_event_data": st.just(True)}),
+        st.fixed_dictionaries({"type": st.just("email"), "subject": st.just("Hello {{ first_name }}"),
+                               "body": st.just("<p>Hello</p>"), "from_email": st.just("ana@bakery.example")},
+                              optional={"transactional": st.just(True)}),
+        st.fixed_dictionaries({"type": st.just("list_add"), "contact_list_id": group}),
+        st.fixed_dictionaries({"type": st.just("list_remove"), "contact_list_id": group}),
+        st.builds(lambda n: {"type": "contact_update", "data_merge": {"seen": n}}, numbers),
+    )  # fmt: skip
+
+
+def steps(lists: list[int], depth: int = 2, most: int = 5, least: int = 1) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Answer nested steps; an exit may stand at the end of a branch."""
+    one = plain(lists)
+    if depth:
+        branch = steps(lists, depth - 1, 2, 0)
+        split = st.fixed_dictionaries(
+            {"type": st.just("split"), "filters": filters(lists), "yes": branch, "no": branch}
+        )
+        one = st.one_of(one, one, split)
+    ending = st.sampled_from([[], [], [], [], [], [{"type": "exit"}]])
+    return st.builds(lambda some, end: some + end, st.lists(one, min_size=least, max_size=most), ending)
+
+
+def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[str, Any]]:
+    """Answer what a flow begins with."""
+    frequency = st.sampled_from(
+        [None, "once", "every_time", {"min_gap_seconds": 2 * 3600}, {"min_gap_seconds": 3 * 3600}]
+    )
+    by_client = st.builds(
+        lambda name, often, where: {"event": name, "data": {"where": where} | ({"frequency": often} if often else {})},
+        st.sampled_from((*SENT, *NAMES)), frequency, st.lists(json_filters("event.n"), max_size=1),
+    )  # fmt: skip
+    by_list = st.builds(
+        lambda name, group, often: {"event": name, "contact_list_id": group}
+        | ({"data": {"frequency": often}} if often else {}),
+        st.sampled_from(["list_add", "list_remove"]), st.sampled_from(lists), frequency,
+    )  # fmt: skip
+    by_flows = st.sampled_from([{"event": name} for name in ("email_sent", "email_skipped", "flow_exit", "flow_enter")])
+    return by_client if by_client_alone else st.one_of(by_client, by_list, by_flows)
+
+
+def documents(lists: list[int], by_client: bool = False) -> st.SearchStrategy[dict[str, Any]]:
+    """Answer whole flows."""
+    goal = st.sampled_from([None, None, None, *NAMES])
+    way = st.one_of(steps(lists), with_wait(lists), with_wait(lists))
+    return st.fixed_dictionaries({"trigger": triggers(lists, by_client), "steps": way, "goal": goal})
+
+
+def with_wait(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Answer steps in which everybody waits somewhere, so that there is time for things to happen to them."""
+    wait = st.builds(lambda hours: {"type": "wait", "duration": hours * 3600}, st.integers(1, 3))
+    return st.builds(lambda some, one, more: [*some, one, *more], steps(lists, 1, 2, 0), wait, steps(lists, 2, 3))
+
+
+def without_types(document: list[dict[str, Any]], leave_out: bool) -> list[dict[str, Any]]:
+    """Answer steps as they are sent: the type may be missing where the keys say it."""
+    sent = []
+    for step in document:
+        keys = {key: without_types(value, leave_out) if key in ("yes", "no") else value for key, value in step.items()}
+        if leave_out and step["type"] in KINDS_WITHOUT_TYPE:
+            del keys["type"]
+        sent.append(keys)
+    return sent
+
+
+def with_ids(document: list[dict[str, Any]], answered: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Give the steps as they were sent the ids that the answer gave them, in the same places."""
+    assert [step["type"] for step in document] == [step["type"] for step in answered], (document, answered)
+    return tuple(
+        step | {"id": known["id"]}
+        | {key: with_ids(step[key], known[key]) for key in ("yes", "no") if key in step}
+        for step, known in zip(document, answered, strict=True)
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""What a machine plays on, and how it holds what it sees against what the interpreter says may be."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+from tests.kit.server import Server
+from tests.model import documents
+from tests.model.facts import Facts
+from tests.model.interpreter import Flow, Person
+from tests.model.possible import TooMany, outline, settled
+
+# Whose number is compared; what else happens to people is not the flows' doing
+NAMES = (
+    *documents.NAMES, "flow_enter", "flow_exit", "flow_goal", "email_sent", "email_skipped", "list_add", "list_remove",
+)  # fmt: skip
+PEOPLE, MOST_KILLS = 3, 2
+_RUNS = "SELECT status || coalesce(' ' || exit_reason, ''), count(*) FROM run WHERE flow_id >= ? GROUP BY 1"
+_STEPS = (
+    "SELECT s.kind || ' ' || coalesce(p.outcome, 'waits') || coalesce(' ' || p.reason, ''), count(*) "
+    "FROM passage p JOIN run r ON r.id = p.run_id JOIN step s ON s.flow_id = p.flow_id "
+    "AND s.version = r.version AND s.action_id = p.action_id WHERE p.flow_id >= ? GROUP BY 1"
+)
+
+
+class Stage(NamedTuple):
+    """What all examples play on: one server, with people and flows for each."""
+
+    server: Server
+    clock: TestClock
+
+
+class Tally:
+    """What was done in all examples together."""
+
+    def __init__(self) -> None:
+        self.examples = self.looks = self.kills = self.given_up = 0
+        self.runs: Counter[str] = Counter()
+        self.steps: Counter[str] = Counter()
+
+
+class Play:
+    """The people and flows of one example, as the interpreter has them and as the appliance does."""
+
+    def __init__(self, stage: Stage, tally: Tally) -> None:
+        self.stage, self.tally = stage, tally
+        tally.examples += 1
+        self.api: Client = stage.server.client(validate=False)
+        self.facts = Facts(stage.server.data / "campanero.db", stage.clock)
+        self.flows: dict[int, Flow] = {}
+        self.kills = 0
+        self.given_up = False
+        name = f"{tally.examples}-{time.time_ns()}"
+        self.lists = [self._made("/lists", {"name": f"{one} {name}"}) for one in "AB"]
+        self.ids: list[int | None] = [
+            self._made("/contacts", {"email": f"p{one}-{name}@model.example", "data": {"n": one},
+                                     "subscribed_email": True})
+            for one in range(PEOPLE)
+        ]  # fmt: skip
+        self.possible = [[Person({"n": one})] for one in range(PEOPLE)]
+        self.since = self.facts.ask("SELECT coalesce(max(id), 0) FROM event")[0][0]
+
+    def _made(self, path: str, body: dict[str, Any]) -> int:
+        number: int = self.api.post(path, body).expect(201)["id"]
+        return number
+
+    def kill(self, after: float) -> None:
+        """End the appliance as a power cut would, some time from now, and start it again."""
+        if self.kills < MOST_KILLS:
+            self.kills += 1
+            self.tally.kills += 1
+            time.sleep(after)  # where in the work it hits is the dice's
+            self.stage.server.kill()
+            self.stage.server.start()
+
+    def one(self, one: int, change: Callable[[Person], Person]) -> None:
+        """Do something to a person of the interpreter."""
+        self.possible[one] = [change(person) for person in self.possible[one]]
+
+    def rest(self) -> None:
+        """Wait until nothing is left to do; everybody must be what the interpreter says they may be."""
+        self.facts.wait_until_over(why=lambda: self.stage.server.output[-3000:])
+        for one, number in enumerate(self.ids):
+            if number is not None and not self.given_up:
+                self._look(one, number)
+
+    def _look(self, one: int, number: int) -> None:
+        try:
+            ends = settled(self.possible[one], self.flows, self.facts.hour)
+        except TooMany:
+            self.given_up = True
+            self.tally.given_up += 1
+            return
+        seen = self.facts.outline(number, self.flows, NAMES, self.since)
+        self.possible[one] = [person for person in ends if _shown(person) == seen]
+        self.tally.looks += 1
+        assert self.possible[one], _difference(seen, [_shown(person) for person in ends], self.flows)
+
+    def sums(self) -> None:
+        """What a flow says of itself must be what its runs are."""
+        for flow in self.flows.values():
+            if flow.status == "deleted":
+                continue
+            rows = dict(self.facts.ask(
+                "SELECT status, count(*) FROM run WHERE flow_id = ? AND NOT test GROUP BY status", flow.id
+            ))  # fmt: skip
+            live, completed, exited = (rows.get(one, 0) for one in ("live", "completed", "exited"))
+            stats = self.api.get(f"/flows/{flow.id}").expect(200)["stats"]
+            want = {"entered": live + completed + exited, "active": live, "completed": completed, "exited": exited}
+            assert {key: stats[key] for key in want} == want, (stats, rows)
+
+    def end(self) -> None:
+        """Leave nothing that the next example would meet."""
+        if self.stage.server.process is None:
+            self.stage.server.start()
+        first = min(self.flows, default=0)
+        self.tally.runs.update(dict(self.facts.ask(_RUNS, first)))
+        self.tally.steps.update(dict(self.facts.ask(_STEPS, first)))
+        for flow in self.flows.values():
+            if flow.status != "deleted":
+                self.api.delete(f"/flows/{flow.id}")
+
+
+def _shown(person: Person) -> dict[str, Any]:
+    return {key: value for key, value in outline(person, NAMES).items() if key != "data"}
+
+
+def _difference(seen: dict[str, Any], ends: list[dict[str, Any]], flows: dict[int, Flow]) -> str:
+    """Say what was seen, and of the nearest that may be, where it differs."""
+    nearest = min(ends, key=lambda one: sum(one[key] != seen[key] for key in seen))
+    parts = [f"{key}:\n  is     {seen[key]}\n  may be {nearest[key]}" for key in seen if seen[key] != nearest[key]]
+    return "\n".join([*parts, f"one of {len(ends)}", *(repr(flow) for flow in flows.values())])

@@ -1,0 +1,38 @@
+"""Random flows, people, events, clock steps, pauses, edits and kills: runs agree with a reference interpreter."""
+
+from random import randrange
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.conftest import FreshServer
+from tests.kit.clock import TestClock
+from tests.kit.recipients import UNLIMITED
+from tests.model.machine import FlowMachine
+from tests.model.stage import Stage, Tally
+
+# One under which much happens in few examples
+SEED = 5
+
+
+def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestClock, full: bool) -> None:
+    """Runs, what they came through, their messages and events are what one of the allowed orders makes of them."""
+    server = fresh_server(clock=clock, env=UNLIMITED)
+    tally = Tally()
+
+    @seed(SEED if not full else randrange(2**32))
+    class Machine(FlowMachine):
+        pass
+
+    Machine.stage, Machine.tally = Stage(server, clock), tally
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Machine,
+        settings=settings(
+            max_examples=300 if full else 6, stateful_step_count=30 if full else 20, deadline=None, database=None,
+            suppress_health_check=list(HealthCheck), print_blob=True,
+            phases=(Phase.generate, Phase.shrink) if full else (Phase.generate,),
+        ),
+    )  # fmt: skip
+    print(vars(tally))
+    assert tally.looks > 30 and tally.runs.total() > 10 and tally.given_up <= tally.examples // 10, vars(tally)
+    server.stop()
