@@ -43,8 +43,8 @@ class FlowCreate(Struct):
 
     name: Name | UnsetType = UNSET
     goal: Line | None | UnsetType = UNSET
-    trigger: Start | UnsetType = UNSET
-    steps: Steps | UnsetType = UNSET
+    trigger: Start | None | UnsetType = UNSET
+    steps: Steps | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
     status: Literal["draft", "active", "live"] | UnsetType = UNSET
     starter: Short | UnsetType = UNSET
@@ -55,8 +55,8 @@ class FlowPatch(Struct):
 
     name: Name | UnsetType = UNSET
     goal: Line | None | UnsetType = UNSET
-    trigger: Start | UnsetType = UNSET
-    steps: Steps | UnsetType = UNSET
+    trigger: Start | None | UnsetType = UNSET
+    steps: Steps | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
     status: StatusWord | UnsetType = UNSET
     updated_at: When | UnsetType = UNSET
