@@ -16,7 +16,7 @@ from appliance import clock
 from appliance.db import work
 from appliance.db.open import one, rows
 from appliance.db.shadow import FIRST
-from appliance.errors import Faults, TooMany
+from appliance.errors import Faults, Refused, TooMany
 from appliance.fields import When
 from appliance.flows import (
     assumed,
@@ -185,7 +185,7 @@ class _Play:
                 continue
             try:
                 work.write(assumed.happen, what, Cast(self.flow.account_id, contact_id, run_id))
-            except Impossible:
+            except (Impossible, Refused):
                 continue  # what nobody got is not opened by them
 
     def _counted(self, met: _Met, days: int, number: int) -> Crowd:

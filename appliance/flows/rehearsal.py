@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import one, rows, scalar
+from appliance.errors import Refused
 from appliance.events import kinds
 from appliance.flows import assumed, entry, leaving, plan, recorded, run, saying
 from appliance.flows.assumed import Assumed, Cast, Impossible
@@ -199,7 +200,7 @@ class Rehearsal:
         step = what.step if isinstance(what.step, int) else None
         try:
             says = work.write(assumed.happen, what, self.cast)
-        except Impossible as reason:
+        except (Impossible, Refused) as reason:
             self._note(f"{what.event} could not happen: {reason}")
             return
         self._tell("assumed", f"Assumed: {says}", event=what.event, data=what.given or None, step_id=step)

@@ -347,3 +347,11 @@ def test_on_a_real_transport_what_keeps_mail_back_is_said(home: Home) -> None:
     assert any("not verified as yours" in note for note in found.notes if note.startswith("Step 1: it would wait"))
     said = [one.says for one in found.timeline if one.told == "assumed"]
     assert said == ["Assumed: “Welcome Alex” is delivered"] and found.end.status == "completed"
+
+
+def test_what_is_refused_in_reality_does_not_happen_here_either(home: Home) -> None:
+    """A change that a contact cannot have is noted, and the rest goes on."""
+    flow = written(home, [{"duration": 60}])
+    change = {"event": "contact_update", "data": {"channels_attributes": [{"id": 4711, "value": "b@example.org"}]}}
+    found = rehearsed(home, flow, events=[change])
+    assert found.notes[-1].startswith("contact_update could not happen") and found.end.status == "completed"
