@@ -12,7 +12,7 @@ import msgspec
 from appliance import config
 from appliance.account import settings
 from appliance.config import Loaded
-from appliance.doctor import automations, flow, ground, names, seed, ways
+from appliance.doctor import automations, flow, ground, names, seed, ways, webhooks
 from appliance.doctor.findings import Line, Over
 from appliance.errors import ConfigError
 
@@ -28,7 +28,15 @@ _OF_ALL = (
     ways.way_out,
     ways.links,
 )
-_OF_ACCOUNTS = (ground.stopped, names.domains, names.senders, ground.books, automations.books, automations.moving)
+_OF_ACCOUNTS = (
+    ground.stopped,
+    names.domains,
+    names.senders,
+    ground.books,
+    automations.books,
+    automations.moving,
+    webhooks.heard,
+)
 
 
 def look(

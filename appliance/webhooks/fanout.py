@@ -15,7 +15,7 @@ SELECT webhook.id, event.id, 'pending', 0, ?1, ?1, ?1 FROM event CROSS JOIN webh
 WHERE event.id > ?2 AND event.id <= ?3 AND webhook.account_id = event.account_id AND webhook.enabled
 AND webhook.deleted_at IS NULL AND event.id > webhook.after_event_id
 AND (webhook.events = '[]' OR EXISTS (SELECT 1 FROM json_each(webhook.events) WHERE value = event.event))
-ORDER BY event.id, webhook.id
+ORDER BY event.id, webhook.id ON CONFLICT (webhook_id, event_id) DO NOTHING
 """
 _MOVE = (
     "INSERT INTO cursor (name, event_id) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET event_id = excluded.event_id"

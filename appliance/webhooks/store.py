@@ -137,7 +137,12 @@ def rotate_secret(account_id: int, webhook_id: int, by: By) -> tuple[Webhook, st
 
 def host(webhook: Webhook) -> str:
     """Answer where a webhook leads without what may be secret about it: path and query."""
-    return urlsplit(webhook.url).hostname or ""
+    return host_of(webhook.url)
+
+
+def host_of(url: str) -> str:
+    """Answer the host of an address."""
+    return urlsplit(url).hostname or ""
 
 
 def watching_segments() -> list[int]:

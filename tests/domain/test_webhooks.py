@@ -10,6 +10,7 @@ from appliance.account import accounts
 from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
+from appliance.doctor import webhooks
 from appliance.events import log, shape
 from appliance.events.log import Happened
 from appliance.tables import Event, Message, User, Webhook, WebhookDelivery
@@ -79,6 +80,9 @@ def test_who_gets_which(home: Home) -> None:
     assert told(everything) == names and told(elsewhere) == ["order_paid"]
     assert told(paid) == ["order_paid", "opt_in", "opt_in"]
     assert scalar("SELECT event_id FROM cursor WHERE name = 'webhooks'") == scalar("SELECT max(id) FROM event")
+    work.write(run, "UPDATE cursor SET event_id = 0")
+    fan_out()
+    assert told(everything) == names
 
 
 def test_bites_are_small(home: Home) -> None:
@@ -262,6 +266,29 @@ def test_an_event_is_written_out_one_way(home: Home) -> None:
     work.write(log.record, Happened(home.account_id, "x", data={"a": [1, None, "ü"]}, test=True, resource_uid="y:1"))
     (event,) = Event.select()
     assert shape.read(event.id) == shape.event(event) and shape.read(event.id + 1) is None
+
+
+def test_the_doctor_sees_who_hears_nothing(home: Home) -> None:
+    """It names those that fail, were switched off, or cannot be signed for; hosts alone, and of this account only."""
+
+    def said() -> list[str]:
+        return [f"{line.level}: {line.words}" for line in webhooks.heard(home.directory, home.account_id)]
+
+    assert said() == []
+    listening = hook(home)
+    assert said() == ["ok: 1 webhook"]
+    happen(home, "order_paid")
+    fan_out()
+    came(Outcome(job(listening), 500, ""))
+    since = clock.iso(Webhook.get_by_id(listening.id).failing_since)
+    assert said() == [f"warn: webhook 1 to shop.example has taken nothing since {since}; 1 deliveries wait"]
+    home.advance(60)
+    came(Outcome(job(listening), 410, ""))
+    (line,) = said()
+    assert line.startswith("warn: webhook 1 to shop.example was switched off (gone) at ")
+    work.write(run, "UPDATE webhook SET secret = x'00'")
+    assert said() == ["fail: webhook 1 to shop.example: its secret cannot be read"]
+    assert list(webhooks.heard(home.directory, home.account_id + 1)) == []
 
 
 def test_erasing_takes_answers_along(home: Home) -> None:
