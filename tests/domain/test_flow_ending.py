@@ -9,9 +9,11 @@ from appliance.contacts import erase, merge, write
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.flows import ending
-from appliance.tables import Event, Flow, Passage, Run
+from appliance.importing import store as imports
+from appliance.tables import Contact, Event, Flow, Passage, Run
 from tests.domain import flow_rows
 from tests.domain.home import BY_API, Home
+from tests.domain.test_importing_apply import applied, checked, worked
 
 GONE: dict[str, Callable[[Home, int], object]] = {
     "delete": lambda home, one: work.write(write.delete, home.account_id, one),
@@ -85,6 +87,18 @@ def test_who_is_deleted_leaves_their_flows(how: str, home: Home) -> None:
     assert [event.contact_id for event in told("flow_exit")] == [None]
     assert counts(flow) == (1, 0, 1)
     assert rows("PRAGMA foreign_key_check") == []
+
+
+def test_an_import_taken_back_takes_its_people_out_of_flows(home: Home) -> None:
+    """Whoever it made and nobody wrote to is deleted as by hand."""
+    job = applied(home, checked(home, "email\none@example.org\n").id)
+    flow = flow_rows.flow(home)
+    run = flow_rows.run(home, flow, Contact.get().id)
+    work.write(imports.undo, home.account_id, job.id)
+    assert worked(job.id).phase == "undone" and Contact.select().count() == 0
+    row = Run.get_by_id(run.id)
+    assert (row.status, row.exit_reason, row.event_data) == ("exited", "contact_deleted", {})
+    assert counts(flow) == (1, 0, 1)
 
 
 def test_of_two_merged_people_each_flow_keeps_one_way(home: Home) -> None:
