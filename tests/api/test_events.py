@@ -254,6 +254,14 @@ def test_a_batch_that_is_none(api: Client, events: Any, message: str) -> None:
     assert api.post("/events/batch", {"events": events}).expect(422)["validation_errors"]["events"] == [message]
 
 
+def test_a_repeat_of_large_numbers_is_one(api: Client, person: int) -> None:
+    """What is no number of ours after it was kept is none in a repeat either."""
+    body = {"event": "cart_add", "contact_id": person, "idempotency_key": "n",
+            "data": {"whole": 10**30, "exact": 2**63, "part": 0.1, "words": "\U0001f600"}}  # fmt: skip
+    first = api.post("/events", body).expect(201)
+    assert api.post("/events", body).expect(200)["id"] == first["id"]
+
+
 def test_nothing_of_ours_can_be_claimed(api: Client, person: int) -> None:
     """No client writes events of the service, their depth, or who wrote them."""
     body = {"event": "product_view", "contact_id": person, "generated": True, "chain_depth": 4, "user_id": 1,
