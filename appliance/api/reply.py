@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from sanic.exceptions import (
     SanicException,
     ServiceUnavailable,
 )
+from sanic_routing.exceptions import BaseException as RoutingException
 
 from appliance import errors
 from appliance.db.work import call
@@ -110,10 +112,22 @@ def page_headers(page: Page) -> dict[str, str]:
 def fault(request: Request, error: Exception) -> HTTPResponse:
     """Answer any exception as the error body of decisions, section 3; only real bugs are logged with their trace."""
     status, code, message, extra, headers = _read(error)
+    if status == 405 and "Allow" not in headers:
+        headers["Allow"] = ", ".join(_methods(request))
     if status == 500:
         log.exception("request %s %s failed", request_id(request), request.path, exc_info=error)
     body = {"error": True, "code": code, "message": message, "request_id": request_id(request), **extra}
     return json(body, status, headers)
+
+
+def _methods(request: Request) -> Iterator[str]:
+    """Answer the methods that a path takes; Sanic names them only where the path has no id at its end."""
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        try:
+            request.app.router.resolve(path=request.path, method=method)
+        except (NotFound, MethodNotAllowed, RoutingException):
+            continue
+        yield method
 
 
 def _read(error: Exception) -> tuple[int, str, str, dict[str, Any], dict[str, str]]:

@@ -82,6 +82,9 @@ def test_a_wrong_method_names_the_right_ones(api: Client) -> None:
 
     assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
     assert "GET" in answer.headers["Allow"] and "POST" in answer.headers["Allow"]
+    # Also where several methods share a path that ends in an id
+    for path, methods in (("flows/1", "GET, PATCH, DELETE"), ("events/1", "GET"), ("flows/1/runs/1", "GET")):
+        assert api.request("PUT", f"/v1/my/{path}").headers["Allow"] == methods
 
 
 @pytest.mark.parametrize(
