@@ -66,7 +66,7 @@ class EventBatch(Struct):
     """Many events at once; each is read for itself, so that one that is wrong keeps no other out."""
 
     events: Annotated[
-        list[Any],
+        list[Any | None],
         Meta(
             max_length=MOST_AT_ONCE,
             extra_json_schema={"items": {"$ref": "#/components/schemas/EventWrite"}},

@@ -212,7 +212,7 @@ def test_many_at_once(api: Client, person: int) -> None:
         good, good | {"idempotency_key": "b-1"}, {"event": "Bulk!", "contact_id": 99_999}, "no object",
         good | {"idempotency_key": "b-1"}, good | {"idempotency_key": "b-1", "amount": 2},
         {"event": "bulk", "contact_email": "brought@example.org", "create_contact": True, "utm_sorce": "x"},
-        {"event": "bulk", "contact_email": "unknown@example.org"}, {"amount": "x"},
+        {"event": "bulk", "contact_email": "unknown@example.org"}, {"amount": "x"}, None,
     ]})  # fmt: skip
     done = answer.expect(200)
 
@@ -220,7 +220,7 @@ def test_many_at_once(api: Client, person: int) -> None:
     assert {one["index"]: one["validation_errors"] for one in done["errors"]} == {
         2: {"event": ["is invalid"], "contact_id": ["must exist"]}, 3: {"base": ["is invalid"]},
         5: {"idempotency_key": ["has already been taken"]}, 7: {"contact_email": ["must exist"]},
-        8: {"event": ["can't be blank"], "amount": ["is not a number"]},
+        8: {"event": ["can't be blank"], "amount": ["is not a number"]}, 9: {"base": ["is invalid"]},
     }  # fmt: skip
     assert [one["code"] for one in done["errors"]][2] == "idempotency_conflict"
     assert answer.headers["X-Ignored-Fields"] == "events[6].utm_sorce"
