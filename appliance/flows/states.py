@@ -81,7 +81,8 @@ def pause(flow: Flow) -> None:
 def archive(flow: Flow, take_out: bool) -> None:
     """Put a flow aside; those inside stay where they are, or leave. The caller saves the flow."""
     writing()
-    refuse(flow, "archived")
+    if flow.status != "archived":
+        refuse(flow, "archived")
     flow.status, flow.paused_at = "archived", flow.paused_at or clock.now_ms()
     if take_out:
         flow.closing = "flow_archived"

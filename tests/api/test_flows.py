@@ -286,6 +286,8 @@ def test_archiving_asks_what_becomes_of_those_inside(api: Client) -> None:
     api.wait(at(flow), lambda row: row["stats"]["active"] == 2)
     assert api.post(at(flow, "archive"), {}).expect(200)["stats"]["active"] == 2
     api.patch(at(flow), {"status": "draft"}).expect(200)
+    api.post(at(flow, "archive")).expect(200)
+    # From any status, also from where it is
     shut = api.post(at(flow, "archive"), {"take_out": True}).expect(200)
     assert (shut["stats"]["active"], shut["stats"]["exited"]) == (0, 2)
 
