@@ -33,7 +33,7 @@ _TRIGGER = {
     "additionalProperties": False,
 }  # fmt: skip
 # Both read by readers of their own, which know every path inside
-Steps = Annotated[Any, Meta(extra_json_schema={"type": ["array", "null"], "maxItems": MOST, "items": _STEP})]
+Steps = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MOST, "items": _STEP})]
 Start = Annotated[Any, Meta(extra_json_schema=_TRIGGER)]
 StatusWord = Literal["draft", "active", "paused", "archived", "live"]
 

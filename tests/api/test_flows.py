@@ -170,6 +170,10 @@ def test_triggers_are_read_strictly(api: Client) -> None:
     assert api.post("/flows", {"trigger": {"segment_id": 987654321}}).expect(422)["validation_errors"] == {
         "trigger.segment_id": ["must exist"]
     }
+    for nonsense in ([], "", 0, False):
+        assert api.patch(at(flow), {"trigger": nonsense}).expect(422)["validation_errors"] == {
+            "trigger": ["is invalid"]
+        }
 
 
 def test_quiet_hours_are_two_times_of_the_day(api: Client) -> None:
