@@ -67,6 +67,8 @@ class Route(NamedTuple):
     idempotent: bool
     media: str | None  # what is answered, where that is not JSON
     form: type[Struct] | None  # multipart: the texts that come beside `file`; the handler receives both itself
+    # Says what is wrong inside keys that have readers of their own, where others are wrong too: all faults are told
+    inside: Callable[[Call], Awaitable[dict[str, list[str]]]] | None
 
     @property
     def has_id(self) -> bool:
@@ -99,6 +101,7 @@ class Routes(list[Route]):
         idempotent: bool = False,
         media: str | None = None,
         form: type[Struct] | None = None,
+        inside: Callable[[Call], Awaitable[dict[str, list[str]]]] | None = None,
     ) -> Callable[[Handler], Handler]:
         """Declare an endpoint below `/v1/my` that answers a shape (`returns`) or other bytes (`media`).
 
@@ -110,7 +113,7 @@ class Routes(list[Route]):
             self.append(
                 Route(
                     method, path, handler, scope, summary, returns, many, status, reads, query,
-                    body_required and reads is not None, also, idempotent, media, form,
+                    body_required and reads is not None, also, idempotent, media, form, inside,
                 )
             )  # fmt: skip
             return handler

@@ -51,10 +51,13 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
         try:
             query = read.query(request, route.query)
             struct, ignored = read.body(raw, route)
-        except Invalid:
+        except Invalid as refused:
             # What does not exist is said before what is wrong with its fields
             await _must_exist(route, Call(request, who, identity, None, None, None))
-            raise
+            if route.inside is None:
+                raise
+            more = await route.inside(Call(request, who, identity, None, None, raw))
+            raise Invalid(refused.fields | more) from None
         answer = await route.handler(Call(request, who, identity, struct, query, raw, second))
         headers = dict(answer.headers)
         if ignored := [*ignored, *answer.ignored]:

@@ -51,7 +51,13 @@ async def index(request: Call) -> Answer:
     return Answer(await call(_shaped, page.rows), headers=page_headers(page))
 
 
-@ROUTES.add("POST", "/flows", scope="flows:write", reads=FlowCreate, returns=flow_shapes.Flow, status=201)
+async def _inside(request: Call) -> dict[str, list[str]]:
+    return await call(store.faults_inside, request.account_id, request.raw, request.id or None)
+
+
+@ROUTES.add(
+    "POST", "/flows", scope="flows:write", reads=FlowCreate, returns=flow_shapes.Flow, status=201, inside=_inside
+)
 async def create(request: Call) -> Answer:
     """Create a flow; as a draft unless `status` says otherwise."""
     live = request.body.status in ("active", "live")
@@ -82,7 +88,9 @@ async def show(request: Call) -> Answer:
     return await _shown(await call(store.get, request.account_id, request.id))
 
 
-@ROUTES.add("PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=flow_shapes.FlowChanged)
+@ROUTES.add(
+    "PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=flow_shapes.FlowChanged, inside=_inside
+)
 async def update(request: Call) -> Answer:
     """Update a flow; `steps` replaces them all, `status` moves it."""
     before = await call(store.get, request.account_id, request.id)

@@ -92,6 +92,16 @@ def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None =
     return Draft(start, steps, before.updated_at if before is not None else 0)
 
 
+def faults_inside(account_id: int, raw: dict[str, Any], flow_id: int | None = None) -> dict[str, list[str]]:
+    """Say what is wrong with trigger, steps and data of a request whose other keys are wrong; raises NotFound."""
+    given = {name: raw[name] for name in ("trigger", "steps", "data") if name in raw}
+    try:
+        read(account_id, FlowPatch(**given), flow_id)
+    except Invalid as refused:
+        return refused.fields
+    return {}
+
+
 def warm(account_id: int, draft: Draft | None, flow_id: int | None = None, live: bool = True) -> None:
     """Look at the words of a draft before the writer has to; and at the messages of a flow, if it goes `live` then."""
     flow = _find(account_id, flow_id) if flow_id is not None else None

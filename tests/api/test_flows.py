@@ -185,6 +185,17 @@ def test_quiet_hours_are_two_times_of_the_day(api: Client) -> None:
         assert found["validation_errors"]["data.quiet_hours"] == ["is invalid"] and "trigger.x" in str(found)
 
 
+def test_all_faults_are_told_at_once(api: Client) -> None:
+    """What is wrong with a name is told beside what is wrong deep inside of steps, trigger and data."""
+    wrong = {"name": " ", "goal": 5, "steps": [{"duration": "x"}], "trigger": {"event": "A"},
+             "data": {"quiet_hours": "x"}}  # fmt: skip
+    paths = {"name", "goal", "steps[0].duration", "trigger.event", "data.quiet_hours"}
+    assert set(api.post("/flows", wrong).expect(422)["validation_errors"]) == paths
+    flow = draft(api)
+    assert set(api.patch(at(flow), wrong).expect(422)["validation_errors"]) == paths
+    assert api.patch("/flows/987654321", wrong).status == 404
+
+
 def test_a_change_that_was_overtaken(api: Client) -> None:
     """An edit of something older than what is stored is a conflict, if it says what it had before it."""
     flow = draft(api)
