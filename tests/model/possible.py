@@ -14,8 +14,8 @@ class TooMany(Exception):
     """There are more orders than anybody wants to try."""
 
 
-def settled(people: Iterable[Person], flows: Mapping[int, Flow], now: int) -> list[Person]:
-    """Answer each person that one of these may be when nothing is left to do at this hour."""
+def settled(people: Iterable[Person], flows: Mapping[int, Flow], now: int, every: bool = False) -> list[Person]:
+    """Answer each person that one of these may be when nothing is left to do at this hour; `every` tries all orders."""
     world = World(flows, now)
     seen: set[str] = set()
     ends: dict[str, Person] = {}
@@ -28,7 +28,8 @@ def settled(people: Iterable[Person], flows: Mapping[int, Flow], now: int) -> li
         seen.add(key)
         if len(seen) > MOST:
             raise TooMany
-        following = [normal(one, world) for one in _following(person, world)]
+        ways = nexts(person, flows, now) if every else _following(person, world)
+        following = [normal(one, world) for one in ways]
         if not following:
             ends[key] = person
         todo += following

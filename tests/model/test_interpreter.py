@@ -2,8 +2,12 @@
 
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.model import documents
 from tests.model.interpreter import Flow, Person, told
-from tests.model.possible import outline, settled
+from tests.model.possible import TooMany, outline, settled
 
 CHAIN = [{"id": 1, "type": "emit_event", "event_name": "m_one", "forward_event_data": True}]
 
@@ -75,3 +79,34 @@ def test_how_often() -> None:
             people = lived([one], [told(person, "m_one", {}) for person in people], hour)
         found[often] = [run.reason for run in people[0].runs]
     assert found == {"once": [None, "frequency", "frequency"], "every_time": [None] * 3, 2: [None, "frequency", None]}
+
+
+def numbered(steps: list[dict[str, Any]], first: list[int]) -> tuple[dict[str, Any], ...]:
+    """Give steps their ids."""
+    found = []
+    for step in steps:
+        first[0] += 1
+        inner = {key: numbered(step[key], first) for key in ("yes", "no") if key in step}
+        found.append(step | {"id": first[0]} | inner)
+    return tuple(found)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
+@given(st.lists(documents.documents([1, 2]), min_size=2, max_size=2), documents.acts(1))
+def test_the_shorter_search_finds_all_that_may_be(made: list[dict[str, Any]], acts: list[documents.Act]) -> None:
+    """Leaving out orders that make no difference leaves out nothing that may be."""
+    flows = {
+        index: Flow(index, one["trigger"]["event"], numbered(one["steps"], [0]), goal=one["goal"],
+                    list_id=one["trigger"].get("contact_list_id"))
+        for index, one in enumerate(made)
+    }  # fmt: skip
+    person = Person({"n": 1})
+    for act in acts[:2]:
+        person = told(person, act.name, {"n": act.n})
+    names = (*documents.NAMES, "flow_exit", "list_add", "email_sent")
+    try:
+        ends = [settled([person], flows, 0, every) for every in (False, True)]
+    except TooMany:
+        return
+    short, whole = ({repr(outline(one, names)) for one in some} for some in ends)
+    assert short == whole
