@@ -169,7 +169,7 @@ class Webhooks(Struct, frozen=True):
     """How others are told of events."""
 
     connections: Annotated[int, Meta(ge=1, le=100, description="deliveries on their way at once")] = 16
-    connections_each: Annotated[int, Meta(ge=1, le=100, description="of them to one webhook; 1 = in strict order")] = 4
+    connections_each: Annotated[int, Meta(ge=1, le=100, description="to one webhook; 1 = one after the other")] = 4
     keep: Annotated[Duration, _help("how long the log of deliveries is kept")] = "30d"
 
 
