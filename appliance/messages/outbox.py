@@ -5,6 +5,8 @@ share one commit. A row therefore goes out once, unless the connection or this p
 the stored reply: such a row is in doubt and is sent once more with the same Message-ID, or held (P3).
 """
 
+from typing import Any
+
 import msgspec
 
 from appliance import tokens
@@ -86,13 +88,11 @@ def refusal(row: Claim) -> str | None:
         reason = consent.suppression(row.account_id, row.kind, hashed)
         if reason in consent.KEEPS_OUT and _asks_to_come_back(row):
             reason = consent.suppression(row.account_id, row.kind, hashed, but=consent.KEEPS_OUT)
-        return f"suppressed_{reason}" if reason else None
-    # The address must still be this person's: what is written for one is never sent to another
-    state = one(
-        "SELECT subscribed, suppression, opt_out_at FROM channel WHERE account_id = ? AND kind = ? AND key = ? "
-        "AND contact_id IS ?",
-        (row.account_id, row.kind, row.recipient_key, row.contact_id),
-    )
+        if reason:
+            return f"suppressed_{reason}"
+        # An address that a program named is meant as it is; one that a flow found is meant as its person's
+        return "no_channel" if row.run_id is not None and _channel(row) is None else None
+    state = _channel(row)
     if state is None:
         return "no_channel"
     if state[1] is not None:
@@ -100,6 +100,15 @@ def refusal(row: Claim) -> str | None:
     if not state[0]:
         return "unsubscribed" if state[2] is not None else "no_consent"
     return None
+
+
+def _channel(row: Claim) -> tuple[Any, ...] | None:
+    """Answer the state of the address while it is this person's: what is written for one is never sent to another."""
+    return one(
+        "SELECT subscribed, suppression, opt_out_at FROM channel WHERE account_id = ? AND kind = ? AND key = ? "
+        "AND contact_id IS ?",
+        (row.account_id, row.kind, row.recipient_key, row.contact_id),
+    )
 
 
 def _asks_to_come_back(row: Claim) -> bool:

@@ -101,6 +101,19 @@ def test_what_somebody_asked_for_needs_no_consent(home: Home) -> None:
     assert "https://acme.test/a" in made.as_string()
 
 
+def test_what_somebody_asked_for_goes_to_nobody_else(home: Home) -> None:
+    """A transactional message that waited while its person gave up the address never reaches who has it by then."""
+    flow = mail(home, transactional=True)
+    ann, bob = home.contact("old@acme.test").id, home.contact("bob@acme.test").id
+    enter(home, flow, ann, bob)
+    until_still()
+    home.patch(ann, email="new@acme.test")
+    home.contact("old@acme.test", first_name="Somebody else")
+    claim = turn(None, want=True)
+    assert claim is not None and claim.recipient == "bob@acme.test"
+    assert rows("SELECT status, skip_reason FROM message") == [("skipped", "no_channel"), ("sending", None)]
+
+
 def test_a_message_says_what_its_version_said(home: Home) -> None:
     """Merge tags know the person and the event that started the run; a later edit changes nothing of it."""
     flow = mail(home)
@@ -239,6 +252,8 @@ def test_quiet_hours_that_began_since_hold_what_waits(home: Home) -> None:
         # An hour that is left out in spring, and one that comes twice in autumn
         ({"from": "22:00", "to": "02:30"}, "2030-03-31T01:10:00+01:00", "2030-03-31T03:30:00+02:00"),
         ({"from": "22:00", "to": "06:00"}, "2030-10-27T02:10:00+01:00", "2030-10-27T06:00:00+01:00"),
+        ({"from": "22:00", "to": "02:30"}, "2030-10-27T02:10:00+02:00", "2030-10-27T02:30:00+02:00"),
+        ({"from": "22:00", "to": "02:30"}, "2030-10-27T02:10:00+01:00", "2030-10-27T02:30:00+01:00"),
         ({"from": "09:00", "to": "09:00"}, "2030-01-05T09:00:00+01:00", None),
         ({"from": "25:00", "to": "08:00"}, "2030-01-05T07:00:00+01:00", None),
         (["21:00", "08:00"], "2030-01-05T07:00:00+01:00", None),
