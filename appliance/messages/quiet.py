@@ -22,7 +22,8 @@ def until(hours: Any, zone: str, now: int) -> int | None:
     local = datetime.fromtimestamp(now / 1000, ZoneInfo(zone))
     if not (begin <= local.time() < end if begin < end else local.time() >= begin or local.time() < end):
         return None
-    last = datetime.combine(local.date(), end, local.tzinfo)
+    # Of an hour that comes twice the one that it is
+    last = datetime.combine(local.date(), end, local.tzinfo).replace(fold=local.fold)
     if last.replace(tzinfo=None) <= local.replace(tzinfo=None):
         last = datetime.combine(local.date() + timedelta(days=1), end, local.tzinfo)
     # An hour that a change of the clocks leaves out ends when it would have
