@@ -62,22 +62,27 @@ class EventQuery(PageQuery):
 
 
 class _Chain(threading.local):
-    """How deep in a chain of flows what this thread writes stands."""
+    """How deep in a chain of flows what this thread writes stands, and whether all of it is a test."""
 
     depth: int = 0
+    test: bool = False
 
 
 _chain = _Chain()
 
 
 @contextmanager
-def chained(depth: int) -> Iterator[None]:
-    """Let all that is recorded inside stand at a depth: what a step of a flow does (decisions, section 12)."""
-    before, _chain.depth = _chain.depth, depth
+def chained(depth: int, test: bool = False) -> Iterator[None]:
+    """Let all that is recorded inside stand at a depth: what a step of a flow does (decisions, section 12).
+
+    What the run of a `test` does is a test too, or it would start what is real.
+    """
+    before = _chain.depth, _chain.test
+    _chain.depth, _chain.test = depth, test
     try:
         yield
     finally:
-        _chain.depth = before
+        _chain.depth, _chain.test = before
 
 
 def record(happened: Happened) -> None:
@@ -97,8 +102,8 @@ def record_many(all_happened: list[Happened]) -> None:
         [
             (
                 happened.account_id, happened.contact_id, happened.event, encode(happened.data).decode(),
-                happened.resource_uid, happened.resource_name, happened.resource_url, happened.test,
-                happened.quiet, max(happened.chain_depth, _chain.depth), now, now,
+                happened.resource_uid, happened.resource_name, happened.resource_url,
+                happened.test or _chain.test, happened.quiet, max(happened.chain_depth, _chain.depth), now, now,
             )
             for happened in all_happened
         ],

@@ -117,11 +117,11 @@ class Travel:
             self._stand(going, {"yes": node.yes, "no": node.no}.get(move.to, node.next))
 
     def _done(self, node: Node, goings: list[Going], until: float | None) -> Iterator[tuple[Going, Move]]:
-        """Do a step for all who stand at it; what it records stands one deeper than what started them."""
-        goings.sort(key=_depth)
-        for depth, some in groupby(goings, key=_depth):
+        """Do a step for all who stand at it; what it records stands one deeper than what started them, tests apart."""
+        goings.sort(key=_chain)
+        for (depth, test), some in groupby(goings, key=_chain):
             together = list(some)
-            with events.chained(depth + 1):
+            with events.chained(depth + 1, test):
                 moves = _tried(node, together, self._here)
                 yield from zip(together, moves, strict=True) if moves else self._singly(node, together, until)
 
@@ -140,8 +140,8 @@ class Travel:
             yield going, moves[0] if moves else left("failed")
 
 
-def _depth(going: Going) -> int:
-    return going.chain_depth
+def _chain(going: Going) -> tuple[int, bool]:
+    return going.chain_depth, bool(going.test)
 
 
 def _is_over(until: float | None) -> bool:

@@ -218,6 +218,21 @@ def test_a_test_run_counts_for_nobody(home: Home) -> None:
     assert rows("SELECT completed_count FROM flow") == [(0,)]
 
 
+def test_what_a_test_run_does_starts_nothing_real(home: Home) -> None:
+    """All that is told of the steps of a test is a test, also beside runs that are real; or it would mail somebody."""
+    news = home.list_of().id
+    flow = live(home, [
+        {"id": 1, "type": "list_add", "contact_list_id": news},
+        {"id": 2, "type": "contact_update", "data_merge": {"tags": ["vip"]}},
+    ])  # fmt: skip
+    ann, bob = home.contact("ann@acme.test").id, home.contact("bob@acme.test").id
+    enter(home, flow, ann, test=True)
+    enter(home, flow, bob)
+    until_still()
+    for event in ("list_add", "contact_update", "tag_add"):
+        assert sorted(told(event)) == [(ann, 1, 1), (bob, 1, 0)]
+
+
 def test_a_flow_that_breaks_keeps_no_other(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """What one flow cannot do is said in the log, nothing of it is done, and the runs of others go on."""
     broken = live(home, SPLIT)
