@@ -178,10 +178,18 @@ def _apply(began: int, last: int, acts: Sequence[_Act]) -> bool:
         run("INSERT OR IGNORE INTO cursor (name, event_id) VALUES (?, 0)", (NAME,))
     run("UPDATE cursor SET event_id = ? WHERE name = ?", (last, NAME))
     # Flows do not meet each other here: each in the order of its own events
-    for flow_id, group in groupby(sorted(acts, key=lambda act: act.flow_id), key=lambda act: act.flow_id):
+    for flow_id, group in groupby(sorted(_whose(acts), key=lambda act: act.flow_id), key=lambda act: act.flow_id):
         for is_start, some in groupby(group, key=lambda act: act.is_start):
             _safely(_start if is_start else _reach, flow_id, [act.event for act in some])
     return True
+
+
+def _whose(acts: Sequence[_Act]) -> list[_Act]:
+    """Answer acts for whom their events belong to now: since they were read a person may be another's, or be gone."""
+    asked = json.dumps([act.event.id for act in acts])
+    now = dict(rows("SELECT id, contact_id FROM event WHERE id IN (SELECT value FROM json_each(?))", (asked,)))
+    found = ((act, now.get(act.event.id)) for act in acts)
+    return [act._replace(event=act.event._replace(contact_id=one)) for act, one in found if one is not None]
 
 
 def _safely(verb: Callable[[int, Sequence[_Seen]], None], flow_id: int, events: Sequence[_Seen]) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from appliance.contacts import merge
+from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import close_database, rows, run, scalar
 from appliance.flows import entry, ignoring
@@ -244,6 +246,21 @@ def test_events_that_come_meanwhile_count_once(home: Home, people: list[int]) ->
     take_in()
     assert scalar("SELECT count(*) FROM run WHERE flow_id = ?", (flow,)) == 400
     assert scalar("SELECT count(DISTINCT event_id) FROM run") == 400
+
+
+def test_who_is_merged_while_their_events_are_looked_at_enters(home: Home, people: list[int]) -> None:
+    """Between reading an event and doing what it means its person may be merged: it is the other's, start and goal."""
+    flow = live_flow(home, {"event": "order_paid"})
+    bought = live_flow(home, {"event": "started"}, goal="order_paid")
+    happen(home, "started", people[1])
+    take_in()
+    event = happen(home, "order_paid", people[1])
+    began, flows, goals = entry.position(), entry._live(), entry._goals()
+    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), flows, goals))
+    work.write(merge.merge, home.account_id, people[0], people[1], Evidence("api"))
+    assert work.write(entry._apply, began, event, acts)
+    assert runs(flow) == [(people[0], "live", None)]
+    assert runs(bought) == [(people[0], "completed", "goal")]
 
 
 def test_a_flow_that_cannot_take_people_in_stops_no_other(home: Home, people: list[int]) -> None:
