@@ -239,3 +239,12 @@ def test_sizes_are_bounded(api: Client) -> None:
     assert faults(api, {"event_name": "a", "event_data": {"a": "x" * 33_000}}) == {
         "steps[0].event_data": ["is too long (maximum is 32768 bytes)"]
     }
+
+
+def test_what_counts_as_absent_is_documented(api: Client) -> None:
+    """Clients made of the document may send null for what a step or a trigger has not, and all that comes back."""
+    body = {"steps": [dict.fromkeys(NINE) | {"id": None, "type": None, "subject": "Hi"}], "trigger": {"event": None}}
+    flow = api.post("/flows", body).expect(201)
+    assert api.contract().fits("FlowCreate", body)
+    assert api.contract().fits("FlowPatch", {"steps": flow["steps"], "trigger": flow["trigger"]})
+    assert not api.contract().fits("FlowCreate", {"steps": [{"subject": 1}]})

@@ -68,6 +68,10 @@ class Contract:
         if kind.endswith("json") and "schema" in content[kind]:
             self._check_schema(where, f"{pointer}/content/{_escape(kind)}/schema", body)
 
+    def fits(self, name: str, value: Any) -> bool:
+        """Say whether a value fits a named schema of the document, as what is sent has to."""
+        return bool(self._validator(f"#/components/schemas/{name}").is_valid(value))
+
     def _response(self, template: str, method: str, operation: Any, status: int) -> tuple[str, Any]:
         for name in (str(status), f"{status // 100}XX", "default"):
             response = operation["responses"].get(name)
