@@ -79,7 +79,9 @@ def tend() -> None:
         return
     try:
         _settle()
-        for watch in _watched():
+        watched = _watched()
+        _forget_all_but({watch.segment_id for watch in watched})
+        for watch in watched:
             known = watch.asks is not None or _rests(watch.segment_id)
             if known and watch.segment_id not in _pending:
                 continue
@@ -96,6 +98,14 @@ def tend() -> None:
                 _looked[watch.segment_id] = _Look(clock.steady(), began, time.monotonic() - started, version)
     finally:
         _one_at_a_time.release()
+
+
+def _forget_all_but(watched: set[int]) -> None:
+    """Forget what is known of segments that nobody watches any more, or that are gone: none of them is due."""
+    for known in (_looked, _pending, _failed):
+        for segment_id in [*known]:
+            if segment_id not in watched:
+                known.pop(segment_id, None)
 
 
 def _is_due(watch: _Watch, version: tuple[int, int]) -> bool:
@@ -138,7 +148,6 @@ def _settle() -> None:
         work.write(run, "UPDATE segment_watch SET asks = NULL WHERE segment_id = ?", (segment_id,))
         while work.write(_forget, segment_id):
             pass
-        _looked.pop(segment_id, None)
 
 
 def _begin(account_id: int, segment_id: int) -> None:

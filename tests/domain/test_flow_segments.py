@@ -118,6 +118,22 @@ def test_only_what_somebody_waits_for_is_watched(home: Home) -> None:
     assert told() == [("segment_enter", anna)]
 
 
+@pytest.mark.parametrize(
+    "end", ["UPDATE flow SET status = 'paused'", "UPDATE trigger SET segment_id = NULL; DELETE FROM segment"]
+)
+def test_a_watch_that_ends_while_it_is_due_leaves_nothing_to_do(home: Home, end: str) -> None:
+    """Where nobody waits for a segment any more that the pulse found due, or it is gone, the machine rests."""
+    live_flow(home, {"segment_id": segment(home, VIP)})
+    look(home)
+    home.contact("anna@example.org")
+    home.advance(61)
+    assert watching.is_due()
+    for statement in end.split(";"):
+        work.write(run, statement)
+    watching.tend()
+    assert not rows("SELECT 1 FROM segment_watch") and not watching.is_due()
+
+
 def test_a_webhook_that_names_them_watches_all_segments(home: Home) -> None:
     """Of its account, while it is enabled."""
     first, second = segment(home, VIP), segment(home, name="everybody")
