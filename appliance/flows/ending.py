@@ -16,9 +16,11 @@ from appliance.events.log import Happened
 
 Ended = Literal["completed", "exited"]
 
+# The plus keeps SQLite from reading all who are inside to find those that are named
 _LIVE = (
-    "SELECT r.id, r.account_id, r.flow_id, f.name, r.contact_id, r.action_id, r.chain_depth, r.test FROM run r "
-    "JOIN flow f ON f.id = r.flow_id WHERE r.id IN (SELECT value FROM json_each(?)) AND r.status = 'live' ORDER BY r.id"
+    "SELECT r.id, r.account_id, r.flow_id, f.name, r.contact_id, r.action_id, r.chain_depth, r.test "
+    "FROM run r CROSS JOIN flow f ON f.id = r.flow_id "
+    "WHERE r.id IN (SELECT value FROM json_each(?)) AND +r.status = 'live' ORDER BY r.id"
 )
 # Before the runs let go of them; by the index of a run's passages, for one that has ended may have left its own open
 _PASSAGES = (
@@ -79,6 +81,8 @@ def people_gone(contact_ids: Sequence[int]) -> None:
 
 def _end(run_ids: Sequence[int], status: Ended, reason: str | None, now: int, goal: str | None) -> list[int]:
     writing()
+    if not run_ids:
+        return []
     found = [_Run(*row) for row in rows(_LIVE, (json.dumps(list(run_ids)),))]
     if not found:
         return []
