@@ -16,6 +16,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -204,7 +205,10 @@ def _fresh() -> "httpx.AsyncClient":
 
     # Servers close what is idle after five seconds or more: we do it earlier, so that nothing is posted into the void
     limits = httpx.Limits(keepalive_expiry=_IDLE_SECONDS)
-    return httpx.AsyncClient(verify=_trusted(), trust_env=False, follow_redirects=False, limits=limits)
+    client = httpx.AsyncClient(verify=_trusted(), trust_env=False, follow_redirects=False, limits=limits)
+    # Each question is one of its own: no server makes us carry what it said to the next
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+    return client
 
 
 async def _addresses(host: str, port: int, allowed: bool) -> list[str]:

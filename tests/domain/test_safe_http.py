@@ -42,6 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
         status, body = (302, b"") if self.path == "/away" else (200, b"x" * 5000)
         self.send_response(status)
         self.send_header("Location", "/there")
+        self.send_header("Set-Cookie", f"seen{len(self.server.asked)}=yes; Max-Age=9999")  # type: ignore[attr-defined]
         self.send_header("Content-Length", "999999" if self.path == "/endless" else str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -167,6 +168,21 @@ def test_kept_connections_are_checked_each_time(web: Any, monkeypatch: pytest.Mo
         assert [one.status for one in asyncio.run(ask())] == [200] * 3
     assert [said["Host"].partition(":")[0] for _, said in web.asked] == ["inside.example"] * 2 + ["beside.example"]
     assert len(set(web.callers[:2])) == 1 and len(set(web.callers)) == 2
+
+
+def test_no_cookie_is_carried_to_the_next_question(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one answer sets is not sent with the next question: nobody follows us, or makes our questions grow."""
+    settings = {"network.allow_private_hosts": ["127.0.0.1"]}
+    monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
+
+    async def ask() -> None:
+        kept = safe_http.Kept()
+        for _ in range(3):
+            await safe_http.ask("GET", f"http://127.0.0.1:{web.server_port}/here", kept=kept)
+        await kept.close()
+
+    asyncio.run(ask())
+    assert ["Cookie" in said for _, said in web.asked] == [False] * 3
 
 
 def test_what_is_too_long_may_be_cut(ask: Callable[..., Answer], web: Any) -> None:
