@@ -87,7 +87,8 @@ def _judge(outcome: Outcome, now: int) -> None:
     if state is None or not state[0]:
         return
     _, since, last = state
-    if since is None or now - last > _APART_MS:
+    # What lies ahead was written by a clock that has been put right since
+    if since is None or since > now or now - last > _APART_MS:
         since = now
     run("UPDATE webhook SET failing_since = ?, failed_at = ? WHERE id = ?", (since, now, webhook_id))
     if outcome.status == _GONE:

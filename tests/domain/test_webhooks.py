@@ -175,6 +175,26 @@ def test_days_of_failure_are_days_of_attempts(home: Home) -> None:
     assert not off.enabled and off.disabled_reason == "failing"
 
 
+def test_a_clock_that_was_wrong_puts_off_no_end(home: Home) -> None:
+    """A failure that was noted a year ahead, by a clock that is put right then, counts from when that was seen."""
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+
+    def attempt() -> Webhook:
+        work.write(run, "UPDATE webhook_delivery SET status = 'pending', attempts = 0")
+        came(Outcome(job(listening), 500, ""))
+        return Webhook.get_by_id(listening.id)
+
+    home.advance(366 * 86_400)
+    assert attempt().enabled
+    home.advance(-366 * 86_400)
+    for day in range(3):
+        assert attempt().enabled, day
+        home.advance(86_401)
+    assert not attempt().enabled
+
+
 def test_the_owners_are_told(home: Home) -> None:
     """A mail to each owner who can sign in, without what may be secret of the address; an event of the log."""
     now = clock.now_ms()
