@@ -121,9 +121,19 @@ class Travel:
         goings.sort(key=_chain)
         for (depth, test), some in groupby(goings, key=_chain):
             together = list(some)
+            size = BY_TYPE[node.kind].at_once or len(together)
             with events.chained(depth + 1, test):
-                moves = _tried(node, together, self._here)
-                yield from zip(together, moves, strict=True) if moves else self._singly(node, together, until)
+                for start in range(0, len(together), size):
+                    if start and _is_over(until):
+                        self._stay(node, together[start:])
+                        break
+                    part = together[start : start + size]
+                    moves = _tried(node, part, self._here)
+                    yield from zip(part, moves, strict=True) if moves else self._singly(node, part, until)
+
+    def _stay(self, node: Node, goings: list[Going]) -> None:
+        """Let some stand at a step for another time."""
+        self._standing[node.id] = goings + self._standing.get(node.id, [])
 
     def _singly(self, node: Node, goings: list[Going], until: float | None) -> Iterator[tuple[Going, Move]]:
         """Do a step that fails for some for each alone: only whoever fails then ends here.
@@ -132,8 +142,7 @@ class Travel:
         """
         for number, going in enumerate(goings):
             if number and _is_over(until):
-                self._standing[node.id] = goings[number:] + self._standing.get(node.id, [])
-                return
+                return self._stay(node, goings[number:])
             moves = _tried(node, [going], self._here)
             if not moves:
                 log.error("run %s of flow %s failed at step %s", going.id, going.flow_id, node.id)

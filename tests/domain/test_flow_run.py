@@ -270,6 +270,19 @@ def test_a_step_that_fails_for_many_does_not_keep_the_writer(home: Home, monkeyp
     assert not runs.advance() and [passed(one) for one in ids] == [[(1, "exited", "failed")]] * 4
 
 
+def test_a_step_that_takes_long_for_each_does_not_keep_the_writer(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """People are changed one by one: however many came here together, the time of a transaction is kept to."""
+    flow = live(home, [{"id": 1, "type": "contact_update", "data_merge": {"plan": "pro"}}])
+    enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(25)))
+    monkeypatch.setattr(runs, "_LONGEST_SECONDS", 0.0)
+    for changed in (10, 20, 25):
+        assert runs.advance()
+        assert len(told("contact_update")) == changed
+    assert not runs.advance() and rows("SELECT DISTINCT status FROM run") == [("completed",)]
+
+
 def test_a_version_that_was_taken_back_is_not_remembered(home: Home) -> None:
     """Steps that were written and never committed are not taken for those that get their number later."""
     flow = flow_rows.flow(home)

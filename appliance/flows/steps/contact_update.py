@@ -25,6 +25,7 @@ class ContactUpdate(Kind):
     type = "contact_update"
     label = "Change data"
     icon = "pencil"
+    at_once = 10
     keys = frozenset({"data_merge"})
     fields = (Field("data_merge", "Data", "object", required=True, help="null takes a value away."),)
 

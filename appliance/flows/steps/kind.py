@@ -115,6 +115,8 @@ class Kind:
     # All keys that it takes beside `id` and `type` (and `yes`, `no` where it branches)
     keys: ClassVar[frozenset[str]] = frozenset()
     branches: ClassVar[bool] = False
+    # For how many runs it is done before somebody looks how long the writer has been kept. 0: it is quick for all
+    at_once: ClassVar[int] = 0
     fields: ClassVar[tuple[Field, ...]] = ()
 
     def parse(self, raw: dict[str, Any], reading: Reading) -> dict[str, Any]:
