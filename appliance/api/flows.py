@@ -39,7 +39,7 @@ def _require_send(request: Call) -> None:
 
 
 def _may_move(request: Call, row: tables.Flow) -> None:
-    """Raise 403 for a test key that would move what was live for real."""
+    """Raise 403 for a test key that would move, change or delete what was live for real."""
     if request.credential.test and row.version > 0 and not row.test:
         raise Fault(403, "forbidden", "a test key moves only what test keys have activated")
 
@@ -95,10 +95,11 @@ async def update(request: Call) -> Answer:
     """Update a flow; `steps` replaces them all, `status` moves it."""
     before = await call(store.get, request.account_id, request.id)
     wanted = store.LIVE.get(str(request.body.status), request.body.status)
-    if isinstance(wanted, str) and wanted != before.status:
+    moves = isinstance(wanted, str) and wanted != before.status
+    if moves or before.status == "active":  # each change of a live one goes live
         _may_move(request, before)
-        if wanted == "active":
-            _require_send(request)
+    if moves and wanted == "active":
+        _require_send(request)
     draft = await call(store.read, request.account_id, request.body, request.id)
     await call(store.warm, request.account_id, draft, request.id, live="active" in (wanted, before.status))
     row = await commit(store.update, request.account_id, request.id, request.body, draft, _by(request))
@@ -110,7 +111,9 @@ async def update(request: Call) -> Answer:
 @ROUTES.add("DELETE", "/flows/{id}", scope="flows:write", returns=flow_shapes.Flow)
 async def delete(request: Call) -> Answer:
     """Delete a flow: its runs exit, open messages are cancelled, the ledger and its events stay."""
-    before = await _shown(await call(store.get, request.account_id, request.id))
+    row = await call(store.get, request.account_id, request.id)
+    _may_move(request, row)
+    before = await _shown(row)
     await commit(store.delete, request.account_id, request.id)
     return before
 

@@ -8,6 +8,7 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
 from appliance.designs import language, merge, spec
+from appliance.flows import store as flows
 from appliance.messages import looking, trial
 from appliance.messages.looking import Preview, PreviewRequest
 from appliance.messages.trial import TestRequest, TestsSent
@@ -78,6 +79,8 @@ async def show(request: Call) -> Answer:
 @ROUTES.add("PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=shapes.Template)
 async def update(request: Call) -> Answer:
     """Update a template."""
+    if request.credential.test:
+        await call(flows.refuse_real, request.account_id, request.id)
     await call(store.warm, request.account_id, request.body, request.id)
     return Answer(shaping.template(await commit(store.update, request.account_id, request.id, request.body)))
 

@@ -101,3 +101,21 @@ def test_a_test_key_takes_in_tests(api: Client, server: Server) -> None:
     real = draft(api, status="active")
     assert tester.post(at(real, "pause")).status == 403 == tester.patch(at(real), {"status": "paused"}).status
     assert api.post(at(real, "pause")).expect(200)["test"] is False
+
+
+def test_a_test_key_changes_nothing_that_people_get(api: Client, server: Server) -> None:
+    """A change of a live flow goes live: a test key makes none, neither there nor in its words, and deletes none."""
+    tester = server.client(server.new_key("changer", "--test"))
+    real, own = draft(api, status="active"), draft(api)
+    words = f"/templates/{real['steps'][0]['template_id']}"
+    for refused in (
+        tester.patch(at(real), {"steps": [{**real["steps"][0], "subject": "Trial"}]}),
+        tester.patch(words, {"subject": "Trial"}), tester.delete(at(real)),
+    ):  # fmt: skip
+        assert "test key" in refused.expect(403)["message"]
+    assert api.get(at(real)).json["version"] == real["version"] and api.get(words).json["subject"] != "Trial"
+    # What nobody gets yet it may change, and what it has set live itself
+    assert tester.patch(at(own), {"name": "Trial"}).expect(200)["name"] == "Trial"
+    tester.post(at(own, "activate")).expect(200)
+    assert tester.patch(f"/templates/{own['steps'][0]['template_id']}", {"subject": "Trial"}).status == 200
+    assert tester.delete(at(own)).status == 200
