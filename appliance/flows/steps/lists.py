@@ -1,5 +1,6 @@
 """List steps: put the person into a list, or take them out of one."""
 
+import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -52,7 +53,11 @@ class ListAdd(_ListStep):
             return [skipped(reason) for _ in goings]
         stays_out: set[int] = set()
         if lists.join(here.account_id, number, _people(goings)).kept:
-            refusals = rows("SELECT contact_id FROM list_refusal WHERE contact_list_id = ?", (number,))
+            refusals = rows(
+                "SELECT contact_id FROM list_refusal WHERE contact_list_id = ? "
+                "AND contact_id IN (SELECT value FROM json_each(?))",
+                (number, json.dumps(_people(goings))),
+            )
             stays_out = {row[0] for row in refusals}
         return [skipped("left_list") if going.contact_id in stays_out else ON for going in goings]
 
