@@ -1,5 +1,6 @@
 """Makes one person of two: nothing is lost, and where the two differ about consent the stricter one counts."""
 
+import json
 from typing import Any
 
 from appliance import clock
@@ -110,7 +111,13 @@ def _move(contact_id: int, other_id: int) -> None:
         "AND mine.status = 'live'",
         ids,
     )
-    ending.end([row[0] for row in doubled], "exited", "contact_merged", ids["now"])
+    ended = ending.end([row[0] for row in doubled], "exited", "contact_merged", ids["now"])
+    # What it was to send is sent by the way that goes on; only what somebody asked for goes twice
+    run(
+        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ? "
+        "WHERE run_id IN (SELECT value FROM json_each(?)) AND status IN ('queued', 'held') AND transactional = 0",
+        (ids["now"], json.dumps(ended)),
+    )
     run("UPDATE message_content SET shown_as = :contact WHERE shown_as = :other", ids)
     for table in ("channel", "message", "event", "consent", "run"):
         run(f"UPDATE {table} SET contact_id = :contact WHERE contact_id = :other", ids)

@@ -26,10 +26,11 @@ from appliance.errors import (
 from appliance.messages import ledger, tally, verdicts, warming
 from appliance.messages.ledger import Claim, Outcome, Prepared
 
-# Whose campaign was cancelled, or whose run a person ended, while their message was in hand
+# Whose campaign was cancelled, or whose run a person ended (a merge: but what was asked for), while it was in hand
 _TAKEN_BACK = (
     "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled' UNION ALL SELECT 1 FROM run r JOIN flow f "
-    "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at NOT NULL OR r.exit_reason IN ('taken_out', 'flow_archived'))"
+    "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at NOT NULL OR r.exit_reason IN ('taken_out', 'flow_archived') "
+    "OR r.exit_reason = 'contact_merged' AND NOT ?)"
 )
 
 
@@ -82,7 +83,7 @@ def _describe(outcome: Outcome, now: int) -> None:
 def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> None:
     # What may go at once is due since ever: a clock that steps back keeps it waiting for nothing
     due = now + int(delay * 1000) if delay else ledger.AGAIN_AT_ONCE
-    cancelled = one(_TAKEN_BACK, (row.campaign_id, row.run_id))
+    cancelled = one(_TAKEN_BACK, (row.campaign_id, row.run_id, row.transactional))
     if cancelled and doubts:
         return ledger.uncertain(row, "not repeated: cancelled", now)
     connection().execute(

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from appliance import clock
+from appliance.contacts import merge
+from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
 from appliance.errors import Temporary
@@ -277,6 +279,32 @@ def test_a_message_in_hand_is_not_tried_again_for_who_was_taken_out(home: Home, 
     work.write(run, how)
     turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
+
+
+def test_of_two_merged_people_the_way_that_goes_on_sends(home: Home) -> None:
+    """What the way that ends was to send is cancelled, be it in hand; what somebody asked for still goes."""
+    steps: list[dict[str, Any]] = [
+        {"id": 1, "type": "email"}, {"id": 2, "type": "email", "transactional": True},
+        {"id": 3, "type": "wait", "duration": 60},
+    ]  # fmt: skip
+    flow = flow_of(home, steps)
+    stays, goes = home.contact("one@acme.test").id, home.contact("two@acme.test").id
+    for person in (goes, stays):
+        enter(home, flow, person)
+        until_still()
+    in_hand = turn(None, want=True)
+    assert in_hand is not None and in_hand.contact_id == goes
+    third = home.contact("three@acme.test").id
+    enter(home, flow, third)
+    until_still()
+    work.write(merge.merge, home.account_id, stays, goes, Evidence("api"))
+    work.write(merge.merge, home.account_id, stays, third, Evidence("api"))
+    turn(Outcome(in_hand, Temporary("full", 452, "4.2.2")), want=False)
+    assert rows("SELECT recipient, transactional, status FROM message") == [
+        ("two@acme.test", 0, "cancelled"), ("two@acme.test", 1, "queued"),
+        ("one@acme.test", 0, "queued"), ("one@acme.test", 1, "queued"),
+        ("three@acme.test", 0, "cancelled"), ("three@acme.test", 1, "queued"),
+    ]  # fmt: skip
 
 
 def test_what_nothing_carries_is_skipped(home: Home) -> None:
