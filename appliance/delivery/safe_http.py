@@ -13,7 +13,9 @@ import os
 import re
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
 from http.cookiejar import DefaultCookiePolicy
@@ -27,6 +29,10 @@ if TYPE_CHECKING:  # it takes 0.4 s to load, and most never need it
     import httpx
 
 log = logging.getLogger("campanero.http")
+
+# More than ask at once, and of our own: a look-up that nobody waits for any more keeps its thread, and no name that
+# never answers shall keep the others from being looked up
+_lookups = ThreadPoolExecutor(128, thread_name_prefix="look-up")
 
 MOST_BYTES = 2_097_152
 SECONDS = 5.0
@@ -213,7 +219,7 @@ def _fresh() -> "httpx.AsyncClient":
 
 async def _addresses(host: str, port: int, allowed: bool) -> list[str]:
     """Answer the addresses of a name; one that is not public refuses them all, unless the operator named the host."""
-    addresses = await asyncio.to_thread(_resolved, host, port, allowed)
+    addresses = await asyncio.get_running_loop().run_in_executor(_lookups, _resolved, host, port, allowed)
     if not addresses or not (allowed or all(map(is_public, addresses))):
         raise _Refused("an address of it is not public")
     return addresses
@@ -225,7 +231,8 @@ def _resolved(host: str, port: int, allowed: bool) -> list[str]:
     What this machine alone knows (`localhost`, /etc/hosts) counts where the operator named the host.
     """
     if resolver.configured() and _NAME.search(host):
-        answers = [resolver.lookup(host, kind, SECONDS) for kind in ("A", "AAAA")]
+        end = time.monotonic() + SECONDS
+        answers = [resolver.lookup(host, kind, end - time.monotonic()) for kind in ("A", "AAAA")]
         records = [record for answer in answers for record in answer.records]
         if records or not allowed:
             return records

@@ -185,6 +185,32 @@ def test_no_cookie_is_carried_to_the_next_question(web: Any, monkeypatch: pytest
     assert ["Cookie" in said for _, said in web.asked] == [False] * 3
 
 
+def test_names_that_never_answer_keep_no_other_waiting(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While many names are waited for that no server answers, another is looked up and asked all the same."""
+    slow = [f"slow{number}.example" for number in range(40)]
+    with DnsServer() as dns:
+        dns.set("inside.example", "A", "127.0.0.1")
+        for name in slow:
+            dns.silence(name)
+        settings = {"network.allow_private_hosts": ["inside.example"], "network.dns_servers": [dns.address]}
+        monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
+
+        async def ask() -> int:
+            waiting = [asyncio.create_task(safe_http.ask("GET", f"http://{name}/")) for name in slow]
+            await asyncio.sleep(0)
+            answer = await safe_http.ask("GET", f"http://inside.example:{web.server_port}/here")
+            assert not any(task.done() for task in waiting)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            return answer.status
+
+        # Not `asyncio.run`, which would wait for the threads of those
+        loop = asyncio.new_event_loop()
+        assert loop.run_until_complete(ask()) == 200
+        loop.close()
+
+
 def test_what_is_too_long_may_be_cut(ask: Callable[..., Answer], web: Any) -> None:
     """Who needs only the beginning gets that."""
     assert ask(f"http://localhost:{web.server_port}/", allowed=("localhost",), most=10, cut=True).body == b"x" * 10
