@@ -116,12 +116,14 @@ class Travel:
         else:
             self._stand(going, {"yes": node.yes, "no": node.no}.get(move.to, node.next))
 
-    def _done(self, node: Node, goings: list[Going], until: float | None) -> Iterator[tuple[Going, Move]]:
+    def _done(self, node: Node, goings: list[Going], until: float | None) -> list[tuple[Going, Move]]:
         """Do a step for all who stand at it; what it records stands one deeper than what started them, tests apart."""
         goings.sort(key=_chain)
+        done: list[tuple[Going, Move]] = []
         for (depth, test), some in groupby(goings, key=_chain):
             together = list(some)
             size = BY_TYPE[node.kind].at_once or len(together)
+            # All inside: whatever becomes of the others, what this thread records next is not of this chain
             with events.chained(depth + 1, test):
                 for start in range(0, len(together), size):
                     if start and _is_over(until):
@@ -129,7 +131,8 @@ class Travel:
                         break
                     part = together[start : start + size]
                     moves = _tried(node, part, self._here)
-                    yield from zip(part, moves, strict=True) if moves else self._singly(node, part, until)
+                    done += zip(part, moves, strict=True) if moves else self._singly(node, part, until)
+        return done
 
     def _stay(self, node: Node, goings: list[Going]) -> None:
         """Let some stand at a step for another time."""
