@@ -43,6 +43,7 @@ _REASONS = {
     "not_verified": "The address was never confirmed",
     "no_consent": "No consent on record",
     "channel_unavailable": "Nothing carries messages of this kind yet",
+    "transactional_disabled": "Service messages are switched off",
     "frequency_cap": "Had enough messages lately",
     "quiet_hours_expired": "Quiet hours did not end in time",
     "overdue_on_resume": "Too late after the pause",

@@ -50,8 +50,8 @@ _ROWS = (
     "ON CONFLICT (run_id, step_id) WHERE run_id NOT NULL DO NOTHING RETURNING run_id, id, contact_id, skip_reason, test"
 )
 _STEP = (
-    "SELECT s.template_id, s.pinned, a.time_zone, json_extract(f.data, '$.quiet_hours') FROM step s "
-    "JOIN flow f ON f.id = s.flow_id JOIN account a ON a.id = f.account_id "
+    "SELECT s.template_id, s.pinned, a.time_zone, a.transactional_allowed, json_extract(f.data, '$.quiet_hours') "
+    "FROM step s JOIN flow f ON f.id = s.flow_id JOIN account a ON a.id = f.account_id "
     "WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
 )
 
@@ -76,7 +76,7 @@ def _wanted(channel: str, node: Node, here: Here) -> dict[str, Any]:
     found = one(_STEP, (here.flow_id, here.version, node.id))
     if found is None or found[1] is None:
         raise ValueError("the step says nothing")
-    template_id, pinned, zone, hours = found
+    template_id, pinned, zone, allowed, hours = found
     said = msgspec.json.decode(pinned)
     now, transactional = clock.now_ms(), bool(said["transactional"])
     settings = config.current()
@@ -87,8 +87,15 @@ def _wanted(channel: str, node: Node, here: Here) -> dict[str, Any]:
         "double": said["double_opt_in"],
         "provider": settings.sms.transport if channel == "sms" else settings.email.transport,
         "quiet": quiet.until(msgspec.json.decode(hours), zone, now) if hours and not transactional else None,
-        "unavailable": None if channel in _CARRIED else "channel_unavailable", "due": BY_FLOWS_AT_ONCE, "now": now,
+        "unavailable": _unavailable(channel, transactional and not allowed), "due": BY_FLOWS_AT_ONCE, "now": now,
     }  # fmt: skip
+
+
+def _unavailable(channel: str, forbidden: bool) -> str | None:
+    """Answer why nobody gets a message; that service messages are switched off holds for flows long live too."""
+    if forbidden:
+        return "transactional_disabled"
+    return None if channel in _CARRIED else "channel_unavailable"
 
 
 def _skipped(channel: str, row: tuple[Any, ...], node: Node, here: Here) -> Happened:

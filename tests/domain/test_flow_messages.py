@@ -318,6 +318,18 @@ def test_what_nothing_carries_is_skipped(home: Home) -> None:
     assert passed(one) == [(1, "skipped", "channel_unavailable")]
 
 
+def test_service_messages_that_are_switched_off_stop_in_live_flows_too(home: Home) -> None:
+    """What the account no longer sends is skipped, whenever the flow went live; all else it sends goes on."""
+    flow = flow_of(home, [{"id": 1, "type": "email", "transactional": True}, {"id": 2, "type": "email"}])
+    work.write(run, "UPDATE account SET transactional_allowed = 0")
+    (one,) = enter(home, flow, home.contact("ann@acme.test").id)
+    until_still()
+    assert passed(one) == [(1, "skipped", "transactional_disabled"), (2, "on", None)]
+    assert rows("SELECT status, skip_reason FROM message ORDER BY step_id") == [
+        ("skipped", "transactional_disabled"), ("queued", None),
+    ]  # fmt: skip
+
+
 def test_what_flows_send_keeps_nobody_waiting(home: Home) -> None:
     """A single message goes before all that flows have to send, whenever it comes; campaigns have their turns."""
     flow = mail(home)
