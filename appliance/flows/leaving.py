@@ -1,6 +1,6 @@
 """Messages of a rehearsal leave: looked at again as right before they would, rendered, and taken by who gets them."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from appliance import clock
@@ -30,10 +30,11 @@ class Gone(NamedTuple):
     note: str | None
 
 
-def leave(runs: str, workshop: Workshop, but: Set[int] = frozenset()) -> list[Gone]:
+def leave(runs: str, workshop: Workshop, but: Set[int] = frozenset()) -> Iterator[Gone]:
     """Let the messages of some runs (ids as JSON) that are due now leave one after the other, each rendered."""
-    found = [Claim._make(row) for row in rows(_DUE, (runs, clock.now_ms()))]
-    return [_one(claim, workshop) for claim in found if claim.id not in but]
+    for claim in [Claim._make(row) for row in rows(_DUE, (runs, clock.now_ms()))]:
+        if claim.id not in but:
+            yield _one(claim, workshop)
 
 
 def leave_unseen(runs: str) -> int:

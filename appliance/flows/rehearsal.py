@@ -57,6 +57,7 @@ class Rehearsal:
         self._planned: list[Planned] = []
         self._seen: set[int] = set()  # messages that were told of
         self._stuck: set[int] = set()  # those that nobody lets go
+        self._ends = time.monotonic() + _MOST_SECONDS
 
     def play(self, script: list[Assumed], real: Sequence[Came]) -> End:
         """Let time pass until the run has ended or the time is over; `real` are events that came."""
@@ -64,7 +65,6 @@ class Rehearsal:
         self._planned = [_planned(number, what, start) for number, what in enumerate(script)]
         left = list(real)
         now: int | None = start
-        begun = time.monotonic()
         for _ in range(_MOST_MOMENTS):
             if now is None or now > self.until:
                 break
@@ -75,9 +75,9 @@ class Rehearsal:
                 for planned in self._due(now):
                     self._assume(planned.what)
                     self._settle()
-            if self._ended() is not None and not self._waits(now):
+            if self._ended() is not None and not self._waits(now) and not self._leaves(now):
                 break
-            if time.monotonic() - begun > _MOST_SECONDS:
+            if self._is_late():
                 self._note(f"It took too long and was ended early, at {spoken(now, self.zone)}.")
                 break
             now = self._next(now, left)
@@ -101,6 +101,8 @@ class Rehearsal:
             self._tell_skipped()
             for gone in leaving.leave(self._runs, self._workshop, self._stuck):
                 self._gone(gone)
+                if self._is_late():  # there may be hundreds of one moment, and each takes its time
+                    return
             for other in self._others.started():
                 self._tell("starts", f"{other.event} would start the flow “{other.name}” too", event=other.event)
             if not moved and not due and len(self.entries) == before:
@@ -226,6 +228,14 @@ class Rehearsal:
         """Say whether a message of the run leaves later than its end."""
         due = leaving.waiting(self._runs)
         return due is not None and due > now
+
+    def _leaves(self, now: int) -> bool:
+        """Say whether a message of the run should have left by now, and nobody had the time to let it."""
+        due = leaving.waiting(self._runs)
+        return due is not None and due <= now and self._is_late()
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._ends
 
     def _ended(self) -> str | None:
         found = one("SELECT coalesce(exit_reason, status) FROM run WHERE id = ? AND status <> 'live'",

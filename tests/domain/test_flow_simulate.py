@@ -325,6 +325,16 @@ def test_what_takes_too_long_is_ended_and_says_so(home: Home, monkeypatch: pytes
     assert [one.failures for one in scripts.results(flow)] == [["not played: the others took too long"]] * 2
 
 
+def test_many_messages_of_one_moment_take_no_longer_either(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that leave together are not all rendered where that would take too long, and it says so."""
+    flow = written(home, [MAIL] * 5)
+    whole = rehearsed(home, flow)
+    assert len([one for one in whole.timeline if one.message]) == 5 and not any("early" in one for one in whole.notes)
+    monkeypatch.setattr(rehearsal, "_MOST_SECONDS", 0.0)
+    found = rehearsed(home, flow)
+    assert len([one for one in found.timeline if one.message]) == 1 and "ended early" in found.notes[-1]
+
+
 def test_where_nothing_may_leave_that_is_said_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop of all sending is noted and lets the rehearsal go on; a message that cannot leave is told of once."""
     flow = written(home, [MAIL, {"duration": 60}])
