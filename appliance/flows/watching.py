@@ -48,7 +48,7 @@ class _Watch(NamedTuple):
 
 class _Look(NamedTuple):
     at: float  # `clock.steady`
-    began: int
+    newest: int  # the last event before it; what came later may be why somebody came or went
     took: float
     version: tuple[int, int]
 
@@ -85,19 +85,32 @@ def tend() -> None:
             known = watch.asks is not None or _rests(watch.segment_id)
             if known and watch.segment_id not in _pending:
                 continue
-            started, began = time.monotonic(), clock.now_ms()
+            started, newest = time.monotonic(), int(scalar("SELECT max(id) FROM event") or 0)
+            since, done = _since(watch), False
             try:
-                look(watch)
+                done = look(watch, since)
             except Exception as error:
                 if isinstance(error, Unavailable) or storage_error(error) is not None:
                     raise
                 _failed[watch.segment_id] = clock.steady() + EVERY_SECONDS
                 log.exception("segment %s cannot be looked at", watch.segment_id)
             finally:
-                version = _pending.pop(watch.segment_id, (0, 0))
-                _looked[watch.segment_id] = _Look(clock.steady(), began, time.monotonic() - started, version)
+                # One that was broken off is due again though nobody writes, and begins where it began
+                version, took = _pending.pop(watch.segment_id, (0, 0)), time.monotonic() - started
+                _looked[watch.segment_id] = (
+                    _Look(clock.steady(), newest, took, version) if done else _Look(clock.steady(), since, took, (0, 0))
+                )
     finally:
         _one_at_a_time.release()
+
+
+def _since(watch: _Watch) -> int:
+    """Answer the last event before the last look that told of everybody; in a new process, one of a minute ago."""
+    seen = _looked.get(watch.segment_id)
+    if seen is not None:
+        return seen.newest
+    asked = "SELECT min(id) - 1 FROM event WHERE account_id = ? AND created_at >= ?"
+    return int(scalar(asked, (watch.account_id, clock.now_ms() - int(EVERY_SECONDS * 1000))) or 0)
 
 
 def _forget_all_but(watched: set[int]) -> None:
@@ -172,8 +185,11 @@ def _forget(segment_id: int) -> int:
     return number
 
 
-def look(watch: _Watch) -> None:
-    """Tell of everybody who came into a segment or went; those of a new question are kept and not told of."""
+def look(watch: _Watch, since: int) -> bool:
+    """Tell of everybody who came into a segment or went; those of a new question are kept and not told of.
+
+    What happened `since` an event may be why. Says whether all were told of.
+    """
     before = _changed_at(watch.account_id)
     asks = store.definition(watch.account_id, watch.segment_id)
     told = watch.asks == asks
@@ -181,15 +197,15 @@ def look(watch: _Watch) -> None:
         work.write(run, "UPDATE segment_watch SET asks = NULL WHERE segment_id = ?", (watch.segment_id,))
     joining, leaving = _difference(watch)
     name = str(scalar("SELECT name FROM segment WHERE id = ?", (watch.segment_id,)))
-    seen = _looked.get(watch.segment_id)
-    since = seen.began if seen else clock.now_ms() - int(EVERY_SECONDS * 1000)
+    depths = _depths(watch.account_id, since) if told and (joining or leaving) else {}
     size = _TOLD_AT_ONCE if told else _KEPT_AT_ONCE
     for event, ids in (("segment_enter", joining), ("segment_exit", leaving)):
         for start in range(0, len(ids), size):
-            if not work.write(_move, watch, before, event, ids[start : start + size], name if told else None, since):
-                return  # it asks something else by now: begin again
+            if not work.write(_move, watch, before, event, ids[start : start + size], name if told else None, depths):
+                return False  # it asks something else by now: begin again
     if not told:
         work.write(_kept, watch, before, asks)
+    return True
 
 
 def _changed_at(account_id: int) -> int:
@@ -216,7 +232,7 @@ def _difference(watch: _Watch) -> tuple[list[int], list[int]]:
 
 
 def _move(
-    watch: _Watch, before: int, event: str, contact_ids: Sequence[int], name: str | None, since: int
+    watch: _Watch, before: int, event: str, contact_ids: Sequence[int], name: str | None, depths: dict[int, int]
 ) -> bool:  # fmt: skip
     """Keep that some came or went, with what is told of it if the segment has a `name`; no if it changed since."""
     writing()
@@ -238,19 +254,26 @@ def _move(
             parameters,
         )
     if name is not None:
-        _tell(watch, event, [row[0] for row in moved], name, since)
+        _tell(watch, event, [row[0] for row in moved], name, depths)
     return True
 
 
-def _tell(watch: _Watch, event: str, contact_ids: Sequence[int], name: str, since: int) -> None:
-    """Tell of them, as deep in a chain as the deepest of what happened to each meanwhile: flows may lead in circles."""
-    depths = dict(
+def _depths(account_id: int, since: int) -> dict[int, int]:
+    """Answer how deep in a chain of flows the deepest of what happened to people since an event stands.
+
+    By the order of events and not by their time: a clock may be set back, and a click is told of after it was made.
+    """
+    return dict(
         rows(
-            "SELECT e.contact_id, max(e.chain_depth) FROM json_each(?) one CROSS JOIN event e "
-            "ON e.contact_id = one.value WHERE e.created_at >= ? GROUP BY e.contact_id",
-            (json.dumps(list(contact_ids)), since),
+            "SELECT contact_id, max(chain_depth) FROM event WHERE id > ? AND +account_id = ? AND chain_depth > 0 "
+            "AND +contact_id NOT NULL GROUP BY +contact_id",
+            (since, account_id),
         )
     )
+
+
+def _tell(watch: _Watch, event: str, contact_ids: Sequence[int], name: str, depths: dict[int, int]) -> None:
+    """Tell of them, as deep in a chain as what happened to each meanwhile: flows may lead in circles."""
     events.record_many(
         [
             Happened(

@@ -178,6 +178,23 @@ def test_a_circle_of_flows_comes_to_its_end(home: Home) -> None:
     assert rows("SELECT chain_depth FROM run WHERE status = 'live'") == [(3,)]
 
 
+def test_a_circle_comes_to_its_end_whatever_the_clock_says(home: Home) -> None:
+    """A clock that was set back, a click told of late, or a look that was broken off hides no step of a circle."""
+    anna = home.contact("anna@example.org").id
+    vips = segment(home, VIP)
+    flow = live_flow(home, {"segment_id": vips, "data": {"frequency": "every_time"}})
+    look(home, 0)
+    tag(home, anna, "vip")
+    event = happen(home, "contact_update", anna, chain_depth=5)
+    work.write(run, "UPDATE event SET created_at = created_at - 3600000 WHERE id = ?", (event,))
+    work.write(run, "CREATE TRIGGER broken BEFORE INSERT ON segment_member BEGIN SELECT RAISE(ABORT, 'broken'); END")
+    look(home)
+    work.write(run, "DROP TRIGGER broken")
+    look(home)
+    take_in()
+    assert runs(flow) == [(anna, "ignored", "depth")]
+
+
 def test_time_alone_changes_who_is_in(home: Home) -> None:
     """A window moves while nobody writes."""
     anna = home.contact("anna@example.org").id
