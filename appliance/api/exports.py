@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, defstruct
 from msgspec.structs import fields as struct_fields
 
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.reply import Fault
 from appliance.contacts.requests import ContactQuery
 from appliance.events.log import EventQuery
 from appliance.exporting import happenings, journeys, people
@@ -81,7 +82,9 @@ async def messages_jsonl(request: Call) -> Answer:
     return _file(request, "messages.jsonl", happenings.jsonl(happenings.MESSAGES, request.account_id, request.query))
 
 
-@ROUTES.add("GET", "/flows/{id}/runs.csv", scope="contacts:read", query=_RUNS, media=CSV)
+@ROUTES.add("GET", "/flows/{id}/runs.csv", scope="flows:read", query=_RUNS, media=CSV)
 async def runs_csv(request: Call) -> Answer:
-    """Get the people of a flow as CSV, by where they stand or how they left."""
+    """Get the people of a flow as CSV, by where they stand or how they left; for who may see both."""
+    if not request.credential.reaches("contacts:read"):
+        raise Fault(403, "forbidden", required_scope="contacts:read")
     return _file(request, f"flow-{request.id}.csv", journeys.csv(request.account_id, request.id, request.query))
