@@ -1,8 +1,8 @@
 """/flows/{id}: rehearsals, which write nothing."""
 
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.rehearsing import rehearse
 from appliance.api.reply import Fault, page_headers
-from appliance.db.work import call
 from appliance.fields import PageQuery
 from appliance.flows import crowd, scripts, simulate
 from appliance.flows.asked import SimulateRequest
@@ -21,7 +21,7 @@ async def one(request: Call) -> Answer:
     """Rehearse a flow with one person, real or made up: what would happen when, and why; nothing is sent or stored."""
     if request.body.contact_id:
         _may_see_people(request)
-    return Answer(await call(simulate.simulate, request.account_id, request.id, request.body))
+    return Answer(await rehearse(simulate.simulate, request.account_id, request.id, request.body))
 
 
 @ROUTES.add(
@@ -30,14 +30,14 @@ async def one(request: Call) -> Answer:
 async def many(request: Call) -> Answer:
     """Rehearse a flow with everybody who met its trigger of late: how many would take which way."""
     _may_see_people(request)
-    return Answer(await call(crowd.simulate_all, request.account_id, request.id, request.body))
+    return Answer(await rehearse(crowd.simulate_all, request.account_id, request.id, request.body))
 
 
 @ROUTES.add("GET", "/flows/{id}/scripts", scope="flows:read", query=PageQuery, returns=ScriptResult, many=True)
 async def kept(request: Call) -> Answer:
     """Play the rehearsals that are kept with a flow (`data.scripts`), and say which of them come out as expected."""
     sees = request.credential.reaches("contacts:read")
-    page = await call(scripts.page, request.account_id, request.id, request.query, sees)
+    page = await rehearse(scripts.page, request.account_id, request.id, request.query, sees)
     return Answer(page.rows, headers=page_headers(page))
 
 

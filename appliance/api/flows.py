@@ -9,10 +9,12 @@ from appliance import brand as brands
 from appliance import tables
 from appliance.api import flow_shapes
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.rehearsing import rehearse
 from appliance.api.reply import Fault, page_headers
 from appliance.db.work import call, commit
 from appliance.designs.theme import Look
 from appliance.flows import report, scripts, spec, starters, states, store
+from appliance.flows.asked import SCRIPTS
 from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery, Reject
 from appliance.flows.states import By
 
@@ -104,7 +106,8 @@ async def update(request: Call) -> Answer:
     await call(store.warm, request.account_id, draft, request.id, live="active" in (wanted, before.status))
     row = await commit(store.update, request.account_id, request.id, request.body, draft, _by(request))
     shown = (await call(_shaped, [row]))[0]
-    played = await call(scripts.results, row, request.credential.reaches("contacts:read"))
+    sees = request.credential.reaches("contacts:read")
+    played = await rehearse(scripts.results, row, sees, refuses=False) if SCRIPTS in row.data else []
     return Answer(flow_shapes.FlowChanged(**msgspec.structs.asdict(shown), scripts=played))
 
 
