@@ -27,9 +27,11 @@ _WOKEN = (
     "flow.deleted_at IS NULL AND flow.status = 'active' "
     "AND EXISTS (SELECT 1 FROM message m WHERE {open} AND m.due_at IS NULL)"
 )
+# What is in hand may come back to be tried again; until then it is known that nobody wants it any more
+_IN_HAND = "EXISTS (SELECT 1 FROM message m WHERE m.run_id NOT NULL AND m.flow_id = flow.id AND m.status = 'sending')"
 _OVER = (
-    "flow.closing NOT NULL OR flow.deleted_at NOT NULL AND (EXISTS (SELECT 1 FROM message m WHERE {open}) "
-    "OR EXISTS (SELECT 1 FROM run r WHERE {live}))"
+    f"flow.closing NOT NULL AND NOT {_IN_HAND} OR (flow.closing NOT NULL OR flow.deleted_at NOT NULL) "
+    "AND (EXISTS (SELECT 1 FROM message m WHERE {open}) OR EXISTS (SELECT 1 FROM run r WHERE {live}))"
 )
 # Nothing that was overdue at a resume is left. A clock that is set back later must not make anything look so
 _CAUGHT_UP = (
@@ -103,7 +105,7 @@ def close_some(flow_id: int) -> bool:
     )
     found = bool(ended) or cancelled > 0
     if over[1] is not None and not found:
-        run("UPDATE flow SET closing = NULL WHERE id = ?", (flow_id,))
+        run(f"UPDATE flow SET closing = NULL WHERE id = ? AND NOT {_IN_HAND}", (flow_id,))
     return found
 
 

@@ -307,6 +307,22 @@ def test_of_two_merged_people_the_way_that_goes_on_sends(home: Home) -> None:
     ]  # fmt: skip
 
 
+def test_a_message_in_hand_of_a_flow_that_is_put_aside_is_not_tried_again(home: Home) -> None:
+    """Also where its person had gone through already: it would leave when the flow goes live again, some day."""
+    flow = mail(home)
+    enter(home, flow, home.contact("ann@acme.test").id)
+    until_still()
+    claim = turn(None, want=True)
+    assert claim is not None and rows("SELECT status FROM run") == [("completed",)]
+    work.write(lambda: Flow.update(status="archived", closing="flow_archived").execute())
+    while resting.settle():
+        pass
+    turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
+    assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
+    assert resting.is_due() and resting.settle() and not resting.settle()
+    assert rows("SELECT closing FROM flow") == [(None,)]
+
+
 def test_what_nothing_carries_is_skipped(home: Home) -> None:
     """An SMS never leaves as an email: it is skipped, and the person goes on."""
     flow = flow_of(home, [{"id": 1, "type": "sms"}])
