@@ -21,7 +21,8 @@ async def one(request: Call) -> Answer:
     """Rehearse a flow with one person, real or made up: what would happen when, and why; nothing is sent or stored."""
     if request.body.contact_id:
         _may_see_people(request)
-    return Answer(await rehearse(simulate.simulate, request.account_id, request.id, request.body))
+    sees = request.credential.reaches("contacts:read")
+    return Answer(await rehearse(simulate.simulate, request.account_id, request.id, request.body, sees))
 
 
 @ROUTES.add(

@@ -68,7 +68,7 @@ def _played(flow: Flow, raw: Any, index: int, sees_people: bool) -> ScriptResult
     if script.contact_id and not sees_people:
         return ScriptResult(named, False, len(expected), ["its person may be seen with the scope contacts:read"], "")
     try:
-        found = rehearse(flow, script, None, Faults())
+        found = rehearse(flow, script, None, Faults(), sees_people)
     except Invalid as invalid:
         # Its person or a step was deleted since
         return ScriptResult(named, False, len(expected), _words(invalid.fields), "")

@@ -53,25 +53,31 @@ class Times(NamedTuple):
     until: int
 
 
-def simulate(account_id: int, flow_id: int, request: SimulateRequest) -> Simulated:
+def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_people: bool = True) -> Simulated:
     """Rehearse a flow; raises NotFound, or Invalid with all faults. Nothing is written, sent or rung."""
     flow = store.get(account_id, flow_id)
     faults = Faults()
     steps = None
     if request.steps is not UNSET:
         steps = document.read(account_id, request.steps, faults, flow.steps, flow.last_action).steps
-    found = rehearse(flow, request, steps, faults)
+    found = rehearse(flow, request, steps, faults, sees_people)
     found.text = timeline.text(found, _title(flow, found))
     return found
 
 
-def rehearse(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, faults: Faults) -> Simulated:
-    """Rehearse a flow, or other steps in their place; raises Invalid with all faults."""
+def rehearse(
+    flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, faults: Faults, sees_people: bool = True
+) -> Simulated:
+    """Rehearse a flow, or other steps in their place; raises Invalid with all faults.
+
+    Whoever may not see people does not learn from it that somebody's address is suppressed or opted out.
+    """
     times = _times(asked, faults)
     contact_id = asked.contact_id if isinstance(asked.contact_id, int) else None
     _check(flow, asked, contact_id, flow.steps if steps is None else steps, faults)
     people = [contact_id] if contact_id is not None else []
-    with Stage(flow, people, times.start, steps or (), _addresses(asked)).open() as version:
+    known = _addresses(asked) if sees_people else []
+    with Stage(flow, people, times.start, steps or (), known).open() as version:
         return _played(flow, asked, steps, times, version)
 
 

@@ -97,3 +97,16 @@ def test_who_may_not_see_people_rehearses_with_nobody_real(api: Client, server: 
     api.patch(f"/flows/{flow}", {"data": {"scripts": [{"name": "Ann", "contact_id": ann}]}}).expect(200)
     assert flows_only.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is False
     assert api.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is True
+
+
+def test_a_rehearsal_tells_nobody_whose_address_is_suppressed(api: Client, server: Server, flow: int) -> None:
+    """With somebody made up, whose address another has, only who may see people learns what is known of it."""
+    api.post("/suppressions", {"address": "bob@example.org", "reason": "manual"}).expect(201)
+    body = {"contact": {"email": "bob@example.org", "opt_in": True}, "start_at": START}
+    scripts = [{"name": "Bob", **body, "expect": [{"step": 1, "outcome": "skipped"}]}]
+    api.patch(f"/flows/{flow}", {"data": {"scripts": scripts}}).expect(200)
+    flows_only = server.client(server.new_key("guesser", "--scope", "flows:read"))
+    for asker, learns in ((api, True), (flows_only, False)):
+        told = asker.post(f"/flows/{flow}/simulate", body).expect(200)["timeline"][1]
+        assert ("suppressed" in told["says"]) is learns
+        assert asker.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is learns
