@@ -119,6 +119,12 @@ def _move(contact_id: int, other_id: int) -> None:
         (ids["now"], json.dumps(ended)),
     )
     run("UPDATE message_content SET shown_as = :contact WHERE shown_as = :other", ids)
+    # Whoever was in a watched segment as the other was in it, and neither enters it now nor leaves it unnoticed
+    run(
+        "INSERT OR IGNORE INTO segment_member (segment_id, contact_id) SELECT segment_id, :contact FROM segment_member "
+        "WHERE contact_id = :other",
+        ids,
+    )
     for table in ("channel", "message", "event", "consent", "run"):
         run(f"UPDATE {table} SET contact_id = :contact WHERE contact_id = :other", ids)
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from appliance import fields
+from appliance.contacts import merge
+from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
 from appliance.flows import watching
@@ -161,6 +163,24 @@ def test_deleted_people_are_nobody_who_left(home: Home) -> None:
     work.write(run, "DELETE FROM contact WHERE id = ?", (anna,))
     look(home)
     assert told() == [] and not rows("SELECT 1 FROM segment_member")
+
+
+def test_who_was_in_as_somebody_else_did_not_enter(home: Home) -> None:
+    """Of two merged people one was in: the person did not enter, and is told of when they leave."""
+    stays, goes, third = (home.contact(f"{name}@example.org").id for name in ("anna", "ben", "cleo"))
+    vips = segment(home, VIP)
+    tag(home, goes, "vip")
+    tag(home, third, "vip")
+    live_flow(home, {"segment_id": vips})
+    look(home, 0)
+    work.write(merge.merge, home.account_id, stays, goes, Evidence("api"))
+    look(home)
+    assert told() == []
+    other = home.contact("dora@example.org", data={"tags": []}).id
+    work.write(merge.merge, home.account_id, other, third, Evidence("api"))
+    tag(home, other)
+    look(home)
+    assert told() == [("segment_exit", other)]
 
 
 def test_a_circle_of_flows_comes_to_its_end(home: Home) -> None:
