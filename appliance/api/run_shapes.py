@@ -47,7 +47,10 @@ class RunStep(Struct):
 
 
 class FlowRunDetail(FlowRun):
-    """A run with what started it and the steps it came to, first to last."""
+    """A run with what started it and the steps it came to, first to last.
+
+    `event_data` is empty for a credential without `events:read`.
+    """
 
     event_data: Json
     history: list[RunStep]

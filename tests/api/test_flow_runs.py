@@ -176,6 +176,19 @@ def test_a_key_that_only_reads_moves_nobody(api: Client, server: Server, flow: i
     assert reader.post(f"/flows/{flow}/runs/move_on", {"step": 1}).status == 403
 
 
+def test_what_an_event_said_is_for_who_may_read_events(api: Client, server: Server) -> None:
+    """A key for flows alone sees who is where, and nothing of what their event brought along."""
+    body = {"trigger": {"event": "told_us"}, "steps": [{"duration": LONG}], "status": "active"}
+    told = api.post("/flows", body).expect(201)["id"]
+    person = api.post("/contacts", {"email": "teller@example.org"}).expect(201)["id"]
+    api.post("/events", {"event": "told_us", "contact_id": person, "data": {"said": "a secret"}}).expect(201)
+    path = f"/flows/{told}/runs/{standing(api, told, 1, person)['id']}"
+    flows_only = server.client(server.new_key("flows only", "--scope", "flows:read"))
+    both = server.client(server.new_key("both", "--scope", "flows:read,events:read"))
+    assert flows_only.get(path).expect(200) == {**api.get(path).expect(200), "event_data": {}}
+    assert both.get(path).expect(200)["event_data"] == {"said": "a secret"}
+
+
 def test_a_test_key_moves_only_tests(api: Client, server: Server, flow: int) -> None:
     """What is real it sees and leaves alone: one is refused, of many the real ones stay as they are."""
     (run,) = enter(api, flow, "j")
