@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import secrets
+import signal
 import sys
 import time
 from typing import Any
@@ -36,6 +37,8 @@ log = logging.getLogger("campanero")
 _SWITCH_SECONDS = 0.0005
 # So long the end of the service waits for a database that cannot be written; who waits for a lock takes ten more
 _WRITABLE_AGAIN_SECONDS = 14.0
+# How often a signal is said again until the server heeds it
+_BEAT_SECONDS = 0.02
 _PAST_READING = 419_430_400  # twice an import
 # A request's line and its headers: no space before a colon, no line that goes on with the next
 _HEAD = re.compile(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*")
@@ -166,11 +169,31 @@ async def _start(app: "Sanic[Any, Any]") -> None:
 
 
 async def _ready(app: "Sanic[Any, Any]") -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Between two runs of the loop its own handlers hear nothing; the interpreter's keep a signal until then
+        loop.remove_signal_handler(number)
+        signal.signal(number, lambda *_: _told_to_end(loop, app))
     base = configuration.base_url(app.ctx.config)
     token = await work.call(onboarding.setup_token)
     if token is not None:
         print(f"Open {base}/setup/{token} to set up; the link works once", flush=True)
     print(f"Campanero is ready on http://{app.ctx.config.listen}", flush=True)
+    app.ctx.ready = True
+
+
+def _told_to_end(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_end, loop, app)
+
+
+def _end(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:
+    """Let the server stop, and see to it that it does: a loop that only runs its start to the end forgets to stop."""
+    if app.ctx.stopping:
+        return
+    if app.ctx.ready:
+        app.stop(terminate=False)
+    loop.call_later(_BEAT_SECONDS, _end, loop, app)
 
 
 async def _drain(app: "Sanic[Any, Any]") -> None:

@@ -1,6 +1,7 @@
 """Start, stop, kill and the command line, as the operating contract says (decisions, section 17)."""
 
 import json
+import signal
 import socket
 import stat
 import time
@@ -227,3 +228,11 @@ def test_a_listener_that_cannot_listen_is_said(fresh_server: FreshServer, tmp_pa
             with pytest.raises(AssertionError, match="ended"):
                 server.start()
             assert words in server.output and "Traceback" not in server.output
+
+
+def test_a_signal_right_after_the_start_is_heard(fresh_server: FreshServer) -> None:
+    """Whoever waits for the word that it is ready may end it at once, each time."""
+    server = fresh_server(relay=9)
+    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
+        server.stop(sign=sign, timeout=10)
+        server.start()
