@@ -30,6 +30,8 @@ from appliance.segments import people
 log = logging.getLogger("campanero.flows")
 _BITE = 200
 _DAY = timedelta(days=1)
+# Who has looked at days so far ahead did so by a wrong clock; a day may be one that was put right
+_AHEAD = timedelta(days=7)
 
 
 class _Dated(NamedTuple):
@@ -83,7 +85,7 @@ def look() -> bool:
         if day is None:
             continue
         try:
-            if seen is None or seen.asks != one.asks:
+            if seen is None or _begins(one, seen, now):
                 _step(one, _Scanned(one.asks, days.last_before(now, one.at, one.zone)), [])
             else:
                 _look(one, seen, day, now)
@@ -114,9 +116,14 @@ def _seen(one: _Dated) -> _Scanned | None:
     return None if one.scanned is None else msgspec.json.decode(one.scanned, type=_Scanned)
 
 
+def _begins(one: _Dated, seen: _Scanned, now: int) -> bool:
+    """Say whether a trigger begins anew: it looks for something else now, or waits for a day that is far away."""
+    return seen.asks != one.asks or seen.day > days.last_before(now, one.at, one.zone) + _AHEAD
+
+
 def _next(one: _Dated, seen: _Scanned | None, now: int) -> date | None:
     """Answer the day to look at now; the day it is, where nothing was looked at yet."""
-    if seen is None or seen.asks != one.asks:
+    if seen is None or _begins(one, seen, now):
         return days.last_before(now, one.at, one.zone)
     day = seen.day + _DAY
     return day if days.moment(day, one.at, one.zone) <= now else None

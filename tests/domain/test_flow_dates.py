@@ -114,6 +114,20 @@ def test_everybody_enters_on_the_day_at_the_hour_once(home: Home, born: dict[str
     assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]] * 2
 
 
+def test_a_clock_that_ran_ahead_by_years_stops_no_flow(home: Home, born: dict[str, int]) -> None:
+    """A machine that came up with a wrong date looks at the days that come, once its clock is right."""
+    flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "10:30"}})
+    look()
+    home.advance(10 * 366 * 86_400)
+    look()
+    home.advance(-10 * 366 * 86_400)
+    look()
+    assert not dates.is_due()
+    at(home, "2027-05-12T14:30:00")
+    look()
+    assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
+
+
 def test_a_flow_of_today_begins_only_before_its_hour(home: Home, born: dict[str, int]) -> None:
     """Going live after the hour begins with tomorrow, and days of a pause are not made up for."""
     at(home, "2027-05-12T15:00:00")
