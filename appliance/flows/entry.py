@@ -6,7 +6,7 @@ process ends. Events have ascending ids in the order of their commits, for there
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -42,6 +42,8 @@ class _Seen(NamedTuple):
     chain_depth: int
     test: bool
     recorded_at: int
+    quiet: bool  # it starts nothing; goals are reached by what was told late too
+    happened_at: int
 
 
 class _Live(NamedTuple):
@@ -85,7 +87,7 @@ def take_in() -> bool:
         return False
     flows, goals = _live(), _goals()
     names = {flow.start.event for flow in flows} | {goal.event for goal in goals}
-    found = _behind(began, newest, names) if names else []
+    found = _behind(began, newest, names, {goal.event for goal in goals}) if names else []
     upto = found[-1].id if len(found) == _BITE else newest
     acts = sorted(_acts(found, flows, goals), key=lambda act: (act.event.id, act.is_start, act.flow_id))
     if not acts and upto == newest and upto - began < _LAG and clock.steady() - _written < _LAG_SECONDS:
@@ -126,15 +128,16 @@ def _goals() -> list[_Goal]:
     ]
 
 
-def _behind(began: int, newest: int, names: set[str]) -> list[_Seen]:
+def _behind(began: int, newest: int, names: set[str], goals: Collection[str] = ()) -> list[_Seen]:
     return [
         _Seen(*row)
         for row in rows(
-            "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at FROM event e "
-            "WHERE e.id > ? AND e.id <= ? AND e.quiet = 0 AND +e.contact_id NOT NULL "
+            "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at, e.quiet, "
+            "e.created_at FROM event e WHERE e.id > ? AND e.id <= ? AND +e.contact_id NOT NULL "
             "AND +e.event IN (SELECT value FROM json_each(?)) "
+            "AND (e.quiet = 0 OR +e.event IN (SELECT value FROM json_each(?))) "
             f"AND {matching.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
-            (began, newest, json.dumps(sorted(names)), _BITE),
+            (began, newest, json.dumps(sorted(names)), json.dumps(sorted(goals)), _BITE),
         )
     ]
 
@@ -150,7 +153,7 @@ def _acts(found: Sequence[_Seen], flows: Sequence[_Live], goals: Sequence[_Goal]
         asked = {
             event.id: event
             for event in by_name.get((flow.account_id, flow.start.event), ())
-            if event.id > flow.live_from
+            if event.id > flow.live_from and not event.quiet
         }
         if asked:
             for event_id in matching.met(flow.account_id, flow.flow_id, flow.start, list(asked)):
@@ -230,15 +233,19 @@ def _start(flow_id: int, events: Sequence[_Seen]) -> None:
 
 
 def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
-    """End the runs that began before their goal: with an earlier event, or, of those enrolled, at an earlier moment."""
+    """End the runs that began before their goal: with an earlier event, or, of those enrolled, at an earlier moment.
+
+    What was told late ends those that it came after.
+    """
     wanted: list[tuple[Any, ...]] = [
-        (event.id, event.contact_id, bool(event.test), event.recorded_at) for event in events
+        (event.id, event.contact_id, bool(event.test), event.recorded_at, event.happened_at if event.quiet else None)
+        for event in events
     ]
     reached = rows(
         "SELECT r.id, f.goal FROM json_each(?) one CROSS JOIN run r ON r.contact_id = one.value ->> 1 "
         "AND r.flow_id = ? AND r.status = 'live' AND r.test = one.value ->> 2 "
         "AND CASE WHEN r.event_id IS NULL THEN r.created_at <= one.value ->> 3 ELSE r.event_id < one.value ->> 0 END "
-        "CROSS JOIN flow f ON f.id = r.flow_id",
+        "AND r.created_at <= coalesce(one.value ->> 4, r.created_at) CROSS JOIN flow f ON f.id = r.flow_id",
         (json.dumps(wanted), flow_id),
     )
     if reached:
