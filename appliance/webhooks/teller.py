@@ -17,6 +17,8 @@ log = logging.getLogger("campanero.webhooks")
 
 # What is on its way when the process ends gets so long to be answered; after that it is sent again by the next
 _GRACE_SECONDS = 2.0
+# Who takes longer is slow
+_SLOW_MS = 1_000
 
 
 class Teller:
@@ -29,6 +31,8 @@ class Teller:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._awake = asyncio.Event()
         self._turn = 0
+        # How long each took to take what it got last; None if it did not
+        self._took: dict[int, int | None] = {}
         # One loop for all times: a name that takes long to be resolved keeps a thread, not us
         self._runner = asyncio.Runner()
 
@@ -83,24 +87,44 @@ class Teller:
         rung = asyncio.create_task(self._awake.wait())
         done, _ = await asyncio.wait({*hand, rung}, timeout=None if wait else 0, return_when=asyncio.FIRST_COMPLETED)
         rung.cancel()
+        self._took |= {
+            job.webhook_id: came.duration_ms if came is not None and came.good else None
+            for task, job in hand.items() if task in done for came in (_came(task),)
+        }  # fmt: skip
         await _keep(hand, [task for task in hand if task in done])
 
     def _due(self, hand: list[Job]) -> list[Job]:
-        """Choose what is sent now: for each webhook in the order in which it is due, and from all in turn."""
+        """Choose what is sent now: for each webhook in the order in which it is due, and from all in turn.
+
+        Those that fail or are slow share one half of the connections, so that however many those are, whoever answers
+        at once is not held up. Nobody gets several before they have taken one.
+        """
         here, now = config.current().webhooks, clock.now_ms()
-        room, found = here.connections - len(hand), []
         hooks = rows("SELECT id, failing_since FROM webhook WHERE enabled AND deleted_at IS NULL ORDER BY id")
+        self._took = {one: self._took[one] for one, _ in hooks if one in self._took}
+        slow = {one for one, failing in hooks if failing or _is_slow(self._took.get(one, 0))}
+        found: list[Job] = []
         self._turn += 1
         start = self._turn % len(hooks) if hooks else 0
         for webhook_id, failing in hooks[start:] + hooks[:start]:
-            busy = {job.id for job in hand if job.webhook_id == webhook_id}
-            # One that fails is asked by one at a time: it shall hold up nobody else's, nor be overrun when it is back
-            free = min(room, (1 if failing else here.connections_each) - len(busy))
+            mine = [*hand, *found]
+            busy = {job.id for job in mine if job.webhook_id == webhook_id}
+            # One that fails is asked by one at a time: it shall not be overrun when it is back
+            each = 1 if failing or self._took.get(webhook_id) is None else here.connections_each
+            free = min(here.connections - len(mine), each - len(busy))
+            if webhook_id in slow:
+                free = min(free, max(here.connections // 2, 1) - sum(job.webhook_id in slow for job in mine))
             if free > 0:
-                due = [job for job in _next(webhook_id, now, free + len(busy)) if job.id not in busy][:free]
-                room -= len(due)
-                found += due
+                found += [job for job in _next(webhook_id, now, free + len(busy)) if job.id not in busy][:free]
         return found
+
+
+def _is_slow(took: int | None) -> bool:
+    return took is None or took >= _SLOW_MS
+
+
+def _came(task: "asyncio.Task[Outcome]") -> Outcome | None:
+    return None if task.cancelled() or task.exception() is not None else task.result()
 
 
 def _next(webhook_id: int, now: int, most: int) -> list[Job]:

@@ -1,6 +1,7 @@
 """Webhooks without a network: who gets which event, when it is tried again, when it ends, what is removed."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -193,6 +194,31 @@ def test_a_clock_that_was_wrong_puts_off_no_end(home: Home) -> None:
         assert attempt().enabled, day
         home.advance(86_401)
     assert not attempt().enabled
+
+
+def test_half_of_the_connections_is_for_those_that_answer(home: Home) -> None:
+    """However many fail or are slow, there is room for who answers; nobody gets several before they took one."""
+    home.configure(webhooks__connections=4, webhooks__connections_each=3)
+    bad = [hook(home) for _ in range(6)]
+    good = hook(home)
+    happen(home, *["order_paid"] * 5)
+    fan_out()
+
+    def chosen(*hand: Job) -> dict[int, int]:
+        return Counter(one.webhook_id for one in at_work._due(list(hand)))
+
+    at_work = teller.Teller()
+    assert set(chosen().values()) == {1}
+    work.write(run, "UPDATE webhook SET failing_since = 1 WHERE id <> ?", (good.id,))
+    for _ in range(len(bad) + 1):
+        found = chosen()
+        assert found.pop(good.id) == 1 and set(found.values()) == {1} and sum(found.values()) == 2
+    # Once it has taken one it gets as many as are free; one that took its time takes no more of the other half
+    at_work._took[good.id] = 20
+    begun = at_work._due([])
+    assert sum(one.webhook_id == good.id for one in begun) in (2, 3)
+    at_work._took[good.id] = 3_000
+    assert len(at_work._due([])) == 2 and at_work._due(at_work._due([])) == []
 
 
 def test_the_owners_are_told(home: Home) -> None:
