@@ -27,7 +27,7 @@ class Blocker(Struct):
 
 def blockers(flow: Flow, trigger: Trigger, approved: bool) -> list[Blocker]:
     """Answer everything that keeps a flow from going live; `approved` says that whoever asks approves of it."""
-    found = [*_steps(flow), *_senders(flow), *_approval(flow, approved), *_trigger(trigger)]
+    found = [*_steps(flow), *_senders(flow), *_approval(flow, approved), *_trigger(flow, trigger)]
     return sorted(found, key=lambda one: _CODES.index(one.code))
 
 
@@ -81,6 +81,7 @@ def _approval(flow: Flow, approved: bool) -> Iterator[Blocker]:
         yield Blocker("approval_required", "somebody has to approve it first", "base")
 
 
-def _trigger(trigger: Trigger) -> Iterator[Blocker]:
-    for key, words in triggers.lacks(triggers.of(trigger)):
+def _trigger(flow: Flow, trigger: Trigger) -> Iterator[Blocker]:
+    start = triggers.of(trigger)
+    for key, words in (*triggers.lacks(start), *triggers.faults_of(flow.account_id, start)):
         yield Blocker("preflight_failed", words, f"trigger.{key}")

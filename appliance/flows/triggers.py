@@ -97,6 +97,15 @@ def lacks(start: Start) -> list[tuple[str, str]]:
     return []
 
 
+def faults_of(account_id: int, start: Start) -> list[tuple[str, str]]:
+    """Answer what is wrong by now with conditions that were right when they were written: (key, words)."""
+    try:
+        read.filters(start.data.get("where") or [], scope(account_id, writing=True), "data.where")
+    except Invalid as invalid:
+        return [(path, words) for path, all_words in invalid.fields.items() for words in all_words]
+    return []
+
+
 def opened(flow_id: int) -> None:
     """Let a flow that goes live begin with what happens from now on, not with what nobody has looked at yet."""
     writing()

@@ -152,6 +152,18 @@ def test_triggers_are_read_strictly(api: Client) -> None:
         }
 
 
+def test_a_condition_on_what_is_gone_keeps_a_flow_from_going_live(api: Client) -> None:
+    """A segment may be deleted while no live flow needs it; who goes live with it later is told where it is missing."""
+    segment = api.post("/segments", {"name": "Passing"}).expect(201)["id"]
+    where = [{"name": "contact_segment", "predicate": "eq", "value": segment}]
+    flow = draft(api, trigger={"event": "order_paid", "data": {"where": where}})
+    api.delete(f"/segments/{segment}").expect(200)
+    refused = api.post(at(flow, "activate")).expect(422)
+    assert (refused["reason"], refused["validation_errors"]) == (
+        "preflight_failed", {"trigger.data.where[0].value": ["must exist"]},
+    )  # fmt: skip
+
+
 def test_quiet_hours_are_two_times_of_the_day(api: Client) -> None:
     """What a flow keeps beside its steps is its owner's; its quiet hours have to be readable."""
     flow = draft(api, data={"quiet_hours": {"from": "21:00", "to": "08:00"}, "note": "mine"})
