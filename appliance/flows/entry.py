@@ -27,6 +27,8 @@ NAME = "flows"
 _BITE = 1_000
 # Acts of one transaction, which shall take no longer than 20 ms
 _CHUNK = 100
+# And of the data of their events, which each run keeps
+_CHUNK_BYTES = 500_000
 # Where nothing meant anything the cursor may lie behind for a moment, rather than be written at every commit
 _LAG, _LAG_SECONDS = 1_000, 1.0
 _written = 0.0
@@ -44,6 +46,7 @@ class _Seen(NamedTuple):
     recorded_at: int
     quiet: bool  # it starts nothing; goals are reached by what was told late too
     happened_at: int
+    size: int  # of its data, in bytes
 
 
 class _Live(NamedTuple):
@@ -133,7 +136,7 @@ def _behind(began: int, newest: int, names: set[str], goals: Collection[str] = (
         _Seen(*row)
         for row in rows(
             "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at, e.quiet, "
-            "e.created_at FROM event e WHERE e.id > ? AND e.id <= ? AND +e.contact_id NOT NULL "
+            "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? AND +e.contact_id NOT NULL "
             "AND +e.event IN (SELECT value FROM json_each(?)) "
             "AND (e.quiet = 0 OR +e.event IN (SELECT value FROM json_each(?))) "
             f"AND {matching.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
@@ -163,12 +166,14 @@ def _acts(found: Sequence[_Seen], flows: Sequence[_Live], goals: Sequence[_Goal]
 def _chunks(acts: Sequence[_Act], upto: int) -> Iterator[tuple[list[_Act], int]]:
     """Answer acts in parts, each with the event that the cursor stands at after it; an event is never split."""
     chunk: list[_Act] = []
+    size = 0
     for _, group in groupby(acts, key=lambda act: act.event.id):
         more = list(group)
-        if chunk and len(chunk) + len(more) > _CHUNK:
+        kept = sum(act.event.size for act in more if act.is_start)
+        if chunk and (len(chunk) + len(more) > _CHUNK or size + kept > _CHUNK_BYTES):
             yield chunk, chunk[-1].event.id
-            chunk = []
-        chunk += more
+            chunk, size = [], 0
+        chunk, size = chunk + more, size + kept
     yield chunk, upto
 
 

@@ -228,6 +228,21 @@ def test_many_events_are_taken_in_order_whatever_the_chunk(home: Home, people: l
     ]  # fmt: skip
 
 
+def test_large_events_are_taken_in_few_at_a_time(home: Home, people: list[int]) -> None:
+    """Each run keeps the data of its event: however large that is, no transaction writes much at once."""
+    for _ in range(2):
+        live_flow(home, {"event": "order_paid", "data": {"frequency": "every_time"}})
+    live_flow(home, {"event": "started"}, goal="order_paid")
+    for number in range(10):
+        happen(home, "order_paid", people[number % 3], {"basket": "x" * (60_000 if number else 600_000)})
+    began, newest, flows = entry.position(), scalar("SELECT max(id) FROM event"), entry._live()
+    found = entry._behind(began, newest, {"order_paid"})
+    acts = sorted(entry._acts(found, flows, entry._goals()), key=lambda act: (act.event.id, act.is_start, act.flow_id))
+    chunks = list(entry._chunks(acts, newest))
+    assert [len({act.event.id for act in chunk}) for chunk, _ in chunks] == [1, 4, 4, 1]
+    assert [act for chunk, _ in chunks for act in chunk] == acts and chunks[-1][1] == newest
+
+
 def test_events_that_come_meanwhile_count_once(home: Home, people: list[int]) -> None:
     """Whoever records events while others are looked at: each starts or is ignored exactly once."""
     flow = live_flow(home, {"event": "order_paid"})
