@@ -1,10 +1,18 @@
-"""Removes what is left of deleted webhooks, and the log of deliveries that is older than it is kept."""
+"""Removes what is left of deleted webhooks, and the log of deliveries that is older than it is kept.
+
+Brings back what a clock that ran ahead has put off for longer than anything waits.
+"""
 
 from appliance import clock, config
 from appliance.db.open import one, run, scalar
 from appliance.db.work import writing
+from appliance.webhooks.outcomes import LADDER_MS
 
 _BITE = 1_000
+_AHEAD = (
+    "SELECT d.id FROM webhook AS w CROSS JOIN webhook_delivery AS d ON d.webhook_id = w.id AND d.status = 'pending' "
+    "AND d.next_attempt_at > ? WHERE w.enabled LIMIT ?"
+)
 
 
 def has_deleted() -> bool:
@@ -39,3 +47,20 @@ def old() -> bool:
         (before, _BITE),
     )
     return gone == _BITE
+
+
+def is_put_off() -> bool:
+    """Say whether a delivery waits for longer than the longest pause: when that began the clock was wrong."""
+    return one(_AHEAD, (clock.now_ms() + LADDER_MS[-1], 1)) is not None
+
+
+def put_off() -> bool:
+    """Let a bite of those be due now; says if there was any."""
+    writing()
+    now = clock.now_ms()
+    return bool(
+        run(
+            f"UPDATE webhook_delivery SET next_attempt_at = ?, updated_at = ? WHERE id IN ({_AHEAD})",
+            (now, now, now + LADDER_MS[-1], _BITE),
+        )
+    )

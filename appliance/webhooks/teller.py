@@ -71,6 +71,7 @@ class Teller:
                 self._awake.clear()
                 more = fanout.is_behind() and await _written(fanout.take_in)
                 more = (sweep.has_deleted() and await _written(sweep.deleted)) or more
+                more = (sweep.is_put_off() and await _written(sweep.put_off)) or more
                 for job in self._due(list(hand.values())):
                     hand[asyncio.create_task(post.attempt(job, kept))] = job
                 if hand:
@@ -139,8 +140,8 @@ def _next(webhook_id: int, now: int, most: int) -> list[Job]:
 
 
 def is_due() -> bool:
-    """Say whether there is anything to do: events that nobody looked at, deliveries that are due, rows to remove."""
-    if fanout.is_behind() or sweep.has_deleted():
+    """Say whether there is anything to do: events that nobody looked at, deliveries that are due, rows to mend."""
+    if fanout.is_behind() or sweep.has_deleted() or sweep.is_put_off():
         return True
     return any(
         one(

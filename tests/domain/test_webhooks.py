@@ -196,6 +196,21 @@ def test_a_clock_that_was_wrong_puts_off_no_end(home: Home) -> None:
     assert not attempt().enabled
 
 
+def test_what_a_wrong_clock_put_off_is_due_when_it_is_right(home: Home) -> None:
+    """An attempt that failed while the clock was a month ahead is made again now, not in a month."""
+    listening = hook(home)
+    happen(home, "order_paid")
+    fan_out()
+    home.advance(30 * 86_400)
+    came(Outcome(job(listening), 500, "no", retry_after_ms=86_400_000))
+    assert not teller.is_due()
+    home.advance(-30 * 86_400)
+    assert teller.is_due() and work.write(sweep.put_off)
+    found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
+    assert abs(found.next_attempt_at - clock.now_ms()) < 5_000 and found.attempts == 1
+    assert not sweep.is_put_off() and not work.write(sweep.put_off)
+
+
 def test_half_of_the_connections_is_for_those_that_answer(home: Home) -> None:
     """However many fail or are slow, there is room for who answers; nobody gets several before they took one."""
     home.configure(webhooks__connections=4, webhooks__connections_each=3)
