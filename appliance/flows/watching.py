@@ -53,6 +53,13 @@ class _Look(NamedTuple):
     version: tuple[int, int]
 
 
+class _Cause(NamedTuple):
+    """What happened to somebody meanwhile: how deep in a chain, and whether all of it starts nothing (an import)."""
+
+    depth: int
+    quiet: bool
+
+
 _looked: dict[int, _Look] = {}
 # Found due by the pulse, with the version its connection saw: other connections count in numbers of their own
 _pending: dict[int, tuple[int, int]] = {}
@@ -97,9 +104,8 @@ def tend() -> None:
             finally:
                 # One that was broken off is due again though nobody writes, and begins where it began
                 version, took = _pending.pop(watch.segment_id, (0, 0)), time.monotonic() - started
-                _looked[watch.segment_id] = (
-                    _Look(clock.steady(), newest, took, version) if done else _Look(clock.steady(), since, took, (0, 0))
-                )
+                since, version = (newest, version) if done else (since, (0, 0))
+                _looked[watch.segment_id] = _Look(clock.steady(), since, took, version)
     finally:
         _one_at_a_time.release()
 
@@ -109,8 +115,9 @@ def _since(watch: _Watch) -> int:
     seen = _looked.get(watch.segment_id)
     if seen is not None:
         return seen.newest
-    asked = "SELECT min(id) - 1 FROM event WHERE account_id = ? AND created_at >= ?"
-    return int(scalar(asked, (watch.account_id, clock.now_ms() - int(EVERY_SECONDS * 1000))) or 0)
+    lately = clock.now_ms() - int(EVERY_SECONDS * 1000)
+    first = scalar("SELECT min(id) FROM event WHERE account_id = ? AND created_at >= ?", (watch.account_id, lately))
+    return int(first) - 1 if first is not None else int(scalar("SELECT max(id) FROM event") or 0)
 
 
 def _forget_all_but(watched: set[int]) -> None:
@@ -197,11 +204,12 @@ def look(watch: _Watch, since: int) -> bool:
         work.write(run, "UPDATE segment_watch SET asks = NULL WHERE segment_id = ?", (watch.segment_id,))
     joining, leaving = _difference(watch)
     name = str(scalar("SELECT name FROM segment WHERE id = ?", (watch.segment_id,)))
-    depths = _depths(watch.account_id, since) if told and (joining or leaving) else {}
     size = _TOLD_AT_ONCE if told else _KEPT_AT_ONCE
     for event, ids in (("segment_enter", joining), ("segment_exit", leaving)):
         for start in range(0, len(ids), size):
-            if not work.write(_move, watch, before, event, ids[start : start + size], name if told else None, depths):
+            part = ids[start : start + size]
+            causes = _causes(part, since) if told else {}
+            if not work.write(_move, watch, before, event, part, name if told else None, causes):
                 return False  # it asks something else by now: begin again
     if not told:
         work.write(_kept, watch, before, asks)
@@ -232,8 +240,8 @@ def _difference(watch: _Watch) -> tuple[list[int], list[int]]:
 
 
 def _move(
-    watch: _Watch, before: int, event: str, contact_ids: Sequence[int], name: str | None, depths: dict[int, int]
-) -> bool:  # fmt: skip
+    watch: _Watch, before: int, event: str, contact_ids: Sequence[int], name: str | None, causes: dict[int, _Cause]
+) -> bool:
     """Keep that some came or went, with what is told of it if the segment has a `name`; no if it changed since."""
     writing()
     if _changed_at(watch.account_id) != before or not scalar(
@@ -254,33 +262,33 @@ def _move(
             parameters,
         )
     if name is not None:
-        _tell(watch, event, [row[0] for row in moved], name, depths)
+        _tell(watch, event, [row[0] for row in moved], name, causes)
     return True
 
 
-def _depths(account_id: int, since: int) -> dict[int, int]:
-    """Answer how deep in a chain of flows the deepest of what happened to people since an event stands.
+def _causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
+    """Answer what happened to some people since an event: that may be why they came or went.
 
     By the order of events and not by their time: a clock may be set back, and a click is told of after it was made.
     """
-    return dict(
-        rows(
-            "SELECT contact_id, max(chain_depth) FROM event WHERE id > ? AND +account_id = ? AND chain_depth > 0 "
-            "AND +contact_id NOT NULL GROUP BY +contact_id",
-            (since, account_id),
-        )
+    found = rows(
+        "SELECT e.contact_id, max(e.chain_depth), min(e.quiet) FROM json_each(?) one CROSS JOIN event e "
+        "ON e.contact_id = one.value WHERE e.id > ? GROUP BY e.contact_id",
+        (json.dumps(list(contact_ids)), since),
     )
+    return {contact_id: _Cause(depth, bool(quiet)) for contact_id, depth, quiet in found}
 
 
-def _tell(watch: _Watch, event: str, contact_ids: Sequence[int], name: str, depths: dict[int, int]) -> None:
-    """Tell of them, as deep in a chain as what happened to each meanwhile: flows may lead in circles."""
+def _tell(watch: _Watch, event: str, contact_ids: Sequence[int], name: str, causes: dict[int, _Cause]) -> None:
+    """Tell of them: as deep in a chain as what caused it, for flows may lead in circles, and as quietly."""
+    why = {contact_id: causes.get(contact_id, _Cause(0, False)) for contact_id in contact_ids}
     events.record_many(
         [
             Happened(
-                watch.account_id, event, contact_id, {"segment_id": watch.segment_id},
-                resource_uid=f"segment:{watch.segment_id}", resource_name=name, chain_depth=depths.get(contact_id, 0),
+                watch.account_id, event, contact_id, {"segment_id": watch.segment_id}, chain_depth=cause.depth,
+                resource_uid=f"segment:{watch.segment_id}", resource_name=name, quiet=cause.quiet,
             )
-            for contact_id in contact_ids
+            for contact_id, cause in why.items()
         ]
     )  # fmt: skip
 

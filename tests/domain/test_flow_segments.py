@@ -165,6 +165,21 @@ def test_deleted_people_are_nobody_who_left(home: Home) -> None:
     assert told() == [] and not rows("SELECT 1 FROM segment_member")
 
 
+def test_who_comes_by_an_import_starts_nothing(home: Home) -> None:
+    """What starts no flow starts none by way of a segment: it is told of, and whoever does more themselves enters."""
+    anna, ben = home.contact("anna@example.org").id, home.contact("ben@example.org").id
+    flow = live_flow(home, {"segment_id": segment(home, VIP)})
+    look(home, 0)
+    for person in (anna, ben):
+        tag(home, person, "vip")
+    work.write(run, "UPDATE event SET quiet = 1")
+    happen(home, "order_paid", ben)
+    look(home)
+    take_in()
+    assert told() == [("segment_enter", anna), ("segment_enter", ben)]
+    assert runs(flow) == [(ben, "live", None)]
+
+
 def test_who_was_in_as_somebody_else_did_not_enter(home: Home) -> None:
     """Of two merged people one was in: the person did not enter, and is told of when they leave."""
     stays, goes, third = (home.contact(f"{name}@example.org").id for name in ("anna", "ben", "cleo"))
@@ -213,6 +228,19 @@ def test_a_circle_comes_to_its_end_whatever_the_clock_says(home: Home) -> None:
     look(home)
     take_in()
     assert runs(flow) == [(anna, "ignored", "depth")]
+
+
+def test_a_new_process_holds_nothing_old_against_people(home: Home) -> None:
+    """Nobody knows when it was looked at last: what happened a minute ago and more is not why somebody enters."""
+    anna = home.contact("anna@example.org", data={"tags": ["vip"]}).id
+    flow = live_flow(home, {"segment_id": segment(home, VIP)})
+    happen(home, "contact_update", anna, chain_depth=5)
+    look(home, 0)
+    work.write(run, "DELETE FROM segment_member")
+    watching._looked.clear()
+    look(home)
+    take_in()
+    assert runs(flow) == [(anna, "live", None)]
 
 
 def test_time_alone_changes_who_is_in(home: Home) -> None:
