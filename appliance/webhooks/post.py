@@ -36,15 +36,17 @@ class Target(NamedTuple):
 async def attempt(job: Job, kept: Kept) -> Outcome:
     """Send a delivery once; raises nothing that the other side may provoke."""
     row = one(
-        "SELECT url, account_id, secret, old_secret, old_secret_until FROM webhook WHERE id = ? AND deleted_at IS NULL",
-        (job.webhook_id,),
+        "SELECT w.url, d.created_at, w.account_id, w.secret, w.old_secret, w.old_secret_until FROM webhook_delivery d "
+        "JOIN webhook w ON w.id = d.webhook_id WHERE d.id = ? AND w.deleted_at IS NULL",
+        (job.id,),
     )
     if row is None:
         return Outcome(job, error=DELETED, senseless=True)
     event = shape.read(job.event_id)
     if event is None:
         return Outcome(job, error=GONE, senseless=True)
-    return await send(job, Target(row[0], Sealed(*row[1:])), event, f"msg_{job.id}", kept)
+    # With its moment, for after a backup was restored numbers are given again, and no repeat is meant by that
+    return await send(job, Target(row[0], Sealed(*row[2:])), event, f"msg_{job.id}_{row[1]}", kept)
 
 
 async def send(job: Job, target: Target, event: shape.Event, name: str, kept: Kept | None = None) -> Outcome:
