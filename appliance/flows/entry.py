@@ -243,14 +243,22 @@ def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
     What was told late ends those that it came after.
     """
     wanted: list[tuple[Any, ...]] = [
-        (event.id, event.contact_id, bool(event.test), event.recorded_at, event.happened_at if event.quiet else None)
+        (
+            event.id,
+            event.contact_id,
+            bool(event.test),
+            event.recorded_at,
+            event.happened_at if event.quiet else None,
+            event.event,
+        )
         for event in events
     ]
     reached = rows(
         "SELECT r.id, f.goal FROM json_each(?) one CROSS JOIN run r ON r.contact_id = one.value ->> 1 "
         "AND r.flow_id = ? AND r.status = 'live' AND r.test = one.value ->> 2 "
         "AND CASE WHEN r.event_id IS NULL THEN r.created_at <= one.value ->> 3 ELSE r.event_id < one.value ->> 0 END "
-        "AND r.created_at <= coalesce(one.value ->> 4, r.created_at) CROSS JOIN flow f ON f.id = r.flow_id",
+        "AND r.created_at <= coalesce(one.value ->> 4, r.created_at) "
+        "CROSS JOIN flow f ON f.id = r.flow_id AND f.goal = one.value ->> 5",
         (json.dumps(wanted), flow_id),
     )
     if reached:

@@ -278,6 +278,19 @@ def test_who_is_merged_while_their_events_are_looked_at_enters(home: Home, peopl
     assert runs(bought) == [(people[0], "completed", "goal")]
 
 
+def test_a_goal_that_was_changed_meanwhile_ends_nobody(home: Home, people: list[int]) -> None:
+    """Between reading an event and doing what it means somebody may have chosen another goal, or none."""
+    flow = live_flow(home, {"event": "started"}, goal="order_paid")
+    happen(home, "started", people[0])
+    take_in()
+    event = happen(home, "order_paid", people[0])
+    began = entry.position()
+    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), entry._live(), entry._goals()))
+    work.write(run, "UPDATE flow SET goal = NULL WHERE id = ?", (flow,))
+    assert acts and work.write(entry._apply, began, event, acts)
+    assert runs(flow) == [(people[0], "live", None)]
+
+
 def test_a_flow_that_cannot_take_people_in_stops_no_other(home: Home, people: list[int]) -> None:
     """Whatever is broken about one flow, the events are behind, and the others have had them."""
     broken = live_flow(home, {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 1}}})
