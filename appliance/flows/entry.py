@@ -232,8 +232,11 @@ def still_open(flow_id: int) -> Open | None:
 def _start(flow_id: int, events: Sequence[_Seen]) -> None:
     flow = still_open(flow_id)
     if flow is not None:
+        # It may have begun anew, by another trigger even, since these were held against it
+        since = int(scalar("SELECT live_from FROM flow WHERE id = ?", (flow_id,)))
+        came = [event for event in events if event.id > since]
         starting.start(
-            flow, [Arrival(event.contact_id, event.id, event.chain_depth, bool(event.test)) for event in events]
+            flow, [Arrival(event.contact_id, event.id, event.chain_depth, bool(event.test)) for event in came]
         )
 
 

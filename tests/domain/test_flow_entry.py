@@ -9,7 +9,7 @@ from appliance.contacts import merge
 from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import close_database, rows, run, scalar
-from appliance.flows import entry, ignoring
+from appliance.flows import entry, ignoring, triggers
 from appliance.tables import Flow, Trigger
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
@@ -289,6 +289,18 @@ def test_a_goal_that_was_changed_meanwhile_ends_nobody(home: Home, people: list[
     work.write(run, "UPDATE flow SET goal = NULL WHERE id = ?", (flow,))
     assert acts and work.write(entry._apply, began, event, acts)
     assert runs(flow) == [(people[0], "live", None)]
+
+
+def test_a_trigger_that_was_changed_meanwhile_lets_nobody_in(home: Home, people: list[int]) -> None:
+    """Between reading an event and doing what it means the flow may have begun anew, with another trigger."""
+    flow = live_flow(home, {"event": "order_paid"})
+    event = happen(home, "order_paid", people[0])
+    began = entry.position()
+    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), entry._live(), []))
+    work.write(run, "UPDATE trigger SET event = 'checkout' WHERE flow_id = ?", (flow,))
+    work.write(triggers.opened, flow)
+    assert acts and work.write(entry._apply, began, event, acts)
+    assert runs(flow) == []
 
 
 def test_a_flow_that_cannot_take_people_in_stops_no_other(home: Home, people: list[int]) -> None:
