@@ -37,6 +37,8 @@ _lookups = ThreadPoolExecutor(128, thread_name_prefix="look-up")
 MOST_BYTES = 2_097_152
 SECONDS = 5.0
 _IDLE_SECONDS = 2.0
+# What may come beside a body
+_HEADERS_BYTES = 131_072
 _PORTS = (80, 443)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOCAL = tuple(
@@ -164,7 +166,7 @@ async def _ask(
     stand_in = _rehearsal().get("hosts", {}).get(url.host)
     found = [("127.0.0.1", stand_in)] if stand_in else [(ip, port) for ip in await _addresses(url.host, port, allowed)]
     headers = {"Host": url.netloc.decode(), "Accept-Encoding": "identity", "User-Agent": "Campanero", **headers}
-    async with _client(url.host, kept) as client:
+    async with _client(url.host, kept, most) as client:
         for ip, number in found:
             there = url.copy_with(host=ip, port=number)
             extensions = {"sni_hostname": url.host}
@@ -184,10 +186,10 @@ class Kept:
     def __init__(self) -> None:
         self._clients: dict[str, httpx.AsyncClient] = {}
 
-    def client(self, host: str) -> "httpx.AsyncClient":
+    def client(self, host: str, most: int) -> "httpx.AsyncClient":
         """Answer what asks this name."""
         if host not in self._clients:
-            self._clients[host] = _fresh()
+            self._clients[host] = _fresh(most)
         return self._clients[host]
 
     async def close(self) -> None:
@@ -198,20 +200,19 @@ class Kept:
 
 
 @asynccontextmanager
-async def _client(host: str, kept: Kept | None) -> "AsyncIterator[httpx.AsyncClient]":
+async def _client(host: str, kept: Kept | None, most: int) -> "AsyncIterator[httpx.AsyncClient]":
     if kept is not None:
-        yield kept.client(host)
+        yield kept.client(host, most)
         return
-    async with _fresh() as client:
+    async with _fresh(most) as client:
         yield client
 
 
-def _fresh() -> "httpx.AsyncClient":
-    import httpx
+def _fresh(most: int) -> "httpx.AsyncClient":
+    from appliance.delivery import bounded
 
     # Servers close what is idle after five seconds or more: we do it earlier, so that nothing is posted into the void
-    limits = httpx.Limits(keepalive_expiry=_IDLE_SECONDS)
-    client = httpx.AsyncClient(verify=_trusted(), trust_env=False, follow_redirects=False, limits=limits)
+    client = bounded.client(_trusted(), _IDLE_SECONDS, most + _HEADERS_BYTES)
     # Each question is one of its own: no server makes us carry what it said to the next
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
     return client

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -209,6 +211,24 @@ def test_names_that_never_answer_keep_no_other_waiting(web: Any, monkeypatch: py
         loop = asyncio.new_event_loop()
         assert loop.run_until_complete(ask()) == 200
         loop.close()
+
+
+def test_answers_before_the_answer_come_to_an_end(ask: Callable[..., Answer], caplog: pytest.LogCaptureFixture) -> None:
+    """Who says over and over that the answer is to come is left after so many bytes, not when the time is up."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        caller, _ = listening.accept()
+        with caller, suppress(OSError):
+            while True:
+                caller.sendall(b"HTTP/1.1 102 Processing\r\n\r\n" * 100)
+
+    threading.Thread(target=serve, daemon=True).start()
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    with caplog.at_level("INFO", "campanero.http"), pytest.raises(Unreached):
+        ask(url, allowed=("127.0.0.1",), most=1_000, seconds=10)
+    listening.close()
+    assert "bytes were answered" in caplog.text
 
 
 def test_what_is_too_long_may_be_cut(ask: Callable[..., Answer], web: Any) -> None:
