@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from appliance.contacts import merge
-from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import close_database, rows, run, scalar
-from appliance.flows import entry, ignoring, triggers
+from appliance.flows import entry, ignoring
 from appliance.tables import Flow, Trigger
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
@@ -261,46 +259,6 @@ def test_events_that_come_meanwhile_count_once(home: Home, people: list[int]) ->
     take_in()
     assert scalar("SELECT count(*) FROM run WHERE flow_id = ?", (flow,)) == 400
     assert scalar("SELECT count(DISTINCT event_id) FROM run") == 400
-
-
-def test_who_is_merged_while_their_events_are_looked_at_enters(home: Home, people: list[int]) -> None:
-    """Between reading an event and doing what it means its person may be merged: it is the other's, start and goal."""
-    flow = live_flow(home, {"event": "order_paid"})
-    bought = live_flow(home, {"event": "started"}, goal="order_paid")
-    happen(home, "started", people[1])
-    take_in()
-    event = happen(home, "order_paid", people[1])
-    began, flows, goals = entry.position(), entry._live(), entry._goals()
-    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), flows, goals))
-    work.write(merge.merge, home.account_id, people[0], people[1], Evidence("api"))
-    assert work.write(entry._apply, began, event, acts)
-    assert runs(flow) == [(people[0], "live", None)]
-    assert runs(bought) == [(people[0], "completed", "goal")]
-
-
-def test_a_goal_that_was_changed_meanwhile_ends_nobody(home: Home, people: list[int]) -> None:
-    """Between reading an event and doing what it means somebody may have chosen another goal, or none."""
-    flow = live_flow(home, {"event": "started"}, goal="order_paid")
-    happen(home, "started", people[0])
-    take_in()
-    event = happen(home, "order_paid", people[0])
-    began = entry.position()
-    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), entry._live(), entry._goals()))
-    work.write(run, "UPDATE flow SET goal = NULL WHERE id = ?", (flow,))
-    assert acts and work.write(entry._apply, began, event, acts)
-    assert runs(flow) == [(people[0], "live", None)]
-
-
-def test_a_trigger_that_was_changed_meanwhile_lets_nobody_in(home: Home, people: list[int]) -> None:
-    """Between reading an event and doing what it means the flow may have begun anew, with another trigger."""
-    flow = live_flow(home, {"event": "order_paid"})
-    event = happen(home, "order_paid", people[0])
-    began = entry.position()
-    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), entry._live(), []))
-    work.write(run, "UPDATE trigger SET event = 'checkout' WHERE flow_id = ?", (flow,))
-    work.write(triggers.opened, flow)
-    assert acts and work.write(entry._apply, began, event, acts)
-    assert runs(flow) == []
 
 
 def test_a_flow_that_cannot_take_people_in_stops_no_other(home: Home, people: list[int]) -> None:

@@ -1,0 +1,57 @@
+"""What changes between reading an event and doing what it means: people become others', flows begin anew."""
+
+import pytest
+
+from appliance.contacts import merge
+from appliance.contacts.consent import Evidence
+from appliance.db import work
+from appliance.db.open import run
+from appliance.flows import entry, triggers
+from tests.domain.flows_home import happen, live_flow, runs, take_in
+from tests.domain.home import Home
+
+
+@pytest.fixture
+def people(home: Home) -> list[int]:
+    """Two people."""
+    return [home.contact(f"{name}@example.org").id for name in ("anna", "ben")]
+
+
+def test_who_is_merged_while_their_events_are_looked_at_enters(home: Home, people: list[int]) -> None:
+    """Between reading an event and doing what it means its person may be merged: it is the other's, start and goal."""
+    flow = live_flow(home, {"event": "order_paid"})
+    bought = live_flow(home, {"event": "started"}, goal="order_paid")
+    happen(home, "started", people[1])
+    take_in()
+    event = happen(home, "order_paid", people[1])
+    began, flows, goals = entry.position(), entry._live(), entry._goals()
+    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), flows, goals))
+    work.write(merge.merge, home.account_id, people[0], people[1], Evidence("api"))
+    assert work.write(entry._apply, began, event, acts)
+    assert runs(flow) == [(people[0], "live", None)]
+    assert runs(bought) == [(people[0], "completed", "goal")]
+
+
+def test_a_goal_that_was_changed_meanwhile_ends_nobody(home: Home, people: list[int]) -> None:
+    """Between reading an event and doing what it means somebody may have chosen another goal, or none."""
+    flow = live_flow(home, {"event": "started"}, goal="order_paid")
+    happen(home, "started", people[0])
+    take_in()
+    event = happen(home, "order_paid", people[0])
+    began = entry.position()
+    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), entry._live(), entry._goals()))
+    work.write(run, "UPDATE flow SET goal = NULL WHERE id = ?", (flow,))
+    assert acts and work.write(entry._apply, began, event, acts)
+    assert runs(flow) == [(people[0], "live", None)]
+
+
+def test_a_trigger_that_was_changed_meanwhile_lets_nobody_in(home: Home, people: list[int]) -> None:
+    """Between reading an event and doing what it means the flow may have begun anew, with another trigger."""
+    flow = live_flow(home, {"event": "order_paid"})
+    event = happen(home, "order_paid", people[0])
+    began = entry.position()
+    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), entry._live(), []))
+    work.write(run, "UPDATE trigger SET event = 'checkout' WHERE flow_id = ?", (flow,))
+    work.write(triggers.opened, flow)
+    assert acts and work.write(entry._apply, began, event, acts)
+    assert runs(flow) == []
