@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 
 from appliance import clock
-from appliance.contacts import merge
-from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
-from appliance.errors import Temporary
 from appliance.flows import plan, resting
 from appliance.messages import letters, outbox, quiet, single
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
@@ -101,19 +98,6 @@ def test_what_somebody_asked_for_needs_no_consent(home: Home) -> None:
     assert made["List-Unsubscribe"] is None and made["Feedback-ID"] is None and made["List-Id"] is None
     assert made["Auto-Submitted"] == "auto-generated"
     assert "https://acme.test/a" in made.as_string()
-
-
-def test_what_somebody_asked_for_goes_to_nobody_else(home: Home) -> None:
-    """A transactional message that waited while its person gave up the address never reaches who has it by then."""
-    flow = mail(home, transactional=True)
-    ann, bob = home.contact("old@acme.test").id, home.contact("bob@acme.test").id
-    enter(home, flow, ann, bob)
-    until_still()
-    home.patch(ann, email="new@acme.test")
-    home.contact("old@acme.test", first_name="Somebody else")
-    claim = turn(None, want=True)
-    assert claim is not None and claim.recipient == "bob@acme.test"
-    assert rows("SELECT status, skip_reason FROM message") == [("skipped", "no_channel"), ("sending", None)]
 
 
 def test_a_message_says_what_its_version_said(home: Home) -> None:
@@ -266,61 +250,6 @@ def test_quiet_hours_end(hours: Any, now: str, end: str | None) -> None:
     """Quiet hours go by the clocks on the wall, over midnight and over their changes; what cannot be read is none."""
     found = quiet.until(hours, "Europe/Berlin", clock.parse(now))
     assert found == (None if end is None else clock.parse(end))
-
-
-@pytest.mark.parametrize("how", ["UPDATE flow SET deleted_at = 1", "UPDATE run SET exit_reason = 'taken_out'"])
-def test_a_message_in_hand_is_not_tried_again_for_who_was_taken_out(home: Home, how: str) -> None:
-    """A message that a server put off while its run was ended by a person is cancelled; others wait for their time."""
-    flow = mail(home)
-    enter(home, flow, home.contact("ann@acme.test").id)
-    until_still()
-    claim = turn(None, want=True)
-    assert claim is not None
-    work.write(run, how)
-    turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
-    assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
-
-
-def test_of_two_merged_people_the_way_that_goes_on_sends(home: Home) -> None:
-    """What the way that ends was to send is cancelled, be it in hand; what somebody asked for still goes."""
-    steps: list[dict[str, Any]] = [
-        {"id": 1, "type": "email"}, {"id": 2, "type": "email", "transactional": True},
-        {"id": 3, "type": "wait", "duration": 60},
-    ]  # fmt: skip
-    flow = flow_of(home, steps)
-    stays, goes = home.contact("one@acme.test").id, home.contact("two@acme.test").id
-    for person in (goes, stays):
-        enter(home, flow, person)
-        until_still()
-    in_hand = turn(None, want=True)
-    assert in_hand is not None and in_hand.contact_id == goes
-    third = home.contact("three@acme.test").id
-    enter(home, flow, third)
-    until_still()
-    work.write(merge.merge, home.account_id, stays, goes, Evidence("api"))
-    work.write(merge.merge, home.account_id, stays, third, Evidence("api"))
-    turn(Outcome(in_hand, Temporary("full", 452, "4.2.2")), want=False)
-    assert rows("SELECT recipient, transactional, status FROM message") == [
-        ("two@acme.test", 0, "cancelled"), ("two@acme.test", 1, "queued"),
-        ("one@acme.test", 0, "queued"), ("one@acme.test", 1, "queued"),
-        ("three@acme.test", 0, "cancelled"), ("three@acme.test", 1, "queued"),
-    ]  # fmt: skip
-
-
-def test_a_message_in_hand_of_a_flow_that_is_put_aside_is_not_tried_again(home: Home) -> None:
-    """Also where its person had gone through already: it would leave when the flow goes live again, some day."""
-    flow = mail(home)
-    enter(home, flow, home.contact("ann@acme.test").id)
-    until_still()
-    claim = turn(None, want=True)
-    assert claim is not None and rows("SELECT status FROM run") == [("completed",)]
-    work.write(lambda: Flow.update(status="archived", closing="flow_archived").execute())
-    while resting.settle():
-        pass
-    turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
-    assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
-    assert resting.is_due() and resting.settle() and not resting.settle()
-    assert rows("SELECT closing FROM flow") == [(None,)]
 
 
 def test_what_nothing_carries_is_skipped(home: Home) -> None:

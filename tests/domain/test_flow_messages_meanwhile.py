@@ -1,0 +1,85 @@
+"""Messages of flows whose person, or whose flow, became another while they waited or were in hand."""
+
+from typing import Any
+
+import pytest
+
+from appliance.contacts import merge
+from appliance.contacts.consent import Evidence
+from appliance.db import work
+from appliance.db.open import rows, run
+from appliance.errors import Temporary
+from appliance.flows import resting
+from appliance.messages.ledger import Outcome
+from appliance.tables import Flow
+from tests.domain.home import Home, turn
+from tests.domain.test_flow_messages import flow_of, mail
+from tests.domain.test_flow_run import enter, until_still
+
+
+def test_what_somebody_asked_for_goes_to_nobody_else(home: Home) -> None:
+    """A transactional message that waited while its person gave up the address never reaches who has it by then."""
+    flow = mail(home, transactional=True)
+    ann, bob = home.contact("old@acme.test").id, home.contact("bob@acme.test").id
+    enter(home, flow, ann, bob)
+    until_still()
+    home.patch(ann, email="new@acme.test")
+    home.contact("old@acme.test", first_name="Somebody else")
+    claim = turn(None, want=True)
+    assert claim is not None and claim.recipient == "bob@acme.test"
+    assert rows("SELECT status, skip_reason FROM message") == [("skipped", "no_channel"), ("sending", None)]
+
+
+@pytest.mark.parametrize("how", ["UPDATE flow SET deleted_at = 1", "UPDATE run SET exit_reason = 'taken_out'"])
+def test_a_message_in_hand_is_not_tried_again_for_who_was_taken_out(home: Home, how: str) -> None:
+    """A message that a server put off while its run was ended by a person is cancelled; others wait for their time."""
+    flow = mail(home)
+    enter(home, flow, home.contact("ann@acme.test").id)
+    until_still()
+    claim = turn(None, want=True)
+    assert claim is not None
+    work.write(run, how)
+    turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
+    assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
+
+
+def test_of_two_merged_people_the_way_that_goes_on_sends(home: Home) -> None:
+    """What the way that ends was to send is cancelled, be it in hand; what somebody asked for still goes."""
+    steps: list[dict[str, Any]] = [
+        {"id": 1, "type": "email"}, {"id": 2, "type": "email", "transactional": True},
+        {"id": 3, "type": "wait", "duration": 60},
+    ]  # fmt: skip
+    flow = flow_of(home, steps)
+    stays, goes = home.contact("one@acme.test").id, home.contact("two@acme.test").id
+    for person in (goes, stays):
+        enter(home, flow, person)
+        until_still()
+    in_hand = turn(None, want=True)
+    assert in_hand is not None and in_hand.contact_id == goes
+    third = home.contact("three@acme.test").id
+    enter(home, flow, third)
+    until_still()
+    work.write(merge.merge, home.account_id, stays, goes, Evidence("api"))
+    work.write(merge.merge, home.account_id, stays, third, Evidence("api"))
+    turn(Outcome(in_hand, Temporary("full", 452, "4.2.2")), want=False)
+    assert rows("SELECT recipient, transactional, status FROM message") == [
+        ("two@acme.test", 0, "cancelled"), ("two@acme.test", 1, "queued"),
+        ("one@acme.test", 0, "queued"), ("one@acme.test", 1, "queued"),
+        ("three@acme.test", 0, "cancelled"), ("three@acme.test", 1, "queued"),
+    ]  # fmt: skip
+
+
+def test_a_message_in_hand_of_a_flow_that_is_put_aside_is_not_tried_again(home: Home) -> None:
+    """Also where its person had gone through already: it would leave when the flow goes live again, some day."""
+    flow = mail(home)
+    enter(home, flow, home.contact("ann@acme.test").id)
+    until_still()
+    claim = turn(None, want=True)
+    assert claim is not None and rows("SELECT status FROM run") == [("completed",)]
+    work.write(lambda: Flow.update(status="archived", closing="flow_archived").execute())
+    while resting.settle():
+        pass
+    turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
+    assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
+    assert resting.is_due() and resting.settle() and not resting.settle()
+    assert rows("SELECT closing FROM flow") == [(None,)]
