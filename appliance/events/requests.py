@@ -66,12 +66,9 @@ class EventBatch(Struct):
     """Many events at once; each is read for itself, so that one that is wrong keeps no other out."""
 
     events: Annotated[
-        list[Any | None],
-        Meta(
-            max_length=MOST_AT_ONCE,
-            extra_json_schema={"items": {"$ref": "#/components/schemas/EventWrite"}},
-        ),
-    ]  # fmt: skip
+        list[Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/EventWrite"})] | None],
+        Meta(max_length=MOST_AT_ONCE),
+    ]
 
 
 class Ready(NamedTuple):

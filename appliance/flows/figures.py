@@ -37,7 +37,7 @@ class Number(Struct):
     people: str
 
 
-class Reason(Struct):
+class ReasonCount(Struct):
     """How many for one reason; `reason` is null where none was given."""
 
     reason: str | None
@@ -50,7 +50,7 @@ class Reasoned(Struct):
 
     count: int
     people: str
-    reasons: list[Reason]
+    reasons: list[ReasonCount]
 
 
 class RunFigures(Struct):

@@ -21,7 +21,7 @@ from appliance.flows.figures import (
     FlowStats,
     Number,
     Range,
-    Reason,
+    ReasonCount,
     Reasoned,
     RunFigures,
     Sent,
@@ -143,7 +143,7 @@ class _Paths(NamedTuple):
         order = sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
         return Reasoned(
             sum(counts.values()), self._to(chosen),
-            [Reason(name, count, self._to({**chosen, "reason": name or ""})) for name, count in order if count],
+            [ReasonCount(name, count, self._to({**chosen, "reason": name or ""})) for name, count in order if count],
         )  # fmt: skip
 
     def _to(self, chosen: dict[str, Any]) -> str:

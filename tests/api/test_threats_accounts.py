@@ -56,6 +56,8 @@ NAMES = {
     "campaign_id": "campaigns", "flow_id": "flows", "message_id": "messages",
     "run_ids": "runs",
 }  # fmt: skip
+# Ids that are nobody's but those of parts of the thing itself
+OWN = ("steps[].id",)
 # A whole body for each operation whose body names things; the id is put into it
 WHOLE: dict[str, dict[str, Any]] = {
     "POST /messages": {"to": "b@example.org", "subject": "s", "body": "<p>x</p>"},
@@ -76,6 +78,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "PATCH /flows/{id}": {},
     "POST /flows/{id}/enroll": {},
     "POST /flows/{id}/simulate": {},
+    "POST /flows/{id}/simulate_all": {},
     "POST /flows/{id}/runs/move_on": {},
     "POST /flows/{id}/runs/take_out": {},
     "POST /templates/preview": {"document": {"sections": []}},
@@ -178,7 +181,7 @@ def nested(walk: Walk) -> list[tuple[Operation, str]]:
         for one in walk.operations()
         if (schema := walk.reads(one)) is not None
         for where, leaf in walk.leaves(schema)
-        if walk.names_ids(where, leaf)
+        if walk.names_ids(where, leaf) and where not in OWN
     ]
 
 

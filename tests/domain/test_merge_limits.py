@@ -43,10 +43,10 @@ def bounded() -> Iterator[None]:
 def test_a_bomb_is_refused_at_once(name: str) -> None:
     """A template that would run or grow without end is a MergeError within a second."""
     values = {"a": True, "n": list(range(100)), "long": "x" * 100_000}
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(MergeError):
         merge.compile_template(BOMBS[name], "html").render(values)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_the_places_of_many_tags_are_found_at_once(source: str) -> None:
 )
 def test_huge_arguments_cost_nothing(source: str) -> None:
     """A huge number given to a filter, or as a value, ends in an answer or a MergeError within a second."""
-    began = time.perf_counter()
+    began = time.thread_time()
     try:
         found = merge.compile_template(source, "text").render({"a": "9" * 100_000})
     except MergeError:
         found = ""
-    assert len(found) < MIB and time.perf_counter() - began < 1
+    assert len(found) < MIB and time.thread_time() - began < 1
 
 
 def test_a_part_holds_up_to_a_mebibyte() -> None:
