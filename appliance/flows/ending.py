@@ -1,4 +1,4 @@
-"""Ends runs: what they are in the books, and what is told about it. Nothing else is cancelled by it.
+"""Ends runs: what they are in the books, and what is told about it. Messages are taken back by whoever wants that.
 
 It stands below those who delete and merge people, for they end runs too.
 """
@@ -61,6 +61,15 @@ def reach(run_ids: Sequence[int], goal: str, now: int) -> list[int]:
     They are completed, with the reason `goal`; answers their ids.
     """
     return _end(run_ids, "completed", "goal", now, goal)
+
+
+def take_back(run_ids: Sequence[int], now: int, but_service: bool = False) -> None:
+    """Cancel what waits to leave of some runs, service messages too unless told; what may have left stays in doubt."""
+    connection().execute(
+        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ?2 "
+        "WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') AND transactional <= ?3",
+        (json.dumps(list(run_ids)), now, not but_service),
+    ).fetchall()
 
 
 def people_gone(contact_ids: Sequence[int]) -> None:

@@ -265,4 +265,7 @@ def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
         (json.dumps(wanted), flow_id),
     )
     if reached:
-        ending.reach(sorted({row[0] for row in reached}), reached[0][1], clock.now_ms())
+        ids, now = sorted({row[0] for row in reached}), clock.now_ms()
+        # Who has bought is not asked to buy by a letter that waited for the end of the quiet hours
+        ending.take_back(ids, now, but_service=True)
+        ending.reach(ids, reached[0][1], now)

@@ -90,11 +90,7 @@ def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = Fals
         after_commit(lambda: bell.ring("flows"))
         return inside
     # Of what they were to get from this flow nothing leaves any more but what is in hand
-    connection().execute(
-        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ?2 "
-        "WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held')",
-        (ids, now),
-    ).fetchall()
+    ending.take_back(inside, now)
     return ending.end(inside, "exited", "taken_out", now)
 
 

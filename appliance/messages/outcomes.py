@@ -30,7 +30,7 @@ from appliance.messages.ledger import Claim, Outcome, Prepared
 _TAKEN_BACK = (
     "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled' UNION ALL SELECT 1 FROM run r JOIN flow f "
     "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at NOT NULL OR f.closing NOT NULL "
-    "OR r.exit_reason IN ('taken_out', 'flow_archived') OR r.exit_reason = 'contact_merged' AND NOT ?)"
+    "OR r.exit_reason IN ('taken_out', 'flow_archived') OR r.exit_reason IN ('contact_merged', 'goal') AND NOT ?)"
 )
 
 

@@ -9,7 +9,9 @@ from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.errors import Temporary
-from appliance.flows import resting
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.flows import entry, resting
 from appliance.messages.ledger import Outcome
 from appliance.tables import Flow
 from tests.domain.home import Home, turn
@@ -83,3 +85,26 @@ def test_a_message_in_hand_of_a_flow_that_is_put_aside_is_not_tried_again(home: 
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
     assert resting.is_due() and resting.settle() and not resting.settle()
     assert rows("SELECT closing FROM flow") == [(None,)]
+
+
+def test_nothing_that_waits_leaves_once_the_goal_is_reached(home: Home) -> None:
+    """Marketing that waits, or comes back from a server, is cancelled; what somebody asked for still goes."""
+    steps: list[dict[str, Any]] = [
+        {"id": 1, "type": "email"}, {"id": 2, "type": "email"}, {"id": 3, "type": "email", "transactional": True},
+        {"id": 4, "type": "wait", "duration": 60},
+    ]  # fmt: skip
+    flow = flow_of(home, steps)
+    work.write(run, "UPDATE flow SET goal = 'order_paid'")
+    ann = home.contact("ann@acme.test").id
+    enter(home, flow, ann)
+    until_still()
+    in_hand = turn(None, want=True)
+    assert in_hand is not None
+    work.write(log.record, Happened(home.account_id, "order_paid", ann))
+    while entry.take_in():
+        pass
+    turn(Outcome(in_hand, Temporary("full", 452, "4.2.2")), want=False)
+    assert rows("SELECT status, exit_reason FROM run") == [("completed", "goal")]
+    assert rows("SELECT step_id, status FROM message ORDER BY step_id") == [
+        (1, "cancelled"), (2, "cancelled"), (3, "queued")
+    ]  # fmt: skip
