@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from appliance import clock
+from ui.happenings import event as event
 
 # The zone of the account whose page is being rendered.
 zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
@@ -92,33 +93,6 @@ _FINDINGS = {
     "nobody": "Nobody in this audience may be written to.",
     "postal_address": "Add your postal address to the brand: mail that leaves this machine needs one.",
     "too_long": "The email is over 102 KB: Gmail will cut it off.",
-}
-# Event: icon, tone, sentence.
-_EVENTS = {
-    "contact_add": ("user-plus", "good", "Added"),
-    "contact_update": ("pencil", "", "Changed"),
-    "contact_delete": ("trash-2", "", "Deleted"),
-    "list_add": ("list", "", "Joined a list"),
-    "list_remove": ("list", "", "Left a list"),
-    "opt_in": ("circle-check", "good", "Agreed to receive messages"),
-    "opt_out": ("ban", "warn", "Unsubscribed"),
-    "double_opt_in_requested": ("mail", "hold", "Was asked to confirm"),
-    "double_opt_in_confirmed": ("circle-check", "good", "Confirmed the address"),
-    "form_submitted": ("pencil", "info", "Filled in a form"),
-    "erase_requested": ("trash-2", "warn", "Asked to be erased"),
-    "email_sent": ("send", "info", "Email handed over"),
-    "email_delivered": ("mail", "good", "Email delivered"),
-    "email_opened": ("mail-open", "info", "Opened an email"),
-    "email_clicked": ("mouse-pointer-click", "info", "Clicked a link"),
-    "email_soft_bounced": ("circle-alert", "warn", "Could not be delivered for now"),
-    "email_bounced": ("circle-alert", "bad", "Bounced"),
-    "email_complained": ("circle-alert", "bad", "Called it spam"),
-    "email_failed": ("circle-alert", "bad", "Email refused"),
-    "email_skipped": ("ban", "warn", "Email skipped"),
-    "email_replied": ("reply", "good", "Replied"),
-    "campaign_started": ("send", "info", "Campaign started"),
-    "campaign_paused": ("pause", "warn", "Campaign paused"),
-    "campaign_completed": ("circle-check", "good", "Campaign done"),
 }
 
 
@@ -235,11 +209,6 @@ def reason(code: str | None) -> str:
 def finding(code: str, message: str) -> str:
     """Say a finding of the checklist."""
     return _FINDINGS.get(code) or sentence(message)
-
-
-def event(name: str) -> tuple[str, str, str]:
-    """Answer icon, tone and words of an event; one we do not know shows its own name."""
-    return _EVENTS.get(name) or ("zap", "hold", name.replace("_", " ").capitalize())
 
 
 def name(contact: Any) -> str:
