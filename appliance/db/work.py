@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import apsw
 import peewee
 
-from appliance.db.open import connection
+from appliance.db.open import close_database, connection, database
 from appliance.db.storage import StorageError, storage_error
 from appliance.db.writer import Writer, state
 
@@ -172,8 +172,21 @@ async def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
 def _read(function: Callable[..., T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
     try:
         return function(*arguments, **named)
-    except (apsw.Error, peewee.PeeweeException) as error:
-        raise storage_error(error) or error from error
+    except Exception as error:
+        _let_go()
+        if isinstance(error, apsw.Error | peewee.PeeweeException):
+            raise storage_error(error) or error from error
+        raise
+
+
+def _let_go() -> None:
+    """End what an exception cut off in the middle of its rows, by closing this thread's connection.
+
+    Such a statement lives, and holds its snapshot, for as long as anybody knows the exception: all that this thread
+    reads until then would be of that moment.
+    """
+    if not database.is_closed() and connection().txn_state() != apsw.SQLITE_TXN_NONE:
+        close_database()
 
 
 async def commit(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
