@@ -109,7 +109,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         mood = json.loads(self.mood_file.read_text())
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        if len(body) < length:
+            self.close_connection = True  # who was killed in the middle of asking has not asked
+            return
         time.sleep(mood["seconds"])
         said = {
             "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()},

@@ -31,7 +31,7 @@ def alone(fresh_server: FreshServer, browser: Browser) -> Iterator[tuple[Server,
 def choose(page: Page, name: str, content: bytes) -> None:
     """Upload a file by the form."""
     file: FilePayload = {"name": name, "mimeType": "image/png", "buffer": content}
-    page.get_by_label("Add a picture").set_input_files(file)
+    page.get_by_label("Add a picture").set_input_files(file, timeout=60_000)  # millions of bytes, on a busy machine
     page.get_by_role("button", name="Upload").click()
 
 
