@@ -13,8 +13,9 @@ from appliance.designs.props import colour, image, line
 from appliance.designs.sections import footer, header
 from appliance.designs.theme import Look
 from appliance.errors import Faults, NotFound
-from appliance.fields import Colour, Data, Line, Long, given, http_url
+from appliance.fields import Colour, Data, Line, Long, given
 from appliance.tables import Brand, Media
+from appliance.value_checks import http_url
 
 
 class BrandLinkWrite(Struct):

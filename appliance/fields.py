@@ -4,7 +4,6 @@ API bodies, queries, HTML forms and the published document all read the same Str
 Invalid with every fault under its path, in the stable words of decisions, section 3.
 """
 
-import math
 import re
 from functools import cache
 from types import NoneType, UnionType
@@ -15,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo
 from msgspec.structs import fields as struct_fields
 
-from appliance import addresses, clock
+from appliance import clock, value_checks
 from appliance.errors import Faults
 
 S = TypeVar("S", bound=Struct)
@@ -45,8 +44,6 @@ Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Data = Annotated[dict[str, Any], Meta(extra={"bytes": DATA_BYTES})]
 EventName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$", extra={"line": True})]
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _LESS = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
 _MORE = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
@@ -99,7 +96,7 @@ class _Reader:
                 where = f"{path}.{key}" if path else str(key)
                 if strict:
                     # A name that could not be written would keep the others from being told
-                    self.faults.add(_UNWRITABLE.sub("?", where), "is not a known field")
+                    self.faults.add(value_checks.UNWRITABLE.sub("?", where), "is not a known field")
                 else:
                     self.ignored.append(where)
         return None if self.faults.fields else kind(**values)
@@ -140,11 +137,13 @@ class _Reader:
         value = self.converted(kind, raw, path)
         if path in self.faults.fields:
             return None
-        fault = _text_fault(value, extra) if isinstance(value, str) else _data_fault(value, extra)
+        fault = (
+            value_checks.text_fault(value, extra) if isinstance(value, str) else value_checks.data_fault(value, extra)
+        )
         if fault:
             self.faults.add(path, fault)
             return None
-        check = _CHECKS.get(extra.get("check", ""))
+        check = value_checks.CHECKS.get(extra.get("check", ""))
         if check is None or value == "":
             return value
         try:
@@ -199,65 +198,6 @@ def _words(message: str, kind: Any) -> str:
     if message.startswith("Invalid enum value") or get_origin(plain) is Literal:
         return "is not included in the list"
     return "is not a number" if plain in (int, float) else "is invalid"
-
-
-def _text_fault(value: str, extra: dict[str, Any]) -> str | None:
-    if _UNWRITABLE.search(value) or (extra.get("line") and _CONTROL.search(value)):
-        return "is invalid"
-    if extra.get("filled") and not value.strip():
-        return "can't be blank"
-    return None
-
-
-def _data_fault(value: Any, extra: dict[str, Any]) -> str | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "is not a number"
-    most = extra.get("bytes")
-    if most is None:
-        return None
-    try:
-        text = msgspec.json.encode(value)
-    except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError):
-        return "is invalid"
-    if b"\\u0000" in text or (b"null" in text and _is_endless(value)):
-        return "is invalid"
-    return f"is too long (maximum is {most} bytes)" if len(text) > most else None
-
-
-def _is_endless(value: Any) -> bool:
-    """Say whether there is a number in it that is none: 1e400 is written back as null."""
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_is_endless(one) for one in inner)
-
-
-def _country(value: str) -> str:
-    if not (len(value) == 2 and value.isascii() and value.isalpha()):
-        raise ValueError("is invalid")
-    return value.upper()
-
-
-def http_url(value: str) -> str:
-    """Answer an address as it is; raises ValueError unless it is http or https and names a host."""
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(value)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", value)
-    except ValueError:
-        good = False
-    if not good:
-        raise ValueError("is invalid")
-    return value
-
-
-_CHECKS = {
-    "email": lambda value: addresses.email(value).value,
-    "phone": lambda value: addresses.phone(value).value,
-    "country": _country,
-    "http_url": http_url,
-}
 
 
 def is_too_deep(value: Any) -> bool:
