@@ -15,7 +15,10 @@ from appliance.messages.showing import Showing
 from appliance.tables import Campaign, TemplateRevision
 
 _RUNS = "SELECT id, version, event_data FROM run WHERE id IN (SELECT value FROM json_each(?))"
-_STEP = "SELECT content_id, pinned FROM step WHERE flow_id = ? AND version = ? AND action_id = ?"
+_STEP = (
+    "SELECT s.content_id, s.pinned, f.account_id FROM step s JOIN flow f ON f.id = s.flow_id "
+    "WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
+)
 
 
 class OfStep(NamedTuple):
@@ -86,7 +89,7 @@ def _of_step(step: OfStep) -> Kept:
     said = msgspec.json.decode(found[1])
     content = letters.compiled(TemplateRevision.get_by_id(found[0]).document, said)
     sender = Sender(said["sender"]["email"], said["sender"]["name"], said["sender"]["reply_to"])
-    account_id = int(one("SELECT account_id FROM flow WHERE id = ?", (step.flow_id,))[0])  # type: ignore[index]
+    account_id = int(found[2])
     headers: tuple[tuple[str, str], ...] = (("Auto-Submitted", "auto-generated"),)
     if not said["transactional"]:
         headers = compose.list_headers(None, said["list_name"], said["list_id"], domain_of(sender.email), account_id)

@@ -116,7 +116,7 @@ def test_a_message_says_what_its_version_said(home: Home) -> None:
     assert made["Subject"] == "Hi Ann, A-7" and made["To"] == "ann@acme.test"
     assert made["List-Unsubscribe-Post"] and made["List-Id"] and made["Auto-Submitted"] == "auto-generated"
     assert made["Feedback-ID"].endswith(":flow:campanero") and made["Precedence"] is None
-    html = made.get_body(("html",)).get_content()  # type: ignore[union-attr]
+    html = made.get_body(("html",)).get_content()  # type: ignore[union-attr]  # it has one
     assert "/c/" in html and "https://acme.test/a" not in html and "/o/" in html
     assert Workshop().prepare(claim) == workshop.prepare(claim)
 

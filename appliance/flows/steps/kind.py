@@ -1,5 +1,6 @@
 """What a kind of step is, and the words in which it answers where a run goes on."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -104,7 +105,7 @@ class Reading(NamedTuple):
         self.faults.add(f"{self.path}.{key}" if key else self.path, message)
 
 
-class Kind:
+class Kind(ABC):
     """A kind of step. One file, and one line in the registry, make a new one."""
 
     type: ClassVar[str]
@@ -119,9 +120,9 @@ class Kind:
     at_once: ClassVar[int] = 0
     fields: ClassVar[tuple[Field, ...]] = ()
 
+    @abstractmethod
     def parse(self, raw: dict[str, Any], reading: Reading) -> dict[str, Any]:
         """Read what a step says into its stored form; notes every fault at its path."""
-        raise NotImplementedError
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
         """Answer the request keys that a stored step has set; sending them back changes nothing."""
@@ -131,14 +132,14 @@ class Kind:
         """Answer what keeps a step from going live: (key, words)."""
         return []
 
+    @abstractmethod
     def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
         """Do a step for runs that stand at it, in the running transaction; answers where each goes, in their order."""
-        raise NotImplementedError
 
     def simulate(self, node: Node, going: Going, move: Move, here: Here) -> dict[str, Any]:
         """Answer what a rehearsal tells of a run at this step beside where it went: who decided, what was rendered."""
         return {}
 
+    @abstractmethod
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Say in a sentence what a step does."""
-        raise NotImplementedError

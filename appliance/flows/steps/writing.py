@@ -1,5 +1,6 @@
 """What the steps that send have in common: their words stand in a template of the flow, and in the step only its id."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -74,9 +75,9 @@ class Writing(Kind):
         """Put a message for each into the ledger, which sends it; whoever may not get it goes on without."""
         return posting.put(self.type, node, goings, here)
 
+    @abstractmethod
     def incomplete(self, said: dict[str, Any]) -> list[tuple[str, str]]:
         """Answer what keeps these words from being sent."""
-        raise NotImplementedError
 
 
 def said_of(props: dict[str, Any]) -> dict[str, Any]:
