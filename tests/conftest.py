@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies._internal.regex  # noqa: F401  see below
 import pytest
 from playwright.sync_api import Browser, Page
 
@@ -15,6 +16,8 @@ from tests.kit.dns import DnsServer
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
+# Hypothesis would load its reader of patterns in the middle of a test, and pytest rewrite it there: Python 3.11 (to .7)
+# cannot parse while a collected object, whose fault is being told, has something parsed too (CPython, gh-106905)
 FreshServer = Callable[..., Server]
 
 

@@ -145,6 +145,9 @@ class Line(asyncio.Transport):
     def close(self) -> None:
         pass
 
+    def is_closing(self) -> bool:
+        return False
+
 
 def test_a_line_with_many_addresses_is_one_client() -> None:
     """Of IPv6 a line has more addresses than we have places: all of a /64 have as many as one, and then others come."""
