@@ -143,10 +143,42 @@ class HttpSms(Struct, frozen=True):
 
 
 class Sms(Struct, frozen=True):
-    """How SMS leave."""
+    """How SMS leave, to whom, and when."""
 
     transport: Annotated[Literal["capture", "twilio", "http"], _help("capture keeps them in the inbox")] = "capture"
+    connections: Annotated[int, Meta(ge=1, le=200, description="requests to the provider at once")] = 16
+    rate_per_second: Annotated[float, Meta(ge=0, description="0 = as fast as the provider takes them")] = 0
+    sender_limits: Annotated[
+        list[Limited], _help('of sender numbers or names: ["+15551234567 1/s 3600/h"], each part optional')
+    ] = field(default_factory=list)
+    parts_per_day: Annotated[int, Meta(ge=0, description="paid parts in a day of the account; 0 = unlimited")] = 0
     in_doubt: Annotated[Literal["resend", "hold"], _help("hold: a doubtful SMS waits for a person")] = "hold"
+    request_timeout: Annotated[Duration, _help("for the provider's answer; then the SMS is in doubt")] = "30s"
+    retry_after: Annotated[list[Annotated[float, Meta(ge=0)]], _help("seconds between attempts; the last repeats")] = (
+        field(default_factory=lambda: [300, 600, 1200, 2400, 3600, 7200, 14400])
+    )
+    give_up: Annotated[Duration, _help("marketing SMS are tried this long")] = "72h"
+    give_up_transactional: Annotated[Duration, _help("single SMS are tried this long")] = "24h"
+    probe_after: Annotated[Duration, _help("pause before a provider that cannot be reached is tried again")] = "30s"
+    countries: Annotated[
+        list[str], _help('two letters each: ["US", "CA"]; numbers of others get no SMS; [] = every country')
+    ] = field(default_factory=list)
+    country_senders: Annotated[
+        list[str], _help('who sends to a country where it is not the usual sender: ["US +15551234567", "DE Acme"]')
+    ] = field(default_factory=list)
+    new_numbers_per_hour: Annotated[
+        int, Meta(ge=0, description="single SMS to unknown numbers that differ in the last 4 digits; 0 = unlimited")
+    ] = 100
+    opt_out_hint: Annotated[
+        Literal["always", "monthly"], _help("the account's words: with each marketing SMS, or the first and monthly")
+    ] = "always"
+    stop_words: Annotated[list[str], _help("more words that opt out, beside STOP and its relatives")] = field(
+        default_factory=lambda: ["ALTO", "BAJA", "PARAR", "STOPP"]
+    )
+    require_evidence: Annotated[
+        bool, _help("true: marketing SMS only to whom it is on record how and to which words they agreed")
+    ] = False
+    plain_quotes: Annotated[bool, _help("true: curly quotes, long dashes and ... are sent as GSM-7 characters")] = False
     twilio: Twilio = Twilio()
     http: HttpSms = HttpSms()
 

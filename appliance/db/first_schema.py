@@ -2,6 +2,7 @@
 
 from appliance.db.first_schema_flows import FLOWS
 from appliance.db.first_schema_ledger import LEDGER
+from appliance.db.first_schema_sms import SMS
 
 _REST = """
 CREATE TABLE account (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, time_zone TEXT NOT NULL,
@@ -74,9 +75,9 @@ CREATE INDEX contact_account_id_updated_at ON contact (account_id, updated_at);
 CREATE TABLE channel (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER
     NOT NULL, kind TEXT NOT NULL, value TEXT NOT NULL, key TEXT NOT NULL, subscribed INTEGER NOT NULL, verified_at
     INTEGER, opt_in_at INTEGER, opt_out_at INTEGER, opted_out_by TEXT, suppression TEXT, sent_count INTEGER NOT
-    NULL, fail_count INTEGER NOT NULL, data TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
-    FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id) REFERENCES contact (id) ON DELETE
-    CASCADE);
+    NULL, fail_count INTEGER NOT NULL, hinted_at INTEGER, data TEXT NOT NULL, created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id), FOREIGN KEY (contact_id)
+    REFERENCES contact (id) ON DELETE CASCADE);
 CREATE INDEX channel_contact_id ON channel (contact_id);
 CREATE UNIQUE INDEX channel_account_id_kind_key ON channel (account_id, kind, key);
 CREATE INDEX channel_suppressed ON channel (account_id, kind, suppression) WHERE suppression NOT NULL;
@@ -188,4 +189,4 @@ CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', 
 INSERT INTO contact_search (contact_search, rank) VALUES ('deletemerge', 0);
 """
 
-SQL = LEDGER + FLOWS + _REST
+SQL = LEDGER + FLOWS + SMS + _REST

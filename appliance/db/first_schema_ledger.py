@@ -22,8 +22,11 @@ CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id N
 CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test, skip_reason, created_at, opened_at,
     clicked_at) WHERE run_id NOT NULL;
 CREATE INDEX message_waiting ON message (flow_id, due_at) WHERE run_id NOT NULL AND status IN ('queued', 'held');
-CREATE INDEX message_due ON message (campaign_id, due_at, id) WHERE status IN ('queued', 'held') AND run_id IS NULL;
-CREATE INDEX message_due_of_flows ON message (due_at, id) WHERE run_id NOT NULL AND status IN ('queued', 'held');
+CREATE INDEX message_due ON message (campaign_id, channel, due_at, id) WHERE status IN ('queued', 'held') AND run_id
+    IS NULL;
+CREATE INDEX message_due_of_flows ON message (channel, due_at, id) WHERE run_id NOT NULL AND status IN ('queued',
+    'held');
+CREATE INDEX message_provider_id ON message (provider_id, provider) WHERE provider_id NOT NULL;
 CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL;
 CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL;
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;
@@ -51,10 +54,10 @@ CREATE TABLE hit (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTE
 CREATE INDEX hit_message_id_at ON hit (message_id, at);
 CREATE INDEX hit_campaign_id_kind_number_verdict_message_id ON hit (campaign_id, kind, number, verdict, message_id);
 CREATE INDEX hit_waiting ON hit (at) WHERE verdict IS NULL;
-CREATE TABLE captured (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, message_id
-    INTEGER, mail_from TEXT NOT NULL, rcpt_to TEXT NOT NULL, from_header TEXT, subject TEXT, preview TEXT, size
-    INTEGER NOT NULL, source BLOB NOT NULL, received_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES
-    account (id));
+CREATE TABLE captured (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, channel TEXT NOT
+    NULL, message_id INTEGER, mail_from TEXT NOT NULL, rcpt_to TEXT NOT NULL, from_header TEXT, subject TEXT,
+    preview TEXT, size INTEGER NOT NULL, source BLOB NOT NULL, received_at INTEGER NOT NULL, FOREIGN KEY
+    (account_id) REFERENCES account (id));
 CREATE INDEX captured_account_id_id ON captured (account_id, id);
 CREATE INDEX captured_message_id ON captured (message_id);
 CREATE TABLE event (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER,

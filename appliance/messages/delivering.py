@@ -14,7 +14,7 @@ from appliance.work.standing import Standing
 
 # What a flow that is paused wants to send has no time, and is in nobody's way
 _OPEN = "status IN ('queued', 'held') AND due_at NOT NULL"
-_LIVE = "SELECT id FROM campaign WHERE account_id = ? AND phase IN ('holding', 'sending', 'paused')"
+_LIVE = "SELECT id, channel FROM campaign WHERE account_id = ? AND phase IN ('holding', 'sending', 'paused')"
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
 
@@ -101,11 +101,15 @@ def queue(account_id: int) -> Queue:
     """Count what waits, by the index of what is due: campaign by campaign, and the single messages."""
     now, open_rows, ready, in_hand = clock.now_ms(), 0, 0, 0
     oldest: list[int] = []
-    sources: list[tuple[str, tuple[Any, ...]]] = [
-        ("campaign_id IS NULL AND run_id IS NULL AND +account_id = ?", (account_id,)),
-        ("run_id NOT NULL AND +account_id = ?", (account_id,)),
+    sources: list[tuple[str, tuple[Any, ...]]] = []
+    for channel in ("email", "sms"):
+        sources += [
+            ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id)),
+            ("channel = ? AND run_id NOT NULL AND +account_id = ?", (channel, account_id)),
+        ]
+    sources += [
+        ("campaign_id = ? AND channel = ? AND run_id IS NULL", tuple(row)) for row in rows(_LIVE, (account_id,))
     ]
-    sources += [("campaign_id = ? AND run_id IS NULL", (row[0],)) for row in rows(_LIVE, (account_id,))]
     for where, values in sources:
         [(waiting, due)] = rows(
             f"SELECT count(*), total(due_at <= ?) FROM message WHERE {where} AND {_OPEN}",

@@ -56,12 +56,17 @@ class Claim(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A message ready to be handed over, and what its row shall say about it."""
+    """A message ready to be handed over, and what its row shall say about it.
+
+    An SMS is its text in UTF-8, from a sender to a number, without subject and Message-ID.
+    """
 
     envelope: Envelope
     subject: str
     sender: str
     internet_message_id: str
+    parts: int | None = None  # of an SMS, as it is paid for
+    hinted: bool = False  # it says how to opt out
 
 
 class Outcome(msgspec.Struct):
@@ -76,6 +81,7 @@ class Outcome(msgspec.Struct):
     reply: str | None = None
     prepared: Prepared | None = None  # what was handed over, where it may have to be repeated
     via: dict[str, str] | None = None  # whose server took it and how, where we deliver ourselves
+    provider_id: str | None = None  # what the provider of an SMS calls it
 
 
 COLUMNS = ", ".join(Claim._fields)

@@ -30,13 +30,14 @@ _ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 
 _NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
 
-def live_campaigns() -> list[int]:
-    """Answer the campaigns that may send now, in no order, so that none is always first."""
+def live_campaigns(channel: str) -> list[int]:
+    """Answer the campaigns of a channel that may send now, in no order, so that none is always first."""
     found = [
         row[0]
         for row in rows(
             "SELECT c.id FROM campaign c JOIN account a ON a.id = c.account_id "
-            "WHERE c.phase IN ('sending', 'holding') AND a.sending_stopped = 0"
+            "WHERE c.phase IN ('sending', 'holding') AND a.sending_stopped = 0 AND c.channel = ?",
+            (channel,),
         )
     ]
     random.shuffle(found)
@@ -44,9 +45,10 @@ def live_campaigns() -> list[int]:
 
 
 class Line:
-    """Where the reading of each campaign stands; None stands for the single messages. Used by one thread."""
+    """Where the reading of each campaign of a channel stands; None is for single messages. Used by one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, channel: str = "email") -> None:
+        self._channel = channel
         self._at: dict[int | None, tuple[int, int]] = {}
         self._at_once: dict[int | None, int] = {}  # the last one read of those that are due at once
         self._since: dict[int | None, float] = {}
@@ -76,7 +78,7 @@ class Line:
         """
         look = _Look(clock.now_ms(), taken, closed, dict(room or {}))
         self.has_more = False
-        live = live_campaigns()
+        live = live_campaigns(self._channel)
         self._forget({None, FLOWS, *live})
         self._sort_back()
         found = self._of(None, most if singles is None else singles, look)
@@ -163,7 +165,7 @@ class Line:
         self._since.setdefault(source, time.monotonic())
         at = self._at.get(source, (-1, 0))
         while len(found) < most and seen < _MOST_SEEN and not ended:
-            page = _page(source, look, at, _PAGE if look.room else most)
+            page = _page(source, self._channel, look, at, _PAGE if look.room else most)
             ended = len(page) < (_PAGE if look.room else most)
             for row in page:
                 claim = Claim._make(row[:-1])
@@ -204,11 +206,11 @@ def source_of(row: Claim) -> int | None:
     return FLOWS if row.campaign_id is None and row.run_id is not None else row.campaign_id
 
 
-def open_of(source: int | None) -> tuple[str, tuple[int | None, ...]]:
+def open_of(source: int | None, channel: str) -> tuple[str, tuple[int | str | None, ...]]:
     """Answer the open rows of a source as a condition, with its parameters; each has its index."""
     if source == FLOWS:
-        return f"run_id NOT NULL AND {_OPEN}", ()
-    return f"campaign_id IS ? AND run_id IS NULL AND {_OPEN}", (source,)
+        return f"channel = ? AND run_id NOT NULL AND {_OPEN}", (channel,)
+    return f"campaign_id IS ? AND channel = ? AND run_id IS NULL AND {_OPEN}", (source, channel)
 
 
 def _first(source: int | None) -> int:
@@ -239,9 +241,9 @@ class _Look:
         return None
 
 
-def _page(source: int | None, look: _Look, at: tuple[int, int], size: int) -> list[tuple[Any, ...]]:
+def _page(source: int | None, channel: str, look: _Look, at: tuple[int, int], size: int) -> list[tuple[Any, ...]]:
     """Read the next open rows of a source behind a place, each with the time it is due."""
-    of, whose = open_of(source)
+    of, whose = open_of(source, channel)
     more = _ACTIVE if source == FLOWS else ""
     closed: tuple[str, ...] = ()
     if not source:
@@ -259,11 +261,11 @@ def _page(source: int | None, look: _Look, at: tuple[int, int], size: int) -> li
     return found
 
 
-def is_due(closed: tuple[str, ...] = ()) -> bool:
+def is_due(closed: tuple[str, ...] = (), channel: str = "email") -> bool:
     """Say whether an open row of a live source may move now, by a provider that is not closed."""
     look = _Look(clock.now_ms(), frozenset(), closed, {})
-    for source in (None, FLOWS, *live_campaigns()):
-        for row in _page(source, look, (-1, 0), 1):
+    for source in (None, FLOWS, *live_campaigns(channel)):
+        for row in _page(source, channel, look, (-1, 0), 1):
             if not source or Claim._make(row[:-1]).provider not in closed:
                 return True
     return False

@@ -112,7 +112,7 @@ def _keep(row: Claim, handed_over: Prepared | None) -> None:
     """Keep the bytes of a message that is repeated, unless its recipient was erased while it was in hand."""
     if handed_over is None:
         return
-    envelope, *words = handed_over
+    envelope, *words = handed_over[:4]
     connection().execute(
         "INSERT OR REPLACE INTO repeat (message_id, mail_from, rcpt_to, content, subject, sender, internet_message_id) "
         "SELECT id, ?, ?, ?, ?, ?, ? FROM message WHERE id = ? AND recipient_key NOT NULL",

@@ -13,6 +13,7 @@ from appliance.tables.contact import (
     Suppression,
 )
 from appliance.tables.content import Brand, DomainKey, Media, SendingDomain, Template, TemplateRevision
+from appliance.tables.conversation import Incoming, Receipt
 from appliance.tables.direct import MailPolicy, WarmUpDay
 from appliance.tables.feedback import Returned, Told
 from appliance.tables.flow import Campaign, Cursor, Flow, Passage, Run, SegmentMember, SegmentWatch, Step, Trigger
@@ -28,6 +29,7 @@ ALL = (
     Flow, Trigger, Step, Run, Passage, Cursor, SegmentWatch, SegmentMember, Campaign,
     Message, MessageContent, Repeat, Link, Hit, Captured, Event,
     Returned, Told,
+    Incoming, Receipt,
     MailPolicy, WarmUpDay,
     Webhook, WebhookDelivery,
     Form, Confirmation,
@@ -57,6 +59,7 @@ __all__ = [
     "Idempotency",
     "Import",
     "ImportChunk",
+    "Incoming",
     "Link",
     "ListRefusal",
     "MailPolicy",
@@ -66,6 +69,7 @@ __all__ = [
     "MessageContent",
     "OptOut",
     "Passage",
+    "Receipt",
     "Repeat",
     "Returned",
     "RevokedToken",

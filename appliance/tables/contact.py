@@ -49,6 +49,7 @@ class Channel(Table):
     suppression = TextField(null=True)  # the gravest reason now in force, kept by contacts/suppress.py
     sent_count = IntegerField(default=0)
     fail_count = IntegerField(default=0)
+    hinted_at = Time(null=True)  # when an SMS last said how to opt out
     data = Json(default=dict)
     created_at = Time()
     updated_at = Time()

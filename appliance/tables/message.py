@@ -80,19 +80,22 @@ Message.add_index(
         "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
     )
 )
+# Each channel has its own sender, which never looks through what waits for the other
 Message.add_index(
     SQL(
-        "CREATE INDEX message_due ON message (campaign_id, due_at, id) "
+        "CREATE INDEX message_due ON message (campaign_id, channel, due_at, id) "
         "WHERE status IN ('queued', 'held') AND run_id IS NULL"
     )
 )
 # The line of flows is one of its own, so that no single message is looked for behind all of theirs
 Message.add_index(
     SQL(
-        "CREATE INDEX message_due_of_flows ON message (due_at, id) "
+        "CREATE INDEX message_due_of_flows ON message (channel, due_at, id) "
         "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
     )
 )
+# What a provider calls it, for what it tells about it later
+Message.add_index(SQL("CREATE INDEX message_provider_id ON message (provider_id, provider) WHERE provider_id NOT NULL"))
 # Who opened and clicked, and when for the first time
 Message.add_index(SQL("CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL"))
 Message.add_index(SQL("CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL"))
@@ -181,6 +184,7 @@ class Captured(Table):
     """A message that the built-in server took instead of the world."""
 
     account = ForeignKeyField(Account, index=False)
+    channel = TextField(default="email")
     message_id = IntegerField(null=True)
     mail_from = TextField()
     rcpt_to = TextField()
@@ -188,7 +192,7 @@ class Captured(Table):
     subject = TextField(null=True)
     preview = TextField(null=True)
     size = IntegerField()
-    source = BlobField()  # the bytes as they came over the wire
+    source = BlobField()  # the bytes as they came over the wire; of an SMS its text
     received_at = Time()
 
     class Meta:

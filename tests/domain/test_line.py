@@ -147,9 +147,10 @@ def test_whatever_opens_and_closes_every_row_comes_once(home: Home) -> None:
 def test_reading_uses_the_index(home: Home) -> None:
     """Where the reading goes on is found in the index, for campaigns, for flows and for single messages."""
     many(home, (10, "@bakery.example"))
-    for source, index in ((1, "message_due (campaign_id=? AND "), (None, "message_due (campaign_id=? AND "),
-                          (FLOWS, "message_due_of_flows (")):  # fmt: skip
-        of, whose = open_of(source)
+    for source, index in ((1, "message_due (campaign_id=? AND channel=? AND "),
+                          (None, "message_due (campaign_id=? AND channel=? AND "),
+                          (FLOWS, "message_due_of_flows (channel=? AND ")):  # fmt: skip
+        of, whose = open_of(source, "email")
         for where, how in zip(BEHIND, ("due_at=? AND id>?", "due_at>? AND due_at<?"), strict=True):
             plan = str(
                 rows(

@@ -1,0 +1,1 @@
+"""What people write back over SMS, what it asks of us, and what we answer."""

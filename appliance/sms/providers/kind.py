@@ -1,0 +1,48 @@
+"""What a provider of SMS is: how a message is handed over and looked up, and what its hooks tell."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from appliance.sms.text import Accepted, Text
+from appliance.sms.told import Received, Told
+
+
+class Provider(ABC):
+    """A way for SMS to leave; a new one is one file and one line in `PROVIDERS`. It keeps nothing between calls."""
+
+    name: ClassVar[str]
+    can_look_up: ClassVar[bool] = False
+    hooks: ClassVar[tuple[str, ...]] = ()  # names of its doors under /hooks/, "twilio/status"
+
+    @abstractmethod
+    def lacks(self) -> list[tuple[str, str]]:
+        """Answer what is missing or wrong in the settings before it can be used: (name of the setting, words)."""
+
+    @abstractmethod
+    async def send(self, text: Text) -> Accepted:
+        """Hand a message over, once.
+
+        Raises Permanent (refused for good), Ours (we are refused: login, sender, registration), Throttled (with the
+        seconds to wait), Temporary, Unreachable (nothing of the request was written), or Uncertain: it may have been
+        taken. The `enhanced` code says what a refusal means in the terms of RFC 3463 where there is one, `smtp` holds
+        the status of HTTP, and the text begins with the provider's own code.
+        """
+
+    async def find(self, text: Text, since: int) -> Accepted | None:
+        """Answer the message if the provider has it, handed over at `since` (ms) or later; None if it has not.
+
+        Raises DeliveryError where that cannot be known now.
+        """
+        raise NotImplementedError
+
+    def secret(self) -> str:
+        """Answer what opens its hooks; empty: they are closed (404)."""
+        return ""
+
+    def read(self, hook: str, received: Received) -> Told:
+        """Read a request to one of its hooks; raises NotAllowed where it is forged or too old, or Invalid."""
+        raise NotImplementedError
+
+    def callback_url(self, message_id: int) -> str:
+        """Answer where it tells what became of a message; empty where it tells nothing."""
+        return ""

@@ -1,0 +1,1 @@
+"""Sends SMS that are due, for as long as there are some."""
