@@ -1,0 +1,118 @@
+"""How many parts an SMS takes, counted as networks count them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.sms.gsm import count, named, plain
+
+BASIC = (
+    "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿"
+    "abcdefghijklmnopqrstuvwxyzäöñüà"
+)
+EXTENSION = "\f^{}\\[~]|€"
+
+VECTORS = [
+    ("", 0, None),
+    ("a", 1, None),
+    ("a" * 160, 1, None),
+    ("a" * 161, 2, None),
+    ("a" * 306, 2, None),
+    ("a" * 307, 3, None),
+    ("a" * 1530, 10, None),
+    ("a" * 1531, 11, None),
+    ("a" * 158 + "€", 1, None),
+    ("a" * 159 + "€", 2, None),
+    ("a" * 152 + "€" + "b" * 152, 3, None),  # the euro sign does not fit whole at the end of the first part
+    ("a" * 152 + "€" + "b" * 151, 2, None),
+    ("a" * 151 + "€" + "b" * 153, 2, None),
+    ("€" * 80, 1, None),
+    ("€" * 81, 2, None),
+    ("€" * 152, 2, None),  # 76 a part: one unit of each stays empty
+    ("€" * 153, 3, None),
+    ("^{}\\[~]|€\f", 1, None),
+    (BASIC, 1, None),
+    ("Ж" * 70, 1, "Ж"),
+    ("Ж" * 71, 2, "Ж"),
+    ("Ж" * 134, 2, "Ж"),
+    ("Ж" * 135, 3, "Ж"),
+    ("😀" * 35, 1, "😀"),
+    ("😀" * 36, 2, "😀"),
+    ("😀" * 66, 2, "😀"),  # 33 a part: a pair of surrogates is never split
+    ("😀" * 67, 3, "😀"),
+    ("Garçon", 1, "ç"),
+    ("GARÇON", 1, None),
+    ("Fifty % off “now”", 1, "“"),
+]
+
+
+def _by_hand(text: str) -> tuple[int, str | None]:
+    """Count the parts one character after the other, as slowly as one would on paper."""
+    forcing = next((letter for letter in text if letter not in BASIC + EXTENSION), None)
+    if forcing is None:
+        sizes = [2 if letter in EXTENSION else 1 for letter in text]
+    else:
+        sizes = [len(letter.encode("utf-16-le")) // 2 for letter in text]
+    single, each = (160, 153) if forcing is None else (70, 67)
+    if sum(sizes) <= single:
+        return (1 if text else 0), forcing
+    parts, used = 1, 0
+    for size in sizes:
+        if used + size > each:
+            parts, used = parts + 1, 0
+        used += size
+    return parts, forcing
+
+
+@pytest.mark.parametrize(("text", "parts", "forcing"), VECTORS)
+def test_parts_are_those_of_the_standard(text: str, parts: int, forcing: str | None) -> None:
+    """Parts, alphabet and the character that forces UCS-2 are as GSM 03.38 says."""
+    counted = count(text)
+    assert (counted.parts, counted.forcing) == (parts, forcing)
+    assert counted.alphabet == ("GSM-7" if forcing is None else "UCS-2")
+    assert counted.characters == len(text)
+
+
+@given(st.text(st.sampled_from(BASIC + EXTENSION * 4), max_size=700))
+def test_parts_of_gsm_7_are_those_counted_by_hand(text: str) -> None:
+    """No text of GSM-7, wherever its wide characters stand, is counted otherwise than one by one."""
+    counted = count(text)
+    assert (counted.parts, counted.forcing) == _by_hand(text)
+
+
+@given(st.text(st.sampled_from("aé€Ж中😀𝒳\u200d"), max_size=400))
+def test_parts_of_ucs_2_are_those_counted_by_hand(text: str) -> None:
+    """No text of UCS-2 is counted otherwise than one by one, its emoji whole."""
+    counted = count(text)
+    assert (counted.parts, counted.forcing) == _by_hand(text)
+
+
+@given(st.text(st.sampled_from("ab€^😀Ж"), max_size=400))
+def test_what_is_left_still_fits_and_one_more_does_not(text: str) -> None:
+    """`left` more plain letters cost nothing; the next one begins a part."""
+    counted = count(text)
+    if counted.parts:
+        assert count(text + "b" * counted.left).parts == counted.parts
+        assert count(text + "b" * (counted.left + 1)).parts == counted.parts + 1
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("“Fifty” – it’s yours…", '"Fifty" - it\'s yours...'),
+        ("e\u0301te\u0301\u00a0!", "été !"),
+        ("zero\u200bwidth\u00adsoft\ttab", "zerowidthsoft tab"),
+        ("as it is", "as it is"),
+        ("Ж “stays” – as it is…", "Ж “stays” – as it is…"),
+    ],
+)
+def test_typographic_characters_become_those_of_gsm_7(written: str, sent: str) -> None:
+    """Quotes, dashes, dots and odd spaces are made plain where that spares UCS-2, and only there."""
+    assert plain(written) == sent
+
+
+def test_a_forcing_character_is_named_so_that_it_can_be_found() -> None:
+    """A character is told by code and name, also where it cannot be seen."""
+    assert named("“") == "U+201C LEFT DOUBLE QUOTATION MARK"
+    assert named("\u200b") == "U+200B ZERO WIDTH SPACE"
+    assert named("\x85") == "U+0085"
