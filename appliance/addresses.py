@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _PHONE_FILLER = re.compile(r"[ .\-()]")
+_SHORT_CODE = re.compile(r"[1-9][0-9]{2,7}")
+_SENDER_NAME = re.compile(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
 
 
 class Address(NamedTuple):
@@ -41,6 +43,14 @@ def phone(text: str) -> Address:
     if not _PHONE.fullmatch(number):
         raise ValueError("is invalid")
     return Address("phone", number, number)
+
+
+def sms_sender(text: str) -> str:
+    """Read who an SMS is from: a number in E.164, a short code, or a name that is no number; ValueError otherwise."""
+    text = text.strip()
+    if _SHORT_CODE.fullmatch(text) or _SENDER_NAME.fullmatch(text):
+        return text
+    return phone(text).value
 
 
 def read(kind: str, text: str) -> Address:

@@ -67,6 +67,7 @@ def http_url(value: str) -> str:
 CHECKS = {
     "email": lambda value: addresses.email(value).value,
     "phone": lambda value: addresses.phone(value).value,
+    "sms_sender": addresses.sms_sender,
     "country": _country,
     "http_url": http_url,
 }

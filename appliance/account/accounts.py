@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from appliance import clock
 from appliance.db.open import rows, scalar
 from appliance.db.work import after_commit, writing
-from appliance.errors import Invalid, NotFound
+from appliance.errors import Faults, NotFound
 from appliance.fields import EmailText, Line, Name, given
 from appliance.tables import Account, Brand
 from appliance.work import bell
@@ -19,6 +19,16 @@ class FrequencyCap(Struct):
 
     messages: Annotated[int, Meta(ge=1, le=1000)]
     days: Annotated[int, Meta(ge=1, le=365)]
+
+
+Clock = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", extra={"line": True})]
+
+
+class QuietHours(Struct, rename={"from_": "from"}):
+    """From one time of the day to another, by the clocks where each recipient is, no marketing SMS leaves."""
+
+    from_: Clock
+    to: Clock
 
 
 class AccountWrite(Struct):
@@ -33,6 +43,19 @@ class AccountWrite(Struct):
     sending_stopped: bool | UnsetType = UNSET
     stop_reason: Line | None | UnsetType = UNSET
     frequency_cap: FrequencyCap | None | UnsetType = UNSET
+    sms_from: (
+        Annotated[
+            str,
+            Meta(
+                max_length=40, description="a number in E.164, a short code, or a name of 1 to 11 letters and digits",
+                extra={"check": "sms_sender"},
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET  # fmt: skip
+    sms_quiet_hours: QuietHours | None | UnsetType = UNSET
+    sms_opt_out_hint: Annotated[str, Meta(max_length=160, extra={"line": True})] | None | UnsetType = UNSET
     privacy_ip: Literal["truncated", "full", "none"] | UnsetType = UNSET
 
 
@@ -54,19 +77,14 @@ def get(account_id: int) -> Account:
 
 
 def update(account_id: int, changes: AccountWrite) -> Account:
-    """Change what was sent; raises Invalid for a time zone nobody knows.
+    """Change what was sent; raises Invalid for a time zone nobody knows, and hours that last a whole day.
 
     A reason for stopping is kept as long as sending is stopped.
     """
     writing()
     account = get(account_id)
     values = given(changes)
-    zone = values.get("time_zone")
-    if zone is not None:
-        try:
-            ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise Invalid({"time_zone": ["is not included in the list"]}) from None
+    _check(values)
     for name, value in values.items():
         setattr(account, name, _stored(value) if name != "name" else value)
     if not account.sending_stopped:
@@ -78,9 +96,24 @@ def update(account_id: int, changes: AccountWrite) -> Account:
     return account
 
 
+def _check(values: dict[str, Any]) -> None:
+    faults = Faults()
+    zone, hours = values.get("time_zone"), values.get("sms_quiet_hours")
+    if zone is not None:
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            faults.add("time_zone", "is not included in the list")
+    if isinstance(hours, QuietHours) and hours.from_ == hours.to:
+        faults.add("sms_quiet_hours", "is invalid")
+    faults.check()
+
+
 def _stored(value: Any) -> Any:
     """Answer what a column keeps: empty texts are none, and objects are kept as they are written."""
-    return to_builtins(value) if isinstance(value, Struct) else None if value == "" else value
+    if isinstance(value, str):
+        return value.strip() or None
+    return to_builtins(value) if isinstance(value, Struct) else value
 
 
 def counts(account_id: int) -> dict[str, int]:

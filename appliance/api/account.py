@@ -12,6 +12,8 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.clock import iso
 from appliance.db.open import scalar
 from appliance.db.work import call, commit
+from appliance.settings import Config
+from appliance.sms.providers import PROVIDERS
 from appliance.tables import Account as AccountRow
 from appliance.tables import SendingDomain
 
@@ -55,7 +57,7 @@ class Account(Struct):
     sending_stopped: bool
     stop_reason: str | None
     frequency_cap: accounts.FrequencyCap | None
-    sms_quiet_hours: dict[str, Any] | None
+    sms_quiet_hours: accounts.QuietHours | None
     sms_opt_out_hint: str | None
     privacy_ip: str
     counts: dict[str, int]
@@ -95,10 +97,17 @@ def _shaped(row: AccountRow) -> Account:
         updated_at=iso(row.updated_at) or "", can_send=not any(one.severity == "error" for one in blockers),
         blockers=blockers, using_sandbox=sandbox, domain_verified=verified,
         transport={"email": here.email.transport, "sms": here.sms.transport},
-        capabilities={"email": True, "sms": False, "tracking": True, "inbound": bool(here.inbound.listen)},
+        capabilities={
+            "email": True, "sms": _carries_sms(here), "tracking": True, "inbound": bool(here.inbound.listen),
+        },
         onboarding=_onboarding(row, verified, identity.brand_color is not None, counts),
         counts=counts, usage=accounts.usage(row.id), brand=shaping.brand(identity),
     )  # fmt: skip
+
+
+def _carries_sms(here: Config) -> bool:
+    provider = PROVIDERS.get(here.sms.transport)
+    return provider is not None and not provider.lacks()
 
 
 def _blockers(row: AccountRow, sandbox: bool, verified: bool, address: bool) -> list[Blocker]:
