@@ -92,6 +92,7 @@ class Template(Struct):
     name: str | None
     flow_id: int | None
     action_id: int | None
+    channel: Literal["email", "sms"]
     subject: str | None
     body: str | None
     preheader: str | None

@@ -25,7 +25,7 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, actor: str,
     """
     writing()
     campaign = store.get(account_id, campaign_id)
-    store.check(account_id, request)
+    store.check(account_id, request, campaign.channel)
     if campaign.status == "completed":
         raise store.locked(campaign)
     if campaign.status != "draft":

@@ -101,15 +101,16 @@ def sum_up(campaign: Campaign) -> Campaign:
 def create(account_id: int, request: CampaignCreate) -> Campaign:
     """Make a draft with its hidden flow, trigger and template; raises Invalid with all faults."""
     writing()
-    check(account_id, request)
+    channel = request.channel if isinstance(request.channel, str) else "email"
+    check(account_id, request, channel)
     now = clock.now_ms()
     name = request.name.strip()
     flow = Flow.create(account=account_id, hidden=True, name=name, created_at=now, updated_at=now)
     trigger = Trigger.create(account=account_id, flow=flow, created_at=now, updated_at=now)
-    template = templates.create(account_id, TemplateWrite(), flow_id=flow.id)
+    template = templates.create(account_id, TemplateWrite(channel=channel), flow_id=flow.id)
     campaign = Campaign.create(
         account=account_id, flow=flow, trigger=trigger, template=template, name=name,
-        channel=request.channel if isinstance(request.channel, str) else "email",
+        channel=channel,
         data=request.data if isinstance(request.data, dict) else {}, tracking=request.tracking is not False,
         scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
     )  # fmt: skip
@@ -135,20 +136,23 @@ def edit(campaign: Campaign, request: CampaignPatch) -> bool:
     writing()
     if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
         raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(campaign.updated_at))
-    check(campaign.account_id, request)
+    channel = request.channel if isinstance(request.channel, str) else campaign.channel
+    check(campaign.account_id, request, channel)
     if not is_editable(campaign) and changes(campaign, request):
         raise locked(campaign)
     if isinstance(request.name, str):
         campaign.name = request.name.strip()
-    if isinstance(request.channel, str):
-        campaign.channel = request.channel
+    moved = channel != campaign.channel
+    if moved:
+        campaign.channel = campaign.template.channel = channel
+        campaign.template.save(only=["channel"])
     if request.data is not UNSET:
         campaign.data = request.data or {}
     if isinstance(request.tracking, bool):
         campaign.tracking = request.tracking
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
-    touched = _apply(campaign, request)
+    touched = _ask_again(campaign, _apply(campaign, request) or moved)
     touch(campaign)
     return touched
 
@@ -189,13 +193,13 @@ def changes(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
     return False
 
 
-def check(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest) -> None:
+def check(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, channel: str) -> None:
     """Raise Invalid with every fault of trigger and template attributes."""
     faults = Faults()
     if isinstance(request.trigger_attributes, TriggerWrite):
         check_trigger(account_id, request.trigger_attributes, faults)
     if request.template_attributes is not UNSET:
-        templates.check(account_id, request.template_attributes, "template_attributes.", faults)
+        templates.check(account_id, request.template_attributes, "template_attributes.", faults, channel)
     faults.check()
 
 
@@ -243,12 +247,17 @@ def _apply(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendReq
         before = campaign.template.revision
         templates.fill(campaign.template, request.template_attributes)
         touched = touched or campaign.template.revision != before
-    if touched and campaign.approval_state != "pending_review":
-        campaign.approval_state = "pending_review"
     return touched
 
 
 def apply(campaign: Campaign, request: SendRequest) -> bool:
     """Write the checked attributes of a send into its campaign."""
     writing()
-    return _apply(campaign, request)
+    return _ask_again(campaign, _apply(campaign, request))
+
+
+def _ask_again(campaign: Campaign, touched: bool) -> bool:
+    """Let what was changed be approved anew; answers whether it was."""
+    if touched:
+        campaign.approval_state = "pending_review"
+    return touched

@@ -121,9 +121,10 @@ CREATE TABLE list_refusal (contact_list_id INTEGER NOT NULL, contact_id INTEGER 
     DELETE CASCADE, FOREIGN KEY (contact_id) REFERENCES contact (id) ON DELETE CASCADE) WITHOUT ROWID;
 CREATE INDEX list_refusal_contact_id ON list_refusal (contact_id);
 CREATE TABLE template (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT,
-    action_id INTEGER, removed_at INTEGER, subject TEXT, body TEXT, preheader TEXT, from_name TEXT, from_email TEXT,
-    reply_to TEXT, design TEXT NOT NULL, variables TEXT NOT NULL, revision INTEGER NOT NULL, created_at INTEGER NOT
-    NULL, updated_at INTEGER NOT NULL, flow_id INTEGER, FOREIGN KEY (account_id) REFERENCES account (id));
+    action_id INTEGER, channel TEXT NOT NULL, removed_at INTEGER, subject TEXT, body TEXT, preheader TEXT, from_name
+    TEXT, from_email TEXT, reply_to TEXT, design TEXT NOT NULL, variables TEXT NOT NULL, revision INTEGER NOT NULL,
+    created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, flow_id INTEGER, FOREIGN KEY (account_id) REFERENCES
+    account (id));
 CREATE INDEX template_flow_id ON template (flow_id);
 CREATE INDEX template_account_id_created_at_id ON template (account_id, created_at, id);
 CREATE TABLE template_revision (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, template_id INTEGER NOT NULL, number

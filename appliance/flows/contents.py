@@ -95,5 +95,8 @@ def _written(account_id: int, flow_id: int, step: Step, own: Template | None, us
     said = _said(account_id, step, own)
     if own is None:
         asked_for = convert(said, TemplateWrite)
-        return templates.create(account_id, asked_for, flow_id=flow_id, user_id=user_id, action_id=step["id"])
+        return templates.create(
+            account_id, asked_for, flow_id=flow_id, user_id=user_id, action_id=step["id"],
+            channel="sms" if step["type"] == "sms" else "email",
+        )  # fmt: skip
     return templates.fill(own, convert(said, Content), user_id)

@@ -17,6 +17,7 @@ class Template(Table):
     name = TextField(null=True)
     flow = DeferredForeignKey("Flow", null=True, on_delete="CASCADE", index=True)
     action_id = IntegerField(null=True)  # id of the step that sends it
+    channel = TextField(default="email")  # that of its campaign or step; by itself as it was made for
     removed_at = Time(null=True)  # its step was taken out; people who are on the way still get what it said
     subject = TextField(null=True)
     body = TextField(null=True)

@@ -16,6 +16,8 @@ from appliance.templates.requests import Content
 
 # Which merge context each text stands in
 MERGED: dict[str, merge.Context] = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
+# Decisions, section 4
+SMS_CHARACTERS = 1_600
 # As many texts as a flow has steps are looked at before the writer has to; what is kept of each is little
 _MOST_KEPT = 512
 # All that variables stand in: a template with another name or sender has the same ones
@@ -23,12 +25,15 @@ _VARIED = (*designs.FIELDS, "design")
 _Found = tuple[tuple[str, str], ...]
 
 
-def check(account_id: int, request: Content, prefix: str, faults: Faults) -> None:
-    """Note merge tags that cannot be parsed, and everything that no design may hold."""
+def check(account_id: int, request: Content, prefix: str, faults: Faults, channel: str = "email") -> None:
+    """Note merge tags that cannot be parsed, and everything that no design and no SMS may hold."""
     for name, context in MERGED.items():
         text = getattr(request, name)
         if isinstance(text, str):
-            found = merge.fault(text, context)
+            is_sms = channel == "sms" and name == "body"
+            if is_sms and len(text) > SMS_CHARACTERS:
+                faults.add(prefix + name, f"is too long (maximum is {SMS_CHARACTERS} characters)")
+            found = merge.fault(text, "text" if is_sms else context)
             if found:
                 faults.add(prefix + name, found)
     if isinstance(request.design, dict):

@@ -1,6 +1,6 @@
 """What may be asked of templates; API bodies, queries, forms and the published document all read these."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -23,9 +23,10 @@ class Content(Struct):
 
 
 class TemplateWrite(Content):
-    """A template as created or changed; `updated_at` of what was read guards against overwriting."""
+    """A template as created or changed; its channel is chosen once. `updated_at` of what was read guards it."""
 
     name: Line | None | UnsetType = UNSET
+    channel: Literal["email", "sms"] | UnsetType = UNSET
     updated_at: When | UnsetType = UNSET
 
 
@@ -33,4 +34,5 @@ class TemplateQuery(PageQuery):
     """Filters of the template list."""
 
     standalone: bool | UnsetType = UNSET
+    channel: Short | UnsetType = UNSET
     search: Short | UnsetType = UNSET

@@ -37,6 +37,8 @@ def page(account_id: int, query: TemplateQuery) -> Page:
         Template.removed_at.is_null(),
         Template.flow.is_null() | (Template.flow.not_in(deleted) & Template.flow.not_in(gone)),
     )
+    if isinstance(query.channel, str):
+        found = found.where(Template.channel == query.channel)
     if query.standalone is not UNSET:
         found = found.where(Template.flow.is_null(bool(query.standalone)))
     if isinstance(query.search, str) and query.search.strip():
@@ -55,15 +57,18 @@ def get(account_id: int, template_id: int) -> Template:
 
 def create(
     account_id: int, request: TemplateWrite, flow_id: int | None = None, user_id: int | None = None,
-    label: str = "Created", action_id: int | None = None,
+    label: str = "Created", action_id: int | None = None, channel: str = "email",
 ) -> Template:  # fmt: skip
     """Make a template, one of a flow for the step that sends it; raises Invalid with all faults."""
     writing()
+    channel = request.channel if isinstance(request.channel, str) else channel
     faults = Faults()
-    check(account_id, request, "", faults)
+    check(account_id, request, "", faults, channel)
     faults.check()
     now = clock.now_ms()
-    template = Template(account=account_id, flow=flow_id, action_id=action_id, created_at=now, updated_at=now)
+    template = Template(
+        account=account_id, flow=flow_id, action_id=action_id, channel=channel, created_at=now, updated_at=now
+    )
     if flow_id is None:
         template.name = UNTITLED
     for name, value in _values(template, request).items():
@@ -79,7 +84,7 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> 
     writing()
     have = get(account_id, template_id)
     now = clock.now_ms()
-    made = Template(account=account_id, created_at=now, updated_at=now, variables=have.variables)
+    made = Template(account=account_id, channel=have.channel, created_at=now, updated_at=now, variables=have.variables)
     for name, value in document(have).items():
         setattr(made, name, value)
     made.name = f"{(have.name or have.subject or UNTITLED)[:240]} (copy)"
@@ -99,7 +104,9 @@ def update(
     template = get(account_id, template_id)
     require(template, request.updated_at if isinstance(request.updated_at, int) else None, revision)
     faults = Faults()
-    check(account_id, request, "", faults)
+    if isinstance(request.channel, str) and request.channel != template.channel:
+        faults.add("channel", "cannot be changed: make another template")
+    check(account_id, request, "", faults, template.channel)
     faults.check()
     write(template, _values(template, request), user_id)
     return template
@@ -179,7 +186,8 @@ def _put(
 
 
 def _values(template: Template, request: Content) -> dict[str, Any]:
-    values = {name: kept(name, value) for name, value in given(request).items() if name != "updated_at"}
+    values = {name: kept(name, value) for name, value in given(request).items()
+              if name not in ("updated_at", "channel")}  # fmt: skip
     if "name" in values and values["name"] is None and template.flow_id is None:
         values["name"] = UNTITLED
     return values
@@ -234,8 +242,8 @@ def warm(account_id: int, request: Any, template_id: int | None = None) -> None:
     """Look at the texts of a request before the writer has to; what is wrong with them is said there."""
     if not isinstance(request, Content):
         return
-    check(account_id, request, "", Faults())
     have = None if template_id is None else Template.get_or_none(Template.id == template_id)
+    check(account_id, request, "", Faults(), have.channel if have is not None else "email")
     template = have or Template(name=UNTITLED if isinstance(request, TemplateWrite) else None)
     said = document(template) | _values(template, request)
     checks.variables(said)
