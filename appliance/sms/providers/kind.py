@@ -28,10 +28,11 @@ class Provider(ABC):
         the status of HTTP, and the text begins with the provider's own code.
         """
 
-    async def find(self, text: Text, since: int) -> Accepted | None:
-        """Answer the message if the provider has it, handed over at `since` (ms) or later; None if it has not.
+    async def find(self, text: Text, since: int) -> tuple[Accepted, ...]:
+        """Answer each such message that the provider took at `since` (ms) or later, the oldest first.
 
-        Raises DeliveryError where that cannot be known now.
+        Alike are recipient, sender and body: which of them is this one the ledger knows. Raises DeliveryError where
+        that cannot be known now.
         """
         raise NotImplementedError
 
