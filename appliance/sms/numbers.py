@@ -1,0 +1,79 @@
+"""What a phone number tells: its country, its kind, whether a network can have it, and by which clocks it lives.
+
+Numbers of exercises and films (+44 7700 900123) are valid by the form of a number alone; they are of no kind.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from appliance.sms import zones
+
+if TYPE_CHECKING:
+    from phonenumbers import PhoneNumber
+
+# As phonenumbers numbers them (PhoneNumberType)
+_TYPES = {
+    0: "fixed", 1: "mobile", 2: "fixed_or_mobile", 3: "toll_free", 4: "premium", 5: "shared_cost", 6: "voip",
+    7: "personal", 8: "pager", 9: "uan", 10: "voicemail",
+}  # fmt: skip
+# Who is called or written to there is paid for it
+DEAR = ("premium", "shared_cost")
+_UNKNOWN_ZONE = "Etc/Unknown"
+# A pumped block of numbers differs in these
+_LAST_DIGITS = 4
+
+
+class Number(NamedTuple):
+    """What a number tells.
+
+    `type` is one of `mobile fixed fixed_or_mobile toll_free premium shared_cost voip personal pager uan voicemail
+    unknown`; `country` None: it is of no country, or of none that exists. `zones` are all in which it may be, most
+    likely one; none: the number does not say.
+    """
+
+    country: str | None
+    type: str
+    is_possible: bool
+    zones: tuple[str, ...]
+    prefix: str  # all numbers that differ in their last four digits
+
+
+@lru_cache(100_000)
+def look(number: str) -> Number:
+    """Look at a number in E.164; one that cannot be read is not possible. What was found is kept."""
+    import phonenumbers
+
+    prefix = number[:-_LAST_DIGITS]
+    try:
+        parsed = phonenumbers.parse(number)
+    except phonenumbers.NumberParseException:
+        return Number(None, "unknown", False, (), prefix)
+    code = parsed.country_code or 0
+    region = phonenumbers.region_code_for_number(parsed) or phonenumbers.region_code_for_country_code(code)
+    # Numbers of no country (+800, +883) have a region of digits
+    country = region if region and region.isalpha() and region != "ZZ" else None
+    kind = phonenumbers.number_type(parsed)
+    return Number(
+        country, _TYPES.get(kind, "unknown"), phonenumbers.is_possible_number(parsed), _zones(parsed, kind, country),
+        prefix,
+    )  # fmt: skip
+
+
+@lru_cache(1_000)
+def _kept(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Answer zones that exist; the same ones are the same object, however many numbers are kept."""
+    return tuple(name for name in names if name != _UNKNOWN_ZONE and zones.is_known(name))
+
+
+def _zones(parsed: "PhoneNumber", kind: int, country: str | None) -> tuple[str, ...]:
+    from phonenumbers import is_number_geographical, region_codes_for_country_code, timezone
+
+    is_somewhere = _TYPES.get(kind) is not None and is_number_geographical(parsed)
+    if not is_somewhere and len(region_codes_for_country_code(parsed.country_code or 0)) > 1:
+        # Mobile and free ones of a plan that countries share (+1, +7, +44): of its country alone, not of all of them
+        found = zones.of_country(country)
+        if found:
+            return _kept(found)
+    if _TYPES.get(kind) is None:
+        return _kept(timezone.time_zones_for_geographical_number(parsed))
+    return _kept(timezone.time_zones_for_number(parsed))

@@ -1,0 +1,30 @@
+"""Time zones of countries, from the tables that come with the time zone data."""
+
+from functools import cache, lru_cache
+from importlib.resources import files
+from zoneinfo import ZoneInfo
+
+
+def of_country(code: str | None) -> tuple[str, ...]:
+    """Answer the time zones of a country by its two letters; none for one that is not known."""
+    return _countries().get((code or "").upper(), ())
+
+
+@lru_cache(1_000)
+def is_known(name: str) -> bool:
+    """Say whether this is the name of a time zone, `Europe/Berlin`."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # names of directories and what leads out of them
+        return False
+    return True
+
+
+@cache
+def _countries() -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for line in (files("tzdata") / "zoneinfo" / "zone.tab").read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            code, _, zone = line.split("\t")[:3]
+            found.setdefault(code, []).append(zone)
+    return {code: tuple(names) for code, names in found.items()}
