@@ -116,10 +116,10 @@ def _refuse_lost(campaign: Campaign) -> None:
 
 
 def counted(campaign: Campaign) -> dict[str, int]:
-    """Answer what an automatic stop looks at: accepted, refused as nobody's, bounced, complained, not known as ours."""
+    """Answer what an automatic stop looks at: accepted, refused as nobody's, bounced, complained, unwelcome."""
     return {
         "sent": campaign.sent_count, "refused": campaign.refused_count, "bounced": campaign.bounced_count,
-        "complained": campaign.complained_count, "unauthenticated": verdicts.unauthenticated(campaign.id),
+        "complained": campaign.complained_count, **verdicts.unwelcome(campaign.id),
     }  # fmt: skip
 
 

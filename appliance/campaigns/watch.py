@@ -1,21 +1,23 @@
 """Stops campaigns that do more harm than good: too many addresses that do not exist, too many complaints, no right to
-the domain they are from any more.
+the domain or number they are from, or networks that keep back what they take for unwanted.
 
 The counts stand in the campaign itself, so that looking costs nothing. Once a person lets it go on, what happened
 until then is theirs to answer for: from there it is counted anew.
 """
 
 from appliance.campaigns import states, store
-from appliance.db.open import one
 from appliance.db.work import writing
 from appliance.delivery import classes
-from appliance.messages import senders
+from appliance.messages import senders, verdicts
 from appliance.tables import Campaign
 
 # Decisions, section 6: hard bounces and complaints, both from so many messages on
 MOST_BOUNCES, MOST_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
-# Messages that servers could not tell to be ours, as reported later (`work.gate` stops for what is refused at once)
-MOST_UNAUTHENTICATED = 3
+# Messages that servers could not tell to be ours, or whose sender is not registered, as reported later (`work.gate`
+# stops for what is refused at once)
+MOST_STRANGERS = 3
+# SMS that networks took for unwanted: single ones are caught always, so many and such a part of all mean us
+MOST_FILTERED, FROM_FILTERED = 0.05, 10
 _LIVE = ("sending", "holding")
 
 
@@ -42,10 +44,10 @@ def verdict(campaign: Campaign) -> str | None:
     if not campaign.test and campaign.sender and senders.is_lost(campaign.account_id, campaign.sender["email"]):
         return "domain_failed"
     counts = states.counted(campaign)
-    sent, refused, bounced, complained, strangers = (
+    sent, refused, bounced, complained, strangers, filtered = (
         count - int(campaign.baseline.get(name, 0)) for name, count in counts.items()
     )  # fmt: skip
-    if strangers >= MOST_UNAUTHENTICATED:
+    if strangers >= MOST_STRANGERS or (filtered >= FROM_FILTERED and filtered > MOST_FILTERED * (sent + refused)):
         return "transport"
     if sent + refused < FROM_MESSAGES:
         return None
@@ -55,11 +57,8 @@ def verdict(campaign: Campaign) -> str | None:
 
 
 def _words(campaign_id: int) -> str:
-    """Answer what the last server said that could not tell a message to be ours, and what helps."""
-    found = one(
-        "SELECT error_enhanced, error_text FROM message m JOIN returned r ON r.message_id = m.id "
-        "WHERE r.campaign_id = ? AND r.kind = 'authentication' ORDER BY r.created_at DESC LIMIT 1",
-        (campaign_id,),
-    )
-    enhanced, text = found or (None, "")
-    return f"{text or classes.AUTHENTICATION.words} - {classes.remedy(enhanced, text or '')}"
+    """Answer what was said last about a message that came back for what we are, and what helps."""
+    kind, enhanced, text = verdicts.of_unwelcome(campaign_id) or (classes.AUTHENTICATION.name, None, None)
+    found = classes.BY_NAME[kind]
+    help = classes.remedy(enhanced, text or "") if found is classes.AUTHENTICATION else found.help
+    return f"{text or found.words} - {help}"

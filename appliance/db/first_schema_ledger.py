@@ -84,7 +84,8 @@ CREATE TABLE returned (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id
     DELETE CASCADE);
 CREATE UNIQUE INDEX returned_message_id ON returned (message_id);
 CREATE INDEX returned_account_id_address_hash_created_at ON returned (account_id, address_hash, created_at);
-CREATE INDEX returned_unauthenticated ON returned (campaign_id) WHERE kind = 'authentication';
+CREATE INDEX returned_unwelcome ON returned (campaign_id, kind) WHERE kind IN ('authentication', 'unregistered',
+    'filtered');
 CREATE TABLE told (source TEXT NOT NULL, key TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (source, key))
     WITHOUT ROWID;
 CREATE INDEX told_created_at ON told (created_at);

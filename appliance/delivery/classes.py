@@ -8,8 +8,9 @@ for a fault of ours cannot be made good by itself, one more attempt costs nothin
 import re
 from typing import Literal, NamedTuple
 
-# Whom it speaks against: the address at once, at the second time in 30 days, at the fifth; nobody
-Against = Literal["at_once", "second", "fifth", "nobody"]
+# Whom it speaks against: the address at once, at the second time in 30 days, at the third, at the fifth; nobody. And
+# what tells that somebody has left is their opt-out
+Against = Literal["at_once", "second", "third", "fifth", "left", "nobody"]
 
 
 class Class(NamedTuple):
@@ -64,8 +65,29 @@ SETUP = Class(
     "Look at the words: a loop, a protocol fault, a sender address or a route that does not exist.",
 )  # fmt: skip
 REFUSED = Class("refused", "it was refused without a reason we know", "nobody")
+# Of phones
+UNREACHABLE = Class(
+    "unreachable", "the phone was switched off or out of reach", "third",
+    "Nothing is sent to this number any more once this happens three times in 30 days.",
+)  # fmt: skip
+LEFT = Class(
+    "opted_out", "the person has told the provider to stop", "left",
+    "Nothing is sent to this number any more until a START comes from it.",
+)  # fmt: skip
+FILTERED = Class(
+    "filtered", "the network took it for unwanted and kept it back", "nobody",
+    "Say who writes and how to opt out, use links of your own domain, and ask the provider what its filters dislike.",
+)  # fmt: skip
+UNREGISTERED = Class(
+    "unregistered", "the sender is not registered for this country", "nobody",
+    "Register the sender with the provider (in the US: brand and campaign of 10DLC, or a verified toll-free number).",
+)  # fmt: skip
+COUNTRY = Class(
+    "country", "the account at the provider may not write to this country", "nobody",
+    "Allow the country in the provider's geographic permissions, or leave it out with sms.countries.",
+)  # fmt: skip
 ALL = (HARD, DISABLED, NOWHERE, FULL, TEMPORARY, EXPIRED, SIZE, CONTENT, AUTHENTICATION, REPUTATION, BLOCKLIST, SETUP,
-       REFUSED)  # fmt: skip
+       REFUSED, UNREACHABLE, LEFT, FILTERED, UNREGISTERED, COUNTRY)  # fmt: skip
 BY_NAME = {one.name: one for one in ALL}
 
 _SPF = "Put our SPF record into the DNS of the From domain (page Domains); of two SPF records keep one."

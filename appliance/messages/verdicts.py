@@ -20,11 +20,15 @@ from appliance.work import bell
 _DAY_MS = 24 * 3600 * 1000
 # So long what speaks against an address is remembered, and so often it may
 _WINDOW_MS = 30 * _DAY_MS
-_ENOUGH = {"second": 2, "fifth": 5}
+_ENOUGH = {"second": 2, "third": 3, "fifth": 5}
 # A message that was accepted arrived if nothing came back for so long
 _ARRIVED_AFTER_MS = 2 * _DAY_MS
 _SOFT = tuple(one.name for one in classes.ALL if one.against in ("second", "fifth"))
 _TWICE = tuple(one.name for one in classes.ALL if one.against == "second")
+_THRICE = tuple(one.name for one in classes.ALL if one.against == "third")
+# A network that refuses us, not our recipients: who is registered wrongly is told so, and so is what is filtered
+_OURS = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered",)}
+_WATCHED = tuple(kind for kinds in _OURS.values() for kind in kinds)
 _SUCCESS = (
     "SELECT max(max(coalesce(delivered_at, 0), coalesce(clicked_at, 0), "
     "iif(status = 'sent' AND sent_at <= ?1, sent_at, 0))) FROM message "
@@ -35,43 +39,56 @@ _SUCCESS = (
 def against(row: Claim, found: Class, source: str, text: str) -> Class:
     """Keep what speaks against the address of a message, and answer what it comes to with what there was before.
 
-    A test, an SMS and an address that was erased meanwhile are nobody's fault.
+    A test and an address that was erased meanwhile are nobody's fault.
     """
     writing()
     contact = rows("SELECT contact_id, recipient_key FROM message WHERE id = ?", (row.id,))
-    if row.test or row.channel != "email" or not contact or contact[0][1] is None:
+    if row.test or not contact or contact[0][1] is None:
         return found
-    now, hashed = clock.now_ms(), tokens.address_hash("email", row.recipient_key)
+    now, hashed = clock.now_ms(), tokens.address_hash(row.kind, row.recipient_key)
     run(
         "INSERT INTO returned (account_id, message_id, campaign_id, address_hash, kind, created_at) "
         "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO UPDATE SET kind = excluded.kind, "
         "created_at = excluded.created_at",
         (row.account_id, row.id, row.campaign_id, hashed, found.name, now),
     )
-    if found is classes.AUTHENTICATION and row.campaign_id is not None:
+    if found.name in _WATCHED and row.campaign_id is not None:
         after_commit(lambda: bell.ring("campaigns"))
     if found is classes.HARD:
         warming.came_back(row, "hard")
     if found.against == "nobody":
         return found
-    if found.against != "at_once":
-        run("UPDATE contact SET email_soft_bounce_count = email_soft_bounce_count + 1 WHERE id = ?", (contact[0][0],))
-    if found.against == "at_once":
-        _suppress(row, "hard_bounce", source, text)
+    if found.against in ("at_once", "left"):
+        _suppress(row, "hard_bounce" if found.against == "at_once" else "stop_keyword", source, text)
         return found
+    if row.channel == "email":
+        run("UPDATE contact SET email_soft_bounce_count = email_soft_bounce_count + 1 WHERE id = ?", (contact[0][0],))
     since = max(now - _WINDOW_MS, _last_success(row, contact[0][0], now))
     if found.against == "second" and _count(row.account_id, hashed, since, _TWICE) >= _ENOUGH["second"]:
         _suppress(row, "hard_bounce", source, text)
         return classes.HARD
+    if found.against == "third" and _count(row.account_id, hashed, since, _THRICE) >= _ENOUGH["third"]:
+        _suppress(row, "soft_bounce", source, text)
     if _count(row.account_id, hashed, since, _SOFT) >= _ENOUGH["fifth"]:
         _suppress(row, "soft_bounce", source, text)
     return found
 
 
-def unauthenticated(campaign_id: int) -> int:
-    """Count the messages of a campaign that were given up because servers could not tell that they are ours."""
-    words = "SELECT count(*) FROM returned WHERE campaign_id = ? AND kind = 'authentication'"
-    return int(scalar(words, (campaign_id,)))
+def unwelcome(campaign_id: int) -> dict[str, int]:
+    """Count the messages of a campaign that came back for what we are: not known as ours, or taken for unwanted."""
+    words = f"SELECT kind, count(*) FROM returned WHERE campaign_id = ? AND kind IN {_WATCHED!r} GROUP BY kind"
+    found = dict(rows(words, (campaign_id,)))
+    return {name: sum(found.get(kind, 0) for kind in kinds) for name, kinds in _OURS.items()}
+
+
+def of_unwelcome(campaign_id: int) -> tuple[str, str | None, str | None] | None:
+    """Answer (class, code, words) of the last message of a campaign that came back for what we are."""
+    found = rows(
+        f"SELECT r.kind, m.error_enhanced, m.error_text FROM returned r JOIN message m ON m.id = r.message_id "
+        f"WHERE r.campaign_id = ? AND r.kind IN {_WATCHED!r} ORDER BY r.created_at DESC, r.id DESC LIMIT 1",
+        (campaign_id,),
+    )
+    return found[0] if found else None
 
 
 def _count(account_id: int, address_hash: bytes, since: int, kinds: tuple[str, ...]) -> int:

@@ -22,7 +22,12 @@ class Returned(Table):
 
 
 # Mail that other servers cannot tell to be ours, for the campaign that has to stop because of it
-Returned.add_index(SQL("CREATE INDEX returned_unauthenticated ON returned (campaign_id) WHERE kind = 'authentication'"))
+Returned.add_index(
+    SQL(
+        "CREATE INDEX returned_unwelcome ON returned (campaign_id, kind) "
+        "WHERE kind IN ('authentication', 'unregistered', 'filtered')"
+    )
+)
 
 
 class Told(Table):

@@ -79,14 +79,27 @@ def test_a_refusal_has_its_class(smtp: int | None, enhanced: str | None, text: s
 
 
 def test_who_is_blamed_follows_from_the_class() -> None:
-    """At once: nobody there; at the second time: switched off; at the fifth: full and late; never: what is about us."""
+    """At once: nobody there; second time: switched off; third: a phone that is off; fifth: full, late; never: us."""
     blamed = {kind: [one.name for one in classes.ALL if one.against == kind] for kind in
-              ("at_once", "second", "fifth", "nobody")}  # fmt: skip
+              ("at_once", "second", "third", "fifth", "left", "nobody")}  # fmt: skip
     assert blamed == {
         "at_once": ["hard"],
         "second": ["disabled", "nowhere"],
+        "third": ["unreachable"],
+        "left": ["opted_out"],
         "fifth": ["full", "temporary", "expired"],
-        "nobody": ["size", "content", "authentication", "reputation", "blocklist", "setup", "refused"],
+        "nobody": [
+            "size",
+            "content",
+            "authentication",
+            "reputation",
+            "blocklist",
+            "setup",
+            "refused",
+            "filtered",
+            "unregistered",
+            "country",
+        ],
     }
     assert all(one.words and (one.help or one is classes.REFUSED) for one in classes.ALL)
 
