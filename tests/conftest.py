@@ -13,6 +13,7 @@ from tests.kit.browser import Problems, find_browser, new_page, running_browser,
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.dns import DnsServer
+from tests.kit.fake_sms import FakeSms
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -83,6 +84,13 @@ def smtp_server() -> Iterator[SmtpServer]:
 def dns() -> Iterator[DnsServer]:
     """A DNS server for `fresh_server(env=dns.env)`; no name exists until told."""
     with DnsServer() as running:
+        yield running
+
+
+@pytest.fixture
+def fake_sms(tmp_path: Path) -> Iterator[FakeSms]:
+    """A provider of SMS for `fresh_server(env=fake_sms.env)` that behaves well until told otherwise."""
+    with FakeSms(tmp_path) as running:
         yield running
 
 

@@ -1,0 +1,264 @@
+"""A provider of SMS as a process of its own: `python -m tests.kit.sms_provider --log FILE`; prints its port.
+
+It speaks Twilio's interface under `/2010-04-01/`, the generic one at `/send`, and is told at `/control` what to do
+wrong. Every message it takes stands in the log before it is answered, and is known again after a restart.
+"""
+
+import argparse
+import asyncio
+import base64
+import email.utils
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from tests.kit.sms_postman import Postman
+from tests.kit.sms_rules import Rule
+from tests.kit.sms_shapes import Sms, error, listing, resource
+from tests.kit.sms_signing import generic_headers
+
+_NO_RULE = Rule()
+Answer = tuple[int, Any, dict[str, str]]
+
+
+class Provider:
+    """What it was given, and how it behaves; all in one loop."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.sid, self.token, self.secret = options.sid, options.token, options.secret
+        self.basic = "Basic " + base64.b64encode(f"{self.sid}:{self.token}".encode()).decode()
+        self.taken: list[Sms] = [Sms(**json.loads(line)) for line in _lines(options.log)]
+        self.by_sid = {one.sid: one for one in self.taken}
+        self.by_pair: dict[str, list[Sms]] = {}
+        for one in self.taken:
+            self.by_pair.setdefault(one.to, []).append(one)
+        self.rules: list[Rule] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        self.reached: dict[str, int] = {}
+        self.hidden: dict[str, float] = {}
+        self.asked = {"send": 0, "look_up": 0, "open": 0, "peak": 0, "connections": 0}
+        self.log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self.postman = Postman(self.token, self.secret, options.clock, options.told)
+
+    def rule(self, look_up: bool, to: str, sender: str) -> Rule:
+        """Take the first rule that fits."""
+        for one in self.rules:
+            if one.fits(look_up, to, sender):
+                one.used += 1
+                return one
+        return _NO_RULE
+
+    def take(self, sms: Sms, rule: Rule) -> None:
+        """Keep a message, on disk too, and tell its sender later what became of it."""
+        if rule.said:
+            sms.status, sms.code = rule.said, rule.code
+        os.write(self.log, json.dumps(asdict(sms)).encode() + b"\n")
+        self.taken.append(sms)
+        self.by_sid[sms.sid] = sms
+        self.by_pair.setdefault(sms.to, []).append(sms)
+        if rule.hidden:
+            self.hidden[sms.sid] = time.time() + rule.hidden
+        self.postman.took(sms)
+
+    async def wait(self, rule: Rule) -> None:
+        """Wait as a rule says."""
+        if rule.delay:
+            await asyncio.sleep(rule.delay)
+        if rule.gate:
+            self.reached[rule.gate] = self.reached.get(rule.gate, 0) + 1
+            await self.gates.setdefault(rule.gate, asyncio.Event()).wait()
+
+    # -- its doors ------------------------------------------------------------------------------------------------
+
+    async def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[Rule, Answer]:
+        """Answer a request, and the rule that says how it goes on."""
+        path, _, query = target.partition("?")
+        if path == "/control":
+            return _NO_RULE, (200, self._control(json.loads(body or b"{}")), {})
+        if path == "/send" and method == "POST":
+            return await self._generic(json.loads(body), headers, body)
+        if not path.startswith("/2010-04-01/Accounts/"):
+            return _NO_RULE, (404, error(20404, 404, f"no {path}"), {})
+        if headers.get("authorization") != self.basic or path.split("/")[3].removesuffix(".json") != self.sid:
+            return _NO_RULE, (401, error(20003, 401, "Authenticate"), {})
+        if path.endswith("/Messages.json") and method == "POST":
+            return await self._twilio(dict(parse_qsl(body.decode(), keep_blank_values=True)))
+        if path.endswith("/Messages.json"):
+            return await self._listing(target, dict(parse_qsl(query)))
+        if path.endswith(f"/{self.sid}.json"):
+            return _NO_RULE, (200, {"sid": self.sid, "status": "active", "type": "Full"}, {})
+        found = self.by_sid.get(path.rpartition("/")[2].removesuffix(".json"))
+        return _NO_RULE, (200, resource(found), {}) if found else (404, error(20404, 404, "not found"), {})
+
+    async def _twilio(self, form: dict[str, str]) -> tuple[Rule, Answer]:
+        self.asked["send"] += 1
+        sender = form.get("From") or form.get("MessagingServiceSid", "")
+        for name, code in (("To", 21604), ("Body", 21602)):
+            if not form.get(name):
+                return _NO_RULE, (400, error(code, 400, f"{name} is required"), {})
+        if not sender or len(form["Body"]) > 1600:
+            return _NO_RULE, (400, error(21617 if sender else 21603, 400, "no sender, or too long a body"), {})
+        sms = Sms.new("twilio", form["To"], sender, form["Body"], form.get("StatusCallback", ""), fields=form)
+        sms.account = self.sid
+        return await self._send(sms, lambda: (201, resource(sms), {}))
+
+    async def _generic(self, said: dict[str, Any], headers: dict[str, str], body: bytes) -> tuple[Rule, Answer]:
+        self.asked["send"] += 1
+        name, sent = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+        right = generic_headers(self.secret, name, sent, body)["webhook-signature"]
+        if right not in headers.get("webhook-signature", "").split(" "):
+            return _NO_RULE, (401, {"error": "wrong signature"}, {})
+        sms = Sms.new("http", said["to"], said["from"], said["body"], said["callback_url"], fields=said)
+        return await self._send(sms, lambda: (200, {"id": sms.sid}, {}))
+
+    async def _send(self, sms: Sms, taken: Any) -> tuple[Rule, Answer]:
+        rule = self.rule(False, sms.to, sms.sender)
+        if rule is _NO_RULE or rule.accept or rule.cut:
+            self.take(sms, rule)
+            if rule is not _NO_RULE:
+                await self.wait(rule)
+        else:
+            await self.wait(rule)
+            if rule.status is None and not rule.reset:
+                self.take(sms, rule)
+        return rule, self._refusal(rule) if rule.status is not None else taken()
+
+    def _refusal(self, rule: Rule) -> Answer:
+        status = rule.status or 500
+        body = rule.raw if rule.raw or rule.code is None else error(rule.code, status, rule.text)
+        return status, body, rule.headers or {}
+
+    async def _listing(self, target: str, query: dict[str, str]) -> tuple[Rule, Answer]:
+        self.asked["look_up"] += 1
+        rule = self.rule(True, query.get("To", ""), query.get("From", ""))
+        await self.wait(rule)
+        if rule.status is not None:
+            return rule, self._refusal(rule)
+        now = time.time()
+        among = self.by_pair.get(query["To"], []) if "To" in query else self.taken
+        seen = [one for one in among if self.hidden.get(one.sid, 0) <= now and one.provider == "twilio"]
+        return rule, (200, listing(seen, urlsplit(target).path, query), {})
+
+    def _control(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Do what a test says, and answer how things stand."""
+        self.rules += [Rule(**one) for one in said.get("rules", ())]
+        if said.get("forget"):
+            self.rules.clear()
+        if "release" in said:
+            self.gates.setdefault(said["release"], asyncio.Event()).set()
+        if "tell" in said:
+            self.postman.plan = said["tell"]
+        if "status" in said:
+            found = self.by_sid[said["sid"]]
+            found.status, found.code = said["status"], said.get("code")
+        return {
+            **self.asked, "taken": len(self.taken), "reached": self.reached, "to_tell": self.postman.waiting,
+            "used": [one.used for one in self.rules],
+        }  # fmt: skip
+
+
+class Door(asyncio.Protocol):
+    """A connection, kept alive, one request after the other."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider, self.buffer, self.busy = provider, b"", False
+        self.task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Count it."""
+        self.transport, asked = transport, self.provider.asked
+        asked["connections"] += 1
+        asked["open"] += 1
+        asked["peak"] = max(asked["peak"], asked["open"])
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """What it has taken it has."""
+        self.provider.asked["open"] -= 1
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each request that is there in whole."""
+        self.buffer += data
+        if not self.busy:
+            self._next()
+
+    def _next(self) -> None:
+        head, found, rest = self.buffer.partition(b"\r\n\r\n")
+        if not found:
+            return
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = int(headers.get("content-length", 0))
+        if len(rest) < length:
+            return
+        self.buffer, self.busy = rest[length:], True
+        method, target, _ = first.split(" ", 2)
+        self.task = asyncio.ensure_future(self._serve(method, target, headers, rest[:length]))
+
+    async def _serve(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+        rule, (status, said, more) = await self.provider.answer(method, target, headers, body)
+        if rule.reset:
+            self._break()
+            return
+        content = said.encode() if isinstance(said, str) else json.dumps(said).encode()
+        lines = [
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Date: {email.utils.formatdate(usegmt=True)}",
+            "Content-Type: application/json", f"Content-Length: {len(content)}",
+        ]  # fmt: skip
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in more.items()]
+        whole = "\r\n".join(lines).encode() + b"\r\n\r\n" + content
+        if rule.cut:
+            self.transport.write(whole[: len(whole) - len(content) // 2])
+            asyncio.get_running_loop().call_later(0.05, self._break)
+            return
+        self.transport.write(whole)
+        self.busy = False
+        if headers.get("connection", "").lower() == "close":
+            self.transport.close()
+        self._next()
+
+    def _break(self) -> None:
+        """Break the connection as a machine does that fell: the other side reads a reset."""
+        with suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+        self.transport.abort()
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Listen until killed."""
+    provider = Provider(options)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Door(provider), "127.0.0.1", options.port, backlog=512)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # whoever started it is gone
+
+
+def main() -> None:
+    """Read the command line and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--told", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--sid", default="AC" + "0" * 32)
+    parser.add_argument("--token", default="token")
+    parser.add_argument("--secret", default="secret")
+    parser.add_argument("--clock", type=Path)
+    asyncio.run(serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
