@@ -43,7 +43,7 @@ _REASONS = {
     "invalid_address": "The address is not valid",
     "not_verified": "The address was never confirmed",
     "no_consent": "No consent on record",
-    "channel_unavailable": "Nothing carries messages of this kind yet",
+    "country_not_allowed": "SMS do not go to their country",
     "transactional_disabled": "Service messages are switched off",
     "frequency_cap": "Had enough messages lately",
     "quiet_hours_expired": "Quiet hours did not end in time",

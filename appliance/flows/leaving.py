@@ -12,6 +12,7 @@ from appliance.flows.timeline import Rendered
 from appliance.messages import hot
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
 from appliance.messages.prepare import Workshop
+from appliance.sms import gsm
 from appliance.tables import Message
 
 _PROCESS = "rehearsal"
@@ -58,16 +59,11 @@ def show(message: Message, note: str | None = None, workshop: Workshop | None = 
         Rendered(
             message.channel, message.status, message.skip_reason, message.recipient, message.sender,
             filled.subject if filled else message.subject, filled.html if filled and not is_sms else None,
-            _said(filled.text, is_sms) if filled else None,
-            clock.iso(message.due_at) if message.status == "held" else None,
+            filled.text if filled else None, clock.iso(message.due_at) if message.status == "held" else None,
+            gsm.count(filled.text).parts if filled and is_sms else None,
         ),
         note,
     )  # fmt: skip
-
-
-def _said(text: str, is_sms: bool) -> str:
-    """Answer the text of a message; an SMS has no signature."""
-    return text.partition("\n-- \n")[0].strip() if is_sms else text
 
 
 def _one(claim: Claim, workshop: Workshop) -> Gone:

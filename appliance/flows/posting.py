@@ -19,8 +19,6 @@ from appliance.messages import quiet
 from appliance.messages.ledger import BY_FLOWS_AT_ONCE
 from appliance.work import bell
 
-# What there is somebody for who carries it
-_CARRIED = ("email",)
 # Of a person's addresses the first that may be written to, else the first: its state says why not
 _MARKETING = (
     "(x.subscribed = 1 AND x.suppression IS NULL)",
@@ -82,20 +80,17 @@ def _wanted(channel: str, node: Node, here: Here) -> dict[str, Any]:
     settings = config.current()
     return {
         "account": here.account_id, "flow": here.flow_id, "step": node.id, "template": template_id,
-        "channel": channel, "kind": "phone" if channel == "sms" else "email",
-        "sender": said["sender"]["email"], "reply_to": said["sender"]["reply_to"], "transactional": transactional,
+        "channel": channel, "kind": "phone" if channel == "sms" else "email", "transactional": transactional,
+        # From which number an SMS is, its recipient's country decides, when it leaves
+        "sender": None if channel == "sms" else said["sender"]["email"],
+        "reply_to": None if channel == "sms" else said["sender"]["reply_to"],
         "double": said["double_opt_in"],
         "provider": settings.sms.transport if channel == "sms" else settings.email.transport,
         "quiet": quiet.until(msgspec.json.decode(hours), zone, now) if hours and not transactional else None,
-        "unavailable": _unavailable(channel, transactional and not allowed), "due": BY_FLOWS_AT_ONCE, "now": now,
+        # That service messages are switched off holds for flows long live too
+        "unavailable": "transactional_disabled" if transactional and not allowed else None,
+        "due": BY_FLOWS_AT_ONCE, "now": now,
     }  # fmt: skip
-
-
-def _unavailable(channel: str, forbidden: bool) -> str | None:
-    """Answer why nobody gets a message; that service messages are switched off holds for flows long live too."""
-    if forbidden:
-        return "transactional_disabled"
-    return None if channel in _CARRIED else "channel_unavailable"
 
 
 def _skipped(channel: str, row: tuple[Any, ...], node: Node, here: Here) -> Happened:

@@ -14,7 +14,7 @@ _SKIPPED = {
     "unsubscribed": "they have unsubscribed", "no_channel": "they have no such address",
     "no_consent": "they never opted in", "frequency_cap": "they have had as many as the account allows",
     "render_error": "it cannot be made", "invalid_address": "their address is none",
-    "channel_unavailable": "nothing can be sent that way from here",
+    "country_not_allowed": "SMS do not go to their country",
     "transactional_disabled": "service messages are switched off",
     "not_verified": "they have not confirmed their address", "quiet_hours_expired": "the quiet hours lasted too long",
 }  # fmt: skip
@@ -50,10 +50,16 @@ def ended(status: str, reason: str | None) -> str:
 
 def message(shown: Rendered, zone: str) -> str:
     """Say what became of a message."""
-    name = f"Email “{shown.subject}”" if shown.subject else "SMS" if shown.channel == "sms" else "Email"
+    name = _named(shown)
     if shown.status == "skipped":
         return f"{name} is skipped, {skipped(shown.skip_reason)}"
     if shown.status in ("queued", "held"):
         until = f" until {spoken(clock.parse(shown.leaves_at), zone)}" if shown.leaves_at else ""
         return f"{name} waits{until}"
     return f"{name} goes to {shown.to}"
+
+
+def _named(shown: Rendered) -> str:
+    if shown.channel == "email":
+        return f"Email “{shown.subject}”" if shown.subject else "Email"
+    return f"SMS of {shown.segments} parts" if (shown.segments or 0) > 1 else "SMS"

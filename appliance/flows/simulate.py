@@ -42,7 +42,7 @@ from appliance.tables import Contact, Flow, Trigger
 DAY_MS = 86_400_000
 # So far back a rehearsal may begin, so far ahead it may end, and so long it lasts unless it is said
 _BACK_MS, _AHEAD_MS, _LONG_MS = 365 * DAY_MS, 5 * 366 * DAY_MS, 400 * DAY_MS
-SAMPLE = {"first_name": "Alex", "last_name": "Sample", "email": "alex@example.org"}
+SAMPLE = {"first_name": "Alex", "last_name": "Sample", "email": "alex@example.org", "phone": "+12025550143"}
 _BY = Evidence("rehearsal", "operator")
 
 

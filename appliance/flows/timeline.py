@@ -16,7 +16,7 @@ Told = Literal["enter", "step", "message", "assumed", "recorded", "starts", "goa
 
 
 class Rendered(Struct):
-    """A message as this person would get it; one that does not leave says why."""
+    """A message as this person would get it; one that does not leave says why. `segments` are parts of an SMS."""
 
     channel: str
     status: str
@@ -27,6 +27,7 @@ class Rendered(Struct):
     html: str | None
     text: str | None
     leaves_at: str | None
+    segments: int | None = None
 
 
 class Entry(Struct):
@@ -108,8 +109,15 @@ def _days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
         yield f"  {hour(at, zone)}  {where}{says}"
         yield from _reasons(entry.filters, 9)
         if entry.message is not None and entry.message.text:
-            words = _LINES.sub("", entry.message.text.partition("\n-- \n")[0])
-            yield f"         “{shorten(words, 100, placeholder=' …')}”"
+            yield f"         “{_quoted(entry.message)}”"
+
+
+def _quoted(message: Rendered) -> str:
+    """Quote how a mail begins, or all that an SMS says, on one line."""
+    text = message.text or ""
+    if message.channel == "sms":
+        return " ".join(text.split())
+    return shorten(_LINES.sub("", text.partition("\n-- \n")[0]), 100, placeholder=" …")
 
 
 def place(path: str | None) -> str:

@@ -252,15 +252,16 @@ def test_quiet_hours_end(hours: Any, now: str, end: str | None) -> None:
     assert found == (None if end is None else clock.parse(end))
 
 
-def test_what_nothing_carries_is_skipped(home: Home) -> None:
-    """An SMS never leaves as an email: it is skipped, and the person goes on."""
+def test_an_sms_waits_in_its_own_line(home: Home) -> None:
+    """A step's SMS is for the first phone number that may be written to; who sends mail never takes it."""
     flow = flow_of(home, [{"id": 1, "type": "sms"}])
     (one,) = enter(home, flow, home.upsert(phone="+4917012345678", email="ann@acme.test").contact.id)
     until_still()
-    assert rows("SELECT channel, recipient, status, skip_reason FROM message") == [
-        ("sms", "+4917012345678", "skipped", "channel_unavailable")
+    assert rows("SELECT channel, recipient, status, skip_reason, sender, reply_to FROM message") == [
+        ("sms", "+4917012345678", "queued", None, None, None)
     ]  # fmt: skip
-    assert passed(one) == [(1, "skipped", "channel_unavailable")]
+    assert passed(one) == [(1, "on", None)]
+    assert turn(None, want=True) is None
 
 
 def test_service_messages_that_are_switched_off_stop_in_live_flows_too(home: Home) -> None:
