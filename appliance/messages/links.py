@@ -62,9 +62,14 @@ def returned_to(local_part: str) -> int | None:
 def counting(message_id: int) -> dict[str, str]:
     """Answer the tokens by which a message's opens and clicks are known, as merge tags name them (`rewriting.ROOT`)."""
     return {
-        "click": tokens.sign(CLICK, message_id, _MAC_BYTES),
+        "click": click(message_id),
         "open": tokens.sign(OPEN, message_id, _MAC_BYTES),
     }
+
+
+def click(message_id: int) -> str:
+    """Answer the token by which a message's clicks are known, of letters and signs that every SMS can hold."""
+    return tokens.sign(CLICK, message_id, _MAC_BYTES)
 
 
 def read_click(token: str) -> tuple[int, int] | None:

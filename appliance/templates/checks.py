@@ -11,13 +11,12 @@ from appliance.designs import variables as designs
 from appliance.errors import Faults, Invalid
 from appliance.filters import read
 from appliance.segments import people
+from appliance.sms import limits
 from appliance.tables.content import EMPTY_DESIGN
 from appliance.templates.requests import Content
 
 # Which merge context each text stands in
 MERGED: dict[str, merge.Context] = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
-# Decisions, section 4
-SMS_CHARACTERS = 1_600
 # As many texts as a flow has steps are looked at before the writer has to; what is kept of each is little
 _MOST_KEPT = 512
 # All that variables stand in: a template with another name or sender has the same ones
@@ -31,9 +30,7 @@ def check(account_id: int, request: Content, prefix: str, faults: Faults, channe
         text = getattr(request, name)
         if isinstance(text, str):
             is_sms = channel == "sms" and name == "body"
-            if is_sms and len(text) > SMS_CHARACTERS:
-                faults.add(prefix + name, f"is too long (maximum is {SMS_CHARACTERS} characters)")
-            found = merge.fault(text, "text" if is_sms else context)
+            found = limits.fault(text) if is_sms else merge.fault(text, context)
             if found:
                 faults.add(prefix + name, found)
     if isinstance(request.design, dict):

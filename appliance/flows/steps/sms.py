@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.designs import merge
 from appliance.flows.steps.kind import Field, Reading
 from appliance.flows.steps.writing import Writing, said_of
+from appliance.sms import limits
+from appliance.sms.limits import MOST_CHARACTERS
 from appliance.templates.requests import Content
 
-MOST_CHARACTERS = 1_600
 _SHOWN = 60
 
 
@@ -34,8 +34,8 @@ class Sms(Writing):
     )
 
     def check(self, content: Content, reading: Reading) -> None:
-        """Note merge tags that cannot be read."""
-        found = merge.fault(content.body, "text") if isinstance(content.body, str) else None
+        """Note merge tags that cannot be read, and more parts than one SMS may have."""
+        found = limits.fault(content.body) if isinstance(content.body, str) else None
         if found:
             reading.fault("body", found)
 

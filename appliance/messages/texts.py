@@ -1,0 +1,111 @@
+"""The text of an SMS: filled in for one person, with how to opt out behind it, its parts counted; for preview and send.
+
+What it says is one text in the merge language, where values are said as they are. Its links are numbered as those of
+mail are, and lead through us where they are counted: that keeps long addresses short.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from appliance import config
+from appliance.designs import links as numbered
+from appliance.designs import merge, rewriting
+from appliance.designs.merge import Compiled
+from appliance.messages import links
+from appliance.sms import gsm
+from appliance.sms.gsm import Counted
+from appliance.sms.limits import MOST_CHARACTERS, MOST_PARTS
+
+
+class Worded(NamedTuple):
+    """An SMS as one person gets it; `hinted` says that it tells how to opt out, as the account says it."""
+
+    body: str
+    counted: Counted
+    hinted: bool
+
+    def problem(self) -> str | None:
+        """Say why nobody would carry it, or None."""
+        if not self.body.strip():
+            return "it says nothing"
+        if self.counted.characters > MOST_CHARACTERS:
+            return f"it is too long (maximum is {MOST_CHARACTERS} characters)"
+        if self.counted.parts > MOST_PARTS:
+            return f"it takes {self.counted.parts} parts (maximum is {MOST_PARTS})"
+        return None
+
+
+class Forcing(Struct):
+    """The first character that GSM-7 lacks, and its name."""
+
+    character: str
+    name: str
+
+
+class Shown(Struct):
+    """An SMS as somebody would get it: what it costs, in which alphabet, and which character forces UCS-2.
+
+    `left` so many more units fit into the last part; `problem` says why it could not be sent.
+    """
+
+    body: str
+    segments: int
+    alphabet: Literal["GSM-7", "UCS-2"]
+    characters: int
+    units: int
+    left: int
+    forcing: Forcing | None
+    problem: str | None
+
+
+def compiled(body: str | None, addresses: Sequence[str] | None = None) -> Compiled:
+    """Compile what an SMS says; raises MergeError. Of `addresses`, by their numbers, each leads through us."""
+    source = body or ""
+    if addresses:
+        merge.scan(source)
+        source = rewriting.rewritten("", source, addresses, config.base_url(config.current()))[1]
+    return merge.compile_template(source, "text")
+
+
+def addresses(body: str | None) -> list[str]:
+    """Answer where the links of an SMS lead, by number from 1, each once; raises MergeError."""
+    merge.scan(body or "")
+    return [link.href for link in numbered.of("", body or "")]
+
+
+def fill(body: Compiled, values: Mapping[str, Any], hint: str | None = None, is_due: bool = True) -> Worded:
+    """Fill an SMS for one person; raises MergeError.
+
+    The hint, words in the merge language too, is appended where it is due, and never said twice.
+    """
+    said, hinted = body.render(values), False
+    words = merge.compile_template(hint, "text").render(values).strip() if hint else ""
+    if words:
+        hinted = _folded(words) in _folded(said)
+        if is_due and not hinted:
+            between = "\n" if "\n" in said.strip() else " "
+            said, hinted = f"{said.rstrip()}{between}{words}".lstrip(), True
+    if config.current().sms.plain_quotes:
+        said = gsm.plain(said)
+    return Worded(said, gsm.count(said), hinted)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def shown(worded: Worded) -> Shown:
+    """Answer what previews tell of an SMS."""
+    counted = worded.counted
+    forcing = None if counted.forcing is None else Forcing(counted.forcing, gsm.named(counted.forcing))
+    return Shown(
+        worded.body, counted.parts, counted.alphabet, counted.characters, counted.units, counted.left, forcing,
+        worded.problem(),
+    )  # fmt: skip
+
+
+def tokens(message_id: int = 0) -> dict[str, Any]:
+    """Answer the values by which the links of a message lead through us; of none, links as long that lead nowhere."""
+    return {rewriting.ROOT: {"click": links.click(message_id)}}

@@ -1,0 +1,24 @@
+"""How long an SMS may be, and what is wrong with the text of one before it is filled in."""
+
+from appliance import config
+from appliance.designs import merge
+from appliance.sms import gsm
+
+MOST_PARTS = 10
+MOST_CHARACTERS = 1_600
+
+
+def fault(body: str | None) -> str | None:
+    """Say what is wrong with the text of an SMS in the words of a field's fault, or None.
+
+    Where nothing is filled in and no address may become a shorter one, its parts are known already.
+    """
+    if not body:
+        return None
+    if len(body) > MOST_CHARACTERS:
+        return f"is too long (maximum is {MOST_CHARACTERS} characters)"
+    if "{" not in body and "://" not in body:
+        counted = gsm.count(gsm.plain(body) if config.current().sms.plain_quotes else body)
+        if counted.parts > MOST_PARTS:
+            return f"is too long ({counted.parts} parts in {counted.alphabet}, maximum is {MOST_PARTS})"
+    return merge.fault(body, "text")
