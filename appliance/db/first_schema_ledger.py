@@ -37,7 +37,8 @@ CREATE UNIQUE INDEX message_content_message_id ON message_content (message_id);
 CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL;
 CREATE TABLE repeat (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, message_id INTEGER NOT NULL, mail_from TEXT NOT
     NULL, rcpt_to TEXT NOT NULL, content BLOB NOT NULL, subject TEXT NOT NULL, sender TEXT NOT NULL,
-    internet_message_id TEXT NOT NULL, FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE);
+    internet_message_id TEXT NOT NULL, parts INTEGER, hinted INTEGER NOT NULL, looked INTEGER, FOREIGN KEY
+    (message_id) REFERENCES message (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX repeat_message_id ON repeat (message_id);
 CREATE TABLE link (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, campaign_id INTEGER,
     template_id INTEGER, number INTEGER NOT NULL, url TEXT NOT NULL, words TEXT NOT NULL, FOREIGN KEY (account_id)

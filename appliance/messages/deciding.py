@@ -10,7 +10,7 @@ from appliance import clock
 from appliance.db.open import connection, one, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
-from appliance.messages import hot, outbox, store
+from appliance.messages import hot, outbox, repeats, store
 from appliance.messages.ledger import AGAIN_AT_ONCE, COLUMNS, Claim, Outcome
 from appliance.tables import Message
 from appliance.work import bell
@@ -62,10 +62,13 @@ def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
     return store.get(account_id, message_id)
 
 
-def arrived(message_id: int) -> None:
-    """Count a message in doubt as sent, for it came back; one that waits to be repeated is not needed any more."""
+def arrived(message_id: int, provider_id: str | None = None) -> None:
+    """Count a message in doubt as sent, for it came back; one that waits to be repeated is not needed any more.
+
+    Of an SMS that is under the name that its provider tells of it by.
+    """
     writing()
-    _count([message_id])
+    _count([message_id], provider_id)
 
 
 def cancel(account_id: int, message_id: int, actor: str) -> Message:
@@ -141,6 +144,8 @@ def _open(numbers: list[int], campaign_id: int | None) -> None:
     if not numbers:
         return
     now = clock.now_ms()
+    # Whoever decides so does not wait for what a provider may know of it
+    connection().executemany("UPDATE repeat SET looked = NULL WHERE message_id = ?", [(number,) for number in numbers])
     connection().executemany(
         "UPDATE message SET status = 'queued', due_at = ?, updated_at = ? WHERE id = ?",
         [(AGAIN_AT_ONCE, now, number) for number in numbers],
@@ -155,7 +160,7 @@ def _open(numbers: list[int], campaign_id: int | None) -> None:
     after_commit(lambda: bell.ring("outbox"))
 
 
-def _count(numbers: list[int]) -> None:
+def _count(numbers: list[int], provider_id: str | None = None) -> None:
     """Let rows be what accepted ones are, with all that is counted and told of those."""
     found = rows(
         f"SELECT {COLUMNS}, subject, sender, internet_message_id FROM message "
@@ -168,4 +173,14 @@ def _count(numbers: list[int]) -> None:
         [(number,) for number in numbers],
     )
     known = [(Claim._make(row[:-3]), row[-3:]) for row in found]
-    hot.step([Outcome(claim, subject=s, sender=f, internet_message_id=i) for claim, (s, f, i) in known], [], "")
+    hot.step(
+        [
+            Outcome(
+                claim, subject=s, sender=f, internet_message_id=i, provider_id=provider_id,
+                prepared=repeats.load(claim.id) if claim.channel == "sms" else None,
+            )
+            for claim, (s, f, i) in known
+        ],
+        [],
+        "",
+    )  # fmt: skip

@@ -5,7 +5,7 @@ A batch comes to the same as its parts one after the other (a test holds the two
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from appliance import clock
@@ -21,7 +21,8 @@ from appliance.messages.ledger import COLUMNS, Claim, Outcome
 
 _ACCEPTED = (
     "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
-    "subject = iif(recipient_key IS NULL, NULL, ?), sender = ?, internet_message_id = ?, error_code = NULL, "
+    "subject = iif(recipient_key IS NULL, NULL, ?), sender = ?, internet_message_id = ?, "
+    "provider_id = coalesce(?, provider_id), segments = coalesce(?, segments), error_code = NULL, "
     "error_smtp = NULL, error_enhanced = NULL, error_text = NULL, updated_at = ? WHERE id = ? AND status = 'sending' "
     "RETURNING id, contact_id"
 )
@@ -29,6 +30,8 @@ _CONTACT = (
     "UPDATE contact SET email_sent_count = email_sent_count + ?, sms_sent_count = sms_sent_count + ?, "
     "email_last_sent_at = iif(?, ?, email_last_sent_at) WHERE id = ?"
 )
+_HINTED = "UPDATE channel SET hinted_at = ? WHERE account_id = ? AND kind = 'phone' AND key = ?"
+_followers: list[Callable[[list[Outcome]], None]] = []
 _CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?"
 # A row may be marked if it is still open and due, its source is live, and it may still be written to (P4, P5); what is
 # not marked here is looked at closely, so this may refuse too much and never too little
@@ -67,7 +70,19 @@ def _accepted(found: list[Outcome]) -> None:
     written: dict[int, int | None] = dict(
         here.executemany(
             _ACCEPTED,
-            [(now, one.subject, one.sender, one.internet_message_id, now, one.claim.id) for one in found],
+            [
+                (
+                    now,
+                    one.subject,
+                    one.sender,
+                    one.internet_message_id,
+                    one.provider_id,
+                    one.prepared.parts if one.prepared is not None else None,
+                    now,
+                    one.claim.id,
+                )
+                for one in found
+            ],
         )
     )
     # While it was in hand its contact may have been merged into another, or deleted: the row knows
@@ -91,6 +106,28 @@ def _accepted(found: list[Outcome]) -> None:
     log.record_many(
         [_happened(row, contact_id, names, via.get(row.id) or {}, deep.get(row.id, 0)) for row, contact_id in done]
     )
+    sms = [one for one in found if one.claim.channel == "sms" and one.claim.id in written]
+    if sms:
+        _accepted_sms(sms, now)
+
+
+def _accepted_sms(found: list[Outcome], now: int) -> None:
+    connection().executemany(
+        _HINTED,
+        [(now, one.claim.account_id, one.claim.recipient_key) for one in found
+         if one.prepared is not None and one.prepared.hinted and not one.claim.test],
+    )  # fmt: skip
+    for function in _followers:
+        function(found)
+
+
+def after_acceptance(function: Callable[[list[Outcome]], None]) -> None:
+    """Let a function be called, in the same transaction, whenever SMS were written down as accepted.
+
+    It gets those that were not before, with what the provider calls them: it may have told of them already.
+    """
+    if function not in _followers:
+        _followers.append(function)
 
 
 def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:

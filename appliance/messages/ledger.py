@@ -67,6 +67,7 @@ class Prepared(NamedTuple):
     internet_message_id: str
     parts: int | None = None  # of an SMS, as it is paid for
     hinted: bool = False  # it says how to opt out
+    looked: int | None = None  # may have been taken, and is looked for: how often that was in vain
 
 
 class Outcome(msgspec.Struct):
@@ -82,6 +83,7 @@ class Outcome(msgspec.Struct):
     prepared: Prepared | None = None  # what was handed over, where it may have to be repeated
     via: dict[str, str] | None = None  # whose server took it and how, where we deliver ourselves
     provider_id: str | None = None  # what the provider of an SMS calls it
+    first_status: str = "sent"  # its first word on what became of that (`sms.told.STATUSES`)
 
 
 COLUMNS = ", ".join(Claim._fields)

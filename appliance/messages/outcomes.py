@@ -25,6 +25,11 @@ from appliance.errors import (
 )
 from appliance.messages import ledger, tally, verdicts, warming
 from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.settings import Email, Sms
+from appliance.sms.providers import PROVIDERS
+
+# An SMS that may have been taken is looked for after this, and then again (`lookups`)
+_FIRST_LOOK_SECONDS = 5.0
 
 # Whose campaign was cancelled, or whose run a person ended (a merge: but what was asked for), while it was in hand
 _TAKEN_BACK = (
@@ -52,21 +57,21 @@ def finish(outcome: Outcome) -> None:
     if (
         isinstance(error, Unreachable | Ours)
         and not attempted
-        and not (row.campaign_id is None and _given_up(row, now))
+        and not (row.campaign_id is None and is_given_up(row, now))
     ):
         ledger.fault(row, error)
         # Nobody's attempt: the way out is closed, not this recipient
-        delay = seconds(config.current().email.probe_after)
+        delay = seconds(way_of(row).probe_after)
         return _again(row, now, delay, attempts=row.attempts, doubts=row.doubts)
-    if isinstance(error, Later) and not (isinstance(error, Throttled) and _given_up(row, now)):
+    if isinstance(error, Later) and not (isinstance(error, Throttled) and is_given_up(row, now)):
         ledger.fault(row, error if isinstance(error, Throttled) else None)
         return _again(row, now, error.seconds, attempts=row.attempts, doubts=row.doubts)
     _describe(outcome, now)
     if isinstance(error, Uncertain):
         return doubt(row, error, now, outcome.prepared)
     ledger.fault(row, error)
-    if attempted and not _given_up(row, now):
-        return _again(row, now, _delay(row.attempts), attempts=row.attempts + 1, doubts=row.doubts)
+    if attempted and not is_given_up(row, now):
+        return _again(row, now, _delay(row), attempts=row.attempts + 1, doubts=row.doubts)
     return _refused(row, error, now)
 
 
@@ -96,16 +101,27 @@ def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> No
 
 
 def doubt(row: Claim, error: DeliveryError, now: int, handed_over: Prepared | None) -> None:
-    """Decide about a message that may have been taken: once more the same bytes, or hold (P3).
+    """Decide about a message that may have been taken: look for it where that can be, else once more, or hold (P3).
 
-    The bytes are kept either way: a person who sends it again sends what may have arrived.
+    The bytes are kept whatever is decided: a person who sends it again sends what may have arrived.
     """
     _keep(row, handed_over)
-    if config.current().email.in_doubt == "resend" and row.doubts == 0:
+    if _is_looked_for(row):
+        ledger.fault(row, error)
+        return _again(row, now, _FIRST_LOOK_SECONDS, attempts=row.attempts + 1, doubts=row.doubts + 1)
+    if way_of(row).in_doubt == "resend" and row.doubts == 0:
         ledger.fault(row, error)
         return _again(row, now, 0, attempts=row.attempts + 1, doubts=1)
     connection().execute("UPDATE message SET attempts = attempts + 1, doubts = doubts + 1 WHERE id = ?", (row.id,))
     return ledger.uncertain(row, error.text, now)
+
+
+def _is_looked_for(row: Claim) -> bool:
+    """Begin to ask the provider of an SMS for it, if it can be asked and what was said is known."""
+    if row.channel != "sms" or row.provider not in PROVIDERS or not PROVIDERS[row.provider].can_look_up:
+        return False
+    kept = connection().execute("UPDATE repeat SET looked = 0 WHERE message_id = ? RETURNING 1", (row.id,))
+    return kept.fetchone() is not None
 
 
 def _keep(row: Claim, handed_over: Prepared | None) -> None:
@@ -114,9 +130,10 @@ def _keep(row: Claim, handed_over: Prepared | None) -> None:
         return
     envelope, *words = handed_over[:4]
     connection().execute(
-        "INSERT OR REPLACE INTO repeat (message_id, mail_from, rcpt_to, content, subject, sender, internet_message_id) "
-        "SELECT id, ?, ?, ?, ?, ?, ? FROM message WHERE id = ? AND recipient_key NOT NULL",
-        (*envelope[:3], *words, row.id),
+        "INSERT OR REPLACE INTO repeat (message_id, mail_from, rcpt_to, content, subject, sender, "
+        "internet_message_id, parts, hinted) "
+        "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM message WHERE id = ? AND recipient_key NOT NULL",
+        (*envelope[:3], *words, handed_over.parts, handed_over.hinted, row.id),
     )
 
 
@@ -159,14 +176,21 @@ def judged(error: DeliveryError) -> Class:
     return found if found in (classes.FULL, classes.EXPIRED) else classes.TEMPORARY
 
 
-def _delay(attempts: int) -> float:
-    """Answer the seconds until the next attempt: the ladder with 20 % jitter (P6)."""
-    ladder = config.current().email.retry_after or [300.0]
-    return ladder[min(attempts, len(ladder) - 1)] * random.uniform(0.8, 1.2)
-
-
-def _given_up(row: Claim, now: int) -> bool:
+def way_of(row: Claim) -> Email | Sms:
+    """Answer the settings of the channel that a message goes by."""
     here = config.current()
-    limit = here.email.give_up_transactional if row.transactional else here.email.give_up
+    return here.sms if row.channel == "sms" else here.email
+
+
+def _delay(row: Claim) -> float:
+    """Answer the seconds until the next attempt: the ladder with 20 % jitter (P6)."""
+    ladder = way_of(row).retry_after or [300.0]
+    return ladder[min(row.attempts, len(ladder) - 1)] * random.uniform(0.8, 1.2)
+
+
+def is_given_up(row: Claim, now: int) -> bool:
+    """Say whether a message was tried for as long as the settings allow."""
+    here = way_of(row)
+    limit = here.give_up_transactional if row.transactional else here.give_up
     # From the first attempt: who waited for their turn, for a resume or for their time before it was not tried by then
     return now - (row.dated_at or row.created_at) > seconds(limit) * 1000

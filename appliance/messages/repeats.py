@@ -3,7 +3,7 @@
 import logging
 import zlib
 
-from appliance import clock, config
+from appliance import clock
 from appliance.db.open import connection, one, rows, run
 from appliance.db.work import writing
 from appliance.delivery.send import Envelope
@@ -31,10 +31,15 @@ def digest(prepared: Prepared) -> int:
 def load(message_id: int) -> Prepared | None:
     """Answer a message as it was handed over, if that was kept."""
     row = one(
-        "SELECT mail_from, rcpt_to, content, subject, sender, internet_message_id FROM repeat WHERE message_id = ?",
+        "SELECT mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, hinted, looked FROM repeat "
+        "WHERE message_id = ?",
         (message_id,),
     )
-    return None if row is None else Prepared(Envelope(row[0], row[1], row[2], is_stuffed=True), *row[3:])
+    if row is None:
+        return None
+    mail_from, rcpt_to, content, subject, sender, name, parts, hinted, looked = row
+    envelope = Envelope(mail_from, rcpt_to, content, is_stuffed=True)
+    return Prepared(envelope, subject, sender, name, parts, bool(hinted), looked)
 
 
 def in_hand() -> list[tuple[Claim, Prepared | None]]:
@@ -64,7 +69,7 @@ def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
         if claim.digest is None:
             # It could not be made (`making`), so nothing of it was handed to anybody
             outcomes.finish(Outcome(claim, Later(_STOPPED, 0)))
-        elif made is None and claim.doubts == 0 and config.current().email.in_doubt == "resend":
+        elif made is None and claim.doubts == 0 and outcomes.way_of(claim).in_doubt == "resend":
             connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
             ledger.uncertain(claim, f"{_STOPPED}, and what it said has changed since", now)
         else:

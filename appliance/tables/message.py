@@ -135,6 +135,9 @@ class Repeat(Table):
     subject = TextField()
     sender = TextField()
     internet_message_id = TextField()
+    parts = IntegerField(null=True)
+    hinted = BooleanField(default=False)
+    looked = IntegerField(null=True)  # how often its provider was asked for it in vain; null: it is not looked for
 
 
 class Link(Table):
