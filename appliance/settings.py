@@ -23,6 +23,11 @@ Nameserver = Annotated[
         pattern=r"^(\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?|[0-9A-Fa-f:.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*|[^\s:\[\]]+(:[0-9]{1,5})?)$"
     ),
 ]
+Country = Annotated[str, Meta(pattern=r"^[A-Za-z]{2}$")]
+CountrySender = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z]{2} (\+[1-9][0-9]{6,14}|[1-9][0-9]{2,7}|(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11})$"),
+]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
@@ -161,10 +166,11 @@ class Sms(Struct, frozen=True):
     give_up_transactional: Annotated[Duration, _help("single SMS are tried this long")] = "24h"
     probe_after: Annotated[Duration, _help("pause before a provider that cannot be reached is tried again")] = "30s"
     countries: Annotated[
-        list[str], _help('two letters each: ["US", "CA"]; numbers of others get no SMS; [] = every country')
+        list[Country], _help('two letters each: ["US", "CA"]; numbers of others get no SMS; [] = every country')
     ] = field(default_factory=list)
     country_senders: Annotated[
-        list[str], _help('who sends to a country where it is not the usual sender: ["US +15551234567", "DE Acme"]')
+        list[CountrySender],
+        _help('who sends to a country where it is not the usual sender: ["US +15551234567", "DE Acme"]'),
     ] = field(default_factory=list)
     new_numbers_per_hour: Annotated[
         int, Meta(ge=0, description="single SMS to unknown numbers that differ in the last 4 digits; 0 = unlimited")

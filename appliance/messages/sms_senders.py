@@ -1,0 +1,98 @@
+"""From whom an SMS is, by the country of who gets it, and what stands in the way of that."""
+
+from functools import lru_cache
+
+from appliance import config
+from appliance.db.open import one
+from appliance.sms import numbers
+from appliance.tables import Account
+
+# Where networks take no names; all but Canada share the numbers of the United States and its rules
+AMERICAN = frozenset({"US", "PR", "VI", "GU", "AS", "MP"})
+_NAMELESS = AMERICAN | {"CA"}
+# Of what stays in the inbox, where nobody has chosen anything
+_AT_HOME = "Campanero"
+_LACKS_SENDER = "SMS are from nobody: set a number or name in the account (sms_from)"
+_ONE_WAY = "a name can be written to by nobody: {country} needs a number (sms.country_senders)"
+# A message of ours to the United States that is known to have arrived, looked for among SMS alone
+_ARRIVED = (
+    "SELECT 1 FROM message INDEXED BY message_provider_id WHERE provider_id NOT NULL AND channel = 'sms' "
+    "AND account_id = ? AND status = 'delivered' AND test = 0 AND recipient_key LIKE '+1%' LIMIT 1"
+)
+
+
+def resolve(account: Account, number: str) -> str:
+    """Answer who an SMS to a number is from: its country's sender, the account's, or the provider's.
+
+    Where networks take no names the first that is a number. Empty: nobody, and such an SMS is not sent (`fault`).
+    """
+    return sender_to(account.sms_from, numbers.look(number).country)
+
+
+def sender_to(own: str | None, country: str | None) -> str:
+    """Answer who an SMS to a country is from, where an account's own sender is `own`; as `resolve`."""
+    here = config.current().sms
+    found = [
+        one for one in (_by_country(tuple(here.country_senders)).get(country or ""), own, here.twilio.from_) if one
+    ]
+    if here.transport == "capture":
+        # What nobody gets may be from anybody
+        return found[0] if found else _AT_HOME
+    return next((one for one in found if country not in _NAMELESS or not is_name(one)), "")
+
+
+def is_name(sender: str) -> bool:
+    """Say whether a sender is a name, which nobody can answer."""
+    return any(letter.isalpha() for letter in sender)
+
+
+def problems(account: Account, transport: str) -> list[tuple[str, str]]:
+    """Answer (field, words) for everything that forbids sending any SMS on a transport that leaves the machine."""
+    here = config.current().sms
+    if transport == "capture" or account.sms_from or here.twilio.from_ or here.country_senders:
+        return []
+    return [("base", _LACKS_SENDER)]
+
+
+def fault(account: Account, number: str, transport: str) -> str | None:
+    """Say why nobody may write to a number from this account on a transport that leaves the machine, or None."""
+    if transport == "capture" or resolve(account, number):
+        return None
+    country = numbers.look(number).country
+    return _ONE_WAY.format(country=country) if country in _NAMELESS else _LACKS_SENDER
+
+
+def advice(account: Account, countries: set[str], hint: str | None, real: bool) -> list[tuple[str, str]]:
+    """Answer (code, words) of what is not right with senders to some countries; `hint` says how to opt out.
+
+    With names nobody can answer; in the United States whoever is not registered is not delivered.
+    """
+    found: list[tuple[str, str]] = []
+    senders = {country: sender_to(account.sms_from, country) for country in sorted(countries)}
+    named = sorted(country for country, sender in senders.items() if sender and is_name(sender))
+    if named and hint and "://" not in hint:
+        words = f"the hint asks for an answer, and nobody can answer {senders[named[0]]}: {', '.join(named)}"
+        found.append(("sms_sender_one_way", words))
+    missing = [country for country, sender in senders.items() if not sender]
+    if real and missing:
+        found.append(("sms_sender_missing", _ONE_WAY.format(country=", ".join(missing))))
+    american = next((sender for country, sender in senders.items() if country in AMERICAN and sender), None)
+    if real and american and one(_ARRIVED, (account.id,)) is None:
+        found.append(("sms_unregistered", _registration(american)))
+    return found
+
+
+def _registration(sender: str) -> str:
+    """Say where a sender has to be known before networks of the United States deliver it."""
+    if sender.startswith("+") and numbers.look(sender).type == "toll_free":
+        how = "verified as a toll-free number"
+    elif sender.startswith("+"):
+        how = "registered (10DLC: brand and campaign)"
+    else:
+        how = "leased and approved as a short code"
+    return f"networks in the US block SMS of senders that are not known to them: {sender} has to be {how} first"
+
+
+@lru_cache(8)
+def _by_country(lines: tuple[str, ...]) -> dict[str, str]:
+    return {line[:2].upper(): line[3:].strip() for line in lines}
