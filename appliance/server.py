@@ -21,6 +21,7 @@ from appliance.api import door as api
 from appliance.api import reply
 from appliance.db import storage, work
 from appliance.db.open import close_database
+from appliance.feedback import receipts
 from appliance.inbound.listener import Listener
 from appliance.messages import repeats
 from appliance.public import door as public
@@ -158,7 +159,7 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     storage.watch(app.ctx.config.data_dir)
     work.start()
     found = await work.call(repeats.in_hand)
-    doubtful = await asyncio.wrap_future(work.record(repeats.recover, found))
+    doubtful = await asyncio.wrap_future(work.record(receipts.recover, found))
     if doubtful:
         log.warning("%s messages were in hand when the service last stopped", doubtful)
     app.ctx.capture = CaptureServer()

@@ -33,11 +33,11 @@ async def read(name: str, received: Received) -> Told:
     try:
         return await provider.read(received, secret, _fetch)
     except NotAllowed:
-        _say(name)
+        say(name)
         raise
 
 
-def _say(name: str) -> None:
+def say(name: str) -> None:
     """Tell the operator, now and then, that something is refused: a wrong secret looks like nothing ever comes back."""
     if clock.steady() >= _quiet_until.get(name, 0):
         _quiet_until[name] = clock.steady() + _QUIET_SECONDS

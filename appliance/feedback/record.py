@@ -2,8 +2,8 @@
 
 Believed is what names a message of ours and its recipient: for two weeks after it left, and a complaint for a quarter,
 because people clear their inboxes late. A status never goes back: sent, delivered, bounced, complained. Who says it
-makes no difference: a report, a provider's hook, a rehearsal. Of a test only a rehearsal tells, and what happened to it
-stands with the test alone.
+makes no difference: a report, a provider's hook, a rehearsal. Of a test only a rehearsal tells, or the provider of its
+SMS, and what happened to it stands with the test alone.
 """
 
 from typing import NamedTuple
@@ -60,7 +60,7 @@ def apply(fact: Fact) -> bool:
         or not (fact.key is None or is_new(fact.source, fact.key))
     ):
         return False
-    if known.status in ("uncertain", "queued"):
+    if known.status in ("uncertain", "queued", "held"):
         deciding.arrived(known.row.id)
     match fact.kind:
         case "delivered":
@@ -76,7 +76,7 @@ def _find(fact: Fact) -> _Known | None:
     """Answer the message of a fact if what is said of it can be true."""
     found = one(
         f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
-        "AND recipient_key NOT NULL AND (test = 0 OR ? = 'capture')",
+        "AND recipient_key NOT NULL AND (test = 0 OR channel = 'sms' OR ? = 'capture')",
         (fact.message_id, fact.source),
     )
     if found is None:
@@ -88,7 +88,8 @@ def _find(fact: Fact) -> _Known | None:
         raise InHand
     latest = _LATEST_COMPLAINT_MS if fact.kind == "complained" else _LATEST_MS
     late = clock.now_ms() - known.left_at > latest
-    is_in_doubt = known.status == "queued" and known.row.doubts > 0  # it waits for its repeat, perhaps for long
+    # It waits for its repeat, or to be asked for, perhaps for long
+    is_in_doubt = known.status in ("queued", "held") and known.row.doubts > 0
     return None if late or not (known.status in _RANK or is_in_doubt) else known
 
 
@@ -134,16 +135,17 @@ def _bounced(known: _Known, fact: Fact) -> None:
         )
     found = verdicts.against(row, judged(fact), fact.source, fact.text)
     event = found.event if row.channel == "email" else f"{row.channel}_failed"
-    ledger.record(
-        row, event, {"reason": "returned", "class": found.name, "smtp": fact.smtp, "enhanced": fact.enhanced,
-                     "text": fact.text[:1000], "source": fact.source},
-    )  # fmt: skip
+    codes = {"smtp": fact.smtp, "enhanced": fact.enhanced} if row.channel == "email" else {"code": fact.code}
+    said = {"reason": "returned", "class": found.name, **codes, "text": fact.text[:1000], "source": fact.source}
+    ledger.record(row, event, said)
     if found is classes.HARD and row.campaign_id is not None and not row.test:
         tally.against(row.campaign_id, "bounced")
 
 
 def judged(fact: Fact) -> Class:
     """Say what a bounce means: its codes and words decide, and where they say nothing, who told it."""
+    if fact.judged is not None:
+        return fact.judged
     found = classes.classify(fact.smtp, fact.enhanced, fact.text)
     if fact.source in _OWN or found in (classes.FULL, classes.DISABLED, classes.EXPIRED):
         return found

@@ -1,19 +1,23 @@
-"""The door of mail services: what they post about our mail is answered once it is on disk (decisions, section 15)."""
+"""The door of providers: what they post about mail and SMS is answered once it is on disk (decisions, section 15)."""
 
 from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
+from sanic.exceptions import PayloadTooLarge
 from sanic.response import json
 
-from appliance import tokens
+from appliance import config, tokens
 from appliance.db.work import commit
 from appliance.engagement import unsubscribes
-from appliance.feedback import hooks
+from appliance.feedback import hooks, receipts
 from appliance.feedback.providers.shared import Received, Told
 from appliance.feedback.record import InHand
 from appliance.messages import links
+from appliance.sms import told as sms
 
 PATH = "/hooks/"
+# A receipt or an SMS of 1,600 characters, percent-encoded, with all that a provider says around it
+_SMS_BYTES = 65_536
 
 
 def owns(path: str) -> bool:
@@ -24,9 +28,12 @@ def owns(path: str) -> bool:
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add the hooks to the server."""
     app.add_route(_hook, f"{PATH}<name:str>", methods=["POST"], name="hooks")
+    app.add_route(_of_provider, f"{PATH}<provider:str>/<name:str>", methods=["POST"], name="provider_hooks")
 
 
 async def _hook(request: Request, name: str) -> HTTPResponse:
+    if receipts.door(name) is not None:
+        return await _sms(request, name)
     body = request.body
     told = await hooks.read(name, Received({key.lower(): value for key, value in request.headers.items()}, body))
     # All that can be written is; for the rest it is to come again, and what is known by then counts no second time
@@ -41,3 +48,25 @@ def _write(name: str, told: Told, body: bytes) -> InHand | None:
     for left in written.left:
         unsubscribes.opt_out(tokens.sign(links.UNSUBSCRIBE, left.message_id), name, None, None)
     return written.held
+
+
+async def _of_provider(request: Request, provider: str, name: str) -> HTTPResponse:
+    return await _sms(request, f"{provider}/{name}")
+
+
+async def _sms(request: Request, hook: str) -> HTTPResponse:
+    """Take what a provider of SMS tells: all of a request in one commit."""
+    if len(request.body) > _SMS_BYTES:
+        raise PayloadTooLarge(f"at most {_SMS_BYTES} bytes")
+    # What it was called by is signed: under our own address, whatever the Host says, with path and query as they came
+    target = request.raw_url.decode("latin-1")
+    headers = {key.lower(): value for key, value in request.headers.items()}
+    provider, told = receipts.read(
+        hook, sms.Received(config.base_url(config.current()) + target, headers, bytes(request.body))
+    )
+    await commit(_apply, provider, told)
+    return HTTPResponse(told.reply, 200, content_type=told.media)
+
+
+def _apply(provider: str, told: sms.Told) -> None:
+    receipts.apply_all(provider, told.receipts)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from appliance.db import work
 from appliance.errors import Unavailable
-from appliance.messages import hot
+from appliance.feedback import receipts
 from appliance.messages.ledger import Claim, Outcome
 
 log = logging.getLogger("campanero.sender")
@@ -66,7 +66,7 @@ class Clerk:
         marks = [one.claim for one in batch if one.claim is not None]
         try:
             hand_in = work.record if found else work.submit
-            future = hand_in(hot.step, found, marks, self._process)
+            future = hand_in(receipts.step, found, marks, self._process)
         except Unavailable as error:
             self._failed(batch, error)
             return

@@ -1,0 +1,167 @@
+"""What providers tell about SMS: each thing counts once, in whatever order it comes (decisions, section 15).
+
+Providers are quicker than we are: a receipt may come before the answer that says they took the message, or instead of
+one that never came. Such a receipt is kept, and applied in the transaction that says what became of the row; one that
+names a row in doubt by our own token settles the doubt, for nobody can tell of what they did not take.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance import clock
+from appliance.db.open import one, rows, run, scalar
+from appliance.db.work import writing
+from appliance.delivery import classes
+from appliance.delivery.classes import Class
+from appliance.errors import NotAllowed, NotFound
+from appliance.feedback import hooks, record
+from appliance.feedback.facts import Fact
+from appliance.messages import deciding, hot, repeats
+from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.sms.providers import PROVIDERS
+from appliance.sms.providers.kind import Provider
+from appliance.sms.told import STATUSES, Receipt, Received, Told
+
+# As long as anything is believed of a message
+_KEPT_MS = 14 * 24 * 3600 * 1000
+_ROW = "SELECT id, status, doubts, provider_id FROM message WHERE channel = 'sms' AND provider = ? AND"
+_COLUMNS = "id, provider, provider_id, message_id, status, code, text"
+
+
+class _Row(NamedTuple):
+    """The message that a receipt is about, as it stands."""
+
+    id: int
+    status: str
+    doubts: int
+    provider_id: str | None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Say whether nobody knows yet if it was taken, be it that it waits to be asked for."""
+        return self.status == "uncertain" or (self.status in ("queued", "held") and self.doubts > 0)
+
+
+def door(hook: str) -> Provider | None:
+    """Answer the provider who may post to a hook, whether or not it is open."""
+    return next((provider for provider in PROVIDERS.values() if hook in provider.hooks), None)
+
+
+def read(hook: str, received: Received) -> tuple[str, Told]:
+    """Answer whose hook it is and what a request says; raises NotFound, NotAllowed where it is forged, or Invalid."""
+    provider = door(hook)
+    if provider is None or not provider.secret():
+        raise NotFound
+    try:
+        return provider.name, provider.read(hook, received)
+    except NotAllowed:
+        hooks.say(hook)
+        raise
+
+
+def apply(provider: str, receipt: Receipt) -> bool:
+    """Write what became of an SMS with all that follows from it; False if it changes nothing now."""
+    writing()
+    if receipt.status not in STATUSES:
+        return False
+    row = _find(provider, receipt)
+    if row is None:
+        if receipt.message_id is None:
+            _keep(provider, receipt)  # perhaps of one that is on its way: its answer will name it
+        return False
+    if row.status == "sending":
+        _keep(provider, receipt)
+        return False
+    has_failed = receipt.status in ("undelivered", "failed")
+    if has_failed and receipt.provider_id and row.provider_id not in (None, receipt.provider_id):
+        return False  # another copy, from a doubt: that it arrived would count, that it failed says nothing of this one
+    is_settled = row.is_in_doubt
+    if is_settled:
+        deciding.arrived(row.id)
+        run("UPDATE message SET provider_id = ? WHERE id = ?", (receipt.provider_id or None, row.id))
+    if receipt.status == "sent":
+        return is_settled
+    return record.apply(_fact(provider, receipt, row.id)) or is_settled
+
+
+def step(found: list[Outcome], marks: list[Claim], process: str) -> set[int]:
+    """Write what became of messages as `hot.step`, and what was told of them before that."""
+    marked = hot.step(found, marks, process)
+    texts = [outcome for outcome in found if outcome.claim.channel == "sms"]
+    if texts:
+        _catch_up([text.claim.id for text in texts], [text.provider_id for text in texts if text.provider_id])
+    return marked
+
+
+def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
+    """Decide about rows that were in hand as `repeats.recover`, with what was told of them meanwhile."""
+    count = repeats.recover(found)
+    _catch_up([claim.id for claim, _ in found if claim.channel == "sms"], [])
+    return count
+
+
+def _find(provider: str, receipt: Receipt) -> _Row | None:
+    """Answer the row of a receipt: by what its provider calls it, or by the token of ours that came back."""
+    found = None
+    if receipt.provider_id:
+        found = one(f"{_ROW} provider_id = ? ORDER BY id DESC LIMIT 1", (provider, receipt.provider_id))
+    if found is None and receipt.message_id is not None:
+        found = one(f"{_ROW} id = ?", (provider, receipt.message_id))
+    return _Row(*found) if found is not None else None
+
+
+def _keep(provider: str, receipt: Receipt) -> None:
+    now = clock.now_ms()
+    run(
+        "DELETE FROM receipt WHERE id IN (SELECT id FROM receipt WHERE created_at < ? ORDER BY created_at LIMIT 10)",
+        (now - _KEPT_MS,),
+    )
+    name = receipt.provider_id or f"#{receipt.message_id}"
+    run(
+        "INSERT INTO receipt (provider, provider_id, message_id, status, code, text, created_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (provider_id, provider, status) DO UPDATE SET "
+        "message_id = coalesce(excluded.message_id, message_id)",
+        (provider, name[:200], receipt.message_id, receipt.status, receipt.code, receipt.text[:1000], now),
+    )
+
+
+def _catch_up(numbers: Sequence[int], names: Sequence[str]) -> None:
+    """Apply what was kept about messages; what cannot be yet is kept again."""
+    if scalar("SELECT 1 FROM receipt LIMIT 1") is None:
+        return
+    encode = msgspec.json.encode
+    kept = rows(
+        f"SELECT {_COLUMNS} FROM receipt WHERE message_id IN (SELECT value FROM json_each(?)) UNION "
+        f"SELECT {_COLUMNS} FROM receipt WHERE provider_id IN (SELECT value FROM json_each(?)) ORDER BY 1",
+        (encode(numbers).decode(), encode(names).decode()),
+    )
+    for number, provider, *told in kept:
+        run("DELETE FROM receipt WHERE id = ?", (number,))
+        apply(provider, _receipt(*told))
+
+
+def _receipt(provider_id: str, message_id: int | None, status: str, code: str | None, text: str | None) -> Receipt:
+    name = "" if provider_id.startswith("#") else provider_id
+    return Receipt(name, status, message_id, code, text or "")
+
+
+def apply_all(provider: str, receipts: Iterable[Receipt]) -> None:
+    """Write what several receipts say."""
+    for receipt in receipts:
+        apply(provider, receipt)
+
+
+def _fact(provider: str, receipt: Receipt, number: int) -> Fact:
+    if receipt.status == "delivered":
+        return Fact(number, "delivered", provider)
+    found = judged(provider, receipt.code, receipt.text)
+    words = " ".join(filter(None, (receipt.code, receipt.text or found.words)))
+    kind: Any = "soft_bounced" if found.against == "third" else "bounced"
+    return Fact(number, kind, provider, words, code=receipt.code, judged=found)
+
+
+def judged(provider: str, code: str | None, text: str) -> Class:
+    """Say what it means that an SMS did not arrive; without a reason we know it speaks against nobody."""
+    return classes.REFUSED
