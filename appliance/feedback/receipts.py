@@ -15,7 +15,7 @@ from appliance.db.open import one, rows, run, scalar
 from appliance.db.work import writing
 from appliance.delivery import classes
 from appliance.delivery.classes import Class
-from appliance.errors import NotAllowed, NotFound
+from appliance.errors import NotAllowed, NotFound, Uncertain
 from appliance.feedback import hooks, record
 from appliance.feedback.facts import Fact
 from appliance.messages import deciding, hot, repeats
@@ -79,20 +79,25 @@ def apply(provider: str, receipt: Receipt) -> bool:
         return False  # another copy, from a doubt: that it arrived would count, that it failed says nothing of this one
     is_settled = row.is_in_doubt
     if is_settled:
-        deciding.arrived(row.id)
-        run("UPDATE message SET provider_id = ? WHERE id = ?", (receipt.provider_id or None, row.id))
+        deciding.arrived(row.id, receipt.provider_id or None)
     if receipt.status == "sent":
         return is_settled
     return record.apply(_fact(provider, receipt, row.id)) or is_settled
 
 
 def step(found: list[Outcome], marks: list[Claim], process: str) -> set[int]:
-    """Write what became of messages as `hot.step`, and what was told of them before that."""
+    """Write what became of messages as `hot.step`, and what was told of those in doubt before they were."""
     marked = hot.step(found, marks, process)
-    texts = [outcome for outcome in found if outcome.claim.channel == "sms"]
-    if texts:
-        _catch_up([text.claim.id for text in texts], [text.provider_id for text in texts if text.provider_id])
+    _catch_up([one.claim.id for one in found if one.claim.channel == "sms" and isinstance(one.error, Uncertain)], [])
     return marked
+
+
+def follow(found: list[Outcome]) -> None:
+    """Write what was told of SMS before they were written down as accepted, and with the answer itself."""
+    _catch_up([one.claim.id for one in found], [one.provider_id for one in found if one.provider_id])
+    for told in found:
+        if told.first_status != "sent":
+            apply(told.claim.provider, Receipt(told.provider_id or "", told.first_status, told.claim.id))
 
 
 def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
@@ -129,7 +134,7 @@ def _keep(provider: str, receipt: Receipt) -> None:
 
 def _catch_up(numbers: Sequence[int], names: Sequence[str]) -> None:
     """Apply what was kept about messages; what cannot be yet is kept again."""
-    if scalar("SELECT 1 FROM receipt LIMIT 1") is None:
+    if not numbers or scalar("SELECT 1 FROM receipt LIMIT 1") is None:
         return
     encode = msgspec.json.encode
     kept = rows(
@@ -165,3 +170,7 @@ def _fact(provider: str, receipt: Receipt, number: int) -> Fact:
 def judged(provider: str, code: str | None, text: str) -> Class:
     """Say what it means that an SMS did not arrive; without a reason we know it speaks against nobody."""
     return classes.REFUSED
+
+
+# Every acceptance is written by `hot`, which stands below: whoever sends is served by this module too
+hot.after_acceptance(follow)
