@@ -1,10 +1,14 @@
 """The links of a campaign as they are numbered when it goes live: stable, whatever brand and design become later."""
 
+from collections.abc import Sequence
+
 from appliance import brand as brands
 from appliance.db.open import run
 from appliance.db.work import writing
-from appliance.messages import compose
-from appliance.tables import Campaign, Link
+from appliance.designs.links import Link
+from appliance.messages import compose, texts
+from appliance.tables import Campaign
+from appliance.tables import Link as LinkRow
 from appliance.templates.store import document
 
 _AT_ONCE = 500
@@ -14,18 +18,22 @@ def keep(campaign: Campaign) -> None:
     """Write the links of what a campaign says now, in place of those it had; raises MergeError."""
     writing()
     drop(campaign.id)
-    if campaign.channel != "email":
-        return
-    look = brands.look(brands.get(campaign.account_id))
-    # Checked, and so compiled, before: what was compiled last is kept
-    source = compose.source_of(document(campaign.template), look, campaign.account.locale, marketing=True)
     found = [
         {"account": campaign.account_id, "campaign": campaign.id, "template": campaign.template_id,
          "number": one.number, "url": one.href, "words": one.words}
-        for one in compose.compile_source(source).links
+        for one in _links(campaign)
     ]  # fmt: skip
     for start in range(0, len(found), _AT_ONCE):
-        Link.insert_many(found[start : start + _AT_ONCE]).execute()
+        LinkRow.insert_many(found[start : start + _AT_ONCE]).execute()
+
+
+def _links(campaign: Campaign) -> Sequence[Link]:
+    if campaign.channel == "sms":
+        return texts.links(campaign.template.body)
+    look = brands.look(brands.get(campaign.account_id))
+    # Checked, and so compiled, before: what was compiled last is kept
+    source = compose.source_of(document(campaign.template), look, campaign.account.locale, marketing=True)
+    return compose.compile_source(source).links
 
 
 def drop(campaign_id: int) -> None:

@@ -13,7 +13,8 @@ from appliance.messages.targets import Found
 # What makes a person's last sign of life, beside opens and clicks
 _SIGNS = "('email_replied', 'form_submitted', 'double_opt_in_confirmed', 'message', 'keyword')"
 _LAST = (
-    "SELECT max(iif(h.kind = 'click', h.at, NULL)), max(h.at) FROM hit h JOIN message m ON m.id = h.message_id "
+    "SELECT max(iif(h.kind = 'click' AND m.channel = 'email', h.at, NULL)), "
+    "max(iif(m.channel = 'email', h.at, NULL)), max(h.at) FROM hit h JOIN message m ON m.id = h.message_id "
     "WHERE m.contact_id = ? AND m.test = 0 AND h.verdict <> 'machine'"
 )
 _ALIVE = f"SELECT max(created_at) FROM event WHERE contact_id = ? AND (generated = 0 OR event IN {_SIGNS})"
@@ -99,6 +100,9 @@ def _settle(found: Found, taken_back: list[int]) -> None:
         "SELECT min(at), min(iif(kind = 'click', at, NULL)) FROM hit WHERE message_id = ? AND verdict <> 'machine'",
         (found.message_id,),
     ) or (None, None)
+    is_mail = found.channel == "email"
+    if not is_mail:
+        opened = None
     now = clock.now_ms()
     run(
         "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?",
@@ -108,14 +112,14 @@ def _settle(found: Found, taken_back: list[int]) -> None:
     if found.test or contact_id is None:
         return
     more_opens = (opened is not None) - (before[0] is not None)
-    more_clicks = (clicked is not None) - (before[1] is not None)
-    last_click, last_open = one(_LAST, (contact_id,)) or (None, None)
+    more_clicks = (clicked is not None) - (before[1] is not None) if is_mail else 0
+    last_click, last_open, last_hit = one(_LAST, (contact_id,)) or (None, None, None)
     alive = scalar(_ALIVE, (contact_id,))
     run(
         "UPDATE contact SET email_open_count = max(0, email_open_count + ?), "
         "email_click_count = max(0, email_click_count + ?), email_last_opened_at = ?, email_last_clicked_at = ?, "
         "last_interacted_at = nullif(max(coalesce(?, 0), coalesce(?, 0)), 0) WHERE id = ?",
-        (more_opens, more_clicks, last_open, last_click, last_open, alive, contact_id),
+        (more_opens, more_clicks, last_open, last_click, last_hit, alive, contact_id),
     )
     for moment in taken_back:
         # An address that this very click had verified

@@ -2,7 +2,7 @@
 
 `opened_at` and `clicked_at` are of the first one that no machine made; a click is an open too, for who follows a link
 has seen the mail, with or without its pictures. A contact's counts are of messages: opens and clicks never outnumber
-what was sent.
+what was sent. Of SMS there are no opens, and a contact's counts, which are of mail, leave them out.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,9 @@ _CONTACT = (
     "email_last_clicked_at = iif(?4, max(coalesce(email_last_clicked_at, 0), ?4), email_last_clicked_at), "
     "last_interacted_at = max(coalesce(last_interacted_at, 0), ?3) WHERE id = ?5"
 )
+_ALIVE = "UPDATE contact SET last_interacted_at = max(coalesce(last_interacted_at, 0), ?) WHERE id = ?"
 _VERIFIED = (
-    "UPDATE channel SET verified_at = ?, updated_at = ? WHERE account_id = ? AND kind = 'email' AND key = ? "
+    "UPDATE channel SET verified_at = ?, updated_at = ? WHERE account_id = ? AND kind = ? AND key = ? "
     "AND contact_id = ? AND verified_at IS NULL"
 )
 
@@ -50,11 +51,12 @@ def count(counted: Sequence[tuple[Found, Seen, Verdict]]) -> None:
     moment, here = now(), connection()
     marked: set[int] = set()
     contacts: list[tuple[Any, ...]] = []
+    alive: list[tuple[Any, ...]] = []
     verified: list[tuple[Any, ...]] = []
     for found, seen, verdict in counted:
         message = messages[found.message_id]
-        clicked = seen.kind == "click"
-        is_first_open, is_first_click = message.opened_at is None, clicked and message.clicked_at is None
+        clicked, is_mail = seen.kind == "click", found.channel == "email"
+        is_first_open, is_first_click = is_mail and message.opened_at is None, clicked and message.clicked_at is None
         if is_first_open:
             message.opened_at = seen.at
         if is_first_click:
@@ -63,10 +65,15 @@ def count(counted: Sequence[tuple[Found, Seen, Verdict]]) -> None:
             marked.add(found.message_id)
         if found.test or message.contact_id is None:
             continue
-        contacts.append((is_first_open, is_first_click, seen.at, seen.at if clicked else None, message.contact_id))
+        if is_mail:
+            contacts.append((is_first_open, is_first_click, seen.at, seen.at if clicked else None, message.contact_id))
+        else:
+            alive.append((seen.at, message.contact_id))
         if clicked and verdict.verdict == HUMAN:
-            verified.append((seen.at, moment, found.account_id, message.key, message.contact_id))
+            kind = "email" if is_mail else "phone"
+            verified.append((seen.at, moment, found.account_id, kind, message.key, message.contact_id))
     written = [(messages[one].opened_at, messages[one].clicked_at, moment, one) for one in sorted(marked)]
     here.executemany(_MESSAGE, written)
     here.executemany(_CONTACT, contacts)
+    here.executemany(_ALIVE, alive)
     here.executemany(_VERIFIED, verified)

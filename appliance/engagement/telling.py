@@ -62,7 +62,7 @@ def _row(one: Told, names: dict[tuple[int | None, int | None], str | None], now:
     if source not in names:
         names[source] = _source_name(found)
     return (
-        found.account_id, found.contact_id, "email_opened" if seen.kind == "open" else "email_clicked",
+        found.account_id, found.contact_id, f"{found.channel}_{'opened' if seen.kind == 'open' else 'clicked'}",
         _encode(data).decode(), f"message:{found.message_id}", names[source], found.url, found.test,
         found.chain_depth, seen.ip, seen.agent, *agents.device(seen.agent), referrer, *utm.of(found.url), seen.at, now,
     )  # fmt: skip

@@ -36,7 +36,8 @@ KINDS = tuple(
         }),
         ("sms", {
             "sms_sent": "SMS handed over", "sms_delivered": "SMS delivered", "sms_failed": "SMS failed",
-            "sms_skipped": "SMS skipped", "message": "wrote an SMS", "keyword": "sent a keyword",
+            "sms_skipped": "SMS skipped", "sms_clicked": "clicked a link in an SMS",
+            "message": "wrote an SMS", "keyword": "sent a keyword",
         }),
         ("flow", {
             "flow_enter": "entered a flow", "flow_exit": "left a flow", "flow_goal": "reached a goal",

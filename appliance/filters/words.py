@@ -15,7 +15,8 @@ _JOINED_BEFORE = "whose "
 _VERBS = {
     "email_sent": "were sent an email", "email_delivered": "got an email", "email_opened": "opened an email",
     "email_clicked": "clicked", "email_replied": "replied", "email_bounced": "had an email bounce",
-    "email_complained": "complained", "sms_sent": "were sent an SMS", "form_submitted": "filled in a form",
+    "email_complained": "complained", "sms_sent": "were sent an SMS", "sms_clicked": "clicked in an SMS",
+    "form_submitted": "filled in a form",
     "list_add": "joined a list", "list_remove": "left a list", "opt_in": "opted in", "opt_out": "opted out",
     "contact_add": "were added", "flow_enter": "entered a flow", "message": "wrote an SMS",
 }  # fmt: skip

@@ -36,7 +36,7 @@ _FACTS: dict[str, tuple[Kind, int | None, str | None, str]] = {
     "email_soft_bounced": ("soft_bounced", 452, "4.2.2", "452 4.2.2 the mailbox is full"),
     "email_complained": ("complained", None, None, "complained"),
 }
-OF_MESSAGES = frozenset({*_FACTS, "email_opened", "email_clicked", "email_replied"})
+OF_MESSAGES = frozenset({*_FACTS, "email_opened", "email_clicked", "email_replied", "sms_clicked"})
 _OF_LISTS = frozenset({"list_add", "list_remove"})
 _AS_THEY_ARE = frozenset({"message", "keyword", "form_submitted", "double_opt_in_confirmed", "tag_add", "tag_remove"})
 _KNOWN = OF_MESSAGES | _OF_LISTS | _AS_THEY_ARE | {"opt_out", "opt_in", "contact_update"}
@@ -156,7 +156,7 @@ def _read(one: Assumed, message_id: int, named: str, sent_at: int) -> str:
     url = str(one.given.get("url") or "") or None
     # Sooner than this it would be taken for a machine's
     at = max(clock.now_ms(), sent_at + robots.SOON_MS)
-    clicked = one.event == "email_clicked"
+    clicked = one.event.endswith("_clicked")
     seen = Seen(at, "click" if clicked else "open", 1 if clicked else None, "GET", None, _AGENT)
     told = Told(found._replace(url=url), seen, None, Verdict(HUMAN, None))
     telling.tell([told])

@@ -15,7 +15,7 @@ from appliance import brand as brands
 from appliance import clock
 from appliance.db.work import writing
 from appliance.designs.theme import Look
-from appliance.messages import compose, senders, values
+from appliance.messages import compose, senders, texts, values
 from appliance.messages.compose import Content, Source
 from appliance.tables import Account, Flow, Template, Trigger
 from appliance.templates import store as templates
@@ -74,9 +74,10 @@ def pinned(alike: Common, template: Template, transactional: bool) -> dict[str, 
 
 def numbered(template: Template, beside: dict[str, Any], is_email: bool) -> dict[str, Any]:
     """Answer what a step says beside its template with the links of it; raises MergeError if it cannot be read."""
-    if not is_email:
-        return beside
-    found = links(source(templates.document(template), beside))
+    if is_email:
+        found = links(source(templates.document(template), beside))
+    else:
+        found = tuple((link.href, link.words) for link in texts.links(template.body))
     return beside | {"links": [] if beside["transactional"] else [[href, words] for href, words in found]}
 
 

@@ -12,12 +12,13 @@ from appliance.delivery.dkim import Signer
 from appliance.delivery.send import Envelope
 from appliance.designs import rewriting
 from appliance.errors import SenderRefused
-from appliance.messages import compose, links, marks, senders, sources, values
+from appliance.messages import compose, hints, links, marks, senders, sms_senders, sources, texts, values
 from appliance.messages.compose import Filled, Parts, Sender
 from appliance.messages.ledger import Claim, Prepared
 from appliance.messages.showing import Showing
 from appliance.messages.single import said_source
 from appliance.messages.sources import Kept, OfStep, SourceId, Started
+from appliance.messages.texts import Worded
 from appliance.sending_domains import keys, names, returns
 from appliance.sending_domains.keys import Ring
 from appliance.tables import Account, Campaign, Contact, Message, MessageContent
@@ -59,11 +60,13 @@ class Workshop:
         # By source and contact, for not every campaign says the same of somebody
         self._people: dict[tuple[SourceId | None, int | None], dict[str, Any]] = {}
         self._runs: dict[int, Started] = {}
+        self._accounts: dict[int, Account] = {}
 
     def fetch(self, claims: Iterable[Claim]) -> None:
         """Read whom the next messages are for, all together; whoever is not read here is read alone."""
         self._people = {}
         self._origins = {}  # a key may have followed another since
+        self._accounts = {}
         claims = list(claims)
         self._runs = sources.started({one.run_id for one in claims if one.run_id is not None})
         ids: dict[SourceId, set[int]] = {}
@@ -77,7 +80,7 @@ class Workshop:
                 kept = self._shared(source)
                 if kept.showing is not None:
                     kept.showing.expect(people)
-                found = values.of_contacts(people, kept.needs_phone)
+                found = values.of_contacts(people, kept.needs)
             except Exception as error:
                 # `prepare` says so of each message that cannot be made; all others go out
                 log.debug("the people of %s cannot be read together: %s", source, error)
@@ -93,6 +96,8 @@ class Workshop:
         """Make a message; raises MergeError or ValueError if it cannot be, SenderRefused if none of its sender can."""
         if not claim.recipient:
             raise ValueError("its recipient was erased")
+        if claim.channel == "sms":
+            return Draft(self._text(claim))
         headers: tuple[tuple[str, str], ...]
         source = self._source(claim)
         if source is None:
@@ -123,9 +128,40 @@ class Workshop:
     def view(self, message: Message) -> Filled:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
+        if claim.channel == "sms":
+            return Filled("", "", self._worded(claim, message.sent_at).body, None)
         source = self._source(claim)
         kept = self._single(claim)[0] if source is None else self._shared(source)
         return compose.fill(kept.content, self._values(kept, claim))
+
+    def _text(self, claim: Claim) -> Prepared:
+        """Make an SMS: its text, and who it is from."""
+        worded = self._worded(claim)
+        problem = worded.problem()
+        if problem is not None:
+            raise ValueError(problem)
+        own = None if claim.campaign_id or claim.run_id else Message.get_by_id(claim.id).sender
+        sender = own or sms_senders.resolve(self._account(claim.account_id), claim.recipient)
+        if not sender:
+            raise SenderRefused("no number or name is set that it could be from")
+        envelope = Envelope(sender, claim.recipient, worded.body.encode())
+        return Prepared(envelope, "", sender, "", worded.counted.parts, worded.hinted)
+
+    def _worded(self, claim: Claim, sent_at: int | None = None) -> Worded:
+        """Fill the text of an SMS; `sent_at` is when it left, where that is long known."""
+        source = self._source(claim)
+        kept = self._shared(source) if source is not None else self._single_text(claim)
+        said = self._values(kept, claim, kept.showing) | texts.tokens(claim.id)
+        if not kept.is_marketing:
+            return texts.fill(kept.content.text, said)
+        is_due = hints.is_due(claim, sent_at)
+        return texts.fill(kept.content.text, said, self._account(claim.account_id).sms_opt_out_hint, is_due)
+
+    def _account(self, account_id: int) -> Account:
+        found = self._accounts.get(account_id)
+        if found is None:
+            found = self._accounts[account_id] = Account.get_by_id(account_id)
+        return found
 
     def _origin(self, account_id: int, sender: str) -> _Origin:
         domain = names.of_address(sender)
@@ -144,9 +180,9 @@ class Workshop:
         person = kept.shown_as if kept.shown_as is not None else claim.contact_id
         found = self._people.get((self._source(claim), claim.contact_id))
         if found is not None:
-            who = values.of_person(found, claim.recipient)
+            who = values.of_person(found, claim.recipient, claim.kind)
         else:
-            who = self._person(person, kept, claim.recipient, own=kept.shown_as is None)
+            who = self._person(person, kept, claim, own=kept.shown_as is None)
         if showing is not None:
             shown = showing.to(claim.contact_id)
         else:
@@ -157,12 +193,12 @@ class Workshop:
         return said
 
     @staticmethod
-    def _person(contact_id: int | None, kept: Kept, recipient: str, own: bool) -> dict[str, Any]:
+    def _person(contact_id: int | None, kept: Kept, claim: Claim, own: bool) -> dict[str, Any]:
         """Answer what is said of a person; `own` says that the address is one of theirs."""
         contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
-        if contact is not None and kept.needs_phone:
+        if contact is not None and kept.needs:
             contacts.load([contact])
-        return values.of_contact(contact, recipient if own or contact is None else None)
+        return values.of_contact(contact, claim.recipient if own or contact is None else None, claim.kind)
 
     def _source(self, claim: Claim) -> SourceId | None:
         """Answer what a message is one of many of; None for one that stands alone."""
@@ -200,13 +236,23 @@ class Workshop:
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
         shared = values.of_account(account, brand) | {"data": said.data}
         tracked = sources.tracked(content, said.links) if marketing and said.links is not None else None
-        kept = Kept(content, Parts(content), tracked, sender, shared, b"", True, None, said.shown_as)
+        needs = frozenset({"phone"})
+        kept = Kept(content, Parts(content), tracked, sender, shared, b"", needs, None, said.shown_as)
         headers = tuple(said.headers.items())
         if marketing:
             list_id, domain = f"account-{account.id}", sources.domain_of(sender.email)
             host = self._origin(account.id, sender.email).leaving
             headers += compose.marketing_headers(claim.id, None, account.name, list_id, domain, account.id, host)
         return kept, headers
+
+    def _single_text(self, claim: Claim) -> Kept:
+        said = MessageContent.get(MessageContent.message == claim.id)
+        account = self._account(claim.account_id)
+        shared = values.of_account(account, brands.get(account.id)) | {"data": said.data}
+        kept = sources.text(account.id, said.body, said.links, shared)
+        # A test shows all that the message will have
+        is_marketing = not claim.transactional or claim.source_type == "test"
+        return kept._replace(showing=None, shown_as=said.shown_as, is_marketing=is_marketing)
 
 
 def pinned(campaign: Campaign) -> dict[str, Any]:

@@ -8,15 +8,16 @@ import msgspec
 from appliance import addresses, config
 from appliance.db.open import one, rows
 from appliance.delivery import mime
+from appliance.designs import merge
 from appliance.designs.theme import Look
-from appliance.messages import compose, letters
+from appliance.messages import compose, letters, texts
 from appliance.messages.compose import Content, Parts, Sender
 from appliance.messages.showing import Showing
 from appliance.tables import Campaign, TemplateRevision
 
 _RUNS = "SELECT id, version, event_data FROM run WHERE id IN (SELECT value FROM json_each(?))"
 _STEP = (
-    "SELECT s.content_id, s.pinned, f.account_id FROM step s JOIN flow f ON f.id = s.flow_id "
+    "SELECT s.content_id, s.pinned, f.account_id, s.kind FROM step s JOIN flow f ON f.id = s.flow_id "
     "WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
 )
 
@@ -34,7 +35,7 @@ SourceId = int | OfStep
 
 
 class Kept(NamedTuple):
-    """What all messages of a source share."""
+    """What all messages of a source share; of SMS the content is a text alone, its links as they lead."""
 
     content: Content
     parts: Parts
@@ -42,7 +43,7 @@ class Kept(NamedTuple):
     sender: Sender
     shared: dict[str, Any]
     headers: bytes
-    needs_phone: bool
+    needs: frozenset[str]  # the kinds of addresses that it may say beside the one it goes to
     showing: Showing | None = None
     shown_as: int | None = None  # of a test: the contact whose values it shows
     is_marketing: bool = True
@@ -70,16 +71,21 @@ def _of_campaign(campaign_id: int) -> Kept:
     campaign = Campaign.get_by_id(campaign_id)
     said = campaign.pinned
     document = TemplateRevision.get_by_id(campaign.content_id).document
+    if campaign.channel == "sms":
+        return text(campaign.account_id, document["body"], _links_of(campaign), said["values"])
     content = compose.compile_source(compose.source_of(document, Look(*said["look"]), said["locale"], marketing=True))
     sender = Sender(campaign.sender["email"], campaign.sender["name"], campaign.sender["reply_to"])
     headers = compose.list_headers(
         campaign_id, said["list_name"], said["list_id"], domain_of(sender.email), campaign.account_id
     )
-    links = None
-    if said["tracking"]:
-        numbered = rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign_id,))
-        links = [url for (url,) in numbered]
-    return _kept(content, links, sender, said["values"], mime.head(headers), campaign.account_id)
+    return _kept(content, _links_of(campaign), sender, said["values"], mime.head(headers), campaign.account_id)
+
+
+def _links_of(campaign: Campaign) -> list[str] | None:
+    """Answer where the links of a campaign lead, by number; None where they are not counted."""
+    if not campaign.pinned["tracking"]:
+        return None
+    return [url for (url,) in rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))]
 
 
 def _of_step(step: OfStep) -> Kept:
@@ -87,24 +93,42 @@ def _of_step(step: OfStep) -> Kept:
     if found is None or found[0] is None:
         raise ValueError("its step says nothing")
     said = msgspec.json.decode(found[1])
+    links = [url for url, _ in said["links"]] if said["tracking"] else None
+    account_id, is_marketing = int(found[2]), not said["transactional"]
+    if found[3] == "sms":
+        body = TemplateRevision.get_by_id(found[0]).document["body"]
+        return text(account_id, body, links, said["values"])._replace(is_marketing=is_marketing)
     content = letters.compiled(TemplateRevision.get_by_id(found[0]).document, said)
     sender = Sender(said["sender"]["email"], said["sender"]["name"], said["sender"]["reply_to"])
-    account_id = int(found[2])
     headers: tuple[tuple[str, str], ...] = (("Auto-Submitted", "auto-generated"),)
-    if not said["transactional"]:
+    if is_marketing:
         headers = compose.list_headers(None, said["list_name"], said["list_id"], domain_of(sender.email), account_id)
-    links = [url for url, _ in said["links"]] if said["tracking"] else None
     kept = _kept(content, links, sender, said["values"], mime.head(headers), account_id)
-    return kept._replace(is_marketing=not said["transactional"])
+    return kept._replace(is_marketing=is_marketing)
+
+
+def text(account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any]) -> Kept:
+    """Answer what all SMS that say the same share; `links`, by their numbers, lead through us. Raises MergeError."""
+    nothing = merge.compile_template(None, "text")
+    content = Content(nothing, nothing, texts.compiled(body, links), nothing)
+    return Kept(
+        content, Parts(content), None, Sender("", None, None), shared, b"", needed(content, "email"),
+        Showing(account_id, {}),
+    )  # fmt: skip
+
+
+def needed(content: Content, kind: str) -> frozenset[str]:
+    """Answer whether a content may say an address of this kind, as the set of kinds to be known."""
+    said = {"contact", f"contact.{kind}"} | ({"email"} if kind == "email" else set())
+    return frozenset() if said.isdisjoint(content.variables()) else frozenset({kind})
 
 
 def _kept(
     content: Content, links: list[str] | None, sender: Sender, shared: dict[str, Any], headers: bytes, account_id: int
 ) -> Kept:
-    needs_phone = not {"contact", "contact.phone"}.isdisjoint(content.variables())
     return Kept(
         content, Parts(content), None if links is None else tracked(content, links), sender, shared, headers,
-        needs_phone, Showing(account_id, content.conditions),
+        needed(content, "phone"), Showing(account_id, content.conditions),
     )  # fmt: skip
 
 

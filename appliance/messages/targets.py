@@ -23,7 +23,7 @@ log = logging.getLogger("campanero.tracking")
 _MOST_KEPT = 256
 _ASKED = (
     "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, m.sent_at, m.status, "
-    "coalesce(c.tracking, 'aggregate'), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version "
+    "coalesce(c.tracking, 'aggregate'), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version, m.channel "
     "FROM message m JOIN account a ON a.id = m.account_id LEFT JOIN contact c ON c.id = m.contact_id "
     "LEFT JOIN run r ON r.id = m.run_id WHERE m.id IN ({ids})"
 )
@@ -55,6 +55,7 @@ class Found(NamedTuple):
     privacy_ip: str
     chain_depth: int = 0  # of what is told about it
     version: int | None = None  # of the flow whose run sent it
+    channel: str = "email"
     url: str | None = None
     links: int = 0
 
@@ -160,16 +161,16 @@ def _filled(url: str, message: Found, shared: dict[str, Any]) -> str | None:
 
 def _person(message: Found) -> dict[str, Any]:
     found = one("SELECT recipient FROM message WHERE id = ?", (message.message_id,))
-    recipient = found[0] if found else None
+    recipient, kind = found[0] if found else None, "phone" if message.channel == "sms" else "email"
     try:
         contact = Contact.get_or_none(Contact.id == message.contact_id) if message.contact_id is not None else None
         if contact is not None:
             contacts.load([contact])
-        return values.of_contact(contact, recipient)
+        return values.of_contact(contact, recipient, kind)
     except Exception:
         # Whatever is wrong with what is kept of one, they and all who ask beside them are led on
         log.exception("contact %s cannot be read", message.contact_id)
-        return values.of_contact(None, recipient)
+        return values.of_contact(None, recipient, kind)
 
 
 def sendable(url: str) -> str | None:

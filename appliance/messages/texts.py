@@ -12,8 +12,9 @@ from msgspec import Struct
 from appliance import config
 from appliance.designs import links as numbered
 from appliance.designs import merge, rewriting
+from appliance.designs.links import Link
 from appliance.designs.merge import Compiled
-from appliance.messages import links
+from appliance.messages import links as own
 from appliance.sms import gsm
 from appliance.sms.gsm import Counted
 from appliance.sms.limits import MOST_CHARACTERS, MOST_PARTS
@@ -69,10 +70,10 @@ def compiled(body: str | None, addresses: Sequence[str] | None = None) -> Compil
     return merge.compile_template(source, "text")
 
 
-def addresses(body: str | None) -> list[str]:
-    """Answer where the links of an SMS lead, by number from 1, each once; raises MergeError."""
+def links(body: str | None) -> tuple[Link, ...]:
+    """Answer the links of an SMS, each address once; raises MergeError."""
     merge.scan(body or "")
-    return [link.href for link in numbered.of("", body or "")]
+    return numbered.of("", body or "")
 
 
 def fill(body: Compiled, values: Mapping[str, Any], hint: str | None = None, is_due: bool = True) -> Worded:
@@ -108,4 +109,4 @@ def shown(worded: Worded) -> Shown:
 
 def tokens(message_id: int = 0) -> dict[str, Any]:
     """Answer the values by which the links of a message lead through us; of none, links as long that lead nowhere."""
-    return {rewriting.ROOT: {"click": links.click(message_id)}}
+    return {rewriting.ROOT: {"click": own.click(message_id)}}

@@ -1,6 +1,6 @@
 """What a merge tag may say: plain data about a person, the brand, the account and the message's own links."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,50 +12,62 @@ from appliance.messages import links
 from appliance.segments import people
 from appliance.tables import Account, Brand, Channel, Contact
 
+# Kinds of addresses
+_KINDS = ("email", "phone")
 
-def of_contact(contact: Contact | None, address: str | None) -> dict[str, Any]:
-    """Answer the `contact` root and the bare names."""
+
+def of_contact(contact: Contact | None, address: str | None, kind: str = "email") -> dict[str, Any]:
+    """Answer the `contact` root and the bare names; `address` is the e-mail address or number that is written to."""
     if contact is None:
-        return {"contact": {"email": address, "data": {}}, "first_name": None, "last_name": None, "email": address}
+        return _named({"email": None, kind: address, "data": {}})
     channels: list[Channel] = getattr(contact, "channels", [])
-    phone = next((channel.value for channel in channels if channel.kind == "phone"), None)
-    email = address or next((channel.value for channel in channels if channel.kind == "email"), None)
-    person = {
+    own = {one: next((channel.value for channel in channels if channel.kind == one), None) for one in _KINDS}
+    if address:
+        own[kind] = address
+    return _named({
         "id": contact.id, "uuid": contact.uuid, "first_name": contact.first_name, "last_name": contact.last_name,
-        "email": email, "phone": phone, "source": contact.source, "country_code": contact.country_code,
+        "email": own["email"], "phone": own["phone"], "source": contact.source, "country_code": contact.country_code,
         "data": contact.data or {}, "tracking": contact.tracking,
-    }  # fmt: skip
-    return {"contact": person, "first_name": contact.first_name, "last_name": contact.last_name, "email": email}
+    })  # fmt: skip
 
 
-def of_contacts(ids: Iterable[int], with_phone: bool) -> dict[int, dict[str, Any]]:
-    """Answer the `contact` root of many people at once, without the address that each is written to."""
+def of_contacts(ids: Iterable[int], needed: Collection[str] = ()) -> dict[int, dict[str, Any]]:
+    """Answer the `contact` root of many people at once, with those kinds of addresses that are needed.
+
+    What each is written to is added by `of_person`.
+    """
     listed = ",".join(str(int(one)) for one in ids)
-    phones: dict[int, str] = {}
-    if with_phone:
-        of_kind = f"contact_id IN ({listed}) AND kind = 'phone'"
-        phones = dict(rows(f"SELECT contact_id, value FROM channel WHERE {of_kind} ORDER BY id DESC"))
+    own: dict[str, dict[int, str]] = {kind: {} for kind in _KINDS}
+    for kind in needed:
+        of_kind = f"contact_id IN ({listed}) AND kind = '{kind}'"
+        own[kind] = dict(rows(f"SELECT contact_id, value FROM channel WHERE {of_kind} ORDER BY id DESC"))
     found = rows(
         "SELECT id, uuid, first_name, last_name, source, country_code, data, tracking FROM contact "
         f"WHERE id IN ({listed})"
     )
     return {
         row[0]: {
-            "id": row[0], "uuid": row[1], "first_name": row[2], "last_name": row[3], "email": None,
-            "phone": phones.get(row[0]), "source": row[4], "country_code": row[5],
+            "id": row[0], "uuid": row[1], "first_name": row[2], "last_name": row[3], "email": own["email"].get(row[0]),
+            "phone": own["phone"].get(row[0]), "source": row[4], "country_code": row[5],
             "data": (msgspec.json.decode(row[6]) if row[6] else None) or {}, "tracking": row[7],
         }
         for row in found
     }  # fmt: skip
 
 
-def of_person(person: dict[str, Any] | None, address: str) -> dict[str, Any]:
+def of_person(person: dict[str, Any] | None, address: str, kind: str = "email") -> dict[str, Any]:
     """Answer the `contact` root and the bare names for somebody whom `of_contacts` knows, or for nobody."""
     if person is None:
-        return of_contact(None, address)
-    person["email"] = address
+        return of_contact(None, address, kind)
+    person[kind] = address
+    return _named(person)
+
+
+def _named(person: dict[str, Any]) -> dict[str, Any]:
+    """Answer a person with the names that stand alone too."""
     return {
-        "contact": person, "first_name": person["first_name"], "last_name": person["last_name"], "email": address,
+        "contact": person, "first_name": person.get("first_name"), "last_name": person.get("last_name"),
+        "email": person["email"],
     }  # fmt: skip
 
 
