@@ -1,6 +1,6 @@
 """The built-in inbox over the API: what was captured, and what its recipients might do with it."""
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -20,10 +20,11 @@ ROUTES = Routes()
 
 
 class Captured(Struct, rename={"from_": "from"}):
-    """A message that the built-in server took; `message_id` is the message's integer id."""
+    """A message that was kept here instead of sent; `message_id` is the message's integer id."""
 
     id: int
     account_id: int
+    channel: Literal["email", "sms"]
     message_id: int | None
     from_: str | None
     to: str
@@ -42,11 +43,17 @@ class Header(Struct):
 
 
 class CapturedDetail(Captured, rename={"from_": "from"}):
-    """A captured message with what it says, and its message as it stands now."""
+    """A captured message with what it says, and its message as it stands now.
+
+    Of an SMS also the parts it is sent in (`segments`), the alphabet they are written in, and how many characters.
+    """
 
     headers: list[Header]
     html: str | None
     text: str | None
+    segments: int | None
+    alphabet: Literal["GSM-7", "UCS-2"] | None
+    characters: int | None
     message: shapes.Message | None
 
 
@@ -57,15 +64,17 @@ class Emptied(Struct):
 
 
 class CaptureQuery(PageQuery):
-    """Filters of the inbox; words are looked for in recipient and subject."""
+    """Filters of the inbox; words are looked for in recipient and subject, and in what an SMS says."""
 
     search: Short | UnsetType = UNSET
+    channel: Literal["email", "sms"] | UnsetType = UNSET
     message_id: int | UnsetType = UNSET
 
 
 def _values(row: Row) -> dict[str, Any]:
     return {
-        "id": row.id, "account_id": row.account_id, "message_id": row.message_id, "from_": row.from_header,
+        "id": row.id, "account_id": row.account_id, "channel": row.channel, "message_id": row.message_id,
+        "from_": row.from_header,
         "to": row.rcpt_to, "mail_from": row.mail_from, "subject": row.subject, "preview": row.preview,
         "bytes": row.size, "created_at": iso(row.received_at),
     }  # fmt: skip
@@ -79,7 +88,12 @@ def _detail(account_id: int, captured_id: int) -> CapturedDetail:
     except NotFound:
         message = None
     headers = [Header(name, value) for name, value in parts["headers"]]
-    return CapturedDetail(**_values(row), headers=headers, html=parts["html"], text=parts["text"], message=message)
+    counted = parts["sms"]
+    takes = (counted.parts, counted.alphabet, counted.characters) if counted is not None else (None, None, None)
+    return CapturedDetail(
+        **_values(row), headers=headers, html=parts["html"], text=parts["text"], message=message,
+        **dict(zip(("segments", "alphabet", "characters"), takes, strict=True)),
+    )  # fmt: skip
 
 
 @ROUTES.add("GET", "/capture", scope="account:read", query=CaptureQuery, returns=Captured, many=True)
@@ -88,7 +102,8 @@ async def index(request: Call) -> Answer:
     query: CaptureQuery = request.query
     search = query.search if isinstance(query.search, str) else None
     of = query.message_id if isinstance(query.message_id, int) else None
-    page = await call(captured.page, request.account_id, query.page, query.size(), search, of)
+    channel = query.channel if isinstance(query.channel, str) else None
+    page = await call(captured.page, request.account_id, query.page, query.size(), search, of, channel)
     return Answer([Captured(**_values(row)) for row in page.rows], headers=page_headers(page))
 
 
@@ -104,11 +119,11 @@ async def show(request: Call) -> Answer:
     return Answer(await call(_detail, request.account_id, request.id))
 
 
-@ROUTES.add("GET", "/capture/{id}/raw", scope="account:read", media="message/rfc822")
+@ROUTES.add("GET", "/capture/{id}/raw", scope="account:read", media="message/rfc822", or_media="text/plain")
 async def raw(request: Call) -> Answer:
-    """Get a captured message as it came over the wire."""
+    """Get a captured message as it came over the wire; of an SMS that is its text."""
     row = await call(captured.get, request.account_id, request.id)
-    return Answer(bytes(row.source))
+    return Answer(bytes(row.source), media="text/plain" if row.channel == "sms" else None)
 
 
 @ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", reads=Simulate, returns=CapturedDetail)

@@ -42,6 +42,7 @@ class Answer(NamedTuple):
     status: int | None = None
     headers: dict[str, str] = {}
     ignored: Sequence[str] = ()  # keys within the body that a handler which reads them itself does not know
+    media: str | None = None  # of bytes that are of the route's other type (`or_media`)
 
 
 _SECOND = re.compile(r"\{(\w+_id)\}")
@@ -69,6 +70,7 @@ class Route(NamedTuple):
     form: type[Struct] | None  # multipart: the texts that come beside `file`; the handler receives both itself
     # Says what is wrong inside keys that have readers of their own, where others are wrong too: all faults are told
     inside: Callable[[Call], Awaitable[dict[str, list[str]]]] | None
+    or_media: str | None = None
 
     @property
     def has_id(self) -> bool:
@@ -102,6 +104,7 @@ class Routes(list[Route]):
         media: str | None = None,
         form: type[Struct] | None = None,
         inside: Callable[[Call], Awaitable[dict[str, list[str]]]] | None = None,
+        or_media: str | None = None,
     ) -> Callable[[Handler], Handler]:
         """Declare an endpoint below `/v1/my` that answers a shape (`returns`) or other bytes (`media`).
 
@@ -113,7 +116,7 @@ class Routes(list[Route]):
             self.append(
                 Route(
                     method, path, handler, scope, summary, returns, many, status, reads, query,
-                    body_required and reads is not None, also, idempotent, media, form, inside,
+                    body_required and reads is not None, also, idempotent, media, form, inside, or_media,
                 )
             )  # fmt: skip
             return handler

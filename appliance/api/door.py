@@ -65,7 +65,8 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
                 :1000
             ]
         if route.media is not None:
-            return await reply.media(request, route.media, answer.value, answer.status or route.status, headers)
+            kind = answer.media or route.media
+            return await reply.media(request, kind, answer.value, answer.status or route.status, headers)
         return reply.json(answer.value, answer.status or route.status, headers)
 
     return handle

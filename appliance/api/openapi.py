@@ -118,11 +118,15 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
+def _bytes(kind: str) -> dict[str, Any]:
+    is_text = kind.startswith("text/") or kind.endswith("jsonl")
+    return {"type": "string"} if is_text else {"type": "string", "format": "binary"}
+
+
 def _success(route: Route) -> dict[str, Any]:
     if route.media is not None:
-        text = route.media.startswith("text/") or route.media.endswith("jsonl")
-        schema: dict[str, Any] = {"type": "string"} if text else {"type": "string", "format": "binary"}
-        return {"description": "Success", "content": {route.media: {"schema": schema}}}
+        kinds = [kind for kind in (route.media, route.or_media) if kind is not None]
+        return {"description": "Success", "content": {kind: {"schema": _bytes(kind)} for kind in kinds}}
     assert route.returns is not None
     schema = {"type": "array", "items": _ref(route.returns)} if route.many else _ref(route.returns)
     success: dict[str, Any] = {"description": "Success", "content": {"application/json": {"schema": schema}}}

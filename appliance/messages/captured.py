@@ -5,10 +5,13 @@ from email.message import EmailMessage
 from typing import Any, NamedTuple
 
 from appliance import clock
+from appliance.db.open import one
 from appliance.db.work import writing
 from appliance.errors import NotFound
 from appliance.messages import links
 from appliance.pages import Page, paginate
+from appliance.sms import gsm
+from appliance.sms.text import Text
 from appliance.tables import Captured, Message
 
 
@@ -49,21 +52,40 @@ def store(reading: Reading, mail_from: str, rcpt_to: str, raw: bytes) -> int:
     return int(kept.id)
 
 
+def keep(text: Text) -> int:
+    """Keep an SMS and answer its id; one that was under way when its person was erased is not kept (0)."""
+    writing()
+    row = one("SELECT account_id FROM message WHERE id = ? AND recipient_key NOT NULL", (text.id,))
+    if row is None:
+        return 0
+    source = text.body.encode()
+    kept = Captured.create(
+        account=row[0], channel="sms", message_id=text.id, mail_from=text.sender, rcpt_to=text.to,
+        from_header=text.sender, preview=" ".join(text.body.split())[:140], size=len(source), source=source,
+        received_at=clock.now_ms(),
+    )  # fmt: skip
+    return int(kept.id)
+
+
 def page(
-    account_id: int, number: int = 1, limit: int = 50, search: str | None = None, message_id: int | None = None
-) -> Page:
-    """List captured mail, newest first; words are looked for in recipient and subject."""
+    account_id: int, number: int = 1, limit: int = 50, search: str | None = None, message_id: int | None = None,
+    channel: str | None = None,
+) -> Page:  # fmt: skip
+    """List what was captured, newest first; words are looked for in recipient and subject, or what an SMS says."""
     found = Captured.select().where(Captured.account == account_id)
+    if channel is not None:
+        found = found.where(Captured.channel == channel)
     if message_id is not None:
         found = found.where(Captured.message_id == message_id)
     if search and search.strip():
         words = search.strip()
-        found = found.where(Captured.rcpt_to.contains(words) | Captured.subject.contains(words))
+        says = (Captured.channel == "sms") & Captured.preview.contains(words)
+        found = found.where(Captured.rcpt_to.contains(words) | Captured.subject.contains(words) | says)
     return paginate(found.order_by(Captured.id.desc()), number, limit)
 
 
 def get(account_id: int, captured_id: int) -> Captured:
-    """Answer a captured mail; raises NotFound."""
+    """Answer a captured message; raises NotFound."""
     found = Captured.get_or_none(Captured.account == account_id, Captured.id == captured_id)
     if found is None:
         raise NotFound
@@ -82,13 +104,17 @@ def parse(raw: bytes) -> EmailMessage:
 
 
 def parts(captured: Captured) -> dict[str, Any]:
-    """Answer headers, HTML, text and source of a captured mail."""
+    """Answer headers, HTML, text and source of a captured message; of an SMS its text, and what that takes (`sms`)."""
+    if captured.channel == "sms":
+        text = bytes(captured.source).decode()
+        return {"headers": [], "html": None, "text": text, "raw": text, "sms": gsm.count(text)}
     parsed = parse(captured.source)
     return {
         "headers": [(name, str(value)) for name, value in parsed.items()],
         "html": _text(parsed, "html"),
         "text": _text(parsed, "plain"),
         "raw": bytes(captured.source).decode("utf-8", "replace"),
+        "sms": None,
     }
 
 
