@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from appliance import clients, clock, tokens
+from appliance.addresses import Address
 from appliance.contacts.records import CHANNELS
 from appliance.db.open import one, rows, run
 from appliance.db.work import writing
@@ -140,6 +141,23 @@ def returned(channel: Channel, evidence: Evidence) -> bool:
         return False
     if not channel.subscribed:
         opt_in(channel, "recipient", evidence)
+    return True
+
+
+def returned_nobodys(account_id: int, address: Address, evidence: Evidence) -> bool:
+    """Take back the STOP of a number that is nobody's, by a START from it; False if there is none."""
+    writing()
+    hashed = tokens.address_hash(address.kind, address.key)
+    where = (account_id, address.kind, hashed)
+    stopped = "account_id = ? AND kind = ? AND address_hash = ? AND reason = 'stop_keyword'"
+    found = one(f"SELECT created_at FROM suppression WHERE {stopped}", where)
+    if found is None:
+        return False
+    run(f"DELETE FROM suppression WHERE {stopped}", where)
+    # What they left by other ways before stays left
+    run("DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ? AND created_at >= ?",
+        (*where, found[0]))  # fmt: skip
+    record(account_id, (address.kind, hashed), "lifted", "recipient", evidence, data={"reason": "stop_keyword"})
     return True
 
 

@@ -27,6 +27,7 @@ CREATE INDEX message_due ON message (campaign_id, channel, due_at, id) WHERE sta
 CREATE INDEX message_due_of_flows ON message (channel, due_at, id) WHERE run_id NOT NULL AND status IN ('queued',
     'held');
 CREATE INDEX message_provider_id ON message (provider_id, provider) WHERE provider_id NOT NULL;
+CREATE INDEX message_texted ON message (recipient_key, account_id, id) WHERE channel = 'sms';
 CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL;
 CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL;
 CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL;

@@ -8,7 +8,7 @@ CREATE TABLE incoming (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id
     REFERENCES contact (id) ON DELETE SET NULL);
 CREATE INDEX incoming_contact_id ON incoming (contact_id);
 CREATE INDEX incoming_account_id_sender_id ON incoming (account_id, sender, id);
-CREATE UNIQUE INDEX incoming_once ON incoming (account_id, provider, provider_id) WHERE provider_id NOT NULL;
+CREATE UNIQUE INDEX incoming_once ON incoming (provider_id, provider, account_id) WHERE provider_id NOT NULL;
 CREATE INDEX incoming_reply ON incoming (reply_id) WHERE reply_id NOT NULL;
 CREATE INDEX incoming_refusals ON incoming (account_id, id) WHERE kind = 'refusal' AND seen_at IS NULL;
 CREATE TABLE receipt (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, provider TEXT NOT NULL, provider_id TEXT NOT

@@ -13,7 +13,7 @@ from appliance import tokens
 from appliance.contacts import consent
 from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
-from appliance.messages import capping, ledger, quiet
+from appliance.messages import answers, capping, ledger, quiet
 from appliance.messages.ledger import Claim
 
 _LIVE = (
@@ -42,7 +42,7 @@ def mark(row: Claim, process: str, wanted: Claim, now: int) -> bool:
         return False
     if row.run_id is not None and not _may_leave_flow(row, due[0], now):
         return False
-    reason = refusal(row)
+    reason = refusal(row) or ("too_late" if answers.is_late(row, now) else None)
     if reason is None:
         full = capping.is_full(row, now)
         if full is None:
@@ -88,6 +88,8 @@ def refusal(row: Claim) -> str | None:
         reason = consent.suppression(row.account_id, row.kind, hashed)
         if reason in consent.KEEPS_OUT and _asks_to_come_back(row):
             reason = consent.suppression(row.account_id, row.kind, hashed, but=consent.KEEPS_OUT)
+        if reason and answers.is_one(row):
+            reason = consent.suppression(row.account_id, row.kind, hashed, but=answers.LETS_PASS)
         if reason:
             return f"suppressed_{reason}"
         # An address that a program named is meant as it is; one that a flow found is meant as its person's

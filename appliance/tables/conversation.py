@@ -30,7 +30,7 @@ class Incoming(Table):
 
 
 Incoming.add_index(
-    SQL("CREATE UNIQUE INDEX incoming_once ON incoming (account_id, provider, provider_id) WHERE provider_id NOT NULL")
+    SQL("CREATE UNIQUE INDEX incoming_once ON incoming (provider_id, provider, account_id) WHERE provider_id NOT NULL")
 )
 Incoming.add_index(SQL("CREATE INDEX incoming_reply ON incoming (reply_id) WHERE reply_id NOT NULL"))
 Incoming.add_index(

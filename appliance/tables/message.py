@@ -96,6 +96,8 @@ Message.add_index(
 )
 # What a provider calls it, for what it tells about it later
 Message.add_index(SQL("CREATE INDEX message_provider_id ON message (provider_id, provider) WHERE provider_id NOT NULL"))
+# What a phone number was sent, by whom, and what last
+Message.add_index(SQL("CREATE INDEX message_texted ON message (recipient_key, account_id, id) WHERE channel = 'sms'"))
 # Who opened and clicked, and when for the first time
 Message.add_index(SQL("CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL"))
 Message.add_index(SQL("CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL"))

@@ -1,0 +1,60 @@
+"""Which accounts an SMS concerns that somebody wrote: the one it is for, and those that know the number."""
+
+from typing import NamedTuple
+
+from appliance import addresses, config
+from appliance.db.open import one, rows
+from appliance.tables import Account
+
+# What was last handed over to a number by an account, but for what answered them by itself
+_LAST = (
+    "SELECT id, contact_id FROM message WHERE recipient_key = ? AND account_id = ? AND channel = 'sms' "
+    "AND sent_at NOT NULL AND source_type <> 'system' ORDER BY id DESC LIMIT 1"
+)
+_WRITER = (
+    "SELECT account_id FROM message WHERE recipient_key = ? AND account_id IN ({}) AND channel = 'sms' "
+    "AND sent_at NOT NULL ORDER BY id DESC LIMIT 1"
+)
+_KNOWING = (
+    "SELECT id FROM account a WHERE EXISTS (SELECT 1 FROM channel c WHERE c.account_id = a.id AND c.kind = 'phone' "
+    "AND c.key = :key) OR EXISTS (SELECT 1 FROM message m WHERE m.recipient_key = :key AND m.account_id = a.id "
+    "AND m.channel = 'sms')"
+)
+
+
+class Last(NamedTuple):
+    """The last message to a number, and whose it was."""
+
+    message_id: int | None = None
+    contact_id: int | None = None
+
+
+def home(sender: str, to: str) -> int:
+    """Answer the account that an SMS is for: whose number it came to, else who last wrote to whoever wrote it."""
+    known = list(Account.select(Account.id, Account.sms_from).order_by(Account.id))
+    usual = config.current().sms.twilio.from_
+    named = [row.id for row in known if _key(row.sms_from or usual) == _key(to)]
+    if len(named) == 1:
+        return int(named[0])
+    among = named or [row.id for row in known]
+    last = one(_WRITER.format(",".join("?" * len(among))), (sender, *among))
+    return int(last[0] if last else among[0])
+
+
+def knowing(sender: str) -> list[int]:
+    """Answer the accounts that have a number or have written to it."""
+    return [row[0] for row in rows(_KNOWING, {"key": sender})]
+
+
+def last_to(account_id: int, sender: str) -> Last:
+    """Answer what an account last sent to a number, which a message from there may answer."""
+    found = one(_LAST, (sender, account_id))
+    return Last(*found) if found else Last()
+
+
+def _key(name: str) -> str:
+    """Answer a number or name of ours as it is compared."""
+    try:
+        return addresses.phone(name).key
+    except ValueError:
+        return name.strip().casefold()

@@ -1,0 +1,155 @@
+"""Takes in what somebody wrote us by SMS: once, with what it asks of us, and with our answer where there is one.
+
+A message belongs to the account whose number it came to. Who wants to leave leaves every account that knows the number
+(and comes back there with START); everything else concerns that one account. Unknown numbers make no contact.
+"""
+
+import logging
+from typing import Any, NamedTuple
+
+from appliance import addresses, clock, config
+from appliance.addresses import Address
+from appliance.contacts import choices
+from appliance.contacts.records import CHANNELS
+from appliance.conversations import answering, homes, leaving, triggering
+from appliance.db.open import connection, one, run
+from appliance.db.work import writing
+from appliance.sms import keywords
+from appliance.sms.keywords import Read
+from appliance.sms.told import Incoming as Heard
+from appliance.tables import Channel
+
+log = logging.getLogger("campanero.sms")
+_LONGEST_BODY, _LONGEST_NAME = 10_000, 64
+_INSERT = (
+    "INSERT INTO incoming (account_id, contact_id, provider, provider_id, sender, recipient, body, kind, "
+    "keyword, answered_id, test, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_KNOWN = "SELECT 1 FROM incoming WHERE provider_id = ? AND provider = ? LIMIT 1"
+# What a message is stored as, by what it means
+_KINDS = {"stop": "stop", "refusal": "refusal", "perhaps": "refusal", "start": "start", "help": "help"}
+
+
+class Message(NamedTuple):
+    """A message as it is acted on; `address` is None where it came from what is no phone number (a short code)."""
+
+    provider: str
+    provider_id: str | None
+    sender: str
+    address: Address | None
+    to: str
+    body: str
+    answered: str | None
+    test: bool
+
+
+def receive(provider: str, heard: Heard, test: bool = False, account_id: int | None = None) -> bool:
+    """Take in what somebody wrote; False if it was known already. `account_id` says for whom it is where that is known.
+
+    `test` is what was written to a test: its events are tests, and its answer is captured.
+    """
+    writing()
+    message = _read(provider, heard, test)
+    if message.provider_id is not None and one(_KNOWN, (message.provider_id, provider)) is not None:
+        return False
+    home = account_id if account_id is not None else homes.home(message.sender, message.to)
+    read = _meaning(home, message)
+    known = homes.knowing(message.sender) if message.address is not None else []
+    if read.meaning in ("stop", "refusal", "start"):
+        concerned = [home, *(one for one in known if one != home)]
+    else:
+        concerned = [home]
+    for account in concerned:
+        _take(account, message, read, is_home=account == home)
+    log.info("an SMS came in (%s) and concerns %s accounts", read.meaning, len(concerned))
+    return True
+
+
+def _read(provider: str, heard: Heard, test: bool) -> Message:
+    sender = _clean(heard.sender).strip()[:_LONGEST_NAME]
+    try:
+        address = addresses.phone(sender)
+    except ValueError:
+        address = None
+    return Message(
+        provider, _clean(heard.provider_id)[:200] if heard.provider_id else None,
+        address.key if address else sender, address, _clean(heard.to).strip()[:_LONGEST_NAME],
+        _clean(heard.body)[:_LONGEST_BODY], heard.answered, test,
+    )  # fmt: skip
+
+
+def _clean(text: str) -> str:
+    """Answer a text without what no database and no page can hold."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "")
+
+
+def _meaning(home: int, message: Message) -> Read:
+    """Say what a message means; what its provider has acted on means that, whatever the words are."""
+    read = keywords.read(message.body, config.current().sms.stop_words)
+    said = (message.answered or "").strip().lower()
+    if said in ("stop", "start", "help") and read.meaning != said:
+        read = Read(said, said.upper())  # type: ignore[arg-type]  # one of the three
+    if message.address is None:
+        return Read("other")  # a machine, to whom nothing is ever sent
+    if read.meaning == "yes":
+        return Read("start", "YES") if leaving.has_left(message.address, home) else Read("other")
+    if read.meaning == "start" and not leaving.may_return(message.address, home):
+        return Read("other")
+    return read
+
+
+def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
+    """Write a message for one account, and do what it asks for there."""
+    channel = _channel(account_id, message.address)
+    last = homes.last_to(account_id, message.sender) if message.address else homes.Last()
+    contact_id = channel.contact_id if channel is not None else None
+    awaited = None
+    if is_home and read.meaning in ("other", "perhaps"):
+        awaited = triggering.awaited(account_id, message.body)
+    kind = _KINDS.get(read.meaning) or ("keyword" if awaited is not None and awaited.is_keyword else "message")
+    keyword = awaited.word if awaited is not None else read.keyword
+    connection().execute(
+        _INSERT,
+        (
+            account_id, contact_id, message.provider, message.provider_id, message.sender, message.to, message.body,
+            kind, keyword, last.message_id, message.test, clock.now_ms(),
+        ),
+    )  # fmt: skip
+    number = connection().last_insert_rowid()
+    if channel is not None:
+        _heard_from(channel)
+    if message.address is not None and _changes(account_id, message, read, last.message_id, is_home) and is_home:
+        answering.answer(account_id, number, read.meaning, contact_id, message.address, message.to, message.test)
+    if awaited is not None:
+        about: dict[str, Any] = {"body": message.body, "keyword": awaited.word, "message_id": last.message_id}
+        triggering.tell(account_id, contact_id, number, about, awaited, message.test)
+
+
+def _changes(account_id: int, message: Message, read: Read, last: int | None, is_home: bool) -> bool:
+    """Do what a message asks for in an account; answers whether it is to be answered there."""
+    assert message.address is not None
+    said = leaving.Said(message.address, message.body, last, message.test)
+    if read.meaning in ("stop", "refusal"):
+        new = leaving.leave(account_id, said)
+    elif read.meaning == "start":
+        new = leaving.come_back(account_id, said, is_home)
+    else:
+        new = read.meaning == "help"
+    return new and not message.answered
+
+
+def _channel(account_id: int, address: Address | None) -> Channel | None:
+    if address is None:
+        return None
+    found = CHANNELS.find("account_id = ? AND kind = 'phone' AND key = ?", (account_id, address.key))
+    return found[0] if found else None
+
+
+def _heard_from(channel: Channel) -> None:
+    """Note that a person is there and has the number: that is all a confirmation could show."""
+    now = clock.now_ms()
+    run(
+        "UPDATE channel SET verified_at = ?, updated_at = ? WHERE id = ? AND verified_at IS NULL",
+        (now, now, channel.id),
+    )
+    choices.seen(channel.contact_id)

@@ -1,0 +1,56 @@
+"""What flows wait to hear: whether a message is a keyword of one, and the event by which they hear it."""
+
+from typing import Any, NamedTuple
+
+from appliance.db.open import rows
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.sms import keywords
+
+_WORDS = (
+    "SELECT t.event, w.value FROM flow f JOIN trigger t ON t.flow_id = f.id, json_each(t.data, '$.keywords') w "
+    "WHERE f.account_id = ? AND f.status = 'active' AND f.deleted_at IS NULL AND t.event IN ('message', 'keyword') "
+    "AND json_type(t.data, '$.keywords') = 'array' AND w.type = 'text'"
+)
+
+
+class Awaited(NamedTuple):
+    """The keyword that a message is or begins with, if a live flow names one, and the events that tell of it."""
+
+    word: str | None
+    events: tuple[str, ...]
+
+    @property
+    def is_keyword(self) -> bool:
+        """Say whether a flow waits for it as a keyword."""
+        return "keyword" in self.events
+
+
+def awaited(account_id: int, body: str) -> Awaited:
+    """Answer what a message means to the flows of an account.
+
+    It is a `keyword` where a live flow is started by keywords and names this one, else a `message`; and both where
+    flows of both kinds name it, so that each of them is started.
+    """
+    said = keywords.plain(body)
+    first = said.partition(" ")[0]
+    found: dict[str, str] = {}
+    for event, word in rows(_WORDS, (account_id,)):
+        known = keywords.plain(word)
+        # The whole message says more than the word it begins with
+        if known and known in (said, first) and (event not in found or known == said):
+            found[event] = word.strip()
+    word = found.get("keyword") or found.get("message")
+    return Awaited(word, tuple(sorted(found)) or ("message",))
+
+
+def tell(
+    account_id: int, contact_id: int | None, number: int, about: dict[str, Any], heard: Awaited, test: bool
+) -> None:
+    """Record the events of a message that came in, by which flows are started."""
+    log.record_many(
+        [
+            Happened(account_id, event, contact_id, about, resource_uid=f"incoming:{number}", test=test)
+            for event in heard.events
+        ]
+    )

@@ -1,0 +1,220 @@
+"""What people write back over SMS: kept once, acted on, answered once (decisions, section 15)."""
+
+from typing import Any
+
+import pytest
+
+from appliance.account import accounts
+from appliance.contacts import suppress, write
+from appliance.contacts.requests import ContactWrite
+from appliance.contacts.suppress import SuppressionWrite
+from appliance.conversations import answering, receiving
+from appliance.db import work
+from appliance.db.open import rows
+from appliance.messages import hot
+from appliance.messages.ledger import COLUMNS, Claim
+from appliance.sms.told import Incoming as Heard
+from appliance.tables import Account, Channel, Incoming, Message
+from tests.domain.home import BY_API, Home
+
+ANN, OURS = "+14155550101", "+14155550199"
+
+
+@pytest.fixture
+def ann(home: Home) -> int:
+    """Somebody who agreed to SMS, and a number of ours that the account writes from."""
+    home.configure(sms__twilio__from=OURS)
+    return int(home.upsert(phone=ANN, opt_in=True).contact.id)
+
+
+def hear(body: str, sender: str = ANN, to: str = OURS, **more: Any) -> bool:
+    """Take in an SMS as the hook of a provider does."""
+    heard = Heard(more.pop("provider_id", None), sender, to, body, more.pop("answered", None))
+    return work.write(receiving.receive, "twilio", heard, **more)
+
+
+def kept() -> list[Incoming]:
+    """Answer what came in, the oldest first."""
+    return list(Incoming.select().order_by(Incoming.id))
+
+
+def answers() -> list[str | None]:
+    """Answer what we answered, the oldest first."""
+    return [answering.text_of(row.id) for row in Message.select().order_by(Message.id)]
+
+
+def events(*names: str) -> list[tuple[Any, ...]]:
+    """Answer the events of some names: name, contact, the keyword in it."""
+    marks = ",".join("?" * len(names))
+    return rows(f"SELECT event, contact_id, data ->> 'keyword' FROM event WHERE event IN ({marks}) ORDER BY id", names)
+
+
+def test_stop_opts_out_and_is_confirmed_once(home: Home, ann: int) -> None:
+    """STOP ends all SMS to the number; one confirmation follows, and nothing to those that are sent after it."""
+    for _ in range(3):
+        assert hear("Stop!")
+    channel = home.channel(ANN)
+    assert (channel.subscribed, channel.opted_out_by, channel.suppression) == (False, "recipient", "stop_keyword")
+    assert answers() == ["Acme: You are unsubscribed and will get no more messages. Reply START to get them again."]
+    assert [(row.kind, row.keyword, row.contact_id) for row in kept()] == [("stop", "STOP", ann)] * 3
+    assert ("opt_out", "recipient", "keyword", "recipient") in home.acts(ANN)
+    assert [name for name, *_ in events("opt_out", "message", "keyword")] == ["opt_out"]
+
+
+def test_an_answer_goes_out_though_they_left(home: Home, ann: int) -> None:
+    """The confirmation is the one message that a STOP does not keep back; an operator's own word does."""
+    hear("STOP")
+    row = Message.get()
+    assert (row.sender, row.recipient, row.source_type, row.transactional) == (OURS, ANN, "system", True)
+    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
+    assert work.write(hot.step, [], [claim], "process") == {row.id}
+
+    home.advance(3700)
+    hear("HELP")
+    work.write(suppress.write, home.account_id, SuppressionWrite(ANN), BY_API)
+    hear_again = Claim._make(rows(f"SELECT {COLUMNS} FROM message ORDER BY id DESC LIMIT 1")[0])
+    assert work.write(hot.step, [], [hear_again], "process") == set()
+    assert Message.get_by_id(hear_again.id).skip_reason == "suppressed_manual"
+
+
+def test_a_late_answer_is_none(home: Home, ann: int) -> None:
+    """What could not go out within five minutes is not sent any more: whoever left is not reminded of it."""
+    hear("STOP")
+    home.advance(301)
+    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
+    assert work.write(hot.step, [], [claim], "process") == set()
+    assert (Message.get().status, Message.get().skip_reason) == ("skipped", "too_late")
+
+
+def test_what_the_provider_answered_is_not_answered_again(home: Home, ann: int) -> None:
+    """STOP counts, in whatever words the provider knew it; the confirmation was sent by the provider."""
+    hear("arrêter tout", answered="STOP")
+    hear("?", answered="HELP")
+    assert home.channel(ANN).suppression == "stop_keyword"
+    assert (answers(), [row.kind for row in kept()]) == ([], ["stop", "help"])
+
+
+def test_start_and_yes_bring_back(home: Home, ann: int) -> None:
+    """START takes a STOP back with evidence; YES only after a STOP, before it is a message like others."""
+    hear("YES")
+    assert events("message") == [("message", ann, None)]
+    for word in ("START", "yes"):
+        hear("STOP")
+        hear(word)
+        channel = home.channel(ANN)
+        assert (channel.subscribed, channel.suppression, channel.opted_out_by) == (True, None, None)
+    said = [str(text).split(":")[1].split(".")[0] for text in answers()]
+    assert said == [" You are unsubscribed and will get no more messages", " You are subscribed again"] * 2
+    hear("START")
+    assert len(answers()) == 4, "nothing has changed"
+
+
+def test_help_is_answered_once_an_hour(home: Home, ann: int) -> None:
+    """HELP names company and contact, also to who has left, and not more often than once an hour."""
+    work.write(lambda: Account.update(email_reply_to="help@acme.example").execute())
+    hear("STOP")
+    hear("help")
+    hear("INFO")
+    assert len(answers()) == 2
+    assert answers()[1] == (
+        "Acme: news and offers by SMS, message frequency varies. Msg & data rates may apply. Help: help@acme.example. "
+        "Reply STOP to unsubscribe."
+    )
+    home.advance(3601)
+    hear("INFO")
+    assert len(answers()) == 3
+
+
+def test_refusals_in_other_words(home: Home, ann: int) -> None:
+    """A clear one opts out as STOP does; one among other words is kept for a person, and is a message too."""
+    hear("Please stop by tomorrow")
+    assert home.channel(ANN).subscribed
+    hear("please stop texting me")
+    assert home.channel(ANN).suppression == "stop_keyword"
+    assert [(row.kind, row.keyword) for row in kept()] == [("refusal", None), ("refusal", "please stop texting me")]
+    assert (len(events("message")), len(answers())) == (1, 1)
+
+
+def test_each_message_counts_once(home: Home, ann: int) -> None:
+    """What a provider tells again is known, whatever happened between."""
+    assert hear("hello", provider_id="SM1")
+    assert not hear("hello", provider_id="SM1")
+    assert hear("hello", provider_id="SM2")
+    assert (len(kept()), len(events("message"))) == (2, 2)
+    assert home.channel(ANN).verified_at is not None
+
+
+def test_unknown_numbers_make_no_contact(home: Home, ann: int) -> None:
+    """Their messages are kept, their STOP counts for the day they are a contact, and START takes it back."""
+    other = "+14155550155"
+    hear("hello", other)
+    assert events("message") == [("message", None, None)]
+    hear("STOP", other)
+    assert home.upsert(phone=other).contact.channels[0].suppression == "stop_keyword"
+    third = "+14155550156"
+    hear("STOP", third)
+    hear("START", third)
+    assert home.upsert(phone=third).contact.channels[0].subscribed
+    assert len(answers()) == 3
+    hear("START", "+14155550157")
+    assert len(answers()) == 3, "there is nothing to come back to"
+
+
+def test_machines_are_kept_and_never_answered(home: Home, ann: int) -> None:
+    """A short code or a name is no phone: STOP and HELP from there do nothing."""
+    for sender in ("72727", "INFOSMS", "", "+1", "\ud800x\0"):
+        hear("HELP", sender)
+        hear("STOP", sender)
+    assert answers() == []
+    assert rows("SELECT count(*) FROM suppression") == [(0,)]
+    assert len(kept()) == 10
+
+
+def other_account(phone: str | None = None, opt_in: bool = True) -> int:
+    """Make a second account, with the number in it."""
+    number = int(work.write(lambda: accounts.create("Elsewhere").id))
+    if phone is not None:
+        work.write(write.upsert, number, ContactWrite(phone=phone, opt_in=opt_in), BY_API)
+    return number
+
+
+def in_account(number: int) -> Channel:
+    """Answer the channel of Ann's number in another account."""
+    return Channel.get(Channel.account == number, Channel.key == ANN)
+
+
+def test_stop_counts_in_every_account_that_knows_the_number(home: Home, ann: int) -> None:
+    """Who leaves leaves all senders here; START gives back what STOP took, and brings in nobody who was never in."""
+    second, third = other_account(ANN), other_account(ANN, opt_in=False)
+    hear("STOP", account_id=home.account_id)
+    assert {in_account(one).suppression for one in (home.account_id, second, third)} == {"stop_keyword"}
+    assert len(answers()) == 1
+    hear("START", account_id=home.account_id)
+    assert [in_account(one).subscribed for one in (home.account_id, second, third)] == [True, True, False]
+    assert rows("SELECT count(*) FROM suppression") == [(0,)]
+    hear("hello", account_id=second)
+    assert [row.account_id for row in kept()][-1:] == [second]
+
+
+def test_whose_message_it_is(home: Home, ann: int) -> None:
+    """That of the account with the number; of those that share one, of who last wrote to them; else of the first."""
+    second = other_account()
+    hear("one")
+    work.write(lambda: Message.create(
+        account=second, channel="sms", recipient=ANN, recipient_key=ANN, status="sent", source_type="transactional",
+        provider="twilio", sent_at=1, created_at=1, updated_at=1))  # fmt: skip
+    hear("two")
+    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
+    work.write(lambda: Account.update(sms_from="+14155550198").where(Account.id == second).execute())
+    hear("three")
+    hear("four", to="+1 (415) 555-0198")
+    assert [row.account_id for row in kept()] == [home.account_id, second, home.account_id, second]
+
+
+def test_two_machines_come_to_an_end(home: Home, ann: int) -> None:
+    """However often somebody leaves and comes back in a day, some answers are enough."""
+    for _ in range(15):
+        hear("STOP")
+        hear("START")
+    assert len(answers()) == 20
+    assert home.channel(ANN).subscribed
