@@ -1,4 +1,4 @@
-"""Tests of a template: the mail as it will be, to whoever shall look at it, marked and never counted (decisions, 11).
+"""Tests of a template: the message as it will be, to whoever shall look at it, marked, never counted (decisions, 11).
 
 A test goes through the outbox like any message. It needs no consent, but who may not be written to gets none. It is
 linked to no contact, so that it shows in nobody's figures; whose values it shows is kept beside its words.
@@ -19,23 +19,29 @@ from appliance.designs.merge import MergeError
 from appliance.errors import Faults, Invalid, NotFound
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.fields import Data, EmailText, Id
-from appliance.messages import compose, senders
+from appliance.fields import Data, EmailText, Id, Phone
+from appliance.messages import compose, senders, sms_senders, texts
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
-from appliance.tables import Account, Channel, Contact, Message, MessageContent, Template, User
+from appliance.tables import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
 from appliance.templates import store
 from appliance.work import bell
 
 MOST = 5
 PREFIX = "[Test] "
+_FIELDS = ("subject", "body", "preheader", "from_name", "design")
 
 
 class TestRequest(Struct):
-    """To whom a test goes: addresses, else the contact whose values it shows, else the account's owner."""
+    """To whom a test goes: addresses, else the contact whose values it shows, else the account's owner.
+
+    Of a template for SMS the addresses are phone numbers.
+    """
 
     email: EmailText | None | UnsetType = UNSET
     emails: Annotated[list[EmailText], Meta(max_length=MOST)] | None | UnsetType = UNSET
+    phone: Phone | None | UnsetType = UNSET
+    phones: Annotated[list[Phone], Meta(max_length=MOST)] | None | UnsetType = UNSET
     contact_id: Id | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
 
@@ -43,7 +49,9 @@ class TestRequest(Struct):
 class TestResult(Struct):
     """What became of a test to one address: in the outbox, or why not."""
 
-    email: str
+    to: str
+    email: str | None
+    phone: str | None
     success: bool
     message_id: int | None
     error: str | None
@@ -60,7 +68,7 @@ def warm(account_id: int, template_id: int) -> None:
     """Compile a template's message before the writer has to; what is wrong with it is said there."""
     with contextlib.suppress(MergeError):
         template = store.get(account_id, template_id)
-        compose.compile_source(_source(_said(template), Account.get_by_id(account_id)))
+        _compile(template, _said(template), Account.get_by_id(account_id))
 
 
 def send(account_id: int, template_id: int, request: TestRequest, test_key: bool = False) -> TestsSent:
@@ -70,7 +78,7 @@ def send(account_id: int, template_id: int, request: TestRequest, test_key: bool
     account = Account.get_by_id(account_id)
     faults = Faults()
     contact = _contact(account_id, request, faults)
-    recipients = _recipients(account_id, request, contact, faults)
+    recipients = _recipients(account_id, template, request, contact, faults)
     faults.check()
     _refuse_unready(account, template, test_key)
     data = request.data if isinstance(request.data, dict) else {}
@@ -90,30 +98,43 @@ def _contact(account_id: int, request: TestRequest, faults: Faults) -> Contact |
 
 
 def _recipients(
-    account_id: int, request: TestRequest, contact: Contact | None, faults: Faults
+    account_id: int, template: Template, request: TestRequest, contact: Contact | None, faults: Faults
 ) -> list[addresses.Address]:
+    name, kind = ("phone", "phone") if template.channel == "sms" else ("email", "email")
+    _refuse_other_kind(name, request, faults)
     given: list[tuple[str, str]] = []
-    if isinstance(request.email, str):
-        given.append(("email", request.email))
-    if isinstance(request.emails, list):
-        given += [(f"emails[{index}]", text) for index, text in enumerate(request.emails)]
+    one, many = getattr(request, name), getattr(request, f"{name}s")
+    if isinstance(one, str):
+        given.append((name, one))
+    if isinstance(many, list):
+        given += [(f"{name}s[{index}]", text) for index, text in enumerate(many)]
     if not given and isinstance(request.contact_id, int):
         channels = contact.channels if contact is not None else []
-        given = [("contact_id", one.value) for one in channels if one.kind == "email"][:1]
+        given = [("contact_id", one.value) for one in channels if one.kind == kind][:1]
         if contact is not None and not given:
-            faults.add("contact_id", "has no e-mail address")
-    elif not given:
+            faults.add("contact_id", f"has no {'phone number' if kind == 'phone' else 'e-mail address'}")
+    elif not given and kind == "email":
         given = [("email", text) for text in _owner(account_id, faults)]
+    elif not given:
+        # Of an owner only the mail address is known
+        faults.add("phone", "can't be blank")
     found: dict[str, addresses.Address] = {}
     for path, text in given:
         if not text:
             faults.add(path, "can't be blank")
             continue
-        address = addresses.email(text)
+        address = addresses.read(kind, text)
         found.setdefault(address.key, address)
     if len(found) > MOST:
-        faults.add("emails", f"is too long (maximum is {MOST} entries)")
+        faults.add(f"{name}s", f"is too long (maximum is {MOST} entries)")
     return list(found.values())
+
+
+def _refuse_other_kind(name: str, request: TestRequest, faults: Faults) -> None:
+    """Note addresses of the kind that this template is not for."""
+    for other in ("email", "emails") if name == "phone" else ("phone", "phones"):
+        if getattr(request, other):
+            faults.add(other, f"is not where this goes: name a {'phone' if name == 'phone' else 'mail address'}")
 
 
 def _owner(account_id: int, faults: Faults) -> list[str]:
@@ -126,16 +147,19 @@ def _owner(account_id: int, faults: Faults) -> list[str]:
 def _refuse_unready(account: Account, template: Template, test_key: bool) -> None:
     """Raise Invalid where there is nothing to send, it cannot be rendered, or its sender may not be used."""
     said = _said(template)
-    if not (said["body"] or said["design"]):
+    if not _is_written(template):
         raise Invalid({"base": ["write the message first"]}, reason="content_required")
     try:
-        compose.compile_source(_source(said, account))
+        _compile(template, said, account)
     except MergeError as error:
         raise Invalid({"base": [f"does not render: {error.words()}"]}, reason="preflight_failed") from None
     if test_key:
         return
-    sender = senders.resolve(account, template.from_email)
-    found = senders.problems(account, sender, config.current().email.transport, marketing=False)
+    if template.channel == "sms":
+        found = sms_senders.problems(account, _transport(template, test_key))
+    else:
+        sender = senders.resolve(account, template.from_email)
+        found = senders.problems(account, sender, _transport(template, test_key), marketing=False)
     if found:
         raise Invalid(
             {field: [words] for field, words in found}, reason="sender_not_ready",
@@ -143,8 +167,32 @@ def _refuse_unready(account: Account, template: Template, test_key: bool) -> Non
         )  # fmt: skip
 
 
+def _is_written(template: Template) -> bool:
+    if template.channel == "sms":
+        return bool((template.body or "").strip())
+    return bool(template.body or designs.sections(template.design))
+
+
+def _compile(template: Template, said: dict[str, Any], account: Account) -> None:
+    """Compile what a test says; raises MergeError."""
+    if template.channel == "sms":
+        texts.compiled(said["body"])
+    else:
+        compose.compile_source(_source(said, account))
+
+
+def _transport(template: Template, test_key: bool) -> str:
+    here = config.current()
+    if test_key:
+        return "capture"
+    return here.sms.transport if template.channel == "sms" else here.email.transport
+
+
 def _said(template: Template) -> dict[str, Any]:
     """Answer what a test says; a draft without a subject can be looked at too."""
+    if template.channel == "sms":
+        # An SMS has no subject that could say what it is
+        return dict.fromkeys(_FIELDS) | {"body": PREFIX + (template.body or "")}
     said: dict[str, Any] = {name: getattr(template, name) for name in ("body", "preheader", "from_name")}
     said["subject"] = PREFIX + (template.subject or template.name or "without a subject")
     return said | {"design": template.design if designs.sections(template.design) else None}
@@ -159,21 +207,32 @@ def _put(
     test_key: bool,
 ) -> TestResult:  # fmt: skip
     now = clock.now_ms()
-    said = _said(template)
+    said, is_sms = _said(template), template.channel == "sms"
     suppressed = consent.suppression(account.id, address.kind, tokens.address_hash(address.kind, address.key))
     message = Message.create(
-        account=account, template=template, channel="email", recipient=address.value, recipient_key=address.key,
-        sender=senders.resolve(account, template.from_email), reply_to=template.reply_to, subject=said["subject"],
+        account=account, template=template, channel=template.channel, recipient=address.value,
+        recipient_key=address.key, reply_to=None if is_sms else template.reply_to, subject=said["subject"],
+        sender=sms_senders.resolve(account, address.key) if is_sms else senders.resolve(account, template.from_email),
         status="skipped" if suppressed else "queued", skip_reason=f"suppressed_{suppressed}" if suppressed else None,
-        source_type="test", transactional=True, test=True,
-        provider="capture" if test_key else config.current().email.transport,
+        source_type="test", transactional=True, test=True, provider=_transport(template, test_key),
         due_at=None if suppressed else AT_ONCE, created_at=now, updated_at=now,
     )  # fmt: skip
-    MessageContent.create(message=message, data=data, shown_as=_shown_as(account.id, address, contact), **said)
+    # As long as what people get, whose links are shortened; nothing about a test is counted
+    links = [one.href for one in texts.links(said["body"])] if is_sms and _is_tracked(template) else None
+    shown_as = _shown_as(account.id, address, contact)
+    MessageContent.create(message=message, data=data, shown_as=shown_as, links=links, **said)
     if suppressed:
         told = {"message_id": message.id, "reason": message.skip_reason}
-        log.record(Happened(account.id, "email_skipped", None, told, f"message:{message.id}", test=True))
-    return TestResult(address.value, not suppressed, message.id, message.skip_reason)
+        happened = f"{template.channel}_skipped"
+        log.record(Happened(account.id, happened, None, told, f"message:{message.id}", test=True))
+    mail, phone = (None, address.value) if is_sms else (address.value, None)
+    return TestResult(address.value, mail, phone, not suppressed, message.id, message.skip_reason)
+
+
+def _is_tracked(template: Template) -> bool:
+    """Say whether the links of a template will lead through us; those of its campaign may not."""
+    campaign = Campaign.get_or_none(Campaign.template == template.id) if template.flow_id is not None else None
+    return campaign is None or bool(campaign.tracking)
 
 
 def _shown_as(account_id: int, address: addresses.Address, contact: Contact | None) -> int | None:

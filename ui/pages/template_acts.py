@@ -83,9 +83,12 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     """Send a test to some addresses, by default to whoever asks for it."""
     typed = Form.of(request)
     row = await call(store.get, visit.account_id, template_id)
-    emails = [one for one in re.split(r"[\s,;]+", typed["emails"]) if one] or [visit.user.email]
+    is_sms = row.channel == "sms"
+    # Numbers have spaces in them
+    given = re.split(r"[,;\n]+" if is_sms else r"[\s,;]+", typed["emails"])
+    emails = [one.strip() for one in given if one.strip()] or ([] if is_sms else [visit.user.email])
     try:
-        asked = fields.read(trial.TestRequest, {"emails": emails})
+        asked = fields.read(trial.TestRequest, {"phones" if is_sms else "emails": emails})
         await call(trial.warm, visit.account_id, template_id)
         told = await commit(trial.send, visit.account_id, template_id, asked)
     except errors.Invalid as refused:
@@ -98,17 +101,18 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 
 
 def _why(refused: errors.Invalid, emails: list[str]) -> str:
-    if "emails" in refused.fields:
+    if {"emails", "phones"} & refused.fields.keys():
         return f"Write at most {trial.MOST} addresses."
-    wrong = [emails[int(found[1])] for path in refused.fields if (found := re.match(r"emails\[(\d+)\]", path))]
+    paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in refused.fields)
+    wrong = [emails[int(found[1])] for found in paths if found]
     if wrong:
         return f"{words.listed(wrong)} {'is no address' if len(wrong) == 1 else 'are no addresses'}."
     return words.sentence(next(iter(refused.fields.values()))[0])
 
 
 def _sent(told: trial.TestsSent) -> str:
-    good = [one.email for one in told.results if one.success]
-    bad = [one.email for one in told.results if not one.success]
+    good = [one.to for one in told.results if one.success]
+    bad = [one.to for one in told.results if not one.success]
     parts = [f"A test is on its way to {words.listed(good)}."] if good else []
     parts += [f"{words.listed(bad)} may not be written to."] if bad else []
     return " ".join(parts)
