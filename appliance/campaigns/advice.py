@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from appliance import clock, config
-from appliance.campaigns import audience
+from appliance.campaigns import audience, sms_checks
 from appliance.campaigns.findings import Case, Finding, persons
 from appliance.campaigns.rehearsal import Rehearsal
+from appliance.campaigns.rehearse import Outcome
+from appliance.campaigns.rehearse_sms import MOST_MADE
 from appliance.db.open import one, rows
 from appliance.designs import merge
 from appliance.messages import senders
@@ -19,27 +21,28 @@ _MOST_NAMED = 10
 
 def warnings(case: Case, facts: dict[str, Any], rehearsed: Rehearsal | None) -> list[Finding]:
     """Answer everything worth a second look; `rehearsed` is what the rehearsal found so far."""
-    found = [finding for look in _LOOKS for finding in look(case)]
+    found = [finding for look in (*_LOOKS, *(_MAIL if case.email else sms_checks.LOOKS)) for finding in look(case)]
     found += _size(case, max(facts["html_bytes"], rehearsed.outcome.html_bytes if rehearsed else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
         found.append(Finding("nobody", "nobody in this audience may be written to", _AUDIENCE))
-    return found + list(_rehearsed(rehearsed) if rehearsed else ())
+    if rehearsed is None:
+        return found
+    return [*found, *_rehearsed(rehearsed), *(() if case.email else sms_checks.rehearsed(case, rehearsed))]
 
 
 def _sender(case: Case) -> Iterator[Finding]:
     if not case.real and not (case.brand.physical_address or "").strip():
         yield Finding("postal_address", "no postal address in the brand: mail that leaves needs one", "base")
-    if case.email:
-        address = senders.resolve(case.account, case.campaign.template.from_email)
-        for code, words in senders.advice(case.account.id, address, case.real):
-            yield Finding(code, words, "template_attributes.from_email")
+    address = senders.resolve(case.account, case.campaign.template.from_email)
+    for code, words in senders.advice(case.account.id, address, case.real):
+        yield Finding(code, words, "template_attributes.from_email")
     if case.real and config.base_url(config.current()).startswith("http://"):
         words = "links use http: mailbox providers want https for one-click unsubscribing (RFC 8058)"
         yield Finding("base_url_http", words, "base")
 
 
 def _content(case: Case) -> Iterator[Finding]:
-    if case.email and not case.campaign.template.preheader:
+    if not case.campaign.template.preheader:
         words = "without a preheader inboxes show the first words of the message"
         yield Finding("preheader_missing", words, "template_attributes.preheader")
     if case.content is None:
@@ -65,7 +68,7 @@ def _tested(case: Case) -> Iterator[Finding]:
         "SELECT 1 FROM message WHERE template_id = ? AND test = 1 AND created_at >= ? LIMIT 1",
         (template.id, template.updated_at),
     )
-    if case.content is not None and tested is None:
+    if case.is_readable and tested is None:
         yield Finding("not_tested", "nobody got a test since the last change", "base")
 
 
@@ -113,9 +116,9 @@ def _crowded(case: Case) -> Iterator[Finding]:
             return
 
 
-_LOOKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
-    _sender, _content, _links, _tested, _dormant, _repeated, _crowded,
-)  # fmt: skip
+_Look = Callable[[Case], Iterator[Finding]]
+_LOOKS: tuple[_Look, ...] = (_tested, _crowded)
+_MAIL: tuple[_Look, ...] = (_sender, _content, _links, _dormant, _repeated)
 
 
 def _size(case: Case, largest: int) -> list[Finding]:
@@ -124,12 +127,17 @@ def _size(case: Case, largest: int) -> list[Finding]:
     return [Finding("too_long", "over 102 KB: Gmail cuts it off", _BODY)]
 
 
+def _broke_off(outcome: Outcome) -> bool:
+    """Say whether there was no time for all; of very many SMS only some are made by intention."""
+    return outcome.sms is None or outcome.done < min(outcome.total, MOST_MADE)
+
+
 def _rehearsed(rehearsed: Rehearsal) -> Iterator[Finding]:
     """Tell what the render for every recipient found."""
     outcome = rehearsed.outcome
     if rehearsed.status == "failed":
         yield Finding("rehearsal", "the rehearsal for every recipient broke off: the log says why", "base")
-    elif rehearsed.status == "complete" and outcome.done < outcome.total:
+    elif rehearsed.status == "complete" and outcome.done < outcome.total and _broke_off(outcome):
         words = f"it takes long to make: rehearsed for {outcome.done:,} of {outcome.total:,} people only"
         yield Finding("rehearsal", words, _BODY)
     if outcome.failed:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from appliance import config
+from appliance.designs.merge import Compiled
 from appliance.messages.compose import Content
 from appliance.tables import Account, Brand, Campaign
 
@@ -24,9 +25,15 @@ class Case(NamedTuple):
     account: Account
     brand: Brand
     confirmed: bool
-    content: Content | None
+    content: Content | None  # of an e-mail
+    text: Compiled | None  # of an SMS
     content_error: str | None
     real: bool  # a transport that leaves this machine
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether there is a message that can be read."""
+        return self.content is not None or self.text is not None
 
     @property
     def email(self) -> bool:

@@ -152,7 +152,7 @@ def _values(campaign: Campaign, provider: str) -> dict[str, Any]:
     return {
         "kind": audience.kind(campaign), "account": campaign.account_id, "campaign": campaign.id,
         "flow": campaign.flow_id, "template": campaign.template_id, "channel": campaign.channel,
-        "sender": campaign.sender["email"], "reply_to": campaign.sender["reply_to"],
+        "sender": campaign.sender["email"] or campaign.sender.get("number"), "reply_to": campaign.sender["reply_to"],
         "open": "held" if held else "queued", "test": campaign.test, "provider": provider,
         "due": campaign.hold_until or AT_ONCE, "moment": campaign.started_at, "now": now,
     }  # fmt: skip

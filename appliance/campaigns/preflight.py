@@ -7,12 +7,12 @@ from typing import Any
 from msgspec import Struct
 
 from appliance import brand as brands
-from appliance.campaigns import advice, audience, freezing, lacking, rehearsal, store
+from appliance.campaigns import advice, audience, freezing, lacking, rehearsal, sms_checks, store
 from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.designs import document as designs
 from appliance.designs import variables
 from appliance.designs.merge import MergeError
-from appliance.messages import compose, senders
+from appliance.messages import compose, senders, sms_senders
 from appliance.messages.compose import Source
 from appliance.tables import Account, Campaign
 
@@ -32,14 +32,18 @@ def check(account_id: int, campaign_id: int) -> Preflight:
     case = open_case(campaign, confirmed=False)
     found = blockers(case)
     sums = audience.arithmetic(campaign) if audience.is_set(campaign) else audience.Arithmetic(0, 0, {})
-    facts = {
+    facts: dict[str, Any] = {
         "audience": sums.members, "sendable": sums.sendable, "skipped": sums.reasons,
         "transport": transport(campaign), "html_bytes": len(case.content.html.source.encode()) if case.content else 0,
     }  # fmt: skip
+    if not case.email:
+        facts["sms"] = sms_checks.facts(case)
     rehearsed = None
-    if case.content is not None and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
+    if case.is_readable and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
         rehearsed = rehearsal.of(campaign)
         facts["rehearsal"] = rehearsal.facts(rehearsed)
+        if not case.email:
+            facts["sms"] |= sms_checks.foreseen(rehearsed)
     return Preflight(not found, found, advice.warnings(case, facts, rehearsed), facts)
 
 
@@ -51,7 +55,7 @@ def warm(account_id: int, campaign_id: int, content: Any, trigger: Any = None) -
     said = document(campaign.template)
     said |= {name: value for name in said if isinstance(value := getattr(content, name, None), str | dict)}
     with contextlib.suppress(MergeError):
-        if is_written(said):
+        if campaign.channel == "email" and is_written(said):
             compose.compile_source(_source(said, Account.get_by_id(account_id)))
     freezing.weigh(campaign, trigger)
 
@@ -71,15 +75,18 @@ def open_case(campaign: Campaign, confirmed: bool) -> Case:
     from appliance.templates.store import document
 
     account = Account.get_by_id(campaign.account_id)
-    content = error = None
+    content = text = error = None
     template = campaign.template
     said = document(template)
-    if campaign.channel == "email" and template.subject and is_written(said):
-        try:
+    try:
+        if campaign.channel == "sms":
+            text = sms_checks.compiled(campaign)
+        elif template.subject and is_written(said):
             content = compose.compile_source(_source(said, account))
-        except MergeError as fault:
-            error = fault.words()
-    return Case(campaign, account, brands.get(account.id), confirmed, content, error, transport(campaign) != "capture")
+    except MergeError as fault:
+        error = fault.words()
+    real = transport(campaign) != "capture"
+    return Case(campaign, account, brands.get(account.id), confirmed, content, text, error, real)
 
 
 def _audience(case: Case) -> Iterator[Finding]:
@@ -107,7 +114,8 @@ def _content(case: Case) -> Iterator[Finding]:
 
 def _sender(case: Case) -> Iterator[Finding]:
     if not case.email:
-        yield Finding("sender_not_ready", "SMS has no way out in this version", "base")
+        for field, words in sms_senders.problems(case.account, transport(case.campaign)):
+            yield Finding("sender_not_ready", words, field)
         return
     sender = str(sender_of(case.campaign, case.account)["email"])
     for field, words in senders.problems(case.account, sender, transport(case.campaign), marketing=True):
@@ -124,7 +132,10 @@ def _approval(case: Case) -> Iterator[Finding]:
 def _renders(case: Case) -> Iterator[Finding]:
     if case.content_error:
         yield Finding("preflight_failed", f"does not render: {case.content_error}", "template_attributes.body")
-    unknown = designs.unknown(case.campaign.template.design) if case.email else []
+    if not case.email:
+        yield from sms_checks.too_long(case)
+        return
+    unknown = designs.unknown(case.campaign.template.design)
     if unknown:
         kinds = sorted({one.type or "without type" for one in unknown})
         path = f"template_attributes.design.{unknown[0].path}"
@@ -133,9 +144,10 @@ def _renders(case: Case) -> Iterator[Finding]:
 
 def _missing(case: Case) -> Iterator[Finding]:
     """Refuse what some would get with a hole in it, where the account asks for that (decisions, section 14)."""
-    if not case.account.block_on_missing_variable or case.content is None or not audience.is_set(case.campaign):
+    if not case.account.block_on_missing_variable or not case.is_readable or not audience.is_set(case.campaign):
         return
-    asked = variables.of(case.campaign.template.__data__)
+    template = case.campaign.template
+    asked = variables.of(template.__data__ if case.email else {"body": template.body})
     wanted = [name for name, one in asked.items() if one["required"]]
     for name in wanted:
         if name.partition(".")[0] in ("data", "event"):
@@ -159,8 +171,11 @@ def blockers(case: Case) -> list[Finding]:
 
 
 def sender_of(campaign: Campaign, account: Account) -> dict[str, str | None]:
-    """Answer from whom a campaign is (decisions, section 6, Sender)."""
+    """Answer from whom a campaign is (decisions, section 6, Sender); of SMS `number` may be another by country."""
     template = campaign.template
+    if campaign.channel == "sms":
+        own = sms_senders.sender_to(account.sms_from, None) or None
+        return {"email": None, "number": own, "name": account.name, "reply_to": None}
     address = senders.resolve(account, template.from_email)
     return {
         "email": address, "name": account.email_from_name or account.name,

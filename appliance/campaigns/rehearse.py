@@ -14,14 +14,15 @@ from msgspec import Struct, field
 
 from appliance import brand as brands
 from appliance import config, tokens
-from appliance.campaigns import audience
+from appliance.campaigns import audience, rehearse_sms
+from appliance.campaigns.rehearse_sms import Texts
 from appliance.children import Teller
 from appliance.contacts import store as contacts
 from appliance.db.open import open_database, run
 from appliance.designs import merge, variables
 from appliance.designs.merge import MergeError
 from appliance.messages import compose, values
-from appliance.tables import Account, Campaign
+from appliance.tables import Account, Campaign, Contact
 from appliance.templates.store import document
 
 _CHUNK = 500
@@ -55,7 +56,7 @@ class Lack(Struct):
 
 
 class Outcome(Struct):
-    """What a rehearsal found; `html_bytes` is the largest message."""
+    """What a rehearsal found; `html_bytes` is the largest mail, `sms` what the texts take."""
 
     total: int = 0
     done: int = 0
@@ -63,6 +64,7 @@ class Outcome(Struct):
     failures: list[Failure] = field(default_factory=list)
     lacking: list[Lack] = field(default_factory=list)
     html_bytes: int = 0
+    sms: Texts | None = None
 
 
 class Rehearsing:
@@ -72,9 +74,13 @@ class Rehearsing:
         self.campaign = campaign
         account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
         said = document(campaign.template)
-        self.content = compose.compile_source(
-            compose.source_of(said, brands.look(brand), account.locale, marketing=True)
-        )
+        self.sms = rehearse_sms.Making(campaign, account) if campaign.channel == "sms" else None
+        self.content = None
+        if self.sms is None:
+            source = compose.source_of(said, brands.look(brand), account.locale, marketing=True)
+            self.content = compose.compile_source(source)
+        else:
+            said = {"body": said["body"]}
         self.shared = {
             **values.of_account(account, brand), **values.of_message(0), "campaign": {"name": campaign.name},
         }  # fmt: skip
@@ -85,8 +91,9 @@ class Rehearsing:
 
     def run(self) -> Iterator[Outcome]:
         """Render for everybody, as far as there is time; yields what was found so far now and then, and at the end."""
-        ids = array("q", audience.sample(self.campaign, audience.ALL))
-        self.outcome.total = len(ids)
+        everybody = audience.sample(self.campaign, audience.ALL)
+        self.outcome.total = len(everybody)
+        ids = array("q", everybody if self.sms is None else rehearse_sms.spread(everybody))
         begun = told = time.monotonic()
         for start in range(0, len(ids), _CHUNK):
             self._chunk(ids[start : start + _CHUNK].tolist())
@@ -94,26 +101,41 @@ class Rehearsing:
                 break
             if time.monotonic() - told > _TOLD_SECONDS:
                 told = time.monotonic()
-                yield self.outcome
-        yield self.outcome
+                yield self._summed()
+        yield self._summed()
+
+    def _summed(self) -> Outcome:
+        if self.sms is not None:
+            self.outcome.sms = self.sms.sum_up(self.outcome.done, self.outcome.total)
+        return self.outcome
 
     def _chunk(self, ids: list[int]) -> None:
         people = contacts.by_ids(ids)
-        shown = values.shown_to(self.campaign.account_id, ids, self.content.conditions)
+        conditions = self.content.conditions if self.content is not None else {}
+        shown = values.shown_to(self.campaign.account_id, ids, conditions)
         for contact in people:
             self.outcome.done += 1
             filled_in = {**self.shared, **values.of_contact(contact, None), "show": shown.get(contact.id, {})}
             try:
-                filled = compose.fill(self.content, filled_in)
+                problem = self._make(contact, filled_in)
             except MergeError as error:
-                self._failed(contact.id, error.words())
+                problem = error.words()
+            if problem is not None:
+                self._failed(contact.id, problem)
                 continue
-            self.outcome.html_bytes = max(self.outcome.html_bytes, len(filled.html.encode()))
             for lack in self.lacks:
                 if _value(filled_in, lack.name) in (None, ""):
                     lack.count += 1
                     if len(lack.contact_ids) < _NAMED:
                         lack.contact_ids.append(contact.id)
+
+    def _make(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
+        """Make the message of one person; answers why it cannot be sent, if so. Raises MergeError."""
+        if self.content is None:
+            return self.sms.make(contact, filled_in) if self.sms is not None else None
+        filled = compose.fill(self.content, filled_in)
+        self.outcome.html_bytes = max(self.outcome.html_bytes, len(filled.html.encode()))
+        return None
 
     def _failed(self, contact_id: int, words: str) -> None:
         self.outcome.failed += 1

@@ -108,8 +108,8 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
 
 def _refuse_lost(campaign: Campaign) -> None:
     """Refuse to go on in the name of a domain that has failed: the first messages would leave before it is noticed."""
-    sender = campaign.sender["email"] if campaign.sender and not campaign.test else ""
-    if senders.is_lost(campaign.account_id, sender):
+    sender = (campaign.sender or {}).get("email")
+    if sender and not campaign.test and senders.is_lost(campaign.account_id, sender):
         words, field = f"the domain of {sender} has lost its DNS records", "template_attributes.from_email"
         blockers = [{"code": "sender_not_ready", "message": words, "field": field}]
         raise Invalid({field: [words]}, reason="sender_not_ready", message=words, blockers=blockers)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from appliance import clock, config, datadir
+from appliance.campaigns.findings import persons
 from appliance.db import storage
 from appliance.db.open import one, rows, scalar
 from appliance.delivery import routing
@@ -86,11 +87,28 @@ def _in_the_way(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
         return None
     provider, due_at = first
     now = standing.now()
+    is_sms = campaign.channel == "sms"
     for closed in now.closed:
         if closed.provider == provider:
-            words = f"the mail server takes nothing now ({closed.text}), next try at {_at(closed.until, zone, True)}"
+            who = "provider of SMS" if is_sms else "mail server"
+            words = f"the {who} takes nothing now ({closed.text}), next try at {_at(closed.until, zone, True)}"
             return Waiting("unreachable", words, closed.until)
+    if is_sms:
+        return _resting(campaign, due_at, zone) or _retrying(campaign, due_at, zone)
     return _limited(campaign, now, provider, zone) or _retrying(campaign, due_at, zone)
+
+
+def _resting(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
+    """Say that it is night where all are who wait; whoever waits out anything else was tried before."""
+    now = clock.now_ms()
+    if due_at <= now:
+        return None
+    held = "SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'held' AND due_at > ? AND attempts = 0"
+    count = int(scalar(held, (campaign.id, now)))
+    if not count:
+        return None
+    words = f"quiet hours where {persons(count)} {'lives' if count == 1 else 'live'}, next at {_at(due_at, zone)}"
+    return Waiting("quiet_hours", words, due_at)
 
 
 def _limited(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -> Waiting | None:

@@ -41,7 +41,8 @@ def look(account_id: int, campaign_id: int) -> str | None:
 
 def verdict(campaign: Campaign) -> str | None:
     """Say why a campaign has to stop, or None."""
-    if not campaign.test and campaign.sender and senders.is_lost(campaign.account_id, campaign.sender["email"]):
+    address = (campaign.sender or {}).get("email")
+    if not campaign.test and address and senders.is_lost(campaign.account_id, address):
         return "domain_failed"
     counts = states.counted(campaign)
     sent, refused, bounced, complained, strangers, filtered = (

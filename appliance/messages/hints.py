@@ -18,4 +18,9 @@ def is_due(claim: Claim, sent_at: int | None = None) -> bool:
     if last is None or (sent_at is not None and last == sent_at):
         return True
     # As of its first attempt: made again, it says the same
-    return int(last) <= (claim.dated_at or clock.now_ms()) - _EVERY_MS
+    return is_over(last, claim.dated_at or clock.now_ms())
+
+
+def is_over(hinted_at: int | None, now: int) -> bool:
+    """Say whether it is long enough since a number was told to be told again, now that it is so late (ms)."""
+    return config.current().sms.opt_out_hint == "always" or hinted_at is None or int(hinted_at) <= now - _EVERY_MS

@@ -15,6 +15,7 @@ GOOGLE = "550-5.1.1 does not exist. https://support.google.com/mail/?p=NoSuchUse
         ("421 try later 2026-11-20T10:00:00Z 4FGH123JK90", "421 try later … …"),
         ("554 [192.0.2.1] blocked using zen.spamhaus.org", "554 [192.0.2.1] blocked using zen.spamhaus.org"),
         ("421 mx1.host25-abc.example.net  is\r\nbusy", "421 mx1.host25-abc.example.net is busy"),
+        ("21211 The 'To' number +15005550001 is not valid", "21211 The 'To' number … is not valid"),
         (None, None),
     ],
 )

@@ -1,0 +1,121 @@
+"""What is looked at before the SMS of a campaign leave: what they say and take, to which countries, and when."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from appliance import clock, config
+from appliance.campaigns.findings import Case, Finding, persons
+from appliance.campaigns.rehearsal import Rehearsal
+from appliance.campaigns.rehearse_sms import UNKNOWN, Texts
+from appliance.designs import merge
+from appliance.designs.merge import Compiled
+from appliance.messages import quiet, sms_senders, texts
+from appliance.sms import gsm, limits
+from appliance.tables import Campaign
+
+_BODY, _BASE, _AUDIENCE = "template_attributes.body", "base", "trigger_attributes"
+# Words of ours that tell how to leave, beside those of the settings
+_STOP = ("stop", "unsubscribe", "opt out", "optout", "abmelden", "arret", "baja", "alto", "desuscribir", "stopp")
+_WAYS_OUT = ("unsubscribe_url", "preferences_url")
+_NAMES = ("brand.company_name", "account.name")
+# Networks take messages with addresses that anybody can hide behind for fraud
+_SHORTENERS = re.compile(
+    r"//(?:www\.)?(?:bit\.ly|tinyurl\.com|goo\.gl|t\.co|ow\.ly|is\.gd|buff\.ly|rebrand\.ly|cutt\.ly|rb\.gy|t\.ly)\b",
+    re.I,
+)
+_MOST_CHARACTERS_NAMED = 3
+
+
+def compiled(campaign: Campaign) -> Compiled | None:
+    """Compile what a campaign's SMS say, or answer None if they say nothing yet; raises MergeError."""
+    body = campaign.template.body
+    if not (body or "").strip():
+        return None
+    return texts.compiled(body)
+
+
+def too_long(case: Case) -> Iterator[Finding]:
+    """Refuse a text that nobody would carry, whoever it is for; one that is too long for some skips them."""
+    found = limits.fault(case.campaign.template.body) if case.text is not None else None
+    if found is not None:
+        yield Finding("preflight_failed", found, _BODY)
+
+
+def facts(case: Case) -> dict[str, Any]:
+    """Answer what is known at once: who it is from and how it tells people to leave; nothing of the parts yet."""
+    sender = sms_senders.sender_to(case.account.sms_from, None) or None
+    return {"from": sender, "opt_out_hint": case.account.sms_opt_out_hint, "parts": None, "is_exact": None}
+
+
+def foreseen(rehearsed: Rehearsal) -> dict[str, Any]:
+    """Answer how many parts it will take as far as the rehearsal has come; null until it knows."""
+    found = rehearsed.outcome.sms
+    if rehearsed.status != "complete" or found is None:
+        return {}
+    return {"parts": found.parts, "is_exact": found.is_exact}
+
+
+def hint(case: Case) -> Iterator[Finding]:
+    """Want words that tell how to leave."""
+    if case.text is None or case.account.sms_opt_out_hint:
+        return
+    said = " ".join((case.campaign.template.body or "").casefold().split())
+    words = {*_STOP, *(one.casefold() for one in config.current().sms.stop_words)}
+    ways = any(name in case.text.variables for name in _WAYS_OUT)
+    if not ways and not any(re.search(rf"\b{re.escape(one)}\b", said) for one in words):
+        words_out = "it does not say how to leave: set the opt-out hint of the account (sms_opt_out_hint), or write it"
+        yield Finding("opt_out_hint_missing", words_out, _BODY)
+
+
+def wording(case: Case) -> Iterator[Finding]:
+    """Look for what nobody knows, for who does not say their name, and for addresses that networks block."""
+    if case.text is None:
+        return
+    for name in merge.unknown(list(case.text.variables)):
+        yield Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty", _BODY)
+    body, account = case.campaign.template.body or "", case.account
+    sender = sms_senders.sender_to(account.sms_from, None)
+    mine = [one.casefold() for one in (case.brand.company_name, account.name) if one]
+    named = any(one in body.casefold() for one in mine) or any(one in case.text.variables for one in _NAMES)
+    if not named and not sms_senders.is_name(sender):
+        yield Finding("sender_unnamed", "it does not say who writes: name the brand", _BODY)
+    if found := _SHORTENERS.search(body):
+        words = f"networks block {found.group()[2:]}: write the whole address, it is shortened to one of ours"
+        yield Finding("public_shortener", words if case.campaign.tracking else words.partition(":")[0], _BODY)
+
+
+def resting(case: Case) -> Iterator[Finding]:
+    """Tell of a start inside the quiet hours, by the account's clocks; each person has their own."""
+    hours = case.account.sms_quiet_hours
+    start = max(case.campaign.scheduled_at or 0, clock.now_ms())
+    end = quiet.until(hours, case.account.time_zone, start) if hours else None
+    if case.real and end is not None:
+        words = f"it starts in the quiet hours ({hours['from']} to {hours['to']}): people get it when theirs end"
+        yield Finding("quiet_hours", words, "scheduled_at")
+
+
+def rehearsed(case: Case, found: Rehearsal) -> Iterator[Finding]:
+    """Tell what the texts of everybody have shown."""
+    sms = found.outcome.sms
+    if sms is None or found.status != "complete":
+        return
+    yield from _alphabet(sms)
+    if sms.fixed_lines:
+        yield Finding("fixed_line", f"{persons(sms.fixed_lines)} gave a fixed line, which may show no SMS", _AUDIENCE)
+    countries = {one for one in sms.countries if one != UNKNOWN}
+    account = case.account
+    for code, words in sms_senders.advice(account, countries, account.sms_opt_out_hint, case.real):
+        yield Finding(code, words, _BASE)
+
+
+def _alphabet(sms: Texts) -> Iterator[Finding]:
+    if not sms.ucs2:
+        return
+    named = [f"{one.character} ({gsm.named(one.character)})" for one in sms.forcing[:_MOST_CHARACTERS_NAMED]]
+    more = " and others" if len(sms.forcing) > _MOST_CHARACTERS_NAMED else ""
+    words = f"{', '.join(named)}{more} cost {persons(sms.ucs2)} the short alphabet: a part holds 70 characters, not 160"
+    yield Finding("ucs2", words, _BODY)
+
+
+LOOKS = (hint, wording, resting)

@@ -1,0 +1,123 @@
+"""What is told before the SMS of a campaign leave: what they take, whom they miss, and what stands in the way."""
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+
+HINT = "Reply STOP to leave"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def account(api: Client) -> None:
+    """An account that says how to leave."""
+    api.patch("/account", {"name": "Acme", "sms_opt_out_hint": HINT, "sms_from": "+15005550006"}).expect(200)
+
+
+def people(api: Client, name: str, *contacts: dict[str, Any]) -> int:
+    """Make a list with people; return its id."""
+    group = int(api.post("/lists", {"name": name}).expect(201)["id"])
+    for one in contacts:
+        api.post("/contacts", {**one, "list_ids": [group]}).expect(201)
+    return group
+
+
+def draft(api: Client, group: int, body: str | None, **more: Any) -> int:
+    """Make a draft of an SMS to a list; return its id."""
+    asked = {
+        "name": "Spring", "channel": "sms", "trigger_attributes": {"contact_list_id": group},
+        "template_attributes": {"body": body}, **more,
+    }  # fmt: skip
+    return int(api.post("/campaigns", asked).expect(201)["id"])
+
+
+def rehearsed(api: Client, campaign: int) -> Any:
+    """Return the preflight of a campaign once its rehearsal is over."""
+    path = f"/campaigns/{campaign}/preflight"
+    return api.wait(path, lambda one: one["facts"]["rehearsal"]["status"] in ("complete", "failed"), 30)
+
+
+def codes(preflight: Any) -> set[str]:
+    """Return the codes of the warnings."""
+    return {one["code"] for one in preflight["warnings"]}
+
+
+def test_parts_are_counted_for_each_person(api: Client) -> None:
+    """Of what each gets, the hint behind it: a long name takes a second part, a foreign letter the other alphabet."""
+    group = people(
+        api, "Parts", {"phone": "+14155550101", "first_name": "Ann"},
+        {"phone": "+4915112345678", "first_name": "A" * 100}, {"phone": "+33612345678", "first_name": "François"},
+    )  # fmt: skip
+    found = rehearsed(api, draft(api, group, "Acme: hi {{ contact.first_name }}, " + "x" * 60))
+    sms = found["facts"]["rehearsal"]["sms"]
+
+    assert found["ok"] and found["facts"]["sendable"] == 3
+    # "Acme: hi Ann, " + 60 + " " + 19 = 95 septets; with 100 letters 192; with one foreign letter 99 units of UTF-16
+    assert sms["by_parts"] == {"1": 1, "2": 2} and sms["ucs2"] == 1
+    assert sms["forcing"] == [{"character": "ç", "name": sms["forcing"][0]["name"], "count": 1}]
+    assert "CEDILLA" in sms["forcing"][0]["name"]
+    assert found["facts"]["sms"] == {"from": "+15005550006", "opt_out_hint": HINT, "parts": 5, "is_exact": True}
+    assert sms["countries"] == {"US": 1, "DE": 1, "FR": 1}
+    assert "ucs2" in codes(found) and not {"opt_out_hint_missing", "unknown_merge_tag", "sender_unnamed"} & codes(found)
+    assert [one for one in found["warnings"] if one["code"] == "ucs2" and "ç" in one["message"]]
+
+
+def test_who_cannot_get_it_is_told(api: Client) -> None:
+    """Too long for one, empty for another: they are named, all others get it."""
+    group = people(
+        api, "Long", {"phone": "+14155550111", "first_name": "Bo"},
+        {"phone": "+14155550112", "first_name": "Cy", "data": {"note": "é" * 300 + "я" * 400}},
+        {"email": "mail@example.org"},
+    )  # fmt: skip
+    found = rehearsed(api, draft(api, group, "Acme {{ contact.data.note | default: 'news' }} {{ contact.last_name }}"))
+    done = found["facts"]["rehearsal"]
+
+    assert (done["total"], done["done"], done["failed"]) == (2, 2, 1)
+    assert "11 parts" in done["failures"][0]["error"]
+    assert found["facts"]["skipped"] == {"no_channel": 1} and done["sms"]["parts"] == 1
+    assert {"render_error", "missing_value"} <= codes(found)
+
+
+def test_what_the_text_lacks_is_advice(api: Client) -> None:
+    """No name, a public shortener, a tag nobody knows: each is said, and none refuses the send."""
+    group = people(api, "Wording", {"phone": "+14155550121"})
+    campaign = draft(api, group, "Sale: https://bit.ly/abc {{ nobody.knows }}")
+    found = rehearsed(api, campaign)
+
+    assert found["ok"]
+    assert {"sender_unnamed", "public_shortener", "unknown_merge_tag", "not_tested"} <= codes(found)
+    assert not {"preheader_missing", "dormant", "same_subject", "postal_address"} & codes(found)
+
+
+def test_the_way_out_is_missed(fresh_server: FreshServer) -> None:
+    """Without a hint of the account the text has to say how to leave, in any of its ways."""
+    api = fresh_server().client()
+    group = people(api, "Hints", {"phone": "+14155550131"})
+
+    def told(body: str) -> bool:
+        found = api.get(f"/campaigns/{draft(api, group, body)}/preflight").expect(200)
+        return "opt_out_hint_missing" in codes(found)
+
+    assert told("Acme: sale")
+    assert not told("Acme: sale. Stop: answer STOPP")
+    assert not told("Acme: sale {{ unsubscribe_url }}")
+
+
+def test_what_refuses_a_send_is_a_blocker(api: Client) -> None:
+    """No text, a tag that cannot be read, more than ten parts: refused with the field to go to."""
+    group = people(api, "Blockers", {"phone": "+14155550141"})
+    empty = draft(api, group, None)
+    (blocker,) = api.get(f"/campaigns/{empty}/preflight").expect(200)["blockers"]
+
+    assert (blocker["code"], blocker["field"]) == ("content_required", "template_attributes.body")
+    assert api.post(f"/campaigns/{empty}/send").expect(422)["reason"] == "content_required"
+    for wrong, words in (("{{ a", ""), ("x" * 1601, "is too long (maximum is 1600 characters)"), ("я" * 671, "parts")):
+        refused = api.patch(f"/campaigns/{empty}", {"template_attributes": {"body": wrong}}).expect(422)
+        assert words in refused["validation_errors"]["template_attributes.body"][0]
+    # An e-mail may be longer; as an SMS it cannot be sent
+    moved = api.post("/campaigns", {"name": "Mail", "template_attributes": {"subject": "s", "body": "x" * 1601},
+                                    "trigger_attributes": {"contact_list_id": group}}).expect(201)["id"]  # fmt: skip
+    assert api.patch(f"/campaigns/{moved}", {"channel": "sms"}).expect(200)["template"]["channel"] == "sms"
+    assert api.post(f"/campaigns/{moved}/send").expect(422)["reason"] == "preflight_failed"
