@@ -1,12 +1,13 @@
 """A campaign's message as one person would get it, by the same functions that send it."""
 
+from html import escape
 from typing import Any
 
 from appliance import brand as brands
 from appliance.campaigns import audience, preflight, store
 from appliance.contacts import store as contacts
 from appliance.designs.merge import MergeError
-from appliance.messages import compose, values
+from appliance.messages import compose, looking, sms_senders, texts, values
 from appliance.tables import Account, Campaign, Contact
 from appliance.templates.store import document
 
@@ -28,7 +29,9 @@ def render(account_id: int, campaign_id: int, contact_id: int | None = None) -> 
     if contact is None:
         filled_in |= {"first_name": "Anna", "last_name": "Example"}
         filled_in["contact"] |= {"first_name": "Anna", "last_name": "Example"}
-    answer: dict[str, Any] = {"subject": "", "html": "", "text": "", "error": None, "contact": contact}
+    answer: dict[str, Any] = {"subject": "", "html": "", "text": "", "sms": None, "error": None, "contact": contact}
+    if campaign.channel == "sms":
+        return answer | _text(campaign, account, filled_in)
     try:
         content = compose.compile_source(
             compose.source_of(document(campaign.template), brands.look(brand), account.locale, marketing=True)
@@ -41,6 +44,20 @@ def render(account_id: int, campaign_id: int, contact_id: int | None = None) -> 
         "subject": filled.subject, "html": filled.html, "text": filled.text,
         "from_name": filled.from_name or account.email_from_name or account.name,
         "from_email": preflight.sender_of(campaign, account)["email"],
+    }  # fmt: skip
+
+
+def _text(campaign: Campaign, account: Account, filled_in: dict[str, Any]) -> dict[str, Any]:
+    """Fill a campaign's SMS, with what it takes: parts, alphabet, and what forces that."""
+    body = campaign.template.body
+    try:
+        worded = looking.text(account.id, body, filled_in, True, campaign.tracking, campaign.name)
+    except MergeError as error:
+        return {"error": error.words()}
+    return {
+        "text": worded.body, "sms": texts.shown(worded), "from_name": None,
+        "html": f'<p style="white-space:pre-wrap;margin:16px;font:16px/1.5 sans-serif">{escape(worded.body)}</p>',
+        "from_email": sms_senders.resolve(account, filled_in["contact"].get("phone") or ""),
     }  # fmt: skip
 
 

@@ -19,14 +19,14 @@ _SAMPLES = {
 }  # fmt: skip
 
 
-def of(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def of(document: Mapping[str, Any], channel: str = "email") -> dict[str, dict[str, Any]]:
     """Answer every variable of a template by name: `default`, `sample`, `required`.
 
     The default is what the template says wherever it uses the variable; a variable is required where it says nothing.
     What cannot be parsed has no variables.
     """
     found: dict[str, set[str | None]] = {}
-    for context, text in _texts(document):
+    for context, text in _texts(document) if channel == "email" else [_body(document)]:
         if "{" not in text:
             continue
         try:
@@ -36,6 +36,11 @@ def of(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         for name, default in compiled.defaults:
             found.setdefault(name, set()).add(default)
     return {name: _told(name, said) for name, said in sorted(found.items()) if name.partition(".")[0] not in _OURS}
+
+
+def _body(document: Mapping[str, Any]) -> tuple[Context, str]:
+    """Answer what an SMS says."""
+    return "text", document.get("body") or ""
 
 
 def _texts(document: Mapping[str, Any]) -> list[tuple[Context, str]]:

@@ -1,6 +1,6 @@
-"""A design as somebody would get it, before it is sent: the same rendering that sends it, with invented values."""
+"""A message as somebody would get it, before it is sent: the same rendering that sends it, with invented values."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -11,8 +11,9 @@ from appliance.designs import merge, variables
 from appliance.designs.merge import MergeError
 from appliance.errors import Faults, Invalid, NotFound
 from appliance.fields import Data, Id, Line, Subject, Text
-from appliance.messages import compose, values
+from appliance.messages import compose, texts, values
 from appliance.messages.compose import Content, Filled
+from appliance.messages.texts import Shown, Worded
 from appliance.tables import Account, Contact
 from appliance.templates import checks
 from appliance.templates.requests import DESIGN_BYTES
@@ -22,7 +23,11 @@ _FIELDS = ("subject", "preheader", "from_name", "body")
 
 
 class PreviewRequest(Struct):
-    """A design and the words around it; whose values to show, and what `data` holds."""
+    """A design and the words around it; whose values to show, and what `data` holds.
+
+    Of an SMS the body is all that is said. It is shown as marketing, with short links and how to opt out, unless it is
+    `transactional`.
+    """
 
     document: Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES})]
     subject: Subject | None | UnsetType = UNSET
@@ -31,6 +36,8 @@ class PreviewRequest(Struct):
     body: Text | None | UnsetType = UNSET
     contact_id: Id | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
+    channel: Literal["email", "sms"] = "email"
+    transactional: bool = False
 
 
 class PreviewWarning(Struct):
@@ -42,12 +49,13 @@ class PreviewWarning(Struct):
 
 
 class Preview(Struct):
-    """A mail as one person would get it; `bytes` is the size of its HTML."""
+    """A message as one person would get it; `bytes` is the size of its HTML, `sms` what its text takes as an SMS."""
 
     html: str
     text: str
     warnings: list[PreviewWarning]
     bytes: int
+    sms: Shown | None = None
 
 
 def preview(account_id: int, request: PreviewRequest) -> Preview:
@@ -58,6 +66,8 @@ def preview(account_id: int, request: PreviewRequest) -> Preview:
     faults = Faults()
     contact = _contact(account_id, request.contact_id, faults)
     said: dict[str, Any] = {name: getattr(request, name) or None for name in _FIELDS}
+    if request.channel == "sms":
+        return _of_text(account_id, request, contact, faults)
     for name, context in variables.FIELDS.items():
         if found := merge.fault(said[name], context):
             faults.add(name, found)
@@ -69,6 +79,40 @@ def preview(account_id: int, request: PreviewRequest) -> Preview:
     content, filled = _rendered(account_id, said, contact, request.data if isinstance(request.data, dict) else {})
     warnings = [PreviewWarning("section", words[0], path) for path, words in noted.fields.items() if "show_if" in path]
     return Preview(filled.html, filled.text, warnings + _warnings(content, filled), len(filled.html.encode()))
+
+
+def _of_text(account_id: int, request: PreviewRequest, contact: Contact | None, faults: Faults) -> Preview:
+    """Render an SMS; raises Invalid for what cannot be rendered. That it is too long is shown."""
+    body = request.body if isinstance(request.body, str) else ""
+    if found := merge.fault(body, "text"):
+        faults.add("body", found)
+    faults.check()
+    data = request.data if isinstance(request.data, dict) else {}
+    try:
+        worded = text(account_id, body, _samples({"body": body}, contact, data, "sms"), not request.transactional)
+    except MergeError as error:
+        raise Invalid({"body": [error.words()]}) from None
+    shown = texts.shown(worded)
+    warnings = [PreviewWarning("sms_problem", shown.problem, "body")] if shown.problem else []
+    if shown.forcing is not None:
+        words = f"{shown.forcing.name} is not in GSM-7: a part holds 70 characters instead of 160"
+        warnings.append(PreviewWarning("sms_ucs2", words, "body"))
+    for name in merge.unknown(merge.compile_template(body, "text").variables):
+        warnings.append(PreviewWarning("unknown_merge_tag", f"{name} is known to nobody and stays empty", "body"))
+    return Preview("", worded.body, warnings, 0, shown)
+
+
+def text(
+    account_id: int, body: str | None, said: dict[str, Any], marketing: bool, tracked: bool = True, name: str = ""
+) -> Worded:
+    """Fill an SMS with somebody's values as it would leave, its links as long as they would be; raises MergeError."""
+    account = Account.get_by_id(account_id)
+    filled_in = {
+        **said, **values.of_account(account, brands.get(account_id)), "campaign": {"name": name},
+        **values.of_message(0), **texts.tokens(),
+    }  # fmt: skip
+    addresses = [link.href for link in texts.links(body)] if marketing and tracked else None
+    return texts.fill(texts.compiled(body, addresses), filled_in, account.sms_opt_out_hint if marketing else None)
 
 
 def of_fields(account_id: int, said: dict[str, Any], contact: Contact | None = None) -> Filled:
@@ -120,10 +164,12 @@ def _can_be_shown(path: str, words: list[str]) -> bool:
     return "show_if" in path or (words == ["is invalid"] and (".props." in path or ".styles." in path))
 
 
-def _samples(said: dict[str, Any], contact: Contact | None, data: dict[str, Any]) -> dict[str, Any]:
+def _samples(
+    said: dict[str, Any], contact: Contact | None, data: dict[str, Any], channel: str = "email"
+) -> dict[str, Any]:
     """Answer the values of a contact, or invented ones for every variable; what `data` brings is as it was brought."""
     found: dict[str, Any] = {"contact": {"data": {}}, "data": {}, "event": {}}
-    for name, told in variables.of(said).items():
+    for name, told in variables.of(said, channel).items():
         here, *way = name.split(".")
         inner: Any = found.setdefault(here, {} if way else told["sample"])
         for one in way[:-1]:

@@ -78,14 +78,14 @@ def _design_faults(text: _Text) -> _Found:
     return tuple(found)
 
 
-def variables(said: dict[str, Any]) -> dict[str, Any]:
+def variables(said: dict[str, Any], channel: str = "email") -> dict[str, Any]:
     """Answer the merge variables of a template's fields, each with default, sample and whether it is required."""
-    return dict(_variables(_Text({name: said.get(name) for name in _VARIED})))
+    return dict(_variables(_Text({name: said.get(name) for name in _VARIED}), channel))
 
 
 @lru_cache(maxsize=_MOST_KEPT)
-def _variables(text: _Text) -> dict[str, Any]:
-    found = designs.of(text.design)
+def _variables(text: _Text, channel: str) -> dict[str, Any]:
+    found = designs.of(text.design, channel)
     text.design = {}
     return found
 

@@ -235,7 +235,7 @@ def _ask_again(campaign: Campaign) -> None:
 
 def variables(template: Template) -> dict[str, Any]:
     """Answer the merge variables of a template, each with default, sample and whether it is required."""
-    return checks.variables(document(template))
+    return checks.variables(document(template), template.channel)
 
 
 def warm(account_id: int, request: Any, template_id: int | None = None) -> None:
@@ -246,7 +246,7 @@ def warm(account_id: int, request: Any, template_id: int | None = None) -> None:
     check(account_id, request, "", Faults(), have.channel if have is not None else "email")
     template = have or Template(name=UNTITLED if isinstance(request, TemplateWrite) else None)
     said = document(template) | _values(template, request)
-    checks.variables(said)
+    checks.variables(said, template.channel)
     if have is not None and have.action_id is not None:
         for look in forerunners:
             look(have, said)

@@ -21,7 +21,8 @@ def test_a_preview_has_html_text_warnings_and_its_size(api: Client) -> None:
     """All four, and nothing of it is a merge tag; nobody in particular is somebody invented."""
     found = shown(api, TEXT)
 
-    assert set(found) == {"html", "text", "warnings", "bytes"}
+    assert set(found) == {"html", "text", "warnings", "bytes", "sms"}
+    assert found["sms"] is None
     assert "Hi Anna" in found["html"] and "Hi Anna" in found["text"]
     assert "{{" not in found["html"] + found["text"]
     assert found["bytes"] == len(found["html"].encode())

@@ -1,0 +1,104 @@
+"""The text of an SMS: filled in, with how to opt out behind it, its links short, its parts counted."""
+
+from typing import Any
+
+import pytest
+
+from appliance.designs.merge import MergeError
+from appliance.messages import texts
+from appliance.messages.texts import Worded
+from appliance.sms import limits
+from tests.domain.home import Home
+
+HINT = "Reply STOP to opt out"
+
+
+def fill(body: str, hint: str | None = None, is_due: bool = True, links: bool = False, **said: Any) -> Worded:
+    """Fill a text as a message would be."""
+    addresses = [link.href for link in texts.links(body)] if links else None
+    return texts.fill(texts.compiled(body, addresses), said | texts.tokens(7), hint, is_due)
+
+
+def test_values_are_said_as_they_are(home: Home) -> None:
+    """Nothing is escaped, and what a value says is never read as a tag."""
+    said = fill("Hi {{ first_name }}, 3 < 4 & so on", first_name="{{ O'Neill }} <b>")
+    assert said.body == "Hi {{ O'Neill }} <b>, 3 < 4 & so on"
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "hinted"),
+    [
+        ("Sale now", f"Sale now {HINT}", True),
+        ("Sale now\n", f"Sale now {HINT}", True),
+        ("Sale\nnow", f"Sale\nnow\n{HINT}", True),
+        (f"Sale. {HINT}", f"Sale. {HINT}", True),
+        ("Sale. reply  stop to OPT out, please", "Sale. reply  stop to OPT out, please", True),
+    ],
+)
+def test_the_hint_is_said_once(home: Home, body: str, sent: str, hinted: bool) -> None:
+    """It stands behind the text, on a line of its own where there are lines, unless the text says it itself."""
+    found = fill(body, HINT)
+    assert (found.body, found.hinted) == (sent, hinted)
+
+
+def test_a_hint_that_is_not_due_is_left_out(home: Home) -> None:
+    """Where it is not due nothing is appended; who says it in the text has said it."""
+    assert fill("Sale", HINT, is_due=False)[::2] == ("Sale", False)
+    assert fill(f"{HINT}. Sale", HINT, is_due=False)[::2] == (f"{HINT}. Sale", True)
+    assert fill("Sale", None)[::2] == ("Sale", False)
+
+
+def test_a_hint_may_have_merge_tags(home: Home) -> None:
+    """The brand and the way out of each message can be said in it."""
+    found = fill("Sale", "{{ brand.company_name }}: {{ unsubscribe_url }}", brand={"company_name": "Acme"},
+                 unsubscribe_url="https://x.example/u/1")  # fmt: skip
+    assert found.body == "Sale Acme: https://x.example/u/1"
+
+
+def test_links_become_short_and_keep_their_numbers(home: Home) -> None:
+    """Each address that may be led to leads through us, of signs every SMS can hold, the same one under one number."""
+    body = (
+        "Look: https://example.org/a-very-long/path?with=much&more={{ contact.id }}. Or (https://example.org/b)! "
+        "Again https://example.org/b, never {{ contact.data.url }} nor https://{{ data.host }}/c"
+    )
+    said = fill(body, links=True, contact={"id": 5, "data": {"url": "https://evil.example"}}, data={"host": "h"}).body
+    token = texts.tokens(7)["track"]["click"]
+    base = "http://127.0.0.1:8080"
+    assert said == (
+        f"Look: {base}/c/{token}-1. Or ({base}/c/{token}-2)! "
+        f"Again {base}/c/{token}-2, never https://evil.example nor https://h/c"
+    )
+    assert len(f"/c/{token}-99") <= 25
+    assert fill(token).counted.alphabet == "GSM-7"
+    assert [link.number for link in texts.links(body)] == [1, 2, 3]
+
+
+def test_what_nobody_carries_is_told(home: Home) -> None:
+    """Nothing, more than 10 parts, and more than 1,600 characters, after everything is filled in."""
+    assert fill("{{ nothing }} ", nothing=None).problem() == "it says nothing"
+    assert fill("{{ all }}", all="a" * 1530).problem() is None
+    assert fill("{{ all }}", all="a" * 1531).problem() == "it takes 11 parts (maximum is 10)"
+    assert fill("{{ all }}", all="a" * 1601).problem() == "it is too long (maximum is 1600 characters)"
+    assert fill("{{ all }}", all="Ж" * 671).problem() == "it takes 11 parts (maximum is 10)"
+    with pytest.raises(MergeError):
+        fill("{{ a | money }}", a="x")
+
+
+def test_a_text_that_can_never_be_sent_is_refused_where_it_is_written(home: Home) -> None:
+    """Over 1,600 characters, over 10 parts where nothing can change that, or not readable."""
+    assert limits.fault("a" * 1530) is None
+    assert limits.fault("a" * 1601) == "is too long (maximum is 1600 characters)"
+    assert limits.fault("Ж" * 671) == "is too long (11 parts in UCS-2, maximum is 10)"
+    # A tag may leave words out, an address may become shorter
+    assert limits.fault("{% if a %}" + "Ж" * 671 + "{% endif %}") is None
+    assert limits.fault("Ж" * 600 + " https://example.org/" + "x" * 100) is None
+    assert "expected '}}'" in str(limits.fault("Hi {{ name"))
+
+
+def test_quotes_are_made_plain_where_that_is_set(home: Home) -> None:
+    """Typographic characters, those of values too, are sent as GSM-7 has them, if the settings say so."""
+    body = "“Hi” {{ first_name }}…"
+    assert fill(body, first_name="O’Neill").counted.alphabet == "UCS-2"
+    home.configure(sms__plain_quotes="true")
+    found = fill(body, first_name="O’Neill")
+    assert (found.body, found.counted.alphabet) == ('"Hi" O\'Neill...', "GSM-7")
