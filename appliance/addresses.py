@@ -1,5 +1,6 @@
 """One normal form for each address, so that an address is one person's whatever the spelling."""
 
+import contextlib
 import re
 from typing import NamedTuple
 
@@ -56,6 +57,14 @@ def sms_sender(text: str) -> str:
 def read(kind: str, text: str) -> Address:
     """Read an address of a kind, `email` or `phone`."""
     return email(text) if kind == "email" else phone(text)
+
+
+def sought(written: str) -> str:
+    """Answer the normal form that somebody looks for; a plus that nobody encoded for a query comes as a space."""
+    text = written.strip()
+    with contextlib.suppress(ValueError):
+        return phone(text if text.startswith("+") else f"+{text}").key
+    return text.casefold()
 
 
 def ascii_form(address: str) -> str | None:

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from appliance import clock
 from appliance.db.open import rows, scalar
 from appliance.db.work import after_commit, writing
+from appliance.designs import merge
 from appliance.errors import Faults, NotFound
 from appliance.fields import EmailText, Line, Name, given
 from appliance.tables import Account, Brand
@@ -106,6 +107,8 @@ def _check(values: dict[str, Any]) -> None:
             faults.add("time_zone", "is not included in the list")
     if isinstance(hours, QuietHours) and hours.from_ == hours.to:
         faults.add("sms_quiet_hours", "is invalid")
+    if fault := merge.fault(values.get("sms_opt_out_hint"), "text"):
+        faults.add("sms_opt_out_hint", fault)
     faults.check()
 
 

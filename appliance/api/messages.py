@@ -54,12 +54,13 @@ async def create(request: Call) -> Answer:
 
     await call(single.warm, request.account_id, body)
     row, replayed = await commit(verb)
+    unread = single.ignored(body)
     if replayed:
-        return Answer(shaping.message(row), 200, {"Idempotent-Replayed": "true"})
+        return Answer(shaping.message(row), 200, {"Idempotent-Replayed": "true"}, unread)
     refusal = single.refusal(row)
     if refusal is not None:
         raise refusal
-    return Answer(shaping.message(row))
+    return Answer(shaping.message(row), ignored=unread)
 
 
 @ROUTES.add("GET", "/messages/{id}", scope="messages:read", returns=shapes.MessageDetail)
@@ -74,7 +75,7 @@ async def show(request: Call) -> Answer:
         said: dict[str, Any] = {"html": None, "text": None, "headers": kept.headers if kept else {}}
         try:
             filled = Workshop().view(row)
-            said |= {"html": filled.html, "text": filled.text}
+            said |= {"html": filled.html if row.channel == "email" else None, "text": filled.text}
         except MergeError:
             # It never rendered: that is what its row says, and it has no words to show
             if row.skip_reason != "render_error":

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from appliance import addresses
 from appliance.events import listing, log
 from appliance.events.log import EventQuery, moments
 from appliance.exporting import cells, walk
@@ -107,12 +108,13 @@ def _where(kind: Kind, account_id: int, query: Any) -> tuple[str, str, dict[str,
     """Answer table, condition and parameters of what a query names."""
     if kind is EVENTS:
         return listing.way(log.asked(account_id, query))
-    clauses, parameters = ["account_id = :account"], {"account": account_id}
+    clauses: list[str] = ["account_id = :account"]
+    parameters: dict[str, Any] = {"account": account_id}
     for name, column in kind.equal.items():
         value = getattr(query, name)
         if value is not UNSET:
             clauses.append(f"{column} = :{name}")
-            parameters[name] = value.strip().casefold() if name == "to" else value
+            parameters[name] = addresses.sought(value) if name == "to" else value
     zone = Account.get_by_id(account_id).time_zone
     for sign, edge, value in zip(
         (">=", "<"), ("after", "before"), moments(query.created_after, query.created_before, zone), strict=True

@@ -18,9 +18,10 @@ from appliance.errors import Faults, Invalid
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Line, Short, Subject, Text, When
-from appliance.messages import compose, senders
+from appliance.messages import compose, senders, single_sms, sms_senders
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
+from appliance.messages.single_sms import Ready
 from appliance.tables import Account, Channel, Message, MessageContent, Template
 from appliance.work import bell
 
@@ -57,6 +58,8 @@ def warm(account_id: int, request: MessageWrite) -> None:
     template = None
     if isinstance(request.template_id, int):
         template = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
+    if request.channel == "sms":
+        return  # little to compile
     account = Account.get_by_id(account_id)
     with contextlib.suppress(MergeError):
         compose.compile_source(_source(_said(request, template), account, not request.transactional))
@@ -70,34 +73,33 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
     writing()
     account = Account.get_by_id(account_id)
     template = _template(account_id, request)
-    address = _check(account, request, template, test)
+    said = _said(request, template)
+    ready = _check(account, request, said, template, test)
+    address, is_sms = ready.address, request.channel == "sms"
     now = clock.now_ms()
     held = isinstance(request.send_at, int) and request.send_at > now
     channel = Channel.get_or_none(
         Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
     )
     reason = _refusal(account_id, address, channel, request.transactional)
-    sender = senders.resolve(account, _text(request.from_email) or (template.from_email if template else None))
-    said = _said(request, template)
+    here = config.current()
     message = Message.create(
-        account=account_id, contact=channel.contact_id if channel else None, template=template, channel="email",
-        recipient=address.value, recipient_key=address.key, sender=sender, reply_to=_text(request.reply_to),
-        subject=said["subject"],
+        account=account_id, contact=channel.contact_id if channel else None, template=template, channel=request.channel,
+        recipient=address.value, recipient_key=address.key, sender=_sender(account, request, template, address),
+        reply_to=None if is_sms else _text(request.reply_to), subject=said["subject"], segments=ready.segments,
         status="skipped" if reason else "held" if held else "queued", skip_reason=reason,
         source_type="transactional", transactional=request.transactional, test=test,
-        provider="capture" if test else config.current().email.transport,
+        provider="capture" if test else here.sms.transport if is_sms else here.email.transport,
         idempotency_key=key, tags=_value(request.tags),
         due_at=None if reason else (request.send_at if held else AT_ONCE), created_at=now, updated_at=now,
     )  # fmt: skip
-    links = None
-    if not request.transactional:
-        links = [found.href for found in compose.compile_source(_source(said, account, marketing=True)).links]
     MessageContent.create(
-        message=message, headers=_value(request.headers) or {}, data=_value(request.data) or {}, links=links, **said
-    )
+        message=message, headers={} if is_sms else _value(request.headers) or {}, data=_value(request.data) or {},
+        links=ready.links, **said,
+    )  # fmt: skip
     if reason:
-        data = {"message_id": message.id, "reason": reason}
-        log.record(Happened(account_id, "email_skipped", message.contact_id, data, f"message:{message.id}", test=test))
+        data, event = {"message_id": message.id, "reason": reason}, f"{request.channel}_skipped"
+        log.record(Happened(account_id, event, message.contact_id, data, f"message:{message.id}", test=test))
     else:
         after_commit(lambda: bell.ring("outbox"))
     return message
@@ -130,13 +132,41 @@ def _template(account_id: int, request: MessageWrite) -> Template | None:
     return found
 
 
-def _check(account: Account, request: MessageWrite, template: Template | None, test: bool) -> addresses.Address:
+def ignored(request: MessageWrite) -> list[str]:
+    """Answer the keys of a request that its channel has no use for."""
+    if request.channel == "email":
+        return []
+    return [name for name in single_sms.OF_MAIL if getattr(request, name) not in (UNSET, None)]
+
+
+def _sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> str:
+    if request.channel == "sms":
+        return sms_senders.resolve(account, to.key)
+    return senders.resolve(account, _text(request.from_email) or (template.from_email if template else None))
+
+
+def _check(
+    account: Account, request: MessageWrite, said: dict[str, Any], template: Template | None, test: bool
+) -> Ready:
+    """Answer what a message is ready with; raises Invalid with all faults, those of its kind of channel too."""
     faults = Faults()
     if request.channel == "sms":
-        raise Invalid({"channel": ["is not included in the list"]})
-    if not (_text(request.subject) or (template and template.subject)):
+        asked = single_sms.Asked(request.to, said["body"], _value(request.data) or {}, not request.transactional)
+        ready = single_sms.look(account, asked, faults)
+    else:
+        ready = _look(account, request, said, faults)
+    if not account.transactional_allowed and request.transactional:
+        raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
+    faults.check()
+    if not test:
+        _refuse_unready(account, request, template, ready.address)
+    return ready
+
+
+def _look(account: Account, request: MessageWrite, said: dict[str, Any], faults: Faults) -> Ready:
+    """Note what is wrong with a mail."""
+    if not said["subject"]:
         faults.add("subject", "can't be blank")
-    said = _said(request, template)
     if not (said["body"] or said["design"]):
         faults.add("body", "can't be blank")
     for name, value in (_value(request.headers) or {}).items():
@@ -147,22 +177,23 @@ def _check(account: Account, request: MessageWrite, template: Template | None, t
     except ValueError:
         faults.add("to", "is invalid")
         address = addresses.Address("email", "", "")
+    links = None
     try:
-        compose.compile_source(_source(said, account, not request.transactional))
+        content = compose.compile_source(_source(said, account, not request.transactional))
+        links = None if request.transactional else [found.href for found in content.links]
     except MergeError as error:
         faults.add("body", error.words())
-    if not account.transactional_allowed and request.transactional:
-        raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
-    faults.check()
-    if not test:
-        _refuse_unready(account, request, template)
-    return address
+    return Ready(address, links, None)
 
 
-def _refuse_unready(account: Account, request: MessageWrite, template: Template | None) -> None:
+def _refuse_unready(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
     """Raise Invalid where the sender of a message that really leaves may not be used, as a campaign's send would."""
-    chosen = senders.resolve(account, _text(request.from_email) or (template.from_email if template else None))
-    found = senders.problems(account, chosen, config.current().email.transport, marketing=not request.transactional)
+    here, chosen = config.current(), _sender(account, request, template, to)
+    if request.channel == "sms":
+        fault = sms_senders.fault(account, to.key, here.sms.transport)
+        found = [("base", fault)] if fault else []
+    else:
+        found = senders.problems(account, chosen, here.email.transport, marketing=not request.transactional)
     if found:
         raise Invalid(
             {field: [words] for field, words in found}, reason="sender_not_ready",
@@ -173,8 +204,11 @@ def _refuse_unready(account: Account, request: MessageWrite, template: Template 
 def _said(request: MessageWrite, template: Template | None) -> dict[str, Any]:
     """Answer what a message says, its own words before its template's; the template may change later.
 
-    Who brings a body of their own does not want the template's sections around it.
+    Who brings a body of their own does not want the template's sections around it. Of an SMS there is only the body.
     """
+    if request.channel == "sms":
+        body = _text(request.body) or (template.body if template else None)
+        return {"body": body, **dict.fromkeys(("subject", "text", "preheader", "from_name", "design"))}
     said: dict[str, Any] = {"text": _text(request.text)}
     for name in ("subject", "body", "preheader", "from_name"):
         said[name] = _text(getattr(request, name, None)) or (getattr(template, name) if template else None)

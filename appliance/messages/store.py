@@ -4,6 +4,7 @@ from typing import Literal, get_args
 
 from msgspec import UNSET, UnsetType
 
+from appliance import addresses
 from appliance.db.open import rows
 from appliance.errors import NotFound
 from appliance.events.log import moments
@@ -23,7 +24,7 @@ class MessageQuery(PageQuery):
     """Filters of the message list."""
 
     source_type: Short | UnsetType = UNSET
-    channel: Short | UnsetType = UNSET
+    channel: Literal["email", "sms"] | UnsetType = UNSET
     status: Status | UnsetType = UNSET
     to: Short | UnsetType = UNSET
     contact_id: int | UnsetType = UNSET
@@ -47,7 +48,7 @@ def page(account_id: int, query: MessageQuery) -> Page:
         # What a flow sent belongs to a run, and has an index; rows of campaigns name a hidden flow, and have another
         found = found.where(Message.run.is_null(False))
     if isinstance(query.to, str):
-        found = found.where(Message.recipient_key == query.to.strip().casefold())
+        found = found.where(Message.recipient_key == addresses.sought(query.to))
     after, before = moments(query.created_after, query.created_before, Account.get_by_id(account_id).time_zone)
     if after is not None:
         found = found.where(Message.created_at >= after)

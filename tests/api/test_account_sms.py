@@ -65,8 +65,11 @@ def test_what_is_no_part_of_the_hours_is_named(api: Client) -> None:
 
 
 def test_words_that_are_too_long_or_no_line(api: Client) -> None:
-    """The way out is one line, and leaves room for what it stands behind."""
-    for hint, words in (("x" * 161, "is too long (maximum is 160 characters)"), ("a\nb", "is invalid")):
+    """The way out is one line that can be filled in, and leaves room for what it stands behind."""
+    for hint, words in (
+        ("x" * 161, "is too long (maximum is 160 characters)"), ("a\nb", "is invalid"),
+        ("Stop: {{ unsubscribe_url", "expected '}}' (line 1, column 7)"),
+    ):  # fmt: skip
         refused = api.patch("/account", {"sms_opt_out_hint": hint}).expect(422)
         assert refused["validation_errors"] == {"sms_opt_out_hint": [words]}
 

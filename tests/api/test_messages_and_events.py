@@ -36,7 +36,7 @@ def test_a_single_message_is_queued_and_sent(api: Client) -> None:
         (MAIL | {"body": "{{ broken"}, {"body"}),
         (MAIL | {"headers": {"Bcc": "x@y.org"}}, {"headers.Bcc"}),
         (MAIL | {"headers": {"X-A": "a\r\nBcc: x"}}, {"headers.X-A"}),
-        (MAIL | {"channel": "sms"}, {"channel"}),
+        (MAIL | {"channel": "fax"}, {"channel"}),
         (MAIL | {"template_id": 4242}, {"template_id"}),
         (MAIL | {"from_email": "no at"}, {"from_email"}),
         (MAIL | {"send_at": "tomorrow"}, {"send_at"}),
