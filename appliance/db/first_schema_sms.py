@@ -1,6 +1,8 @@
-"""SMS in the schema of the first version: what came back."""
+"""SMS in the schema of the first version: what they cost, and what came back."""
 
 SMS = """
+CREATE TABLE sms_day (account_id INTEGER NOT NULL, day INTEGER NOT NULL, parts INTEGER NOT NULL, PRIMARY KEY
+    (account_id, day), FOREIGN KEY (account_id) REFERENCES account (id));
 CREATE TABLE incoming (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id
     INTEGER, provider TEXT NOT NULL, provider_id TEXT, sender TEXT, recipient TEXT NOT NULL, body TEXT, kind TEXT
     NOT NULL, keyword TEXT, answered_id INTEGER, reply_id INTEGER, seen_at INTEGER, test INTEGER NOT NULL,

@@ -5,7 +5,7 @@ A batch comes to the same as its parts one after the other (a test holds the two
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from appliance import clock
@@ -16,7 +16,7 @@ from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.messages import ledger, outbox, outcomes, warming
+from appliance.messages import ledger, outbox, outcomes, sms_days, sms_rules, warming
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
 
 _ACCEPTED = (
@@ -117,6 +117,7 @@ def _accepted_sms(found: list[Outcome], now: int) -> None:
         [(now, one.claim.account_id, one.claim.recipient_key) for one in found
          if one.prepared is not None and one.prepared.hinted and not one.claim.test],
     )  # fmt: skip
+    sms_days.accepted(one for one in found if not one.claim.test)
     for function in _followers:
         function(found)
 
@@ -151,10 +152,11 @@ def _happened(
     )  # fmt: skip
 
 
-def _mark(marks: Iterable[Claim], process: str) -> set[int]:
+def _mark(marks: list[Claim], process: str) -> set[int]:
     now = clock.now_ms()
     wanted = {row.id: row for row in marks}
-    asked = [(process, row.dated_at, row.digest, now, row.id, now) for row in marks]
+    close = sms_rules.suspects(marks)
+    asked = [(process, row.dated_at, row.digest, now, row.id, now) for row in marks if row.id not in close]
     marked = {found[0] for found in connection().executemany(_MARK, asked)}
     for number in wanted.keys() - marked:
         fresh = rows(f"SELECT {COLUMNS} FROM message WHERE id = ? AND status IN ('queued', 'held')", (number,))

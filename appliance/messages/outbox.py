@@ -13,7 +13,7 @@ from appliance import tokens
 from appliance.contacts import consent
 from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
-from appliance.messages import answers, capping, ledger, quiet
+from appliance.messages import answers, capping, ledger, quiet, sms_rules
 from appliance.messages.ledger import Claim
 
 _LIVE = (
@@ -43,6 +43,8 @@ def mark(row: Claim, process: str, wanted: Claim, now: int) -> bool:
     if row.run_id is not None and not _may_leave_flow(row, due[0], now):
         return False
     reason = refusal(row) or ("too_late" if answers.is_late(row, now) else None)
+    if reason is None and row.channel == "sms" and sms_rules.is_kept_back(row, now):
+        return False
     if reason is None:
         full = capping.is_full(row, now)
         if full is None:
@@ -80,6 +82,12 @@ def _may_leave_flow(row: Claim, due_at: int, now: int) -> bool:
 
 def refusal(row: Claim) -> str | None:
     """Say why a message may not go out now, looked at again right before it would (P4)."""
+    reason = _unwanted(row)
+    return sms_rules.refusal(row) if reason is None and row.channel == "sms" else reason
+
+
+def _unwanted(row: Claim) -> str | None:
+    """Say why whoever a message is for may not, or does not want to, get it."""
     is_about_somebody = row.campaign_id is not None or row.run_id is not None
     if row.recipient_key is None or (is_about_somebody and row.contact_id is None):
         return "contact_deleted"

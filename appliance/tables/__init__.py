@@ -20,6 +20,7 @@ from appliance.tables.flow import Campaign, Cursor, Flow, Passage, Run, SegmentM
 from appliance.tables.form import Confirmation, Form
 from appliance.tables.importing import Erasure, Import, ImportChunk
 from appliance.tables.message import Captured, Event, Hit, Link, Message, MessageContent, Repeat
+from appliance.tables.sms_day import SmsDay
 from appliance.tables.webhook import Webhook, WebhookDelivery
 
 ALL = (
@@ -30,7 +31,7 @@ ALL = (
     Message, MessageContent, Repeat, Link, Hit, Captured, Event,
     Returned, Told,
     Incoming, Receipt,
-    MailPolicy, WarmUpDay,
+    MailPolicy, WarmUpDay, SmsDay,
     Webhook, WebhookDelivery,
     Form, Confirmation,
     Erasure, Import, ImportChunk,
@@ -80,6 +81,7 @@ __all__ = [
     "SendingDomain",
     "Session",
     "Setting",
+    "SmsDay",
     "Step",
     "Suppression",
     "Template",

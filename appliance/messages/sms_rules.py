@@ -1,0 +1,146 @@
+"""Whether an SMS may go to a number, and when: rules that hold for every SMS, looked at right before it would leave.
+
+A number that no network has, or that is dear to write to, gets none; nor does a country that is not wanted. Marketing
+rests at night by the clocks of whoever gets it.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from appliance import config
+from appliance.config import seconds
+from appliance.db.open import connection, one
+from appliance.messages import ledger, quiet, sms_days, sms_senders
+from appliance.messages.ledger import Claim
+from appliance.sms import numbers, zones
+
+_HOME = "capture"
+# What was kept back leaves within so long, each at its own moment
+_SPREAD_MS = 60_000
+_STEP_MS = 7_919  # no part of the spread, so that neighbours are far from each other
+_FACTS = "SELECT sms_from, sms_quiet_hours, time_zone FROM account WHERE id = ?"
+_WHERE = "SELECT trim(json_extract(data, '$.time_zone')), country_code FROM contact WHERE id = ?"
+# How they agreed: the words they were shown, an answer of theirs, or a word that they wrote
+_EVIDENCE = (
+    "SELECT 1 FROM consent WHERE contact_id = ? AND kind = 'phone' AND (act = 'confirmed' OR act = 'opt_in' "
+    "AND (trim(coalesce(text, '')) != '' OR source = 'keyword')) LIMIT 1"
+)
+
+
+class _Facts(NamedTuple):
+    """What the account of an SMS says."""
+
+    sender: str | None
+    quiet_hours: str | None
+    time_zone: str
+
+
+def refused(number: str) -> tuple[str, str] | None:
+    """Answer (reason, words) why no SMS goes to a number, or None."""
+    found = numbers.look(number)
+    if not found.is_possible:
+        return "invalid_address", "is no number that a network has"
+    if found.type in numbers.DEAR:
+        return "invalid_address", "is a number that costs extra: premium or shared cost"
+    if not _is_wanted(found.country):
+        return "country_not_allowed", f"is in {found.country or 'no country'}, which is not among sms.countries"
+    return None
+
+
+def _is_wanted(country: str | None) -> bool:
+    wanted = _upper(tuple(config.current().sms.countries))
+    return not wanted or country in wanted
+
+
+@lru_cache(8)
+def _upper(codes: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(code.upper() for code in codes)
+
+
+def has_evidence(contact_id: int | None) -> bool:
+    """Say whether it is on record how somebody agreed to get SMS and to which words, where that has to be."""
+    if not config.current().sms.require_evidence:
+        return True
+    return contact_id is not None and one(_EVIDENCE, (contact_id,)) is not None
+
+
+def refusal(row: Claim) -> str | None:
+    """Answer why an SMS may not go out at all, beside what its person wants."""
+    found = refused(row.recipient_key)
+    if found is not None:
+        return found[0]
+    if not row.transactional and not has_evidence(row.contact_id):
+        return "no_consent"
+    return "sender_not_allowed" if _is_nameless(row, _facts(row.account_id)) else None
+
+
+def _is_nameless(row: Claim, facts: _Facts) -> bool:
+    """Say whether whoever it is from can write to others and not to this country."""
+    if row.provider == _HOME or sms_senders.sender_to(facts.sender, numbers.look(row.recipient_key).country):
+        return False
+    return bool(sms_senders.sender_to(facts.sender, None))
+
+
+def suspects(rows: Iterable[Claim]) -> set[int]:
+    """Answer the ids of SMS that have to be looked at closely before they leave: too many of them, never too few."""
+    here = config.current().sms
+    found: set[int] = set()
+    facts: dict[int, _Facts] = {}
+    for row in rows:
+        if row.channel != "sms":
+            continue
+        known = facts.get(row.account_id) or facts.setdefault(row.account_id, _facts(row.account_id))
+        is_real = row.provider != _HOME
+        if (
+            here.require_evidence
+            or (is_real and (known.quiet_hours is not None or here.parts_per_day))
+            or refused(row.recipient_key or "") is not None
+            or _is_nameless(row, known)
+        ):
+            found.add(row.id)
+    return found
+
+
+def _facts(account_id: int) -> _Facts:
+    return _Facts._make(one(_FACTS, (account_id,)) or (None, None, "UTC"))
+
+
+def is_kept_back(row: Claim, now: int) -> bool:
+    """Keep an SMS back whose time it is not: until the quiet hours end, or the day of which all parts are used up.
+
+    One that would be too late by then is skipped; whatever goes on later does so one after the other.
+    """
+    if row.provider == _HOME or _is_only_looked_for(row):
+        return False
+    facts = _facts(row.account_id)
+    end = None
+    if not row.transactional and facts.quiet_hours is not None:
+        end = quiet.until_all(msgspec.json.decode(facts.quiet_hours), clocks(row, facts.time_zone), now)
+        if end is not None and end - (row.dated_at or now) > seconds(config.current().sms.give_up) * 1000:
+            ledger.skip(row, "quiet_hours_expired", now)
+            return True
+    end = end or sms_days.full_until(row.account_id, facts.time_zone, now)
+    if end is None:
+        return False
+    values = (end + row.id * _STEP_MS % _SPREAD_MS, now, row.id)
+    connection().execute("UPDATE message SET status = 'held', due_at = ?, updated_at = ? WHERE id = ?", values)
+    return True
+
+
+def _is_only_looked_for(row: Claim) -> bool:
+    """Say whether a doubt about an SMS is all that is still to be settled: nothing new goes to anybody."""
+    return row.doubts > 0 and config.current().sms.in_doubt == "hold"
+
+
+def clocks(row: Claim, own: str) -> tuple[str, ...]:
+    """Answer by which time zones whoever gets an SMS may live: as they say, as the number says, their country's, ours.
+
+    An SMS goes when it is no night in any of them.
+    """
+    said, country = one(_WHERE, (row.contact_id,)) or (None, None)
+    if isinstance(said, str) and zones.is_known(said):
+        return (said,)
+    return numbers.look(row.recipient_key).zones or zones.of_country(country) or (own,)
