@@ -75,6 +75,28 @@ class DomainFigures(Struct):
     clicked: int
 
 
+class CountryFigures(Struct):
+    """What became of the SMS to one country (null: numbers of none), and the parts that were taken to it."""
+
+    country: str | None
+    people: str
+    audience: int
+    accepted: int
+    delivered: int
+    bounced: int
+    failed: int
+    skipped: int
+    clicked: int
+    parts: int
+
+
+class SmsFigures(Struct):
+    """What only SMS have: the parts that providers took, and the countries they went to."""
+
+    parts: int
+    countries: list[CountryFigures]
+
+
 class Trouble(Struct, rename={"class_": "class"}):
     """A reason why messages did not arrive, in the server's own words less what they say to one recipient alone."""
 
@@ -111,5 +133,6 @@ class Report(Struct):
     bounces: Count
     links: list[LinkFigures]
     domains: list[DomainFigures]
+    sms: SmsFigures | None
     problems: list[Trouble]
     over_time: list[Bucket]

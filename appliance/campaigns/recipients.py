@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType
-from peewee import SQL
+from msgspec import UNSET, UnsetType, json
+from peewee import SQL, fn
 
 from appliance.campaigns import report, store
 from appliance.db.open import rows, scalar
@@ -12,6 +12,7 @@ from appliance.fields import PageQuery, Short
 from appliance.messages import store as messages
 from appliance.messages.store import Status
 from appliance.pages import Page, paginate
+from appliance.sms import numbers
 from appliance.tables import Hit, Message
 from appliance.tables.message import OPEN
 
@@ -23,6 +24,13 @@ UNSUBSCRIBED = (
     "JOIN message m ON m.id = json_extract(c.data, '$.message_id') "
     "WHERE json_extract(c.data, '$.message_id') BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
     "AND m.campaign_id = ? AND m.status != 'complained'"
+)
+# What a number begins with: enough to tell its country, and few enough to look at each
+NUMBER_PREFIX = 8
+UNKNOWN = "unknown"
+_NUMBERS = (
+    f"SELECT substr(recipient_key, 1, {NUMBER_PREFIX}), max(recipient_key) FROM message NOT INDEXED "
+    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'sms' AND recipient_key NOT NULL GROUP BY 1"
 )
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
 _AT = {"open": Message.opened_at, "click": Message.clicked_at}
@@ -36,6 +44,7 @@ class RecipientQuery(PageQuery):
     clicked: By | UnsetType = UNSET
     link: int | UnsetType = UNSET
     domain: Short | UnsetType = UNSET
+    country: Short | UnsetType = UNSET
     problem: Short | UnsetType = UNSET
     pending: bool | UnsetType = UNSET
     accepted: bool | UnsetType = UNSET
@@ -64,6 +73,8 @@ def page(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
         )))  # fmt: skip
     if isinstance(query.domain, str):
         found = found.where(_at(query.domain))
+    if isinstance(query.country, str):
+        found = found.where(_in(campaign_id, query.country.strip()))
     if isinstance(query.problem, str):
         found = found.where(_among(report.troubled(campaign, query.problem)))
     if query.unsubscribed is not UNSET:
@@ -107,6 +118,15 @@ def _at(name: str) -> Any:
         tail = Message.recipient_key.endswith(f"@{domain}")
         wanted = tail if wanted is None else wanted | tail
     return wanted
+
+
+def _in(campaign_id: int, country: str) -> Any:
+    """Answer who has a number of a country (its two letters), or one that is of none (`UNKNOWN`)."""
+    wanted = None if country.lower() == UNKNOWN else country.upper()
+    found = rows(_NUMBERS, (*bounds(campaign_id), campaign_id))
+    prefixes = [prefix for prefix, number in found if numbers.look(number).country == wanted]
+    beginning = fn.SUBSTR(Message.recipient_key, 1, NUMBER_PREFIX)
+    return beginning.in_(SQL("(SELECT value FROM json_each(?))", [json.encode(prefixes).decode()]))
 
 
 def _among(ids: list[int]) -> Any:

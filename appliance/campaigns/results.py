@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from appliance import clock
-from appliance.campaigns import recipients, report, store
+from appliance.campaigns import recipients, report, results_sms, store
 from appliance.campaigns.figures import (
     Books,
     Bucket,
@@ -107,6 +107,7 @@ def _count(campaign: Campaign) -> Report:
         bounces=_of(campaign.id, campaign.stats["bounced"], campaign.stats["accepted"], status="bounced"),
         links=_links(campaign.id, asked, clicked),
         domains=_domains(campaign.id),
+        sms=results_sms.of(campaign),
         problems=[_trouble(campaign.id, found) for found in report.problems(campaign)],
         over_time=_over_time(campaign),
     )  # fmt: skip
