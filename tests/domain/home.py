@@ -135,11 +135,11 @@ def crash() -> int:
     return work.write(repeats.recover, repeats.in_hand())
 
 
-def turn(outcome: Outcome | None, want: bool) -> Claim | None:
+def turn(outcome: Outcome | None, want: bool, channel: str = "email") -> Claim | None:
     """Store an outcome and take the next message in hand, as a place of the sender does; None if none is due."""
     if outcome is not None:
         work.write(hot.step, [outcome], [], "process")
-    while want and (found := Line().candidates(1)):
+    while want and (found := Line(channel).candidates(1)):
         row = found[0]._replace(dated_at=found[0].dated_at or clock.now_ms())
         if row.recipient is not None:
             kept = repeats.load(row.id) if row.doubts else None
