@@ -150,7 +150,7 @@ class Waiting(Struct):
         str,
         Meta(
             description="sending_stopped, stop_file, paused, scheduled, held, storage, unreachable, warm_up, "
-            "hour_limit, group, retries; more may follow"
+            "hour_limit, group, retries, quiet_hours, parts_per_day; more may follow"
         ),
     ]
     text: str

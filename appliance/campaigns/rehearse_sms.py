@@ -7,8 +7,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from appliance import clock
+from appliance.campaigns.findings import transport
 from appliance.contacts.store import is_sendable
-from appliance.messages import hints, texts, values
+from appliance.messages import hints, quiet, sms_rules, texts, values
 from appliance.messages.texts import Worded
 from appliance.sms import gsm, numbers
 from appliance.tables import Account, Campaign, Channel, Contact
@@ -30,8 +31,8 @@ class Forced(Struct):
 class Texts(Struct):
     """What the SMS take that were made.
 
-    `parts` is for everybody; where not everybody's was made (`is_exact` false) it follows from those that were. `ucs2`,
-    `fixed_lines` and the sums by parts and country are numbers of people.
+    `parts` is for everybody; where not everybody's was made (`is_exact` false) it follows from those that were. All
+    others are numbers of people: those whom it does not go to by reason, those in whose night it starts.
     """
 
     parts: int = 0
@@ -42,6 +43,8 @@ class Texts(Struct):
     characters: int = 0
     countries: dict[str, int] = field(default_factory=dict)
     fixed_lines: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    resting: int = 0
 
 
 class Making:
@@ -54,18 +57,26 @@ class Making:
         self._forcing: Counter[str] = Counter()
         self._by_parts: Counter[int] = Counter()
         self._countries: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._quiet_hours = account.sms_quiet_hours if transport(campaign) != "capture" else None
+        self._time_zone, self._start = account.time_zone, max(campaign.scheduled_at or 0, clock.now_ms())
         self.found = Texts()
 
     def make(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
         """Make one; answers why it cannot be sent, if so. Raises MergeError."""
         phone = _phone(contact)
-        number, hinted_at = (phone.value, phone.hinted_at) if phone is not None else (None, None)
-        said = {**filled_in, **values.of_contact(contact, number, "phone"), **texts.tokens()}
-        worded = texts.fill(self._body, said, self._hint, hints.is_over(hinted_at, clock.now_ms()))
+        if phone is None:
+            return None  # they have just left
+        reason = _refused(contact, phone.key)
+        if reason is not None:
+            self._refused[reason] += 1
+            return None
+        said = {**filled_in, **values.of_contact(contact, phone.value, "phone"), **texts.tokens()}
+        worded = texts.fill(self._body, said, self._hint, hints.is_over(phone.hinted_at, clock.now_ms()))
         problem = worded.problem()
         if problem is None:
             self._count(worded)
-            self._place(phone)
+            self._place(contact, phone.key)
         return problem
 
     def sum_up(self, done: int, total: int) -> Texts:
@@ -76,6 +87,7 @@ class Making:
         found.parts = parts if found.is_exact or not done else round(parts * total / done)
         found.by_parts = {str(count): self._by_parts[count] for count in sorted(self._by_parts)}
         found.forcing = [Forced(one, gsm.named(one), count) for one, count in self._forcing.most_common(_MOST_NAMED)]
+        found.refused = dict(self._refused.most_common())
         found.countries = dict(self._countries.most_common())
         found.ucs2 = min(made, sum(self._forcing.values()))
         return found
@@ -87,12 +99,22 @@ class Making:
         if counted.forcing is not None:
             self._forcing[counted.forcing] += 1
 
-    def _place(self, phone: Channel | None) -> None:
-        if phone is None:
-            return
-        number = numbers.look(phone.key)
+    def _place(self, contact: Contact, key: str) -> None:
+        number = numbers.look(key)
         self._countries[number.country or UNKNOWN] += 1
         self.found.fixed_lines += number.type == "fixed"
+        if self._quiet_hours is not None:
+            said = (contact.data or {}).get("time_zone")
+            clocks = sms_rules.clocks_of(said, contact.country_code, key, self._time_zone)
+            self.found.resting += quiet.until_all(self._quiet_hours, clocks, self._start) is not None
+
+
+def _refused(contact: Contact, key: str) -> str | None:
+    """Answer why no SMS of a campaign goes to a number, as it is asked again right before one would."""
+    found = sms_rules.refused(key)
+    if found is not None:
+        return found[0]
+    return None if sms_rules.has_evidence(contact.id) else "no_consent"
 
 
 def spread(ids: list[int], most: int = MOST_MADE) -> list[int]:

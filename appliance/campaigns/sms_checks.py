@@ -10,7 +10,7 @@ from appliance.campaigns.rehearsal import Rehearsal
 from appliance.campaigns.rehearse_sms import UNKNOWN, Texts
 from appliance.designs import merge
 from appliance.designs.merge import Compiled
-from appliance.messages import quiet, sms_senders, texts
+from appliance.messages import quiet, sms_days, sms_senders, texts
 from appliance.sms import gsm, limits
 from appliance.tables import Campaign
 
@@ -91,8 +91,12 @@ def resting(case: Case) -> Iterator[Finding]:
     start = max(case.campaign.scheduled_at or 0, clock.now_ms())
     end = quiet.until(hours, case.account.time_zone, start) if hours else None
     if case.real and end is not None:
-        words = f"it starts in the quiet hours ({hours['from']} to {hours['to']}): people get it when theirs end"
+        words = f"it starts in the quiet hours ({_between(hours)}): people get it when theirs end"
         yield Finding("quiet_hours", words, "scheduled_at")
+
+
+def _between(hours: dict[str, str]) -> str:
+    return f"{hours['from']} to {hours['to']}"
 
 
 def rehearsed(case: Case, found: Rehearsal) -> Iterator[Finding]:
@@ -101,12 +105,33 @@ def rehearsed(case: Case, found: Rehearsal) -> Iterator[Finding]:
     if sms is None or found.status != "complete":
         return
     yield from _alphabet(sms)
+    if sms.refused:
+        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in sms.refused.items())
+        words = f"{persons(sum(sms.refused.values()))} will be skipped for their number or consent: {reasons}"
+        yield Finding("numbers_refused", words, _AUDIENCE)
+    if sms.resting:
+        hours = _between(case.account.sms_quiet_hours or {"from": "", "to": ""})
+        words = f"it is quiet for {persons(sms.resting)} when it starts ({hours}, their time): they get it afterwards"
+        yield Finding("quiet_hours_of_people", words, "scheduled_at")
+    yield from _day(case, sms)
     if sms.fixed_lines:
         yield Finding("fixed_line", f"{persons(sms.fixed_lines)} gave a fixed line, which may show no SMS", _AUDIENCE)
     countries = {one for one in sms.countries if one != UNKNOWN}
     account = case.account
     for code, words in sms_senders.advice(account, countries, account.sms_opt_out_hint, case.real):
         yield Finding(code, words, _BASE)
+
+
+def _day(case: Case, sms: Texts) -> Iterator[Finding]:
+    """Tell of a campaign that takes more parts than are left of the day, or than a day has."""
+    most = config.current().sms.parts_per_day
+    if not case.real or not most:
+        return
+    left = most - sms_days.used(case.account.id, case.account.time_zone, clock.now_ms())
+    if sms.parts > left:
+        days = 1 + -(-(sms.parts - max(left, 0)) // most)
+        words = f"it takes {sms.parts:,} parts, and {most:,} leave a day (sms.parts_per_day): it is done in {days} days"
+        yield Finding("parts_per_day", words, _BASE)
 
 
 def _alphabet(sms: Texts) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from appliance.db.open import one, rows, scalar
 from appliance.delivery import routing
 from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
-from appliance.messages import warming
+from appliance.messages import sms_days, warming
 from appliance.tables import Account, Campaign
 from appliance.work import standing
 from appliance.work.standing import Full, Standing
@@ -107,6 +107,8 @@ def _resting(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
     count = int(scalar(held, (campaign.id, now)))
     if not count:
         return None
+    if sms_days.full_until(campaign.account_id, zone.key, now) is not None:
+        return Waiting("parts_per_day", f"all parts of today are used up, next at {_at(due_at, zone)}", due_at)
     words = f"quiet hours where {persons(count)} {'lives' if count == 1 else 'live'}, next at {_at(due_at, zone)}"
     return Waiting("quiet_hours", words, due_at)
 

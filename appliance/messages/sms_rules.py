@@ -6,7 +6,7 @@ rests at night by the clocks of whoever gets it.
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -141,6 +141,11 @@ def clocks(row: Claim, own: str) -> tuple[str, ...]:
     An SMS goes when it is no night in any of them.
     """
     said, country = one(_WHERE, (row.contact_id,)) or (None, None)
-    if isinstance(said, str) and zones.is_known(said):
-        return (said,)
-    return numbers.look(row.recipient_key).zones or zones.of_country(country) or (own,)
+    return clocks_of(said, country, row.recipient_key, own)
+
+
+def clocks_of(said: Any, country: str | None, number: str, own: str) -> tuple[str, ...]:
+    """Answer the time zones of a number whose person names one themselves, or a country, or neither."""
+    if isinstance(said, str) and zones.is_known(said.strip()):
+        return (said.strip(),)
+    return numbers.look(number).zones or zones.of_country(country) or (own,)
