@@ -15,6 +15,8 @@ _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
 # An address in a text, its merge tags blotted out
 _IN_TEXT = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
+# What stands in no address, and before or behind one without a space: quotes, dots, and the signs of East Asia
+_ASIDE = re.compile("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]")
 # What ends a sentence and not an address
 _BEHIND = ".,;:!?'*_"
 
@@ -69,7 +71,8 @@ def in_text(text: str, known: set[str]) -> Iterator[Place]:
                 break
             end -= 1
         if text[start:end] not in known:
-            end = longest
+            aside = _ASIDE.search(masked, start, longest)
+            end = longest if aside is None else aside.start()
             while _is_behind(masked[start:end]):
                 end -= 1
         yield Place(start, end, text[start:end])

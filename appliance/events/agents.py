@@ -13,7 +13,7 @@ _SCANNERS = re.compile(
     r"barracuda|proofpoint|urldefense|mimecast|forcepoint|fireeye|trellix|ironport|cisco-|sophos|symantec|messagelabs|"
     r"bitdefender|trendmicro|trend micro|kaspersky|mailguard|vade|zscaler|netcraft|virustotal|safebrowsing|phish|"
     r"bingpreview|skypeuripreview|microsoftpreview|facebookexternalhit|whatsapp/|telegrambot|discordbot|slackbot|"
-    r"twitterbot|linkedinbot|embedly|googlebot|bingbot|yandexbot|duckduckbot|crawler|spider|\bbot\b|bot/|"
+    r"twitterbot|linkedinbot|embedly|googlebot|/web/snippet/|bingbot|yandexbot|duckduckbot|crawler|spider|\bbot\b|bot/|"
     r"headlesschrome|phantomjs|puppeteer|playwright|selenium|scanner|monitor|uptime",
     re.IGNORECASE,
 )

@@ -72,5 +72,5 @@ def _worded(account: Account, asked: Asked, links: list[str] | None, address: ad
     if contact is not None:
         contacts.load([contact])
     said = values.of_account(account, brands.get(account.id)) | {"data": asked.data}
-    said |= values.of_contact(contact, address.value) | values.of_message(0) | texts.tokens()
+    said |= values.of_contact(contact, address.value, "phone") | values.of_message(0) | texts.tokens()
     return texts.fill(texts.compiled(asked.body, links), said, account.sms_opt_out_hint if asked.marketing else None)

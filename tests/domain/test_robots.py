@@ -39,6 +39,11 @@ def said(seen: list[Seen], links: int = 8, sent_at: int | None = SENT) -> list[s
         (click(0, 1, agent="python-requests/2.32"), "machine bare_agent"),
         (click(0, 1, agent="Mozilla/5.0 (compatible; Barracuda Sentinel)"), "machine scanner_agent"),
         (click(0, 1, agent="Mozilla/5.0 (X11) HeadlessChrome/126.0"), "machine scanner_agent"),
+        # Phones that draw a preview of the page beside an SMS
+        (click(0, 1, agent="Mozilla/5.0 (X11) Google (+https://developers.google.com/+/web/snippet/)"),
+         "machine scanner_agent"),
+        (click(0, 1, agent="Mozilla/5.0 Safari/601.2.4 facebookexternalhit/1.1 Facebot Twitterbot/1.0"),
+         "machine scanner_agent"),
         (click(0, 1, agent="Mozilla/5.0"), "machine bare_agent"), (look(agent="Mozilla/5.0"), "machine apple_prefetch"),
         (look(agent=GMAIL), "unsure image_proxy"), (click(0, 1, agent=GMAIL), "machine scanner_agent"),
         (look(agent="YahooMailProxy; https://help.yahoo.com/"), "unsure image_proxy"),

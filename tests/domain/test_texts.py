@@ -73,6 +73,16 @@ def test_links_become_short_and_keep_their_numbers(home: Home) -> None:
     assert [link.number for link in texts.links(body)] == [1, 2, 3]
 
 
+def test_a_link_ends_where_its_sentence_does(home: Home) -> None:
+    """Quotes, dots and the full stops of East Asia that follow without a space are the text's, and stay in it."""
+    for behind in ("”", "…", "。谢谢", "、", "）", "！", ".”", "», "):
+        body = f"“https://example.org/a{behind}"
+        assert [link.href for link in texts.links(body)] == ["https://example.org/a"]
+        assert fill(body, links=True).body.endswith(f"-1{behind}")
+    # Letters of any language may stand in an address
+    assert [link.href for link in texts.links("https://example.org/größe.")] == ["https://example.org/größe"]
+
+
 def test_what_nobody_carries_is_told(home: Home) -> None:
     """Nothing, more than 10 parts, and more than 1,600 characters, after everything is filled in."""
     assert fill("{{ nothing }} ", nothing=None).problem() == "it says nothing"
