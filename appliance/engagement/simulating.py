@@ -10,12 +10,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance import addresses, clock, tokens
-from appliance.contacts import suppress
-from appliance.contacts.consent import Evidence
-from appliance.contacts.suppress import Case
-from appliance.db.work import commit, writing
-from appliance.engagement import hits, replies, robots, unsubscribes
+from appliance import clock, tokens
+from appliance.db.work import commit
+from appliance.engagement import hits, phones, replies, robots, unsubscribes
 from appliance.engagement.hits import Asked, Hit
 from appliance.errors import Invalid, Unavailable
 from appliance.feedback import record
@@ -27,10 +24,15 @@ from appliance.tables import Message
 SOURCE = "capture"
 # A message is captured a moment before its row says that it was sent
 _TRIES, _PAUSE = 40, 0.05
-Action = Literal["open", "click", "bounce", "soft_bounce", "complain", "unsubscribe", "reply", "stop"]
+Action = Literal[
+    "open", "click", "deliver", "bounce", "soft_bounce", "fail", "complain", "unsubscribe", "reply", "stop", "start",
+    "help",
+]  # fmt: skip
+_OF_MAIL, _OF_SMS = ("open", "complain"), ("fail", "stop", "start", "help")
 # A reader's program: what machines do is another matter
 _AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 _FACTS: dict[str, tuple[Kind, int | None, str | None, str]] = {
+    "deliver": ("delivered", None, None, ""),
     "bounce": ("bounced", 550, "5.1.1", "550 5.1.1 there is no such recipient (simulated)"),
     "soft_bounce": ("soft_bounced", 452, "4.2.2", "452 4.2.2 the mailbox is full (simulated)"),
     "complain": ("complained", None, None, "simulated"),
@@ -38,10 +40,15 @@ _FACTS: dict[str, tuple[Kind, int | None, str | None, str]] = {
 
 
 class Simulate(Struct):
-    """What happens to a captured message; `link` is the number of the link that is clicked, the first one being 1."""
+    """What happens to a captured message; `link` is the number of the link that is clicked, the first one being 1.
+
+    `text` is what is written in reply to an SMS. An SMS is not opened nor called spam; `fail`, `stop`, `start` and
+    `help` are for SMS alone.
+    """
 
     action: Action
     link: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    text: Annotated[str, Meta(max_length=1600)] | UnsetType = UNSET
 
 
 class Play(NamedTuple):
@@ -58,6 +65,10 @@ def plan(account_id: int, captured_id: int, request: Simulate) -> Play:
     if message is None or message.recipient_key is None:
         raise Invalid({"base": ["its message or its recipient is gone"]})
     action = request.action
+    if message.channel == "sms" and action in phones.ACTIONS:
+        return Play(message, phones.play(message, action, request.text if isinstance(request.text, str) else None))
+    if action in (_OF_MAIL if message.channel == "sms" else _OF_SMS):
+        raise Invalid({"action": [f"does not happen to {'an SMS' if message.channel == 'sms' else 'mail'}"]})
     if action in _FACTS:
         kind, smtp, enhanced, words = _FACTS[action]
         fact = Fact(message.id, kind, SOURCE, words, smtp, enhanced, message.recipient)
@@ -68,11 +79,7 @@ def plan(account_id: int, captured_id: int, request: Simulate) -> Play:
     if action == "unsubscribe":
         token = tokens.sign(links.UNSUBSCRIBE, message.id)
         return Play(message, lambda: unsubscribes.opt_out(token, SOURCE, None, None))
-    if action == "reply":
-        return Play(message, lambda: replies.record(message.id, SOURCE))
-    if message.channel != "sms":
-        raise Invalid({"action": ["only an SMS is answered with STOP"]})
-    return Play(message, lambda: _stop(message))
+    return Play(message, lambda: replies.record(message.id, SOURCE))
 
 
 async def perform(play: Play) -> None:
@@ -98,12 +105,3 @@ def _hit(message: Message, request: Simulate) -> Hit:
     # Nobody reads so soon as a simulation comes
     soon = (found.handed_over_at or 0) + robots.SOON_MS
     return Hit(Asked(number, "GET", None, _AGENT, None, max(clock.now_ms(), soon)), found)
-
-
-def _stop(message: Message) -> None:
-    writing()
-    assert message.recipient is not None
-    suppress.add(
-        message.account_id, addresses.read("phone", message.recipient), Case("stop_keyword", SOURCE),
-        Evidence(source=SOURCE, actor="recipient", message_id=message.id, test=message.test),
-    )  # fmt: skip

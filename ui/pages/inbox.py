@@ -1,4 +1,4 @@
-"""The inbox of capture mode: every message as a mail client would show it."""
+"""The inbox of capture mode: every message as a mail client would show it, every SMS as a phone."""
 
 from typing import Any
 
@@ -7,9 +7,10 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.db.work import call, commit
-from appliance.engagement import simulating
+from appliance.engagement import phones, simulating
 from appliance.engagement.simulating import Simulate
 from appliance.messages import captured
+from appliance.tables import Message
 from ui import mail, view
 from ui.forms import Form, number
 from ui.guard import signed_in
@@ -26,6 +27,16 @@ PLAYS = {
     "complain": ("circle-alert", "They call it spam", "Called spam."),
     "soft_bounce": ("circle-alert", "Their mailbox is full", "Came back: the mailbox is full."),
     "bounce": ("circle-alert", "They do not exist", "Came back: there is no such recipient."),
+}
+PHONE_PLAYS = {
+    "deliver": ("check", "It arrives", "Delivered."),
+    "click": ("mouse-pointer-click", "They follow the first link", "Clicked."),
+    "stop": ("ban", "They write STOP", "They wrote STOP."),
+    "start": ("undo-2", "They write START", "They wrote START."),
+    "help": ("reply", "They write HELP", "They wrote HELP."),
+    "soft_bounce": ("circle-alert", "Their phone is off", "Not delivered: the phone could not be reached."),
+    "bounce": ("circle-alert", "The number does not exist", "Not delivered: there is no such number."),
+    "fail": ("circle-alert", "The network loses it", "Not delivered, for no reason that is known."),
 }
 
 
@@ -64,19 +75,17 @@ async def clear(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def simulate(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
     """Let something happen to a message, by the way it really comes."""
-    action = Form.of(request)["action"]
-    await call(captured.get, visit.account_id, captured_id)
+    form = Form.of(request)
+    action, words = form["action"], form.text("text")
+    row = await call(captured.get, visit.account_id, captured_id)
     try:
-        asked = fields.read(Simulate, {"action": action})
+        asked = fields.read(Simulate, {"action": action, **({"text": words} if action == "reply" and words else {})})
         await simulating.perform(await call(simulating.plan, visit.account_id, captured_id, asked))
     except errors.Invalid as refused:
-        no_link = "link" in refused.fields
-        said = "This message has no link that leads through us." if no_link else "This cannot happen to this message."
-        view.say(request, said)
+        view.say(request, _refusal(refused))
     else:
-        view.say(
-            request, f"{PLAYS.get(action, ('', '', 'Done.'))[2]} What follows from it is done, as if it were real."
-        )
+        said = (PHONE_PLAYS if row.channel == "sms" else PLAYS).get(action, ("", "", "They wrote back."))[2]
+        view.say(request, f"{said} What follows from it is done, as if it were real.")
     return view.go(request, f"/inbox/{captured_id}")
 
 
@@ -87,10 +96,22 @@ async def _show(request: Request, visit: Visit, captured_id: int | None) -> HTTP
     found = await call(captured.page, visit.account_id, number(request.args.get("page")), 50, search or None)
     return view.page(
         request, "inbox/index.html", found=found, search=search, opened=opened,
-        view=chosen if chosen in VIEWS else "html", page_number=found.page, plays=PLAYS,
+        view=chosen if chosen in VIEWS else "html", page_number=found.page,
+        plays=PHONE_PLAYS if opened is not None and opened["sms"] is not None else PLAYS,
     )  # fmt: skip
 
 
 def _opened(account_id: int, captured_id: int) -> dict[str, Any]:
     row = captured.get(account_id, captured_id)
-    return {"row": row, **captured.parts(row)}
+    found = {"row": row, **captured.parts(row)}
+    if found["sms"] is not None:
+        found["thread"] = phones.thread(row)
+        found["message"] = Message.get_or_none(Message.id == row.message_id)
+    return found
+
+
+def _refusal(refused: errors.Invalid) -> str:
+    """Say why something cannot happen to a message."""
+    if "link" in refused.fields:
+        return "This message has no link that leads through us."
+    return "Write what they answer." if "text" in refused.fields else "This cannot happen to this message."

@@ -1,0 +1,75 @@
+"""Plays the phone of the recipient of a captured SMS, and its network: by the ways of the real ones."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from appliance.conversations import receiving
+from appliance.db.open import rows, scalar
+from appliance.db.work import writing
+from appliance.errors import Invalid
+from appliance.feedback import receipts
+from appliance.feedback.record import InHand
+from appliance.sms.told import Incoming, Receipt
+from appliance.tables import Captured, Message
+
+# What the network tells: a status, and the reason in the codes of the interface that most providers speak
+_RECEIPTS = {
+    "deliver": ("delivered", None, ""),
+    "fail": ("undelivered", "30008", "Unknown error (simulated)"),
+    "bounce": ("undelivered", "30005", "Unknown destination handset (simulated)"),
+    "soft_bounce": ("undelivered", "30003", "Unreachable destination handset (simulated)"),
+}
+_WORDS = {"stop": "STOP", "start": "START", "help": "HELP", "reply": "Thank you!"}
+ACTIONS = (*_RECEIPTS, *_WORDS)
+# So many of each side are on the screen of a phone
+_SHOWN = 20
+_OURS = (
+    "SELECT received_at, source, id, mail_from FROM captured WHERE account_id = ? AND channel = 'sms' AND rcpt_to = ? "
+    "AND id <= ? ORDER BY id DESC LIMIT ?"
+)
+_THEIRS = (
+    "SELECT created_at, body, NULL, recipient FROM incoming WHERE account_id = ? AND sender = ? AND body NOT NULL "
+    "ORDER BY id DESC LIMIT ?"
+)
+
+
+class Bubble(NamedTuple):
+    """What stands on a phone: when, which words, of which captured message (theirs have none), and our number."""
+
+    at: int
+    text: str
+    captured_id: int | None
+    us: str
+
+
+def thread(captured: Captured) -> list[Bubble]:
+    """Answer what the phone of a captured SMS shows, the oldest first: what it got, and what its owner wrote."""
+    account, number = captured.account_id, captured.rcpt_to
+    newest = scalar("SELECT max(id) FROM captured WHERE account_id = ?", (account,))
+    ours = rows(_OURS, (account, number, newest, _SHOWN))
+    theirs = rows(_THEIRS, (account, number, _SHOWN))
+    shown = [Bubble(at, bytes(source).decode(), name, us) for at, source, name, us in ours]
+    return sorted([*shown, *map(Bubble._make, theirs)], key=lambda bubble: (bubble.at, bubble.captured_id is None))
+
+
+def play(message: Message, action: str, words: str | None) -> Callable[[], Any]:
+    """Answer what writes an act, one of ACTIONS; raises Invalid for a reply that says nothing."""
+    if action in _RECEIPTS:
+        return lambda: _told(message, Receipt(message.provider_id or "", *_named(message, action)))
+    said = _WORDS[action] if words is None or action != "reply" else words
+    if not said.strip():
+        raise Invalid({"text": ["can't be blank"]})
+    heard = Incoming(None, message.recipient, message.sender or "", said)
+    return lambda: receiving.receive(message.provider, heard, test=message.test, account_id=message.account_id)
+
+
+def _named(message: Message, action: str) -> tuple[str, int, str | None, str]:
+    status, code, text = _RECEIPTS[action]
+    return status, message.id, code, text
+
+
+def _told(message: Message, receipt: Receipt) -> None:
+    writing()
+    if scalar("SELECT status FROM message WHERE id = ?", (message.id,)) == "sending":
+        raise InHand  # it is kept already and its row says so in a moment: whoever plays wants to see what follows
+    receipts.apply(message.provider, receipt)
