@@ -59,7 +59,7 @@ def play(message: Message, action: str, words: str | None) -> Callable[[], Any]:
     said = _WORDS[action] if words is None or action != "reply" else words
     if not said.strip():
         raise Invalid({"text": ["can't be blank"]})
-    heard = Incoming(None, message.recipient, message.sender or "", said)
+    heard = Incoming(None, message.recipient or "", message.sender or "", said)
     return lambda: receiving.receive(message.provider, heard, test=message.test, account_id=message.account_id)
 
 

@@ -7,6 +7,7 @@ from sanic.exceptions import PayloadTooLarge
 from sanic.response import json
 
 from appliance import config, tokens
+from appliance.conversations import receiving
 from appliance.db.work import commit
 from appliance.engagement import unsubscribes
 from appliance.feedback import hooks, receipts
@@ -70,3 +71,5 @@ async def _sms(request: Request, hook: str) -> HTTPResponse:
 
 def _apply(provider: str, told: sms.Told) -> None:
     receipts.apply_all(provider, told.receipts)
+    for heard in told.incoming:
+        receiving.receive(provider, heard)

@@ -10,6 +10,7 @@ from appliance.db.work import call, commit
 from appliance.engagement import phones, simulating
 from appliance.engagement.simulating import Simulate
 from appliance.messages import captured
+from appliance.sms import gsm
 from appliance.tables import Message
 from ui import mail, view
 from ui.forms import Form, number
@@ -106,6 +107,7 @@ def _opened(account_id: int, captured_id: int) -> dict[str, Any]:
     found = {"row": row, **captured.parts(row)}
     if found["sms"] is not None:
         found["thread"] = phones.thread(row)
+        found["forcing"] = gsm.named(found["sms"].forcing) if found["sms"].forcing else None
         found["message"] = Message.get_or_none(Message.id == row.message_id)
     return found
 
