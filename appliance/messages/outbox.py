@@ -127,11 +127,11 @@ def _asks_to_come_back(row: Claim) -> bool:
     return row.source_type == "system" and one(asks, (row.id,)) is not None
 
 
-def handed_over(since: int) -> list[tuple[int, str, str | None, str]]:
+def handed_over(since: int, channel: str = "email") -> list[tuple[int, str, str | None, str]]:
     """Answer (when, provider, sender, recipient) of what was accepted since then, the oldest first; tests left out."""
     return rows(
         "SELECT e.created_at, m.provider, m.sender, m.recipient_key FROM account a JOIN event e ON e.account_id = a.id "
-        "AND e.event = 'email_sent' AND e.created_at >= ? AND e.test = 0 "
+        "AND e.event = ? AND e.created_at >= ? AND e.test = 0 "
         "JOIN message m ON m.id = json_extract(e.data, '$.message_id') ORDER BY e.created_at",
-        (since,),
+        (f"{channel}_sent", since),
     )

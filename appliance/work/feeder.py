@@ -12,14 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import close_database
-from appliance.delivery.groups import domain_of
 from appliance.designs import render
 from appliance.messages import warming
 from appliance.messages.ledger import Claim
 from appliance.messages.line import Line
 from appliance.work.gate import Gate
+from appliance.work.limiting import ALL, Limiting
 from appliance.work.making import Maker, Ready
-from appliance.work.pace import ALL, Pace
 
 # What waited longer is read again, so that it says what is true by now
 _STALE_SECONDS = 5.0
@@ -33,7 +32,9 @@ _BARREN_SECONDS = 1.0
 class Feeder:
     """Keeps some messages ready; used on one event loop."""
 
-    def __init__(self, gate: Gate, pace: Pace, ahead: int, is_halted: Callable[[], bool]) -> None:
+    def __init__(
+        self, gate: Gate, pace: Limiting, ahead: int, is_halted: Callable[[], bool], channel: str = "email"
+    ) -> None:
         self._gate, self._pace, self._is_halted = gate, pace, is_halted
         self._ahead = pace.most_ahead(ahead)
         self._single: deque[Ready] = deque()
@@ -43,9 +44,10 @@ class Feeder:
         self._taken: set[int] = set()
         self._senders: dict[int, str] = {}  # of campaigns
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
-        self._thread.submit(render.warm)
+        if channel == "email":
+            self._thread.submit(render.warm)
         self._maker = Maker()
-        self._line = Line()
+        self._line = Line(channel)
         self._parked: set[str] = set()  # groups of which rows were stepped over
         self._filling: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -257,8 +259,9 @@ class Feeder:
             return
         self._ready.append(ready)
         campaign_id = ready.claim.campaign_id
-        if ready.prepared is not None and campaign_id is not None:
-            self._senders[campaign_id] = f"from {domain_of(ready.prepared.sender)}"
+        name = self._pace.named(ready.prepared.sender) if ready.prepared is not None else None
+        if name is not None and campaign_id is not None:
+            self._senders[campaign_id] = name
 
     def _held(self) -> tuple[int, ...]:
         """Answer the campaigns of which no more is made ready now: enough of it waits for its sender's limit."""

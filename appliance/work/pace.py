@@ -6,7 +6,6 @@ others go on. Only messages that nobody has marked wait here.
 
 import random
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
 
 from appliance import clock
 from appliance.config import seconds
@@ -19,30 +18,26 @@ from appliance.messages.warming import Day
 from appliance.settings import Email
 from appliance.work import meter
 from appliance.work.backoff import Slow
-from appliance.work.meter import HOUR, NEVER, Limit, Meter
+from appliance.work.limiting import ALL, Limited, Limiting
+from appliance.work.meter import Limit, Meter
 from appliance.work.quota import Counted, Quota
-from appliance.work.standing import Beginning, Closed, Full, Spared, Standing
+from appliance.work.standing import Beginning, Closed, Spared, Standing
 
-ALL = "*"
-Limited = Meter | Slow | Quota | Counted
 # Groups that ask for less within a minute before the way out itself is spared
 _MANY_GROUPS, _MANY_SECONDS = 3, 60.0
-# Messages of a limited group that are made ready, for each that may go at a time or in a second
-_AHEAD = 2
-_SOON_SECONDS = 5.0
 # Spared groups are forgotten from so many on, if nothing was heard of them for so long
 _MANY_SPARED, _FORGOTTEN_SECONDS = 64, 1800.0
 # Conversations that a group of recipients' servers begins with (D19); it gets more while all goes well
 _FIRST = 4
 
 
-class Pace:
+class Pace(Limiting):
     """The limits of one process; used on one event loop, and only read elsewhere."""
 
     def __init__(self, email: Email) -> None:
+        super().__init__(Limit(email.rate_per_second, email.rate_per_hour), is_free=False)
         self._provider = email.transport
         self._pause, self._usual = seconds(email.slow_down), email.connections
-        self.everybody = Meter(ALL, Limit(email.rate_per_second, email.rate_per_hour))
         self._senders = {name: Meter(f"from {name}", limit) for name, limit in map(meter.read, email.sender_limits)}
         self._groups = {
             group: Meter(group, limit)
@@ -53,8 +48,6 @@ class Pace:
         self._first = min(_FIRST, self._most, max(1, email.connections // 2))
         self._slow: dict[tuple[str, str], Slow] = {}
         self._asked: deque[tuple[float, str]] = deque(maxlen=100)
-        self._going: dict[int, list[Limited]] = {}
-        self.is_timed = any(self.everybody.limit)
         self._has_limits = bool(self.is_timed or self._senders or self._groups)
         self._is_direct = self._provider == DIRECT
         self._begins = self._is_direct and email.direct.warm_up
@@ -75,36 +68,11 @@ class Pace:
         """Keep to what a domain may send today; from any thread."""
         self._quotas[day.domain] = Quota(day)
 
-    def admit(self, claim: Claim, sender: str) -> "Limited | None":
-        """Let a message go, and count it; or answer what it waits for."""
-        if self.is_free:
-            return None
-        kept_to = self._kept_to(claim, sender)
-        now = clock.steady()
-        for one in kept_to:
-            if one.opens_at(now) > now:
-                return one
-        for one in kept_to:
-            one.take(now)
-        if kept_to:
-            self._going[claim.id] = kept_to
-        return None
+    def named(self, sender: str) -> str:
+        """Answer the name of a sender's limit: that of its domain."""
+        return f"from {domain_of(sender)}"
 
-    def still_admits(self, claim: Claim, sender: str) -> bool:
-        """Say whether a message that was let go may do so now, for it may be that nothing was kept to then."""
-        return self.is_free or claim.id in self._going or self.admit(claim, sender) is None
-
-    def is_unlimited(self, claim: Claim, sender: str) -> bool:
-        """Say whether a message may be made to follow another one, for it keeps to nothing."""
-        return self.is_free or not self._kept_to(claim, sender)
-
-    def end(self, number: int, used: bool = True) -> None:
-        """Count a message as done, or as one that did not go after all."""
-        if self._going:
-            for one in self._going.pop(number, ()):
-                one.end(used)
-
-    def _kept_to(self, claim: Claim, sender: str) -> "list[Limited]":
+    def _kept_to(self, claim: Claim, sender: str) -> list[Limited]:
         names = routing.names_of(claim.provider, claim.recipient_key or "")
         found: list[Limited | None] = []
         if claim.provider == DIRECT:
@@ -201,58 +169,21 @@ class Pace:
         now = clock.steady()
         return tuple(provider for (provider, group), slow in [*self._slow.items()] if group == ALL and slow.until > now)
 
-    def room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
-        """Answer how many more of each limited group should be made ready, beside those that wait already."""
-        now = clock.steady()
-        found: dict[str, int] = {}
-        limited: list[tuple[str, Meter | Slow]] = [*self._groups.items()]
-        limited += [(group, one) for (_, group), one in self._slow.items() if group != ALL]
-        for group, one in limited:
-            at = one.opens_at(now)
-            closed = at != NEVER and at > now + _SOON_SECONDS
-            left = 0 if closed else max(0, _most_ahead(one) - len(waiting.get(group, ())))
-            found[group] = min(found.get(group, left), left)
-        return found
-
-    def most_ahead(self, usual: int) -> int:
-        """Answer how many messages to make ready where everybody keeps to a rate."""
-        rate = self.everybody.limit.per_second
-        return min(usual, max(_AHEAD, int(_AHEAD * rate))) if rate else usual
-
-    def opens_at(self, names: Collection[str], others: bool) -> float:
-        """Answer when something may go on that waits for one of these names, or, if there are `others`, for all."""
-        now = clock.steady()
-        at = dict.fromkeys(names, now)
-        everybody = now
-        for one in self._limits():
-            if one.name == ALL:
-                everybody = max(everybody, one.opens_at(now))
-            elif one.name in at:
-                at[one.name] = max(at[one.name], one.opens_at(now))
-        return max(everybody, now if others else min(at.values(), default=now))
-
-    def _limits(self) -> "list[Limited]":
+    def _limits(self) -> list[Limited]:
         known = [self.everybody, *self._senders.values(), *self._groups.values()]
         return [*known, *self._slow.values(), *self._quotas.values()]
 
+    def _limited(self) -> list[tuple[str, Meter | Slow]]:
+        slow = [(group, one) for (_, group), one in self._slow.items() if group != ALL]
+        return [*self._groups.items(), *slow]
+
+    def _counting(self, provider: str, sender: str, recipient: str) -> list[Meter]:
+        if provider != self._provider:
+            return []
+        groups = map(self._groups.get, routing.names_of(provider, recipient))
+        return [one for one in (self.everybody, self._senders.get(domain_of(sender)), *groups) if one is not None]
+
     # -- what is known --------------------------------------------------------------------------------------------
-
-    @property
-    def counts_hours(self) -> bool:
-        """Whether a limit of an hour is kept, so that what went before this process counts too."""
-        return any(one.limit.per_hour for one in self._limits() if isinstance(one, Meter))
-
-    def remember(self, found: Iterable[tuple[int, str, str | None, str]]) -> None:
-        """Count what was handed over in the last hour: (when, provider, sender, recipient), the oldest first."""
-        steady, now = clock.steady(), clock.now_ms()
-        for sent_at, provider, sender, recipient in found:
-            at = steady - (now - sent_at) / 1000
-            if provider != self._provider or at <= steady - HOUR:
-                continue
-            for one in (self.everybody, self._senders.get(domain_of(sender or "")),
-                        *map(self._groups.get, routing.names_of(provider, recipient or ""))):  # fmt: skip
-                if one is not None:
-                    one.remember(at)
 
     def standing(self) -> Standing:
         """Answer which groups are spared, and which limits of an hour are used up."""
@@ -262,19 +193,13 @@ class Pace:
             return now + int((at - steady) * 1000)
 
         slow = [*self._slow.items()]
-        hours = [(one, one.hour_opens_at(steady)) for one in self._limits() if isinstance(one, Meter)]
         return Standing(
             tuple(Closed(provider, one.words, one.since, moment(one.until))
                   for (provider, group), one in slow if group == ALL and one.until > steady),
             tuple(Spared(provider, group, one.words, one.since, moment(one.until) if one.until > steady else None,
                          one.most) for (provider, group), one in slow if one.words),
-            tuple(Full(one.name, one.limit.per_hour, moment(at)) for one, at in hours if at > steady),
+            self.full(),
             beginning=tuple(Beginning(one.day._replace(accepted=one.used), one.is_full())
                             for one in [*self._quotas.values()] if one.day.cap and not one.is_over()),
         )  # fmt: skip
 
-
-def _most_ahead(one: Meter | Slow) -> int:
-    if isinstance(one, Slow):
-        return _AHEAD * one.most
-    return max(_AHEAD, _AHEAD * one.limit.connections, int(_AHEAD * one.limit.per_second))

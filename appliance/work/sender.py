@@ -8,11 +8,9 @@ until it is stored.
 import asyncio
 import logging
 import threading
-import time
 
 from appliance import clock, config
 from appliance.config import seconds
-from appliance.db import storage
 from appliance.db.open import close_database
 from appliance.delivery.routing import DIRECT
 from appliance.errors import Unavailable
@@ -23,6 +21,7 @@ from appliance.work.courier import Courier
 from appliance.work.destinations import Destinations
 from appliance.work.feeder import Feeder
 from appliance.work.gate import Gate
+from appliance.work.halting import Halt
 from appliance.work.pace import Pace
 from appliance.work.reach import Reach
 from appliance.work.standing import Standing
@@ -36,8 +35,6 @@ _LAST_SECONDS = 2.0
 # Places for each conversation that may be under way, where most of them may be waiting for servers to answer
 _WAITING = 8
 _MOST_PLACES = 100
-# A file that stops everything is looked for this often, and again before each message
-_STOP_FILE_SECONDS = 0.25
 _HOUR_MS = 3_600_000
 
 
@@ -46,7 +43,8 @@ class Sender:
 
     def __init__(self, process: str) -> None:
         self.process = process
-        self.stopping = threading.Event()
+        self.halted = Halt()
+        self.stopping = self.halted.stopping
         self.gate = Gate(seconds(config.current().email.probe_after))
         self._woken = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,10 +52,9 @@ class Sender:
         self.pace = Pace(config.current().email)
         self.reach = Reach()
         self._remembers = not self.pace.counts_hours
-        self._stop_seen = (0.0, False)
         self._places: set[Courier] = set()
         self._destinations: Destinations | None = None
-        standing.report(self.standing)
+        standing.report("email", self.standing)
 
     def wake(self) -> None:
         """Say that there may be more to send; a running drain puts idle places to work."""
@@ -68,13 +65,6 @@ class Sender:
                 loop.call_soon_threadsafe(look.set)
             except RuntimeError:
                 log.debug("the drain has just ended")
-
-    def halted(self) -> bool:
-        """Say whether nothing new may start: the process ends, a person stopped all sending, or there is no storage."""
-        now = time.monotonic()
-        if now > self._stop_seen[0] + _STOP_FILE_SECONDS:
-            self._stop_seen = (now, self.gate.is_stopped())
-        return self._stop_seen[1] or self.stopping.is_set() or storage.trouble() is not None
 
     def drain(self) -> None:
         """Send until nothing is due. One slow conversation keeps its own place, not the others."""

@@ -52,15 +52,14 @@ class Standing(NamedTuple):
     beginning: tuple[Beginning, ...] = ()
 
 
-_report: Callable[[], Standing] | None = None
+_reports: dict[str, Callable[[], Standing]] = {}
 
 
-def report(function: Callable[[], Standing] | None) -> None:
-    """Let this function answer from now on, on any thread."""
-    global _report
-    _report = function
+def report(channel: str, function: Callable[[], Standing]) -> None:
+    """Let this function answer for a channel from now on, on any thread."""
+    _reports[channel] = function
 
 
-def now() -> Standing:
-    """Answer how sending stands at this moment."""
-    return _report() if _report is not None else Standing()
+def now(channel: str = "email") -> Standing:
+    """Answer how the sending of a channel stands at this moment."""
+    return _reports[channel]() if channel in _reports else Standing()

@@ -1,0 +1,25 @@
+"""Whether nothing new may start: the process ends, a person stopped all sending, or there is no storage."""
+
+import threading
+import time
+
+from appliance.db import storage
+from appliance.work.gate import Gate
+
+# A file that stops everything is looked for this often, and again before each message
+_STOP_FILE_SECONDS = 0.25
+
+
+class Halt:
+    """Asked by everybody who sends."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._stop_seen = (0.0, False)
+
+    def __call__(self) -> bool:
+        """Say so."""
+        now = time.monotonic()
+        if now > self._stop_seen[0] + _STOP_FILE_SECONDS:
+            self._stop_seen = (now, Gate.is_stopped())
+        return self._stop_seen[1] or self.stopping.is_set() or storage.trouble() is not None
