@@ -7,7 +7,7 @@ stepped over and kept in mind, so that a campaign goes on with its other people 
 import random
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from appliance import clock
@@ -29,6 +29,13 @@ FLOWS = 0
 _ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL)"
 _NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
+# The groups whose limits a row keeps to
+Names = Callable[[Claim], tuple[str, ...]]
+
+
+def _by_recipient(row: Claim) -> tuple[str, ...]:
+    return routing.names_of(row.provider, row.recipient_key or "")
+
 
 def live_campaigns(channel: str) -> list[int]:
     """Answer the campaigns of a channel that may send now, in no order, so that none is always first."""
@@ -47,8 +54,9 @@ def live_campaigns(channel: str) -> list[int]:
 class Line:
     """Where the reading of each campaign of a channel stands; None is for single messages. Used by one thread."""
 
-    def __init__(self, channel: str = "email") -> None:
+    def __init__(self, channel: str = "email", names: Names | None = None) -> None:
         self._channel = channel
+        self._names = names or _by_recipient
         self._at: dict[int | None, tuple[int, int]] = {}
         self._at_once: dict[int | None, int] = {}  # the last one read of those that are due at once
         self._since: dict[int | None, float] = {}
@@ -76,7 +84,7 @@ class Line:
         back; of the groups in `room` no more than stands there. Nothing is marked: whoever takes a row marks it before
         its message leaves (`outbox.mark`, `hot.step`).
         """
-        look = _Look(clock.now_ms(), taken, closed, dict(room or {}))
+        look = _Look(clock.now_ms(), taken, closed, dict(room or {}), self._names)
         self.has_more = False
         live = live_campaigns(self._channel)
         self._forget({None, FLOWS, *live})
@@ -221,8 +229,8 @@ def _first(source: int | None) -> int:
 class _Look:
     """One question to the line."""
 
-    def __init__(self, now: int, taken: Set[int], closed: tuple[str, ...], room: dict[str, int]) -> None:
-        self.now, self.taken, self.closed, self.room = now, taken, closed, room
+    def __init__(self, now: int, taken: Set[int], closed: tuple[str, ...], room: dict[str, int], names: Names) -> None:
+        self.now, self.taken, self.closed, self.room, self._names = now, taken, closed, room, names
         self.given: set[int] = set()  # of what came back, which may stand in the line too
 
     def has_given(self, row: Claim) -> bool:
@@ -231,7 +239,7 @@ class _Look:
 
     def full(self, row: Claim) -> str | None:
         """Answer the group of a row that has no room for it; None if it has, and then it is counted."""
-        names = routing.names_of(row.provider, row.recipient_key or "")
+        names = self._names(row)
         for name in names:
             if self.room.get(name, 1) <= 0:
                 return name
@@ -263,7 +271,7 @@ def _page(source: int | None, channel: str, look: _Look, at: tuple[int, int], si
 
 def is_due(closed: tuple[str, ...] = (), channel: str = "email") -> bool:
     """Say whether an open row of a live source may move now, by a provider that is not closed."""
-    look = _Look(clock.now_ms(), frozenset(), closed, {})
+    look = _Look(clock.now_ms(), frozenset(), closed, {}, _by_recipient)
     for source in (None, FLOWS, *live_campaigns(channel)):
         for row in _page(source, channel, look, (-1, 0), 1):
             if not source or Claim._make(row[:-1]).provider not in closed:

@@ -11,7 +11,7 @@ from appliance import clock
 from appliance.config import seconds
 from appliance.db.open import connection, one
 from appliance.db.work import writing
-from appliance.errors import DeliveryError, Unreachable
+from appliance.errors import DeliveryError, Later, Unreachable
 from appliance.messages import hot, ledger, outcomes
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.sms.text import Accepted
@@ -50,6 +50,8 @@ def put_off(row: Claim, error: DeliveryError) -> None:
     if outcomes.is_given_up(row, now):
         connection().execute("UPDATE repeat SET looked = NULL WHERE message_id = ?", (row.id,))
         return ledger.uncertain(row, f"nobody knows whether it was taken, nor does its provider say: {error.text}", now)
+    if isinstance(error, Later):
+        return _wait(row, now + int(error.seconds * 1000))
     if isinstance(error, Unreachable):
         return _wait(row, now + int(seconds(here.probe_after) * 1000))
     return _wait(row, now + int(_next(here.retry_after or [300.0], (now - (row.dated_at or now)) / 1000) * 1000))

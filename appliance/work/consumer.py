@@ -55,6 +55,7 @@ class Works:
         bell.silence()
         self._ending.set()
         self.jobs.sender.stop()
+        self.jobs.texter.stop()
         self.jobs.importer.stopping.set()
         self.jobs.large.stopping.set()
         self.jobs.settler.stopping.set()
@@ -63,4 +64,5 @@ class Works:
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()
         self._consumer.stop(graceful=True)
+        self.jobs.texter.join(27)
         self._pulse.join(5)

@@ -15,7 +15,7 @@ from appliance.db.open import close_database
 from appliance.designs import render
 from appliance.messages import warming
 from appliance.messages.ledger import Claim
-from appliance.messages.line import Line
+from appliance.messages.line import Line, Names
 from appliance.work.gate import Gate
 from appliance.work.limiting import ALL, Limiting
 from appliance.work.making import Maker, Ready
@@ -33,8 +33,9 @@ class Feeder:
     """Keeps some messages ready; used on one event loop."""
 
     def __init__(
-        self, gate: Gate, pace: Limiting, ahead: int, is_halted: Callable[[], bool], channel: str = "email"
-    ) -> None:
+        self, gate: Gate, pace: Limiting, ahead: int, is_halted: Callable[[], bool], channel: str = "email",
+        names: Names | None = None,
+    ) -> None:  # fmt: skip
         self._gate, self._pace, self._is_halted = gate, pace, is_halted
         self._ahead = pace.most_ahead(ahead)
         self._single: deque[Ready] = deque()
@@ -47,7 +48,7 @@ class Feeder:
         if channel == "email":
             self._thread.submit(render.warm)
         self._maker = Maker()
-        self._line = Line(channel)
+        self._line = Line(channel, names)
         self._parked: set[str] = set()  # groups of which rows were stepped over
         self._filling: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()

@@ -34,6 +34,7 @@ from appliance.webhooks import fanout, sweep, teller
 from appliance.webhooks.teller import Teller
 from appliance.work import bell
 from appliance.work.sender import Sender
+from appliance.work.texting import Texter
 
 log = logging.getLogger("campanero.jobs")
 _HOUR_MS = 3600 * 1000
@@ -77,6 +78,7 @@ class Jobs:
     def __init__(self, process: str) -> None:
         self.huey = Huey("campanero", storage_class=WakeStorage, results=False)
         self.sender = Sender(process)
+        self.texter = Texter(process)
         self.importer = Importer()
         self.large = Large()
         self.settler = Settler()
@@ -122,6 +124,8 @@ class Jobs:
 
     def drain_outbox(self) -> None:
         """Send what is due; one drain at a time, and a ring meanwhile puts idle places to work."""
+        if self.texter.is_due():
+            self.texter.wake()
         if not self._draining.acquire(blocking=False):
             self.sender.wake()
             return
@@ -166,10 +170,11 @@ class Jobs:
         for account_id, campaign_id in send.due():
             self._start(account_id, campaign_id)
         work.write(send.release_held)
-        shut = self.sender.gate.shut()
-        if shut.providers or shut.campaigns:
-            work.write(states.stop_refused, shut.providers, shut.campaigns, shut.words)
-            self.sender.gate.paused(shut)
+        for gate in (self.sender.gate, self.texter.gate):
+            shut = gate.shut()
+            if shut.providers or shut.campaigns:
+                work.write(states.stop_refused, shut.providers, shut.campaigns, shut.words)
+                gate.paused(shut)
         for account_id, campaign_id in watch.suspects():
             work.write(watch.look, account_id, campaign_id)
         work.write(states.settle)
@@ -216,6 +221,8 @@ class Jobs:
             work.write(suppress.expire)
         if not self.sender.halted() and line.is_due((*self.sender.gate.closed(), *self.sender.pace.closed())):
             bell.ring("outbox")
+        elif self.texter.is_due():
+            self.texter.wake()
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             bell.ring("campaigns")
         if large.is_due():

@@ -5,17 +5,33 @@ Who keeps to which limits is said by those of a channel (`pace`, `text_pace`).
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
 
 from appliance import clock
 from appliance.messages.ledger import Claim
 from appliance.messages.warming import Day
 from appliance.work.backoff import Slow
 from appliance.work.meter import HOUR, NEVER, Limit, Meter
-from appliance.work.quota import Counted, Quota
 from appliance.work.standing import Full
 
 ALL = "*"
-Limited = Meter | Slow | Quota | Counted
+
+
+class Limited(Protocol):
+    """One limit."""
+
+    name: str
+
+    def opens_at(self, now: float, /) -> float:
+        """Answer when the next message may go; NEVER if something has to end first."""
+
+    def take(self, now: float, /) -> None:
+        """Count a message that goes now."""
+
+    def end(self, used: bool, /) -> None:
+        """Count a message as done; one that did not go used nothing up."""
+
+
 # Messages of a limited group that are made ready, for each that may go at a time or in a second
 AHEAD = 2
 _SOON_SECONDS = 5.0

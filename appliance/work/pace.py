@@ -202,4 +202,3 @@ class Pace(Limiting):
             beginning=tuple(Beginning(one.day._replace(accepted=one.used), one.is_full())
                             for one in [*self._quotas.values()] if one.day.cap and not one.is_over()),
         )  # fmt: skip
-

@@ -1,1 +1,191 @@
-"""Sends SMS that are due, for as long as there are some."""
+"""Sends SMS, for as long as this process lives: so many requests at once as are allowed, on an event loop of its own.
+
+Between two messages the connections to the provider stay open. It sleeps until somebody says that something may be due.
+"""
+
+import asyncio
+import logging
+import threading
+
+from appliance import clock, config
+from appliance.config import seconds
+from appliance.db.open import close_database
+from appliance.errors import Unavailable
+from appliance.messages import line, outbox, sms_senders
+from appliance.messages.ledger import Claim
+from appliance.sms import numbers
+from appliance.tables import Account
+from appliance.work import bell, standing
+from appliance.work.clerk import Clerk
+from appliance.work.feeder import Feeder
+from appliance.work.gate import Gate
+from appliance.work.halting import Halt
+from appliance.work.handing import Place, Shared
+from appliance.work.standing import Standing
+from appliance.work.text_pace import TextPace, limit_of
+
+log = logging.getLogger("campanero.sender")
+CHANNEL = "sms"
+# Ready messages for each request at once; more would only wait
+_AHEAD = 4
+# A request that hangs longer than a stop may last does not keep the process from ending
+_STOP_SECONDS = 22.0
+_LAST_SECONDS = 2.0
+_AGAIN_SECONDS = 1.0
+_HOUR_MS = 3_600_000
+
+
+class Texter:
+    """The sender of SMS of one process; its thread begins with the first one that is due."""
+
+    def __init__(self, process: str) -> None:
+        self.process = process
+        self.halted = Halt()
+        sms = config.current().sms
+        self.gate = Gate(seconds(sms.probe_after))
+        self.pace = TextPace(sms)
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._look: asyncio.Event | None = None
+        self._woken = threading.Event()
+        self._at_work = 0
+        self._remembers = not self.pace.counts_hours
+        standing.report(CHANNEL, self.standing)
+
+    def is_due(self) -> bool:
+        """Say whether an SMS may go now."""
+        return not self.halted() and line.is_due((*self.gate.closed(), *self.pace.closed()), CHANNEL)
+
+    def wake(self) -> None:
+        """Say that there may be more to send."""
+        with self._lock:
+            self._woken.set()
+            if self._thread is None and not self.halted.stopping.is_set():
+                self._thread = threading.Thread(target=self._live, name="texter")
+                self._thread.start()
+            if self._loop is not None and self._look is not None:
+                self._loop.call_soon_threadsafe(self._look.set)
+
+    def stop(self) -> None:
+        """Let open requests finish and start nothing new."""
+        self.halted.stopping.set()
+        self.wake()
+
+    def join(self, timeout: float) -> None:
+        """Wait until all has ended."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def standing(self) -> Standing:
+        """Say what is closed, spared or used up, and how many requests are open; from any thread."""
+        return self.pace.standing()._replace(closed=self.gate.standing(), connections=self._at_work)
+
+    def _live(self) -> None:
+        while not self.halted.stopping.is_set():
+            try:
+                with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                    runner.run(self._tend())
+            except Exception:
+                log.exception("the sender of SMS begins again")
+                self.halted.stopping.wait(_AGAIN_SECONDS)
+        close_database()
+
+    async def _tend(self) -> None:
+        places = config.current().sms.connections
+        loop, look = asyncio.get_running_loop(), asyncio.Event()
+        with self._lock:
+            self._loop, self._look = loop, look
+        feeder = Feeder(self.gate, self.pace, places * _AHEAD, self.halted, CHANNEL, Senders())
+        shared = Shared(self.gate, self.pace, feeder, Clerk(self.process), self.halted)
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            await self._remember()
+            while not self.halted.stopping.is_set():
+                look.clear()
+                self._woken.clear()
+                feeder.more()
+                for _ in range(places - len(tasks)):
+                    self._begin(look, tasks, shared)
+                # Places that found nothing have ended and stay so until somebody rings; the busy ones go on
+                await look.wait()
+                if not tasks and not self._woken.is_set():
+                    bell.ring("campaigns")  # one may be complete
+                    await self._woken_up(look)
+        finally:
+            feeder.more()
+            with self._lock:
+                self._loop = self._look = None
+            await _ended(tasks)
+            # Where nothing can be written, the end of the service does not wait for it
+            await shared.clerk.settled(_LAST_SECONDS if self.halted.stopping.is_set() else None)
+            await loop.run_in_executor(None, feeder.close)
+
+    async def _woken_up(self, look: asyncio.Event) -> None:
+        """Sleep until there may be more to send."""
+        while not self._woken.is_set():
+            look.clear()
+            if not self._woken.is_set():
+                await look.wait()
+
+    async def _remember(self) -> None:
+        """Count what left in the last hour before this process began, once, where a limit of an hour is kept."""
+        if not self._remembers:
+            since = clock.now_ms() - _HOUR_MS
+            self.pace.remember(await asyncio.get_running_loop().run_in_executor(None, _handed_over, since))
+            self._remembers = True
+
+    def _begin(self, look: asyncio.Event, tasks: set["asyncio.Task[None]"], shared: Shared) -> None:
+        def ended(task: "asyncio.Task[None]") -> None:
+            tasks.discard(task)
+            self._at_work = len(tasks)
+            if not tasks:
+                look.set()
+
+        task = asyncio.create_task(_work(shared))
+        tasks.add(task)
+        self._at_work = len(tasks)
+        task.add_done_callback(ended)
+
+
+class Senders:
+    """From whom SMS will be, before they are made ready: by that they keep to limits."""
+
+    def __init__(self) -> None:
+        self._own: dict[int, tuple[float, str | None]] = {}
+
+    def __call__(self, row: Claim) -> tuple[str, ...]:
+        """Answer the name of the limit of a row."""
+        read_at, own = self._own.get(row.account_id, (float("-inf"), None))
+        if clock.steady() > read_at + _AGAIN_SECONDS:
+            own = Account.get_by_id(row.account_id).sms_from
+            self._own[row.account_id] = (clock.steady(), own)
+        return (limit_of(sms_senders.sender_to(own, numbers.look(row.recipient_key or "").country)),)
+
+
+async def _work(shared: Shared) -> None:
+    try:
+        await Place(shared).run()
+    except Unavailable as error:
+        log.error("sending stops: %s", error)
+    except Exception:
+        log.exception("a sending place ended")
+
+
+async def _ended(tasks: set["asyncio.Task[None]"]) -> None:
+    """Let open requests finish; what hangs is left as it is and found in doubt by the next process."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
+    for task in late:
+        task.cancel()
+    if late:
+        # What they know by then is stored
+        await asyncio.wait(late, timeout=_LAST_SECONDS)
+
+
+def _handed_over(since: int) -> list[tuple[int, str, str | None, str]]:
+    try:
+        return outbox.handed_over(since, CHANNEL)
+    finally:
+        close_database()

@@ -1,0 +1,175 @@
+"""One place in the sender of SMS: it takes a message, marks it, hands it to its provider, and learns what became of it.
+
+The mark is on disk before anything of the request is written. The outcome shares its commit with the mark of whatever
+comes next.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from appliance.db import work
+from appliance.errors import (
+    DeliveryError,
+    Later,
+    Ours,
+    SenderRefused,
+    Temporary,
+    Unauthenticated,
+    Uncertain,
+    Unreachable,
+)
+from appliance.messages import lookups
+from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.sms.providers import PROVIDERS
+from appliance.sms.text import Accepted, Text
+from appliance.work.clerk import Clerk
+from appliance.work.feeder import Feeder
+from appliance.work.gate import Gate
+from appliance.work.making import Ready
+from appliance.work.text_pace import TextPace
+
+log = logging.getLogger("campanero.sender")
+_STOPPED = "the service stopped while this message was in hand"
+_UNKNOWN = "the provider leaves us in doubt: {text}"
+# Another message to the same number is at work: which of the two the provider has is known only once that one is done
+_OTHER_SECONDS = 1.0
+
+
+class Shared:
+    """What the places of one sender share; used on one event loop."""
+
+    def __init__(self, gate: Gate, pace: TextPace, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool]) -> None:
+        self.gate, self.pace, self.feeder, self.clerk, self.is_halted = gate, pace, feeder, clerk, is_halted
+        # Numbers to which something is being handed over, or of which it is not written down yet what became of that
+        self.at_work: Counter[str] = Counter()
+        self.asking = asyncio.Lock()  # of two that are alike each has to find another one
+
+
+class Place:
+    """Takes messages to their outcomes, one after the other."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._known: Outcome | None = None  # what became of the last one, not stored yet
+
+    async def run(self) -> None:
+        """Work until nothing is due, or the service is ending."""
+        feeder = self._shared.feeder
+        try:
+            while (ready := await self._next()) is not None:
+                try:
+                    await self._one(ready)
+                finally:
+                    feeder.ended(ready.claim)
+        finally:
+            await self._store()
+
+    async def _next(self) -> Ready | None:
+        found = None if self._shared.is_halted() else self._shared.feeder.poll()
+        if found is None:
+            # Nothing that is known waits for what may take long
+            await self._store()
+            found = await self._shared.feeder.take()
+        return found
+
+    async def _store(self) -> None:
+        if self._known is not None:
+            await self._step(None)
+
+    async def _step(self, claim: Claim | None) -> bool:
+        """Write what became of the last message, and mark the next."""
+        known, self._known = self._known, None
+        try:
+            return await self._shared.clerk.step(known, claim)
+        finally:
+            if known is not None and known.prepared is not None:
+                self._shared.at_work[known.claim.recipient_key] -= 1
+
+    async def _one(self, ready: Ready) -> None:
+        prepared = ready.prepared
+        if prepared is not None and prepared.looked is not None:
+            await self._look_for(ready.claim, prepared)
+            return
+        marked = False
+        try:
+            marked = await self._step(ready.claim)
+        finally:
+            self._shared.feeder.done(ready.claim, marked)
+        if not marked:
+            return
+        # From here on something became of it, whatever happens
+        self._known = outcome = ready.fault or Outcome(ready.claim)
+        if prepared is not None:
+            outcome.sender, outcome.prepared = prepared.sender, prepared
+            self._shared.at_work[ready.claim.recipient_key] += 1
+            if self._shared.is_halted() or self._shared.gate.is_stopped():
+                outcome.error = Later("all sending is stopped", 0)
+            else:
+                outcome.error = Uncertain(_STOPPED)
+                await self._handed(prepared, outcome)
+                self._learn(outcome, prepared.sender)
+        self._shared.gate.answered(ready.claim, outcome.error)
+
+    async def _handed(self, prepared: Prepared, outcome: Outcome) -> None:
+        """Hand a message over, once."""
+        claim = outcome.claim
+        try:
+            provider = PROVIDERS[claim.provider]
+            accepted = await provider.send(text_of(claim, prepared))
+            outcome.error, outcome.provider_id = None, accepted.provider_id
+            outcome.first_status = accepted.status
+        except DeliveryError as error:
+            outcome.error = error
+        except KeyError:
+            outcome.error = Ours(f"there is no provider {claim.provider} any more")
+        except Exception as error:
+            log.exception("nobody knows whether message %s was taken", claim.id)
+            outcome.error = Uncertain(f"{type(error).__name__}: {error}")
+
+    def _learn(self, outcome: Outcome, sender: str) -> None:
+        claim, gate = outcome.claim, self._shared.gate
+        outcome.error = error = self._shared.pace.heard(claim, sender, outcome.error)
+        if isinstance(error, Unreachable) or (
+            isinstance(error, Ours) and not isinstance(error, SenderRefused | Unauthenticated)
+        ):
+            gate.connecting_failed(claim.provider, error)
+        elif isinstance(error, Uncertain) and self._shared.pace.doubted():
+            gate.connecting_failed(claim.provider, Unreachable(_UNKNOWN.format(text=error.text)))
+
+    async def _look_for(self, claim: Claim, prepared: Prepared) -> None:
+        """Ask the provider for a message that it may have taken; nothing is handed over."""
+        shared = self._shared
+        await self._store()
+        try:
+            async with shared.asking:
+                if shared.at_work[claim.recipient_key]:
+                    await work.commit(lookups.put_off, claim, Later("another one is at work", _OTHER_SECONDS))
+                    return
+                found = await self._found(claim, prepared)
+                if isinstance(found, DeliveryError):
+                    await work.commit(lookups.put_off, claim, found)
+                else:
+                    await work.commit(lookups.settle, claim, prepared, found)
+        finally:
+            shared.pace.end(claim.id, used=False)
+            shared.feeder.done(claim, marked=True)
+
+    async def _found(self, claim: Claim, prepared: Prepared) -> tuple[Accepted, ...] | DeliveryError:
+        try:
+            return await PROVIDERS[claim.provider].find(text_of(claim, prepared), claim.dated_at or 0)
+        except DeliveryError as error:
+            if isinstance(error, Unreachable):
+                self._shared.gate.connecting_failed(claim.provider, error)
+            return error
+        except Exception as error:
+            log.exception("message %s cannot be looked for", claim.id)
+            return Temporary(f"{type(error).__name__}: {error}")
+
+
+def text_of(claim: Claim, prepared: Prepared) -> Text:
+    """Answer a message as its provider is given it."""
+    envelope = prepared.envelope
+    url = PROVIDERS[claim.provider].callback_url(claim.id)
+    return Text(claim.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)
