@@ -1,11 +1,12 @@
 """SMS are made ready as mail is: many at a time, each as it would be alone, and found again when a link is followed."""
 
+import re
 from typing import Any
 
 import pytest
 
 from appliance import fields
-from appliance.campaigns import store
+from appliance.campaigns import preview, store
 from appliance.campaigns.requests import CampaignCreate
 from appliance.db import work
 from appliance.db.open import one, rows, run
@@ -102,6 +103,38 @@ def test_links_lead_where_they_were_written_to(home: Home) -> None:
     assert [row[0] for row in rows("SELECT event FROM event WHERE event GLOB '*_clicked'")] == ["sms_clicked"]
     assert one("SELECT email_open_count, email_click_count, last_interacted_at NOT NULL FROM contact") == (0, 0, 1)
     assert one("SELECT verified_at NOT NULL FROM channel WHERE kind = 'phone'") == (1,)
+
+
+def test_clicks_of_a_machine_are_taken_back(home: Home) -> None:
+    """Who follows every link at once is no reader: the first click is not theirs either, and no open was ever there."""
+    body = " ".join(f"https://example.org/{n}" for n in range(1, 5))
+    home.send(campaign(home, people(home, 1), body=body))
+    claim = turn(None, True, "sms")
+    assert claim is not None
+    turn(Outcome(claim, sender="Campanero"), False)
+    home.advance(60)
+    record(ask(claim.id, 1))
+    assert marks(claim.id) == (0, 1)
+    record(*(ask(claim.id, n, after=n * 50) for n in (2, 3, 4)))
+    assert marks(claim.id) == (0, 0)
+    assert rows("SELECT DISTINCT event, data ->> 'verdict' FROM event WHERE event GLOB '*_clicked'") == [
+        ("sms_clicked", "machine")
+    ]
+    assert one("SELECT email_click_count, email_last_clicked_at, last_interacted_at FROM contact") == (0, None, None)
+
+
+def test_what_a_preview_shows_is_what_leaves(home: Home) -> None:
+    """Every word of it, with links of the same length: only whose they are differs."""
+    work.write(run, "UPDATE account SET sms_opt_out_hint = '{{ brand.company_name }}: STOP to end'")
+    (person,) = people(home, 1)
+    made = campaign(home, [person], body=BODY + " {{ campaign.name }} {{ unsubscribe_url }}")
+    shown = preview.render(home.account_id, made.id)
+    home.send(made)
+    sent = said(claims()[0])
+    assert len(sent) == len(shown["text"]) and shown["sms"].segments == Workshop().prepare(claims()[0]).parts
+    tokens = re.compile(r"/([cu])/[A-Za-z0-9_-]+")
+    assert tokens.sub(r"/\1/", sent) == tokens.sub(r"/\1/", shown["text"])
+    assert shown["contact"].id == person and shown["from_email"] == "Campanero"
 
 
 def test_who_wants_not_to_be_counted_is_led_on_uncounted(home: Home) -> None:
