@@ -64,7 +64,7 @@ ALWAYS = {
     "sent_count": 424242, "verification_status": "verified", "verified_at": "2001-02-03T04:05:06Z",
     "verified": True, "editable": False, "sendable_email": False,
     "provider": "hostile", "opt_in_at": "2001-02-03T04:05:06Z", "generated": True,
-    "created_at": "2001-02-03T04:05:06Z", "updated_by": "hostile", "is_admin": True, "role": "owner",
+    "created_at": "2001-02-03T04:05:06Z", "updated_by": "hostile", "is_admin": True, "role": "owner", "channel": "sms",
 }  # fmt: skip
 # What is read within another key and answered under this one
 NESTED = {"trigger_attributes": "trigger", "template_attributes": "template", "channels_attributes": "channels"}
