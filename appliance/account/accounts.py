@@ -142,13 +142,17 @@ def counts(account_id: int) -> dict[str, int]:
 
 
 def usage(account_id: int) -> dict[str, Any]:
-    """Count what was handed over in the last 30 days, by channel, tests left out."""
+    """Count what was handed over in the last 30 days, by channel, and the parts of SMS, tests left out."""
     since = clock.now_ms() - 30 * 86_400_000
-    sent = dict(
-        rows(
-            "SELECT channel, count(*) FROM message WHERE account_id = ? AND created_at >= ? AND sent_at NOT NULL "
-            "AND test = 0 GROUP BY channel",
+    sent = {
+        channel: (count, parts)
+        for channel, count, parts in rows(
+            "SELECT channel, count(*), total(segments) FROM message WHERE account_id = ? AND created_at >= ? "
+            "AND sent_at NOT NULL AND test = 0 GROUP BY channel",
             (account_id, since),
         )
-    )
-    return {"since": clock.iso(since), "email_sent": sent.get("email", 0), "sms_sent": sent.get("sms", 0)}
+    }
+    texts, parts = sent.get("sms", (0, 0))
+    return {
+        "since": clock.iso(since), "email_sent": sent.get("email", (0, 0))[0], "sms_sent": texts, "sms_parts": int(parts),
+    }  # fmt: skip

@@ -12,6 +12,7 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.clock import iso
 from appliance.db.open import scalar
 from appliance.db.work import call, commit
+from appliance.messages import sms_senders
 from appliance.settings import Config
 from appliance.sms.providers import PROVIDERS
 from appliance.tables import Account as AccountRow
@@ -124,6 +125,8 @@ def _blockers(row: AccountRow, sandbox: bool, verified: bool, address: bool) -> 
         found.append(Blocker("domain_unverified", "warning" if lenient else "error", "no sending domain is verified"))
     if not address:
         found.append(Blocker("postal_address_missing", severity, "the brand has no postal address"))
+    for _, words in sms_senders.problems(row, config.current().sms.transport):
+        found.append(Blocker("sms_sender_missing", "warning", words))
     return found
 
 

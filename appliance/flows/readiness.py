@@ -9,7 +9,7 @@ from appliance.errors import Invalid
 from appliance.flows import contents, document, triggers
 from appliance.flows.document import walk
 from appliance.flows.steps import BY_TYPE
-from appliance.messages import senders
+from appliance.messages import senders, sms_senders
 from appliance.tables import Account, Flow, Trigger
 
 # In the order of decisions, section 3: the first one's code is the reason of a refusal
@@ -59,18 +59,22 @@ def _steps(flow: Flow) -> Iterator[Blocker]:
 
 
 def _senders(flow: Flow) -> Iterator[Blocker]:
-    account = Account.get_by_id(flow.account_id)
-    transport = "capture" if flow.test else config.current().email.transport
+    account, here = Account.get_by_id(flow.account_id), config.current()
     templates = {row.id: row for row in contents.of_flow(flow.id)}
     told = set()
     for path, step in walk(flow.steps):
-        if step["type"] != "email":
+        if step["type"] == "sms":
+            found = sms_senders.problems(account, "capture" if flow.test else here.sms.transport)
+        elif step["type"] == "email":
+            sender = senders.resolve(account, templates[step["template_id"]].from_email)
+            transport = "capture" if flow.test else here.email.transport
+            found = senders.problems(account, sender, transport, marketing=not step["transactional"])
+        else:
             continue
-        sender = senders.resolve(account, templates[step["template_id"]].from_email)
-        for key, words in senders.problems(account, sender, transport, marketing=not step["transactional"]):
+        for key, words in found:
             field = key if key == "base" else f"{path}.{key}"
-            if field not in told:
-                told.add(field)
+            if (field, words) not in told:
+                told.add((field, words))
                 yield Blocker("sender_not_ready", words, field)
 
 
