@@ -44,6 +44,8 @@ _REASONS = {
     "not_verified": "The address was never confirmed",
     "no_consent": "No consent on record",
     "country_not_allowed": "SMS do not go to their country",
+    "sender_not_allowed": "Nobody who may write to their country sends it",
+    "too_late": "Too late for an answer",
     "transactional_disabled": "Service messages are switched off",
     "frequency_cap": "Had enough messages lately",
     "quiet_hours_expired": "Quiet hours did not end in time",

@@ -153,6 +153,5 @@ def usage(account_id: int) -> dict[str, Any]:
         )
     }
     texts, parts = sent.get("sms", (0, 0))
-    return {
-        "since": clock.iso(since), "email_sent": sent.get("email", (0, 0))[0], "sms_sent": texts, "sms_parts": int(parts),
-    }  # fmt: skip
+    mails, _ = sent.get("email", (0, 0))
+    return {"since": clock.iso(since), "email_sent": mails, "sms_sent": texts, "sms_parts": int(parts)}

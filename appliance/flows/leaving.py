@@ -54,16 +54,14 @@ def show(message: Message, note: str | None = None, workshop: Workshop | None = 
             filled = workshop.view(message)
         except (MergeError, ValueError) as fault:
             note = note or f"the message cannot be shown: {fault}"
-    return Gone(
-        message.id, message.step_id,
-        Rendered(
-            message.channel, message.status, message.skip_reason, message.recipient, message.sender,
-            filled.subject if filled else message.subject, filled.html if filled and not is_sms else None,
-            filled.text if filled else None, clock.iso(message.due_at) if message.status == "held" else None,
-            gsm.count(filled.text).parts if filled and is_sms else None,
-        ),
-        note,
+    subject = filled.subject if filled else message.subject
+    shown = Rendered(
+        message.channel, message.status, message.skip_reason, message.recipient, message.sender,
+        None if is_sms else subject, filled.html if filled and not is_sms else None, filled.text if filled else None,
+        clock.iso(message.due_at) if message.status == "held" else None,
+        gsm.count(filled.text).parts if filled and is_sms else None,
     )  # fmt: skip
+    return Gone(message.id, message.step_id, shown, note)
 
 
 def _one(claim: Claim, workshop: Workshop) -> Gone:
@@ -76,8 +74,9 @@ def _one(claim: Claim, workshop: Workshop) -> Gone:
 
 
 def _why_not(claim: Claim) -> str | None:
-    """Say what keeps a message waiting that nobody refused."""
-    if Message.get_by_id(claim.id).status not in ("queued", "held"):
+    """Say what keeps a message waiting that nobody refused, and that does not know its time."""
+    message = Message.get_by_id(claim.id)
+    if message.status not in ("queued", "held") or (message.status == "held" and message.due_at > clock.now_ms()):
         return None
     return storage.trouble() or "it would wait for its turn"
 

@@ -152,7 +152,7 @@ class Rehearsal:
             skips = gone.message.status == "skipped"
             told.says = f"{told.says}: skipped, {saying.skipped(gone.message.skip_reason)}" if skips else says
         told.message = gone.message
-        if gone.message.status in ("queued", "held"):
+        if gone.message.status in ("queued", "held") and not gone.message.is_held(clock.now_ms()):
             self._stuck.add(gone.message_id)
         if gone.note is not None:
             self._note(f"Step {gone.step_id}: {gone.note}")

@@ -84,6 +84,7 @@ class Stage:
                 f"contact_id IN {_PEOPLE} AND status NOT IN ('queued', 'held', 'sending') AND sent_at >= :sent_since"
             ),
             "message_content": NONE, "repeat": NONE, "hit": NONE, "returned": NONE, "told": NONE, "warm_up_day": ALL,
+            "sms_day": ALL, "receipt": NONE, "incoming": NONE,
             "link": some("account_id = :account AND campaign_id IS NULL"),
             "template": some(f"account_id = :account AND ({templates})"),
             "template_revision": some(

@@ -29,6 +29,10 @@ class Rendered(Struct):
     leaves_at: str | None
     segments: int | None = None
 
+    def is_held(self, now: int) -> bool:
+        """Say whether it is known when it goes on."""
+        return self.status == "held" and self.leaves_at is not None and clock.parse(self.leaves_at) > now
+
 
 class Entry(Struct):
     """Something that happens in a rehearsal; `says` is the whole of it in a sentence.

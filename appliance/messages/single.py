@@ -18,7 +18,7 @@ from appliance.errors import Faults, Invalid
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Line, Short, Subject, Text, When
-from appliance.messages import compose, senders, single_sms, sms_senders
+from appliance.messages import compose, senders, single_sms, sms_rules, sms_senders
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
 from appliance.messages.single_sms import Ready
@@ -240,4 +240,6 @@ def _refusal(account_id: int, address: addresses.Address, channel: Channel | Non
         return "unsubscribed" if kept else "no_consent"
     if not store.is_sendable(channel):
         return "unsubscribed" if channel.opt_out_at else "no_consent"
+    if address.kind == "phone" and not sms_rules.has_evidence(channel.contact_id):
+        return "no_consent"
     return None

@@ -8,7 +8,7 @@ from appliance import brand as brands
 from appliance.contacts import store as contacts
 from appliance.designs.merge import MergeError
 from appliance.errors import Faults
-from appliance.messages import texts, values
+from appliance.messages import sms_rules, texts, values
 from appliance.messages.texts import Worded
 from appliance.sms import limits
 from appliance.tables import Account, Channel, Contact
@@ -57,10 +57,13 @@ def look(account: Account, asked: Asked, faults: Faults) -> Ready:
 
 def _address(text: str, faults: Faults) -> addresses.Address:
     try:
-        return addresses.phone(text)
+        address = addresses.phone(text)
     except ValueError:
         faults.add("to", "is invalid")
         return addresses.Address("phone", "", "")
+    if refused := sms_rules.refused(address.key):
+        faults.add("to", refused[1])
+    return address
 
 
 def _worded(account: Account, asked: Asked, links: list[str] | None, address: addresses.Address) -> Worded:

@@ -44,6 +44,8 @@ def test_one_is_kept_with_what_it_costs(api: Client) -> None:
         ({"body": "{{ data.code }}", "data": {"code": "x" * 1_601}},
          {"body": "it is too long (maximum is 1600 characters)"}),
         ({"body": "{{ data.code }}", "data": {"code": "Ж" * 671}}, {"body": "it takes 11 parts (maximum is 10)"}),
+        ({"to": "+1202555"}, {"to": "is no number that a network has"}),
+        ({"to": "+19005550143"}, {"to": "is a number that costs extra: premium or shared cost"}),
         ({"to": "x", "body": ""}, {"to": "is invalid", "body": "can't be blank"}),
         ({"template_id": 424_242}, {"template_id": "must exist"}),
     ],

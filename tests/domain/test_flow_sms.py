@@ -1,0 +1,95 @@
+"""SMS of flows: what keeps them from going live, whom they reach, and what a rehearsal shows of them."""
+
+import msgspec
+import pytest
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import rows, run
+from appliance.errors import Invalid
+from appliance.flows import states, store
+from appliance.flows.states import By
+from appliance.messages.prepare import Workshop
+from tests.domain.flows_rehearsed import rehearsed, told, written
+from tests.domain.home import Home
+from tests.domain.sms_crowd import accept, real, taken
+from tests.domain.test_flow_run import enter, until_still
+
+TEXT = {"type": "sms", "body": "Hi {{ first_name }}, the {{ event.bread }} is ready"}
+NIGHT = {"from": "21:00", "to": "08:00"}
+
+
+def test_a_rehearsal_shows_the_words_and_what_they_take(home: Home) -> None:
+    """Text with values in place, hint and parts, nothing of mail; the page for people says it in full."""
+    work.write(run, "UPDATE account SET sms_opt_out_hint = 'Reply STOP to end'")
+    flow = written(home, [TEXT, {"type": "sms", "body": "Ж" * 100, "transactional": True}])
+    found = rehearsed(home, flow, event={"bread": "rye"}, contact={"phone": "+12025550150", "first_name": "Ann"})
+    first, second = (entry.message for entry in found.timeline if entry.message is not None)
+    assert first is not None and second is not None
+    assert (first.channel, first.text, first.segments) == (
+        "sms", "Hi Ann, the rye is ready Reply STOP to end", 1)  # fmt: skip
+    assert (first.html, first.subject, first.sender, first.to) == (None, None, "Campanero", "+12025550150")
+    assert (second.text, second.segments) == ("Ж" * 100, 2)
+    assert "“Hi Ann, the rye is ready Reply STOP to end”" in found.text
+    assert "SMS of 2 parts goes to +12025550150" in found.text
+    assert rows("SELECT count(*) FROM message") == [(0,)]
+
+
+def test_somebody_made_up_has_a_phone_too(home: Home) -> None:
+    """Without a person to rehearse with, an SMS still shows what it says."""
+    flow = written(home, [{"type": "sms", "body": "Hi {{ first_name }}"}])
+    found = rehearsed(home, flow)
+    assert [entry.message.text for entry in found.timeline if entry.message] == ["Hi Alex"]
+
+
+def test_who_has_no_phone_or_left_is_said(home: Home) -> None:
+    """Why a step sends nothing is told as for mail."""
+    flow = written(home, [{"type": "sms", "body": "Hi"}])
+    found = rehearsed(home, flow, contact={"email": "ann@example.org"})
+    assert (told(found, 1).outcome, told(found, 1).reason) == ("skipped", "no_channel")
+    left = home.upsert(phone="+12025550151", opt_in=False).contact
+    found = rehearsed(home, flow, contact_id=left.id)
+    assert (told(found, 1).outcome, told(found, 1).reason) == ("skipped", "no_consent")
+
+
+def test_a_rehearsal_goes_by_the_rules_of_a_real_provider(home: Home) -> None:
+    """Night, countries and paid parts hold as they will in reality, and nothing of it is counted."""
+    work.write(
+        run, "UPDATE account SET sms_from = '+15550001111', sms_quiet_hours = ?", (msgspec.json.encode(NIGHT).decode(),)
+    )
+    real(countries=["GB"], parts_per_day=5)
+    flow = written(home, [{"type": "sms", "body": "Hi"}, {"type": "sms", "body": "Code", "transactional": True}])
+    found = rehearsed(home, flow, start_at="2031-03-03T02:00:00Z", contact={"phone": "+447700900123"})
+    sent = {entry.message.text: entry for entry in found.timeline if entry.message and entry.message.status == "sent"}
+    assert clock.parse(sent["Code"].at) == clock.parse("2031-03-03T02:00:00Z")
+    assert clock.parse("2031-03-03T08:00:00Z") <= clock.parse(sent["Hi"].at) <= clock.parse("2031-03-03T08:01:00Z")
+    elsewhere = rehearsed(home, flow, contact={"phone": "+4917012345678"})
+    assert {entry.message.skip_reason for entry in elsewhere.timeline if entry.message} == {"country_not_allowed"}
+    assert rows("SELECT count(*) FROM sms_day") == [(0,)]
+
+
+def test_without_a_sender_it_does_not_go_live(home: Home) -> None:
+    """On a real transport a flow with an SMS wants somebody it is from; with an account's sender it goes live."""
+    real()
+    flow = written(home, [{"type": "sms", "body": "Hi"}])
+    with pytest.raises(Invalid) as refused:
+        work.write(store.moved, home.account_id, flow.id, states.activate, By(True))
+    assert refused.value.reason == "sender_not_ready" and "base" in refused.value.fields
+    work.write(run, "UPDATE account SET sms_from = 'Bakery'")
+    assert work.write(store.moved, home.account_id, flow.id, states.activate, By(True)).status == "active"
+
+
+def test_live_ones_are_from_whom_the_account_says_now(home: Home) -> None:
+    """Who an SMS is from is looked at when it leaves: another number of the account serves flows long live too."""
+    real()
+    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    flow = written(home, [{"type": "sms", "body": "Hi {{ first_name }}"}], status="active")
+    enter(home, flow, home.upsert(phone="+447700900124", first_name="Ann").contact.id)
+    until_still()
+    work.write(run, "UPDATE account SET sms_from = '+15550002222'")
+    (claim,) = taken()
+    made = Workshop().prepare(claim)
+    assert (made.envelope.mail_from, made.envelope.rcpt_to, made.envelope.content) == (
+        "+15550002222", "+447700900124", b"Hi Ann")  # fmt: skip
+    accept([claim])
+    assert rows("SELECT status, segments, sender, sent_at NOT NULL FROM message") == [("sent", 1, "+15550001111", 1)]
