@@ -12,7 +12,7 @@ import msgspec
 from appliance import config
 from appliance.account import settings
 from appliance.config import Loaded
-from appliance.doctor import automations, flow, ground, names, seed, ways, webhooks
+from appliance.doctor import automations, flow, ground, names, seed, spending, ways, webhooks
 from appliance.doctor.findings import Line, Over
 from appliance.errors import ConfigError
 
@@ -36,6 +36,7 @@ _OF_ACCOUNTS = (
     automations.books,
     automations.moving,
     webhooks.heard,
+    spending.of_sms,
 )
 
 
