@@ -19,6 +19,7 @@ from appliance.db import work
 from appliance.db.migrations import TooNew, migrate
 from appliance.db.open import TooOld, close_database, open_database
 from appliance.errors import ConfigError, Invalid, Refused
+from appliance.sms.providers import PROVIDERS
 
 
 class Fault(Exception):
@@ -111,6 +112,9 @@ def _load(options: argparse.Namespace, page: dict[str, Any] | None = None) -> Lo
     path = options.config or os.environ.get("CAMPANERO_CONFIG")
     named = {name: value for name, value in given.items() if value}
     loaded = config.load(named, file=Path(path) if path else None, page=page)
+    config.use(loaded.config)
+    if lacks := PROVIDERS[loaded.config.sms.transport].lacks():
+        raise ConfigError("; ".join(f"{name}: {words}" for name, words in lacks))
     clock.follow(os.environ.get("CAMPANERO_TEST_CLOCK"))
     return loaded
 

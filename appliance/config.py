@@ -1,6 +1,7 @@
 """Effective configuration from its five layers: option, environment, file, page, default (first one wins)."""
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,9 @@ PREFIX = "CAMPANERO_"
 REHEARSALS = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")
 OTHER_VARIABLES = {*REHEARSALS, "CAMPANERO_CONFIG"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+_COUNTRY = re.compile(r"[A-Za-z]{2}")
+# A number, a short code, a name of at least one letter, or a messaging service
+_SENDER = re.compile(r"\+[1-9]\d{6,14}|\d{3,8}|(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}|MG[0-9a-fA-F]{32}")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -185,7 +189,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
     except ValueError as error:
         faults.append(f"network.trusted_proxies: {error}")
     faults += _inbound(config)
-    faults += [f"{name}: {words}" for name, wrong, words in _not_yet(config) if wrong]
+    faults += _sms(config)
     faults += [
         f"{name}: only with a base_url on the loopback interface"
         for name in REHEARSALS
@@ -209,20 +213,26 @@ def _inbound(config: Config) -> list[str]:
     return faults
 
 
+def _sms(config: Config) -> list[str]:
+    """Say what is wrong with the countries and senders of SMS; what its provider lacks that says itself."""
+    here = config.sms
+    faults = [f"sms.countries: {one!r} is not two letters" for one in here.countries if not _COUNTRY.fullmatch(one)]
+    for line in here.country_senders:
+        country, _, sender = line.partition(" ")
+        if not _COUNTRY.fullmatch(country) or not _SENDER.fullmatch(sender):
+            faults.append(f"sms.country_senders: {line!r} is not a country of two letters and a sender")
+    if here.twilio.from_ and not _SENDER.fullmatch(here.twilio.from_):
+        faults.append(f"sms.twilio.from: {here.twilio.from_!r} is no number, short code, name or messaging service")
+    faults += [f"sms.stop_words: {one!r} is no word" for one in here.stop_words if not any(map(str.isalnum, one))]
+    return faults
+
+
 def _advice(config: Config) -> list[str]:
     """Say what may be meant so and will not do."""
     name = config.email.direct.helo or host(config)
     if config.email.transport != "direct" or ("." in name and not name.replace(".", "").isdecimal()):
         return []
     return [f"email.direct.helo: servers refuse whoever greets as {name}; set the full name of this machine"]
-
-
-def _not_yet(config: Config) -> list[tuple[str, bool, str]]:
-    """Name settings that ask for what this version cannot do: better refused at start than silently idle."""
-    here = "is not in this version; use"
-    return [
-        ("sms.transport", config.sms.transport != "capture", f"SMS over {config.sms.transport} {here} capture"),
-    ]
 
 
 def base_url(config: Config) -> str:

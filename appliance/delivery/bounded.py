@@ -16,7 +16,7 @@ def client(context: ssl.SSLContext, idle_seconds: float, most: int) -> httpx.Asy
     """Answer a client that follows nobody, knows no proxy, and reads so many bytes between two questions."""
     transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
     transport._pool = httpcore.AsyncConnectionPool(
-        ssl_context=context, max_connections=None, keepalive_expiry=idle_seconds, network_backend=_Backend(most)
+        ssl_context=context, max_connections=None, keepalive_expiry=idle_seconds, network_backend=Backend(most)
     )
     return httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
 
@@ -24,8 +24,8 @@ def client(context: ssl.SSLContext, idle_seconds: float, most: int) -> httpx.Asy
 class _Stream(httpcore.AsyncNetworkStream):
     """What is sent begins a question; what is read since then is counted."""
 
-    def __init__(self, inner: httpcore.AsyncNetworkStream, most: int) -> None:
-        self._inner, self._most, self._read = inner, most, 0
+    def __init__(self, inner: httpcore.AsyncNetworkStream, most: int, backend: "Backend") -> None:
+        self._inner, self._most, self._backend, self._read = inner, most, backend, 0
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._read > self._most:
@@ -36,6 +36,7 @@ class _Stream(httpcore.AsyncNetworkStream):
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._read = 0
+        self._backend.has_written = True
         await self._inner.write(buffer, timeout)
 
     async def aclose(self) -> None:
@@ -44,22 +45,28 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout), self._most)
+        inner = await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        return _Stream(inner, self._most, self._backend)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
 
 
-class _Backend(httpcore.AsyncNetworkBackend):
+class Backend(httpcore.AsyncNetworkBackend):
+    """Opens such connections; `has_written` says that a question has begun to leave by one, until it is taken back."""
+
     def __init__(self, most: int) -> None:
         self._inner, self._most = httpcore.AnyIOBackend(), most
+        self.has_written = False
 
     async def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:  # fmt: skip
+        """Open one."""
         inner = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
-        return _Stream(inner, self._most)
+        return _Stream(inner, self._most, self)
 
     async def sleep(self, seconds: float) -> None:
+        """Wait, as the library wants to between attempts."""
         await self._inner.sleep(seconds)

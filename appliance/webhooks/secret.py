@@ -1,13 +1,11 @@
 """Secrets of webhooks, and what is signed with them (Standard Webhooks, standardwebhooks.com)."""
 
 import base64
-import hashlib
-import hmac
 import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from appliance import clock, sealing, tokens
+from appliance import clock, sealing, signatures, tokens
 
 _PREFIX = "whsec_"
 _BYTES = 32
@@ -48,15 +46,9 @@ def usable(sealed: Sealed) -> list[str]:
 def headers(signing: Sequence[str], name: str, body: bytes) -> dict[str, str]:
     """Answer the headers that say which message this is, when it was sent, and that it is ours."""
     sent = str(int(clock.now()))
-    signed = f"{name}.{sent}.".encode() + body
     return {
         "Content-Type": "application/json",
         "webhook-id": name,
         "webhook-timestamp": sent,
-        "webhook-signature": " ".join(f"v1,{_signature(secret, signed)}" for secret in signing),
+        "webhook-signature": " ".join(signatures.signature(secret, name, sent, body) for secret in signing),
     }
-
-
-def _signature(secret: str, signed: bytes) -> str:
-    key = base64.b64decode(secret.removeprefix(_PREFIX))
-    return base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

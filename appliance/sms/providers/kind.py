@@ -36,6 +36,10 @@ class Provider(ABC):
         """
         raise NotImplementedError
 
+    async def greet(self) -> str:
+        """Find out whether it would let us in, sending nothing, and answer in words; raises DeliveryError."""
+        return "is always there"
+
     def secret(self) -> str:
         """Answer what opens its hooks; empty: they are closed (404)."""
         return ""

@@ -1,0 +1,33 @@
+"""The built-in inbox, which takes SMS instead of the world."""
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from appliance.errors import Ours
+from appliance.sms.providers.kind import Provider
+from appliance.sms.text import Accepted, Text
+
+Keep = Callable[[Text], Awaitable[int]]
+_keep: Keep | None = None
+
+
+def keep_with(keep: Keep | None) -> None:
+    """Say what keeps an SMS and answers its number there; None: nothing does any more."""
+    global _keep
+    _keep = keep
+
+
+class Capture(Provider):
+    """Keeps each SMS in the inbox."""
+
+    name: ClassVar[str] = "capture"
+
+    def lacks(self) -> list[tuple[str, str]]:
+        """Answer nothing: it is always there."""
+        return []
+
+    async def send(self, text: Text) -> Accepted:
+        """Keep a message."""
+        if _keep is None:
+            raise Ours("the built-in inbox is not open")
+        return Accepted(f"capture-{await _keep(text)}")

@@ -1,0 +1,102 @@
+"""What providers have in common: words of statuses, bounds of what is told, and how our own address is called."""
+
+import ipaddress
+import re
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from appliance import clock, config, tokens
+from appliance.errors import NotAllowed
+from appliance.sms.client import Answer
+
+# What they say of a message, in our words; what is told before it has left is no more than that it was taken
+STATUSES = {
+    "accepted": "sent", "scheduled": "sent", "queued": "sent", "sending": "sent", "sent": "sent",
+    "delivered": "delivered", "read": "delivered", "undelivered": "undelivered", "bounced": "undelivered",
+    "failed": "failed", "canceled": "failed", "cancelled": "failed", "rejected": "failed", "expired": "undelivered",
+}  # fmt: skip
+_PURPOSE = "sms receipt"
+_NAME = re.compile(r"[!-~]{1,255}")
+_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_LONGEST_WAIT = 3600.0
+_MOST_WORDS, _MOST_BODY = 1_000, 20_000
+
+
+def forged() -> NotAllowed:
+    """Answer the one refusal of whatever is not signed as it should be."""
+    return NotAllowed("the signature of this request is missing, wrong or too old")
+
+
+def name(said: Any) -> str | None:
+    """Answer what a provider calls a message; None for what is no name."""
+    text = str(said) if isinstance(said, str | int) and not isinstance(said, bool) else ""
+    return text if _NAME.fullmatch(text) else None
+
+
+def words(said: Any, most: int = _MOST_WORDS) -> str:
+    """Answer words of a provider in one line, without what cannot be seen."""
+    return " ".join(_UNSEEN.sub("", str(said)).split())[:most] if said is not None else ""
+
+
+def body(said: str) -> str:
+    """Answer what somebody wrote, as they wrote it, without what no phone writes."""
+    return _UNSEEN.sub("", said)[:_MOST_BODY]
+
+
+def plain(answer: Answer) -> str:
+    """Answer the beginning of an answer that is not in the form it should be."""
+    return words(answer.body[:400].decode("utf-8", "replace"), 200)
+
+
+def retry_after(answer: Answer) -> float:
+    """Answer the seconds for which somebody wants to be left alone: at least one, at most an hour."""
+    said = answer.headers.get("retry-after", "").strip()
+    if said.isascii() and said.isdecimal():
+        wait = float(said[:9])
+    else:
+        try:
+            wait = (parsedate_to_datetime(said) - parsedate_to_datetime(answer.headers.get("date", ""))).total_seconds()
+        except (ValueError, TypeError):
+            wait = 1.0
+    return min(max(wait, 1.0), _LONGEST_WAIT)
+
+
+def callback_url(path: str, message_id: int, theirs: str) -> str:
+    """Answer our address for what becomes of a message; empty where `theirs`, a server of the world, cannot call it."""
+    base = config.base_url(config.current())
+    if not _is_outside(base) and _is_outside(theirs):
+        return ""
+    return f"{base}{path}?m={tokens.sign(_PURPOSE, message_id)}"
+
+
+def message_of(url: str) -> int | None:
+    """Answer the message that an address of ours was made for."""
+    found = parse_qs(urlsplit(url).query).get("m", [""])
+    return tokens.read(_PURPOSE, found[0])
+
+
+def _is_outside(url: str) -> bool:
+    """Say whether the host of an address may be one that all the world can call."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." in host and not host.endswith((".local", ".localhost", ".internal", ".test", ".invalid"))
+
+
+def fault_of_url(url: str) -> str | None:
+    """Say what is wrong with the address of a provider, or None."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "cannot be read"
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or port == 0:
+        return "is not an http(s) address"
+    return None if re.fullmatch(r"[!-~]+", url) and not parts.fragment else "may hold no spaces, no # and no umlauts"
+
+
+def now() -> float:
+    """Answer the time that signatures are made and judged at."""
+    return clock.now()
