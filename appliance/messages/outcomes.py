@@ -26,6 +26,7 @@ from appliance.errors import (
 from appliance.messages import ledger, tally, verdicts, warming
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.settings import Email, Sms
+from appliance.sms import codes
 from appliance.sms.providers import PROVIDERS
 
 # An SMS that may have been taken is looked for after this, and then again (`lookups`)
@@ -152,7 +153,8 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
         )
     # Who was erased while their message was in hand is suppressed already, and the words may name them
     erased = scalar("SELECT recipient_key FROM message WHERE id = ?", (row.id,)) is None
-    found = verdicts.against(row, judged(error), "smtp", error.text)
+    meant = codes.judged(error) if row.channel == "sms" else judged(error)
+    found = verdicts.against(row, meant, "smtp", error.text)
     said = {"reason": code, "class": found.name, "smtp": error.smtp, "enhanced": error.enhanced}
     event = found.event if row.channel == "email" else f"{row.channel}_failed"
     ledger.record(row, event, said if erased else {**said, "text": error.text[:1000]})

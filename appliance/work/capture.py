@@ -1,4 +1,7 @@
-"""The built-in capture server: real SMTP on loopback, so that a fresh install rehearses the whole way out."""
+"""The built-in capture server: real SMTP on loopback, so that a fresh install rehearses the whole way out.
+
+There is no such wire for SMS: what keeps them is handed to their provider.
+"""
 
 import asyncio
 from typing import Any
@@ -7,8 +10,10 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from appliance.db.work import call, commit
 from appliance.delivery import providers
-from appliance.errors import Unavailable
+from appliance.errors import Temporary, Unavailable
 from appliance.messages import captured
+from appliance.sms.providers import capture
+from appliance.sms.text import Text
 
 
 class _Inbox:
@@ -33,6 +38,13 @@ class _Inbox:
         return f"250 2.0.0 kept as {number}"
 
 
+async def _keep(text: Text) -> int:
+    try:
+        return await commit(captured.keep, text)
+    except Unavailable:
+        raise Temporary("the inbox cannot be written now") from None
+
+
 class CaptureServer:
     """The listener, on a free loopback port."""
 
@@ -49,9 +61,11 @@ class CaptureServer:
             0,
         )  # fmt: skip
         providers.capture_at(self._server.sockets[0].getsockname()[1])
+        capture.keep_with(_keep)
 
     async def stop(self) -> None:
         """Take no new connections."""
         if self._server is not None:
             self._server.close()
             providers.capture_at(None)
+            capture.keep_with(None)

@@ -7,12 +7,12 @@ from appliance.errors import Ours
 from appliance.sms.providers.kind import Provider
 from appliance.sms.text import Accepted, Text
 
-Keep = Callable[[Text], Awaitable[int]]
+Keep = Callable[[Text], Awaitable[object]]
 _keep: Keep | None = None
 
 
 def keep_with(keep: Keep | None) -> None:
-    """Say what keeps an SMS and answers its number there; None: nothing does any more."""
+    """Say what keeps an SMS; None: nothing does any more."""
     global _keep
     _keep = keep
 
@@ -30,4 +30,5 @@ class Capture(Provider):
         """Keep a message."""
         if _keep is None:
             raise Ours("the built-in inbox is not open")
-        return Accepted(f"capture-{await _keep(text)}")
+        await _keep(text)
+        return Accepted(f"capture-{text.id}")

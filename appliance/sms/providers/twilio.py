@@ -91,6 +91,7 @@ class Twilio(Provider):
             url = _next(said)
             if url is None or (times and max(times) < least):
                 break
+        found.reverse()  # theirs come the newest first, and several in a second
         return tuple(one for _, one in sorted(found, key=lambda each: each[0]))
 
     async def greet(self) -> str:
