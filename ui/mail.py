@@ -29,6 +29,12 @@ def frame(html: str) -> HTTPResponse:
     return _document(f'<!doctype html><html><head><meta charset="utf-8">{_NEW_WINDOW}</head><body>{html}</body></html>')
 
 
+def text(body: str) -> str:
+    """Answer the text of an SMS as HTML."""
+    shown = f'<p style="white-space:pre-wrap;margin:16px;font:16px/1.5 sans-serif">{escape(body)}</p>'
+    return shown if body.strip() else ""
+
+
 def broken(why: str) -> HTTPResponse:
     """Answer why a mail cannot be shown."""
     return _document(_NOTE.format(f"This cannot be shown yet: {escape(why)}."))

@@ -60,6 +60,12 @@ _REASONS = {
     "missed_start": "The time to start was missed",
     "domain_failed": "The domain it is from has lost its DNS records",
 }
+_SMS_REASONS = {
+    "no_channel": "No phone number",
+    "invalid_address": "No number that SMS go to",
+    "transport": "The provider refused us 20 times in a row",
+    "bounce_rate": "More than 5 % of the numbers do not exist",
+}
 # Why an address gets nothing, the words of a filter and of a row; and what that means.
 SUPPRESSIONS = {
     "hard_bounce": "Does not exist",
@@ -199,10 +205,12 @@ def duration(seconds: float) -> str:
     return f"about {hours} hours" if hours < 48 else f"about {round(hours / 24)} days"
 
 
-def reason(code: str | None) -> str:
+def reason(code: str | None, channel: str = "email") -> str:
     """Say a reason of skipping or pausing in words."""
     if not code:
         return "No reason given"
+    if channel == "sms" and code in _SMS_REASONS:
+        return _SMS_REASONS[code]
     if code.startswith("suppressed_"):
         return f"On the do-not-send list ({code.removeprefix('suppressed_').replace('_', ' ')})"
     return _REASONS.get(code) or code.replace("_", " ").capitalize()

@@ -69,6 +69,8 @@ def _stopped(account: Account) -> Waiting | None:
 def _by_phase(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
     if campaign.phase == "paused":
         words = _PAUSED.get(campaign.pause_reason, f"paused: {campaign.pause_reason}".replace("_", " "))
+        if campaign.channel == "sms":
+            words = words.replace("mail server", "provider").replace("addresses", "numbers")
         return Waiting("paused", words)
     if campaign.phase == "scheduled":
         return Waiting("scheduled", f"goes out at {_at(campaign.scheduled_at, zone)}", campaign.scheduled_at)

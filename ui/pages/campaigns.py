@@ -35,6 +35,7 @@ _SETTLES_MS = 15_000
 # By what the people of a campaign may be chosen, and what that is called
 _BY = {
     "status": "", "opened": "opened", "clicked": "clicked", "link": "clicked a link", "domain": "mailboxes at",
+    "country": "numbers in",
     "problem": "", "accepted": "handed over", "unsubscribed": "unsubscribed", "pending": "waiting",
 }  # fmt: skip
 
@@ -200,7 +201,7 @@ def _create(account_id: int, name: str, template_id: int | None) -> Any:
     raw: dict[str, Any] = {"name": name or "Untitled email"}
     if template_id:
         source = templates.get(account_id, template_id)
-        raw["name"] = name or source.name or "Untitled email"
+        raw |= {"name": name or source.name or "Untitled email", "channel": source.channel}
         raw["template_attributes"] = {
             key: value for key in ("subject", "preheader", "body", "design") if (value := getattr(source, key))
         }
@@ -245,5 +246,5 @@ def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
         "problems": report.problems(campaign),
         "doubts": report.doubts(campaign_id),
         "wrong": books.quick(campaign) if campaign.started_at else [],
-        "skips": [(words.reason(code), count) for code, count in report.skips(campaign).items()],
+        "skips": [(words.reason(code, campaign.channel), count) for code, count in report.skips(campaign).items()],
     }

@@ -220,11 +220,12 @@ def _facts(account_id: int, campaign_id: int, account: Any) -> dict[str, Any]:
     sums = audience.arithmetic(campaign) if audience.is_set(campaign) else None
     return {
         "campaign": campaign,
+        "sms": campaign.channel == "sms",
         "template": campaign.template,
         "lists": lists,
         "audience": audience_name(campaign, {row.id: row.name for row in lists}),
         "sums": sums,
-        "less": [(words.reason(code), count) for code, count in sums.reasons.items()] if sums else [],
+        "less": [(words.reason(code, campaign.channel), count) for code, count in sums.reasons.items()] if sums else [],
         "flight": flight,
         **_rehearsed(flight.facts),
         "findings": findings,
@@ -260,7 +261,7 @@ def _done(facts: dict[str, Any]) -> dict[str, bool]:
     template = facts["template"]
     return {
         "to": facts["sums"] is not None,
-        "from": bool(template.subject),
-        "content": bool((template.body or "").strip() or template.design.get("sections")),
+        "from": bool(template.subject) or facts["sms"],
+        "content": bool((template.body or "").strip() or (template.design.get("sections") and not facts["sms"])),
         "when": True,
     }

@@ -165,6 +165,9 @@ async def preview(request: Request, visit: Visit, template_id: int) -> HTTPRespo
     def read() -> str:
         row = store.get(visit.account_id, template_id)
         said = revisions.get(visit.account_id, template_id, at).document if at else revisions.document(row)
+        if row.channel == "sms":
+            asked = looking.PreviewRequest(document={}, body=said["body"] or "", channel="sms")
+            return mail.text(looking.preview(visit.account_id, asked).text)
         if not (said["body"] or designs.sections(said["design"])):
             return ""
         return looking.of_fields(visit.account_id, said).html

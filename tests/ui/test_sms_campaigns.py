@@ -1,0 +1,44 @@
+"""A campaign of SMS in the browser: its composer shows the text and what it takes, and asks for no subject."""
+
+from playwright.sync_api import Page, expect
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+
+def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) -> None:
+    """The text in a frame, the parts beside it, a review with both; a template of SMS takes tests to numbers."""
+    api.patch("/account", {"sms_opt_out_hint": "STOP to leave", "sms_from": "+15005550006"}).expect(200)
+    group = api.post("/lists", {"name": "Phones"}).expect(201)["id"]
+    for index, name in enumerate(("Ann", "François")):
+        body = {"phone": f"+1415555010{index}", "first_name": name, "list_ids": [group]}
+        api.post("/contacts", body).expect(201)
+    text = {"body": "Bakery: hi {{ first_name }}, <b>fresh</b>\nbread: https://bakery.example/menu?a=1&b=2 " + "x" * 60}
+    asked = {"name": "Bread", "channel": "sms", "template_attributes": text,
+             "trigger_attributes": {"contact_list_id": group}}  # fmt: skip
+    made = api.post("/campaigns", asked).expect(201)["id"]
+    page = browser_page
+    page.goto(f"{server.url}/campaigns/{made}?open=content")
+    frame = page.frame_locator("iframe.frame")
+
+    expect(page.locator("#rehearsal")).to_contain_text("4 parts for 2 people", timeout=15_000)
+    expect(frame.locator("p")).to_contain_text("Bakery: hi Ann, <b>fresh</b>")
+    expect(page.locator("#composer")).to_contain_text("From +15005550006")
+    expect(page.get_by_label("Subject")).to_have_count(0)
+    page.goto(f"{server.url}/campaigns/{made}/send")
+    expect(page.locator("main")).to_contain_text("Send to 2 people?")
+    expect(page.locator("main")).to_contain_text("+15005550006")
+    page.goto(f"{server.url}/campaigns")
+    expect(page.locator("#rows")).to_contain_text("SMS · Bakery: hi")
+
+    template = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Bakery: open"}).expect(201)["id"]
+    page.goto(f"{server.url}/templates")
+    expect(page.locator("#rows")).to_contain_text("Note")
+    page.goto(f"{server.url}/templates/{template}/edit")
+    expect(page.get_by_label("Text of the SMS")).to_have_value("Bakery: open")
+    page.get_by_label("To", exact=True).fill("+1 500 555 0001, nobody")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.locator("main")).to_contain_text("nobody is no address")
+    page.get_by_label("To", exact=True).fill("+1 500 555 0001")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.locator("body")).to_contain_text("A test is on its way to +15005550001")
