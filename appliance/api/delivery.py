@@ -8,6 +8,7 @@ from appliance.clock import iso, now_ms
 from appliance.db.work import call
 from appliance.messages import delivering
 from appliance.messages.warming import CAPS
+from appliance.settings import Email
 
 ROUTES = Routes()
 
@@ -76,8 +77,31 @@ class Storage(Struct):
     text: str | None
 
 
+class SparedSender(Struct):
+    """A sender of SMS that gets less, because the provider asked for that."""
+
+    sender: str
+    provider: str
+    text: str
+    since: shapes.Moment
+    until: shapes.Moment | None
+    connections: int
+
+
+class SmsStatus(Struct):
+    """How SMS stand: their provider, what is in the way of them, what waits and how fast it goes."""
+
+    transport: str
+    open: bool
+    obstacles: list[Obstacle]
+    rate: Rate
+    connections: Connections
+    queue: Queue
+    senders: list[SparedSender]
+
+
 class DeliveryStatus(Struct):
-    """How delivery stands."""
+    """How delivery stands: mail, and beside it SMS."""
 
     transport: str
     open: bool
@@ -91,6 +115,7 @@ class DeliveryStatus(Struct):
     groups: list[SparedGroup]
     warm_up: list[WarmUp]
     storage: Storage
+    sms: SmsStatus
 
 
 @ROUTES.add("GET", "/delivery/status", scope="account:read", returns=DeliveryStatus)
@@ -100,20 +125,52 @@ async def show(request: Call) -> Answer:
 
 
 def _shaped(found: delivering.Delivery) -> DeliveryStatus:
-    email, queue = found.config.email, found.queue
-    age = 0 if queue.oldest_due_at is None else max(0, now_ms() - queue.oldest_due_at) // 1000
+    way = found.email
     return DeliveryStatus(
-        transport=email.transport,
-        open=not any(one.closes for one in found.obstacles),
-        obstacles=[Obstacle(one.code, one.text, iso(one.since), iso(one.until)) for one in found.obstacles],
+        transport=way.settings.transport,
+        open=_is_open(way),
+        obstacles=_obstacles(way),
         sending_stopped=found.account.sending_stopped, stop_reason=found.account.stop_reason,
         stop_file=found.stop_file,
-        rate=Rate(email.rate_per_second, email.rate_per_hour, found.last_minute, found.last_hour),
-        connections=Connections(found.now.connections, email.connections),
-        queue=Queue(queue.waiting, queue.due, queue.in_hand, iso(queue.oldest_due_at), age),
+        rate=_rate(way),
+        connections=Connections(way.now.connections, way.settings.connections),
+        queue=_queue(way.queue),
         groups=[SparedGroup(one.group, one.provider, one.text, iso(one.since) or "", iso(one.until), one.connections)
-                for one in found.now.spared],
+                for one in way.now.spared],
         warm_up=[WarmUp(one.domain, one.step + 1, len(CAPS), one.cap, one.accepted, iso(one.over_at) or "")
                  for one in found.beginning],
         storage=Storage(found.storage is None, found.storage),
+        sms=_sms(found.sms),
     )  # fmt: skip
+
+
+def _sms(way: delivering.Way) -> SmsStatus:
+    senders = [
+        SparedSender(
+            one.group.removeprefix("from "), one.provider, one.text, iso(one.since) or "", iso(one.until),
+            one.connections,
+        )
+        for one in way.now.spared
+    ]  # fmt: skip
+    return SmsStatus(
+        way.settings.transport, _is_open(way), _obstacles(way), _rate(way),
+        Connections(way.now.connections, way.settings.connections), _queue(way.queue), senders,
+    )  # fmt: skip
+
+
+def _is_open(way: delivering.Way) -> bool:
+    return not any(one.closes for one in way.obstacles)
+
+
+def _obstacles(way: delivering.Way) -> list[Obstacle]:
+    return [Obstacle(one.code, one.text, iso(one.since), iso(one.until)) for one in way.obstacles]
+
+
+def _rate(way: delivering.Way) -> Rate:
+    per_hour = way.settings.rate_per_hour if isinstance(way.settings, Email) else 0
+    return Rate(way.settings.rate_per_second, per_hour, way.last_minute, way.last_hour)
+
+
+def _queue(queue: delivering.Queue) -> Queue:
+    age = 0 if queue.oldest_due_at is None else max(0, now_ms() - queue.oldest_due_at) // 1000
+    return Queue(queue.waiting, queue.due, queue.in_hand, iso(queue.oldest_due_at), age)

@@ -11,7 +11,7 @@ from appliance.db.open import one, rows, scalar
 from appliance.delivery import routing
 from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
-from appliance.messages import sms_days, warming
+from appliance.messages import sms_days, sms_senders, warming
 from appliance.tables import Account, Campaign
 from appliance.work import standing
 from appliance.work.standing import Full, Standing
@@ -88,7 +88,7 @@ def _in_the_way(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
     if first is None:
         return None
     provider, due_at = first
-    now = standing.now()
+    now = standing.now(campaign.channel)
     is_sms = campaign.channel == "sms"
     for closed in now.closed:
         if closed.provider == provider:
@@ -96,7 +96,7 @@ def _in_the_way(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
             words = f"the {who} takes nothing now ({closed.text}), next try at {_at(closed.until, zone, True)}"
             return Waiting("unreachable", words, closed.until)
     if is_sms:
-        return _resting(campaign, due_at, zone) or _retrying(campaign, due_at, zone)
+        return _resting(campaign, due_at, zone) or _slowed(campaign, now, zone) or _retrying(campaign, due_at, zone)
     return _limited(campaign, now, provider, zone) or _retrying(campaign, due_at, zone)
 
 
@@ -113,6 +113,21 @@ def _resting(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
         return Waiting("parts_per_day", f"all parts of today are used up, next at {_at(due_at, zone)}", due_at)
     words = f"quiet hours where {persons(count)} {'lives' if count == 1 else 'live'}, next at {_at(due_at, zone)}"
     return Waiting("quiet_hours", words, due_at)
+
+
+def _slowed(campaign: Campaign, now: Standing, zone: ZoneInfo) -> Waiting | None:
+    """Say that all who send these SMS have sent what they may in an hour, or that one of them has to wait."""
+    waits = {one.group: one for one in now.spared if one.until is not None}
+    full = {one.name: one for one in now.full}
+    names = sms_senders.limits(campaign.account_id, _next(campaign.id)) if waits or full else []
+    if names and full.keys() >= set(names):
+        first = min((full[name] for name in names), key=lambda one: one.until)
+        words = f"limit of {first.per_hour} an hour {first.name}, next at {_at(first.until, zone)}"
+        return Waiting("hour_limit", words, first.until)
+    told = next((waits[name] for name in names if name in waits), None)
+    if told is None:
+        return None
+    return Waiting("group", f"SMS {told.group} wait until {_at(told.until, zone, True)}: {told.text}", told.until)
 
 
 def _limited(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -> Waiting | None:
@@ -165,6 +180,12 @@ def _groups(campaign_id: int) -> list[str]:
         (campaign_id,),
     )
     return [*dict.fromkeys(routing.group_of(provider, address or "") for provider, address in found)]
+
+
+def _next(campaign_id: int) -> list[str]:
+    """Answer the numbers of the people who come next."""
+    asked = f"SELECT recipient_key FROM message WHERE campaign_id = ? AND {_OPEN} ORDER BY due_at, id LIMIT {_FEW}"
+    return [number or "" for (number,) in rows(asked, (campaign_id,))]
 
 
 def _retrying(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:

@@ -1,4 +1,4 @@
-"""How delivery stands for an account: what is open, what is in the way, how much waits and how fast it goes."""
+"""How delivery stands for an account, by channel: what is open or in the way, how much waits, how fast it goes."""
 
 from typing import Any, NamedTuple
 
@@ -7,14 +7,14 @@ from appliance.db import storage
 from appliance.db.open import rows, scalar
 from appliance.messages import warming
 from appliance.messages.warming import Day
-from appliance.settings import Config
+from appliance.settings import Email, Sms
 from appliance.tables import Account
 from appliance.work import standing
 from appliance.work.standing import Standing
 
 # What a flow that is paused wants to send has no time, and is in nobody's way
 _OPEN = "status IN ('queued', 'held') AND due_at NOT NULL"
-_LIVE = "SELECT id, channel FROM campaign WHERE account_id = ? AND phase IN ('holding', 'sending', 'paused')"
+_LIVE = "SELECT id FROM campaign WHERE account_id = ? AND channel = ? AND phase IN ('holding', 'sending', 'paused')"
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
 
@@ -37,16 +37,23 @@ class Queue(NamedTuple):
     oldest_due_at: int | None
 
 
-class Delivery(NamedTuple):
-    """All that `GET /delivery/status` tells."""
+class Way(NamedTuple):
+    """How one channel stands."""
 
-    config: Config
-    account: Account
+    settings: Email | Sms
     obstacles: list[Obstacle]
     now: Standing
     queue: Queue
     last_minute: int
     last_hour: int
+
+
+class Delivery(NamedTuple):
+    """All that `GET /delivery/status` tells."""
+
+    account: Account
+    email: Way
+    sms: Way
     beginning: list[Day]
     stop_file: bool
     storage: str | None
@@ -54,14 +61,19 @@ class Delivery(NamedTuple):
 
 def status(account_id: int) -> Delivery:
     """Answer how delivery stands."""
-    account, here, now = Account.get_by_id(account_id), config.current(), standing.now()
-    # First what is in hand, then what left: a message that ends in between is counted once at least
-    waiting = queue(account_id)
-    minute, hour = (_handed_over(account_id, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
+    account, here = Account.get_by_id(account_id), config.current()
+    email, sms = _way(account, "email", here.email), _way(account, "sms", here.sms)
     return Delivery(
-        here, account, obstacles(account, now), now, waiting, minute, hour, _beginning(account_id, now),
-        datadir.is_stopped(here.data_dir), storage.trouble(),
-    )  # fmt: skip
+        account, email, sms, _beginning(account_id, email.now), datadir.is_stopped(here.data_dir), storage.trouble()
+    )
+
+
+def _way(account: Account, channel: str, settings: Email | Sms) -> Way:
+    now = standing.now(channel)
+    # First what is in hand, then what left: a message that ends in between is counted once at least
+    waiting = queue(account.id, channel)
+    minute, hour = (_handed_over(account.id, channel, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
+    return Way(settings, obstacles(account, now, settings.transport), now, waiting, minute, hour)
 
 
 def _beginning(account_id: int, now: Standing) -> list[Day]:
@@ -69,8 +81,8 @@ def _beginning(account_id: int, now: Standing) -> list[Day]:
     return [one.day for one in now.beginning if one.day.domain in own]
 
 
-def obstacles(account: Account, now: Standing) -> list[Obstacle]:
-    """Answer what is in the way, what stops everything first."""
+def obstacles(account: Account, now: Standing, transport: str) -> list[Obstacle]:
+    """Answer what is in the way of a channel, what stops everything first."""
     found = []
     if account.sending_stopped:
         found.append(Obstacle("sending_stopped", account.stop_reason or "stopped by a person"))
@@ -81,7 +93,6 @@ def obstacles(account: Account, now: Standing) -> list[Obstacle]:
     trouble = storage.trouble()
     if trouble is not None:
         found.append(Obstacle("storage", trouble))
-    transport = config.current().email.transport
     found += [
         Obstacle("unreachable", f"{one.provider}: {one.text}", one.since, one.until, closes=one.provider == transport)
         for one in now.closed
@@ -97,18 +108,17 @@ def obstacles(account: Account, now: Standing) -> list[Obstacle]:
     return found
 
 
-def queue(account_id: int) -> Queue:
-    """Count what waits, by the index of what is due: campaign by campaign, and the single messages."""
+def queue(account_id: int, channel: str) -> Queue:
+    """Count what waits in a channel, by the index of what is due: campaign by campaign, and the single messages."""
     now, open_rows, ready, in_hand = clock.now_ms(), 0, 0, 0
     oldest: list[int] = []
-    sources: list[tuple[str, tuple[Any, ...]]] = []
-    for channel in ("email", "sms"):
-        sources += [
-            ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id)),
-            ("channel = ? AND run_id NOT NULL AND +account_id = ?", (channel, account_id)),
-        ]
+    sources: list[tuple[str, tuple[Any, ...]]] = [
+        ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id)),
+        ("channel = ? AND run_id NOT NULL AND +account_id = ?", (channel, account_id)),
+    ]
     sources += [
-        ("campaign_id = ? AND channel = ? AND run_id IS NULL", tuple(row)) for row in rows(_LIVE, (account_id,))
+        ("campaign_id = ? AND channel = ? AND run_id IS NULL", (row[0], channel))
+        for row in rows(_LIVE, (account_id, channel))
     ]
     for where, values in sources:
         [(waiting, due)] = rows(
@@ -123,6 +133,6 @@ def queue(account_id: int) -> Queue:
     return Queue(open_rows, ready, in_hand, min(oldest, default=None))
 
 
-def _handed_over(account_id: int, since: int) -> int:
-    words = "SELECT count(*) FROM event WHERE account_id = ? AND event = 'email_sent' AND created_at >= ?"
-    return int(scalar(words, (account_id, since)))
+def _handed_over(account_id: int, channel: str, since: int) -> int:
+    words = "SELECT count(*) FROM event WHERE account_id = ? AND event = ? AND created_at >= ?"
+    return int(scalar(words, (account_id, f"{channel}_sent", since)))

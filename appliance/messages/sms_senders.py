@@ -1,5 +1,6 @@
 """From whom an SMS is, by the country of who gets it, and what stands in the way of that."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from appliance import config
@@ -39,6 +40,18 @@ def sender_to(own: str | None, country: str | None) -> str:
         # What nobody gets may be from anybody
         return found[0] if found else _AT_HOME
     return next((one for one in found if country not in _NAMELESS or not is_name(one)), "")
+
+
+def limit_of(sender: str) -> str:
+    """Answer by which name the limits of a sender are known."""
+    return f"from {sender.lower()}"
+
+
+def limits(account_id: int, recipients: Iterable[str]) -> list[str]:
+    """Answer the names of the limits that SMS of an account to some numbers keep to, each once."""
+    found = one("SELECT sms_from FROM account WHERE id = ?", (account_id,))
+    own = found[0] if found is not None else None
+    return [*dict.fromkeys(limit_of(sender_to(own, numbers.look(number).country)) for number in recipients)]
 
 
 def is_name(sender: str) -> bool:

@@ -9,6 +9,7 @@ import random
 from appliance import clock
 from appliance.errors import DeliveryError, Throttled, Uncertain, Unreachable
 from appliance.messages.ledger import Claim
+from appliance.messages.sms_senders import limit_of
 from appliance.settings import Sms
 from appliance.work import meter
 from appliance.work.backoff import Slow
@@ -144,8 +145,3 @@ class TextPace(Limiting):
             for name, one in [*self._slow.items()]
         )  # fmt: skip
         return Standing(spared=tuple(spared), full=self.full())
-
-
-def limit_of(sender: str) -> str:
-    """Answer the name of the limits of a sender."""
-    return f"from {sender.lower()}"

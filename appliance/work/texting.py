@@ -9,12 +9,12 @@ import threading
 
 from appliance import clock, config
 from appliance.config import seconds
-from appliance.db.open import close_database
+from appliance.db.open import close_database, scalar
 from appliance.errors import Unavailable
-from appliance.messages import line, outbox, sms_senders
+from appliance.messages import line, outbox
 from appliance.messages.ledger import Claim
+from appliance.messages.sms_senders import limit_of, sender_to
 from appliance.sms import numbers
-from appliance.tables import Account
 from appliance.work import bell, standing
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder
@@ -22,7 +22,7 @@ from appliance.work.gate import Gate
 from appliance.work.halting import Halt
 from appliance.work.handing import Place, Shared
 from appliance.work.standing import Standing
-from appliance.work.text_pace import TextPace, limit_of
+from appliance.work.text_pace import TextPace
 
 log = logging.getLogger("campanero.sender")
 CHANNEL = "sms"
@@ -149,7 +149,7 @@ class Texter:
 
 
 class Senders:
-    """From whom SMS will be, before they are made ready: by that they keep to limits."""
+    """From whom SMS will be, before they are made ready: by that they keep to limits. Used by one thread."""
 
     def __init__(self) -> None:
         self._own: dict[int, tuple[float, str | None]] = {}
@@ -158,9 +158,9 @@ class Senders:
         """Answer the name of the limit of a row."""
         read_at, own = self._own.get(row.account_id, (float("-inf"), None))
         if clock.steady() > read_at + _AGAIN_SECONDS:
-            own = Account.get_by_id(row.account_id).sms_from
+            own = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))
             self._own[row.account_id] = (clock.steady(), own)
-        return (limit_of(sms_senders.sender_to(own, numbers.look(row.recipient_key or "").country)),)
+        return (limit_of(sender_to(own, numbers.look(row.recipient_key or "").country)),)
 
 
 async def _work(shared: Shared) -> None:
