@@ -14,7 +14,7 @@ from appliance.errors import Unavailable
 from appliance.messages import line, outbox
 from appliance.messages.ledger import Claim
 from appliance.messages.sms_senders import limit_of, sender_to
-from appliance.sms import numbers
+from appliance.sms import client, numbers
 from appliance.work import bell, standing
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder
@@ -119,6 +119,7 @@ class Texter:
             await _ended(tasks)
             # Where nothing can be written, the end of the service does not wait for it
             await shared.clerk.settled(_LAST_SECONDS if self.halted.stopping.is_set() else None)
+            await client.close()
             await loop.run_in_executor(None, feeder.close)
 
     async def _woken_up(self, look: asyncio.Event) -> None:
