@@ -7,6 +7,7 @@ from typing import NamedTuple
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _PHONE_FILLER = re.compile(r"[ .\-()]")
 _SHORT_CODE = re.compile(r"[1-9][0-9]{2,7}")
+_SENDER_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}")  # of Twilio, which chooses one of its numbers
 _SENDER_NAME = re.compile(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
 
 
@@ -47,11 +48,16 @@ def phone(text: str) -> Address:
 
 
 def sms_sender(text: str) -> str:
-    """Read who an SMS is from: a number in E.164, a short code, or a name that is no number; ValueError otherwise."""
+    """Read who an SMS is from: a number in E.164, a short code, a name or a messaging service; ValueError otherwise."""
     text = text.strip()
-    if _SHORT_CODE.fullmatch(text) or _SENDER_NAME.fullmatch(text):
+    if _SHORT_CODE.fullmatch(text) or _SENDER_NAME.fullmatch(text) or is_sender_service(text):
         return text
     return phone(text).value
+
+
+def is_sender_service(text: str) -> bool:
+    """Say whether the sender of an SMS is a service that chooses one of its numbers for each."""
+    return _SENDER_SERVICE.fullmatch(text) is not None
 
 
 def read(kind: str, text: str) -> Address:

@@ -48,7 +48,8 @@ class AccountWrite(Struct):
         Annotated[
             str,
             Meta(
-                max_length=40, description="a number in E.164, a short code, or a name of 1 to 11 letters and digits",
+                max_length=40,
+                description="number in E.164, short code, name of up to 11 letters and digits, or SID of a service",
                 extra={"check": "sms_sender"},
             ),
         ]

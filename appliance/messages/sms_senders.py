@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from appliance import config
+from appliance import addresses, config
 from appliance.db.open import one
 from appliance.sms import numbers
 from appliance.tables import Account
@@ -56,7 +56,7 @@ def limits(account_id: int, recipients: Iterable[str]) -> list[str]:
 
 def is_name(sender: str) -> bool:
     """Say whether a sender is a name, which nobody can answer."""
-    return any(letter.isalpha() for letter in sender)
+    return any(letter.isalpha() for letter in sender) and not addresses.is_sender_service(sender)
 
 
 def problems(account: Account, transport: str) -> list[tuple[str, str]]:

@@ -21,9 +21,12 @@ def test_they_are_kept_and_cleared(api: Client) -> None:
     assert {name: cleared[name] for name in kept} == dict.fromkeys(kept)
 
 
-@pytest.mark.parametrize("sender", ["+4917012345678", "12345", "787878", "Bakery", "Bakery 24", "4ever", "A2345678901"])
+@pytest.mark.parametrize(
+    "sender",
+    ["+4917012345678", "12345", "787878", "Bakery", "Bakery 24", "4ever", "A2345678901", "MG" + "0a" * 16],
+)  # fmt: skip
 def test_who_an_sms_can_be_from(api: Client, sender: str) -> None:
-    """A number, a short code, or a name that holds a letter."""
+    """A number, a short code, a name that holds a letter, or a service that chooses one of its numbers."""
     assert api.patch("/account", {"sms_from": sender}).expect(200)["sms_from"] == sender
 
 

@@ -13,7 +13,7 @@ from tests.kit.server import ROOT
 def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -> None:
     """Copied and pasted into a shell, only the port exchanged, it sends three messages and takes an import back."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    titles = ("The same over the API", "Bring people", "Design a mail", "Say what people do", "Automate it")
+    titles = ("The same over the API", "Bring people", "Design a mail", "Say what people do", "Automate it", "Send SMS")
     walk = ".*?".join(rf"## {title}.*?```sh\n(.*?)```" for title in titles)
     blocks = re.search(walk, readme, re.DOTALL)
     assert blocks is not None
@@ -38,8 +38,9 @@ def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -
     assert "4,failed,email is invalid" in ran.stdout and applied["undo_until"] > applied["completed_at"]
     assert (counted["count"], explained["matches"]) == (4, False)
     brand, seen, template, tried, campaign, preflight = answers[16:22]
-    order, again, many, listed, *automated = answers[22:]
-    flow, rehearsed, live, gil, report, inside = automated
+    order, again, many, listed = answers[22:26]
+    flow, rehearsed, live, gil, report, inside = answers[26:32]
+    account, ida, table, rye, checked, sent, phone = answers[32:]
     assert (brand["company_name"], template["name"], campaign["id"]) == ("The Bakery", "Bread", 2)
     assert "Bread for Anna" in seen["html"] and "who=anna%40example.org" in seen["html"] and not seen["warnings"]
     assert (tried["sent"], tried["results"][0]["success"]) == (1, True)
@@ -49,6 +50,9 @@ def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -
     assert "Welcome, Anna" in rehearsed["text"] and "Branch: Yes" in rehearsed["text"]
     assert [(one["contact_id"], one["step_id"]) for one in inside] == [(gil["id"], 2)]
     assert [(step["type"], step["entered"]["count"]) for step in report["steps"]][:2] == [("email", 1), ("wait", 1)]
+    assert (account["sms_from"], table["segments"], table["contact_id"]) == ("+447700900999", 1, ida["id"])
+    assert (rye["id"], checked["ok"], sent["status"]) == (3, True, "active")
+    assert len(phone) == 2 and {one["channel"] for one in phone} == {"sms"}
     exported = (tmp_path / "bath.csv").read_text(encoding="utf-8")
     assert exported.count("example.org") >= 2 and '"dan@example.org"' in exported
     server.client(server.new_key()).wait("/imports/2", lambda job: job["phase"] == "undone")
