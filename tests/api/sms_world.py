@@ -1,0 +1,53 @@
+"""A server that sends through the provider of SMS of the kit, with every hook of providers open."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+from tests.kit.fake_sms import SECRET, FakeSms, Sms
+from tests.kit.server import Server
+
+
+class World:
+    """A server, its provider, and people who get SMS."""
+
+    def __init__(self, server: Server, api: Client, sms: FakeSms, clock: TestClock) -> None:
+        self.server, self.api, self.sms, self.clock = server, api, sms, clock
+        self._numbers = itertools.count(1)
+
+    def number(self) -> str:
+        """Return the number of somebody new, who is a contact."""
+        number = f"+1555010{next(self._numbers):04}"
+        self.api.post("/contacts", {"phone": number}).expect(201)
+        return number
+
+    def handed_over(self, number: str | None = None, **body: Any) -> tuple[Any, Sms]:
+        """Send an SMS and return it as accepted, with what the provider took."""
+        number = number or self.number()
+        made = self.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello", **body}).expect(201)
+        row = self.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "sent")
+        [taken] = [one for one in self.sms.to(number) if one.sid == row["provider_id"]]
+        return row, taken
+
+    def state(self, message: Any) -> tuple[str, list[str], str | None, bool]:
+        """Return status, what was told, suppression and consent of a message and its recipient."""
+        now = self.api.get(f"/messages/{message['id']}").expect(200)
+        channel = self.api.get(f"/contacts/{message['contact_id']}").expect(200)["channels"][0]
+        events = sorted(one["event"] for one in now["events"] if one["event"] != "sms_sent")
+        return now["status"], events, channel["suppression_reason"], channel["subscribed"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One server for the module."""
+    here = tmp_path_factory.mktemp("sms")
+    clock = TestClock(here / "clock")
+    with FakeSms(here, clock) as sms:
+        environment = {**sms.env, "CAMPANERO_SMS__HTTP__SECRET": SECRET}
+        with Server(env=environment, clock=clock).set_up() as server:
+            yield World(server, server.client(), sms, clock)
+            server.stop()

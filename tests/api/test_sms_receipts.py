@@ -1,0 +1,98 @@
+"""What a provider tells about SMS, in whatever order and however often: one end, one event each, one consequence."""
+
+import random
+
+import pytest
+
+from tests.api.sms_world import World, world
+from tests.kit.fake_sms import post
+
+__all__ = ["world"]
+
+STATUSES = ["queued", "sending", "sent", "delivered"]
+
+
+def test_shuffled_and_repeated_receipts(world: World) -> None:
+    """Every order of all statuses, each told twice, ends delivered, with one event and the time of it."""
+    orders = [random.Random(seed).sample(STATUSES * 2, 8) for seed in range(6)]
+    for order in orders:
+        message, taken = world.handed_over()
+        answers = {world.sms.report(taken, status).status for status in order}
+        assert answers == {200} and world.state(message) == ("delivered", ["sms_delivered"], None, True)
+        assert world.api.get(f"/messages/{message['id']}").expect(200)["delivered_at"] is not None
+
+
+# code: class, suppression, subscribed
+MEANINGS = {
+    30003: ("unreachable", None, True), 30005: ("hard", "hard_bounce", True), 30006: ("hard", "hard_bounce", True),
+    30007: ("filtered", None, True), 30008: ("refused", None, True), 30034: ("unregistered", None, True),
+    21610: ("opted_out", "stop_keyword", False), 99999: ("refused", None, True), None: ("refused", None, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", MEANINGS)
+def test_what_the_codes_mean(code: int | None, world: World) -> None:
+    """What does not arrive is `bounced`; its code says whom that speaks against, and who has left has left."""
+    kind, suppression, subscribed = MEANINGS[code]
+    message, taken = world.handed_over()
+    for status in ("undelivered", "sent", "undelivered", "delivered"):
+        assert world.sms.report(taken, status, code if status == "undelivered" else None).status == 200
+    status, events, found, consent = world.state(message)
+    assert (status, found, consent) == ("bounced", suppression, subscribed)
+    assert events == (["opt_out", "sms_failed"] if kind == "opted_out" else ["sms_failed"])
+    [event] = world.api.get("/events", event="sms_failed", resource_uid=f"message:{message['id']}").expect(200)
+    said = event["data"]
+    assert (said["reason"], said["class"], said["source"]) == ("returned", kind, "twilio")
+    assert said["code"] == (None if code is None else str(code))
+    now = world.api.get(f"/messages/{message['id']}").expect(200)
+    assert now["error"]["code"] == "returned" and now["bounced_at"] is not None
+    again = world.api.post("/messages", {"channel": "sms", "to": message["to"], "body": "Again"})
+    assert again.status == (422 if suppression else 201)
+
+
+def test_a_phone_that_is_always_off(world: World) -> None:
+    """The third time in a month that a phone cannot be reached suppresses its number; one that arrived begins anew."""
+    number = world.number()
+    for told in ("undelivered", "undelivered", "delivered", "undelivered", "undelivered"):
+        message, taken = world.handed_over(number)
+        world.sms.report(taken, told, None if told == "delivered" else 30003)
+        assert world.state(message)[2] is None
+        world.clock.advance(1)
+    message, taken = world.handed_over(number)
+    world.sms.report(taken, "undelivered", 30003)
+    assert world.state(message)[2] == "soft_bounce"
+
+
+def test_a_receipt_for_an_answer_that_was_lost(world: World) -> None:
+    """It took the message and its answer never came: what it tells settles that, and nothing is sent twice."""
+    number = world.number()
+    world.sms.accept_then_reset(to=number, times=1)
+    made = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
+    [taken] = world.sms.wait(lambda all_taken: any(one.to == number for one in all_taken)) and world.sms.to(number)
+    assert world.sms.report(taken, "delivered").status == 200
+    row = world.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "delivered")
+    assert row["provider_id"] == taken.sid and world.sms.to(number) == [taken]
+    assert sorted(one["event"] for one in row["events"]) == ["sms_delivered", "sms_sent"]
+
+
+def test_receipts_before_the_answer(world: World) -> None:
+    """A provider that tells of a message before it answers is believed; the message is counted once."""
+    number = world.number()
+    world.sms.hold("receipts", to=number)
+    made = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
+    world.sms.wait_reached("receipts")
+    [taken] = world.sms.to(number)
+    for status in ("delivered", "sent"):
+        assert world.sms.report(taken, status).status == 200
+    assert world.api.get(f"/messages/{made['id']}").expect(200)["status"] == "sending"
+    world.sms.release("receipts")
+    row = world.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "delivered")
+    assert sorted(one["event"] for one in row["events"]) == ["sms_delivered", "sms_sent"]
+
+
+def test_what_is_not_ours_is_taken_and_changes_nothing(world: World) -> None:
+    """A signed receipt of a message that we do not know is answered 200, or it would come again for ever."""
+    message, taken = world.handed_over()
+    stranger = taken.__class__(**{**taken.__dict__, "sid": "SM" + "f" * 32, "callback": taken.callback.partition("?")[0]})
+    assert post(world.sms.receipt(stranger, "delivered")).status == 200
+    assert world.state(message) == ("sent", [], None, True)

@@ -1,0 +1,165 @@
+"""Forged, old and misdirected posts to the hooks of SMS: nothing is believed, nothing changes (T30, S04)."""
+
+import itertools
+import json
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+
+from tests.api.sms_world import World, world
+from tests.kit.client import Client
+from tests.kit.fake_sms import SECRET, SID, TOKEN, post
+from tests.kit.server import Server
+from tests.kit.sms_signing import Post, generic, twilio_form, twilio_json
+
+__all__ = ["world"]
+DOORS = ("twilio/status", "twilio/message", "sms")
+
+
+def told(world: World, door: str, message: Any, taken: Any) -> Post:
+    """Return what changes the most at each door, rightly signed."""
+    if door == "twilio/status":
+        return world.sms.receipt(taken, "undelivered", 21610)
+    if door == "twilio/message":
+        return world.sms.writing(world.server.url, message["to"], "STOP")
+    return world.sms.writing_http(world.server.url, message["to"], "STOP")
+
+
+def forged(original: Post) -> list[Post]:
+    """Return a request with each part of its proof taken away, emptied or turned, and with another body and address."""
+    found = []
+    for name in ("X-Twilio-Signature", "webhook-id", "webhook-timestamp", "webhook-signature"):
+        if name in original.headers:
+            rest = {key: value for key, value in original.headers.items() if key != name}
+            kept = original.headers[name]
+            others = ("", "x", kept[:-2] + ("Ab" if kept[-2:] != "Ab" else "Ba"), kept.swapcase(), "é")
+            found += [original._replace(headers=rest)]
+            found += [original._replace(headers=rest | {name: one}) for one in others if one != kept]
+    body = original.body
+    bodies = [body + b"&x=1", body + b" ", body.replace(b"STOP", b"START"), body.replace(b"21610", b"30003"), b"", b"{}",
+              b"\xff", b"a=" * 5000, b"[" * 5000]  # fmt: skip
+    found += [original._replace(body=one) for one in bodies if one != body]
+    if "X-Twilio-Signature" in original.headers:
+        query = "?" if "?" not in original.url else "&"
+        found += [original._replace(url=original.url + query + more) for more in ("m=1", "x")]
+        found.append(original._replace(headers=original.headers | {"Content-Type": "application/json"}))
+    return found
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_nothing_forged_is_believed(door: str, world: World) -> None:
+    """Without a signature, with a wrong one, or with another body or address than was signed: 403, nothing happens."""
+    message, taken = world.handed_over()
+    right = told(world, door, message, taken)
+    wrong = forged(right)
+    assert len(wrong) >= 10
+    for one in wrong:
+        answer = post(one)
+        assert (answer.status, json.loads(answer.body)["code"]) == (403, "forbidden"), one
+    assert world.state(message) == ("sent", [], None, True)
+    assert post(right).status == 200 and world.state(message)[2] == "stop_keyword"
+
+
+def test_the_host_that_was_called_says_nothing(world: World) -> None:
+    """The address that is signed is ours as the settings say it: another Host or forwarded header changes nothing."""
+    message, taken = world.handed_over()
+    right = world.sms.receipt(taken, "delivered")
+    evil = right.url.replace(world.server.url, "https://evil.example")
+    misled = twilio_form(TOKEN, right.url, dict(parse_qsl(right.body.decode())), signed=evil)
+    headers = {"Host": "evil.example", "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"}
+    assert post(misled._replace(headers=misled.headers | headers)).status == 403
+    assert post(right._replace(headers=right.headers | headers)).status == 200
+    assert world.state(message)[0] == "delivered"
+
+
+def test_the_token_of_one_message_is_none_of_another(world: World) -> None:
+    """An address made for one message, signed for another one's receipt, finds the message that is named."""
+    (first, taken), (second, other) = world.handed_over(), world.handed_over()
+    fields = dict(parse_qsl(world.sms.receipt(taken, "delivered").body.decode()))
+    assert post(twilio_form(TOKEN, other.callback, fields)).status == 200
+    assert (world.state(first)[0], world.state(second)[0]) == ("delivered", "sent")
+    for token in ("x", "", "AAAA" * 20, urlsplit(other.callback).query.removeprefix("m=")[:-1]):
+        fields = dict(parse_qsl(world.sms.receipt(other, "failed").body.decode())) | {"MessageSid": "SM" + "e" * 32}
+        url = other.callback.partition("?")[0] + "?" + urlencode({"m": token})
+        assert post(twilio_form(TOKEN, url, fields)).status == 200
+    assert world.state(second)[0] == "sent"
+
+
+@pytest.mark.parametrize("door", ["twilio/status", "twilio/message"])
+def test_json_is_signed_by_its_digest(door: str, world: World) -> None:
+    """A JSON body counts with its digest in the signed address; with another body or digest it does not."""
+    message, taken = world.handed_over()
+    fields = {"MessageSid": taken.sid, "MessageStatus": "delivered", "AccountSid": SID}
+    url = f"{world.server.url}/hooks/{door}"
+    right = twilio_json(TOKEN, url, fields)
+    assert post(right._replace(body=right.body.replace(b"delivered", b"failed"))).status == 403
+    assert post(right._replace(url=url)).status == 403
+    assert post(twilio_json("other", url, fields)).status == 403
+    assert world.state(message)[0] == "sent"
+    assert post(right).status == 200 and world.state(message)[0] == "delivered"
+
+
+@pytest.mark.parametrize("age", [600, 301, -301, 299], ids=str)
+def test_old_and_future_ones_are_refused(age: int, world: World) -> None:
+    """What the generic way signed more than five minutes ago is refused, and what is from the future too."""
+    message, _ = world.handed_over()
+    said = {"type": "message", "id": f"old-{age}", "from": message["to"], "to": "+15550009999", "body": "STOP"}
+    answer = post(generic(SECRET, f"{world.server.url}/hooks/sms", said, world.clock.now() - age))
+    assert answer.status == (200 if age == 299 else 403)
+    assert world.state(message)[3] is (age != 299)
+
+
+def test_a_replay_counts_once(world: World) -> None:
+    """What was signed may come again, by a provider or a thief: it was known, and nothing is told a second time."""
+    message, taken = world.handed_over()
+    receipt, words = world.sms.receipt(taken, "delivered"), world.sms.writing(world.server.url, message["to"], "STOP")
+    for _ in range(3):
+        assert post(receipt).status == post(words).status == 200
+    start = world.sms.writing(world.server.url, message["to"], "START")
+    assert post(start).status == post(words).status == 200
+    status, events, reason, subscribed = world.state(message)
+    assert (status, events.count("sms_delivered"), reason, subscribed) == ("delivered", 1, None, True)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_only_post_and_only_so_much(door: str, world: World) -> None:
+    """A hook takes POST and nothing else, and no more than a receipt or an SMS can be."""
+    for method in ("GET", "HEAD", "PUT", "DELETE"):
+        assert world.api.request(method, f"/hooks/{door}").status == 405
+    for size, status in ((66_000, 413), (2_200_000, 413), (60_000, 403)):
+        answer = post(Post(f"{world.server.url}/hooks/{door}", {"Content-Type": "text/plain"}, b"x" * size))
+        assert answer.status == status
+
+
+def test_without_a_secret_there_is_no_door(server: Server, api: Client) -> None:
+    """Where no provider is set up its hooks do not exist, however well signed, nor does any other below them."""
+    for door, token in itertools.product((*DOORS, "twilio", "twilio/other", "sms/x", "capture"), (TOKEN, "")):
+        for request in (twilio_form(token, f"{server.url}/hooks/{door}", {"MessageSid": "SM1"}),
+                        generic(SECRET, f"{server.url}/hooks/{door}", {"type": "status"}, 0)):  # fmt: skip
+            answer = post(request)
+            assert (answer.status, json.loads(answer.body)["code"]) == (404, "not_found"), door
+
+
+WEIRD: list[Any] = [None, True, -1, 2**70, "", "\0", "x" * 5000, "\ud800", [], {}, [[{}]], "NaN", "+1", "’"]
+
+
+def test_no_nonsense_of_those_who_are_believed_breaks_anything(world: World) -> None:
+    """Whatever a provider with the right key sends is read, left out or refused, and never a fault of ours."""
+    message, taken = world.handed_over()
+    form = {"MessageSid": taken.sid, "MessageStatus": "undelivered", "ErrorCode": "30008", "From": "+1", "To": "+2"}
+    words = {"MessageSid": "SM9", "From": message["to"], "To": "+15550009999", "Body": "x", "OptOutType": "STOP"}
+    status = {"type": "status", "id": "nobody", "status": "undelivered", "error": "x"}
+    heard = {"type": "message", "id": "m", "from": message["to"], "to": "+15550009999", "body": "x"}
+    url, posts = f"{world.server.url}/hooks/", []
+    for fields, door in ((form, "twilio/status"), (words, "twilio/message")):
+        for key, value in itertools.product(fields, WEIRD):
+            if isinstance(value, str) and value != "\ud800":
+                posts.append(twilio_form(TOKEN, url + door, {**fields, key: value}))
+            posts.append(twilio_json(TOKEN, url + door, {**fields, key: value}))
+    for said in (status, heard):
+        posts += [generic(SECRET, f"{url}sms", {**said, key: value}, world.clock.now())
+                  for key, value in itertools.product(said, WEIRD)]  # fmt: skip
+    answers = {post(one).status for one in posts}
+    assert answers <= {200, 422} and len(posts) > 200
+    assert world.api.get("/account").status == 200
