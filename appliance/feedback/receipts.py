@@ -13,13 +13,12 @@ import msgspec
 from appliance import clock
 from appliance.db.open import one, rows, run, scalar
 from appliance.db.work import writing
-from appliance.delivery import classes
-from appliance.delivery.classes import Class
 from appliance.errors import NotAllowed, NotFound, Uncertain
 from appliance.feedback import hooks, record
 from appliance.feedback.facts import Fact
 from appliance.messages import deciding, hot, repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.sms import codes
 from appliance.sms.providers import PROVIDERS
 from appliance.sms.providers.kind import Provider
 from appliance.sms.told import STATUSES, Receipt, Received, Told
@@ -161,15 +160,10 @@ def apply_all(provider: str, receipts: Iterable[Receipt]) -> None:
 def _fact(provider: str, receipt: Receipt, number: int) -> Fact:
     if receipt.status == "delivered":
         return Fact(number, "delivered", provider)
-    found = judged(provider, receipt.code, receipt.text)
+    found = codes.kind(receipt.code or receipt.text)
     words = " ".join(filter(None, (receipt.code, receipt.text or found.words)))
-    kind: Any = "soft_bounced" if found.against == "third" else "bounced"
+    kind: Any = "soft_bounced" if found.against in ("third", "fifth") else "bounced"
     return Fact(number, kind, provider, words, code=receipt.code, judged=found)
-
-
-def judged(provider: str, code: str | None, text: str) -> Class:
-    """Say what it means that an SMS did not arrive; without a reason we know it speaks against nobody."""
-    return classes.REFUSED
 
 
 # Every acceptance is written by `hot`, which stands below: whoever sends is served by this module too

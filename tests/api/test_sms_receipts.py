@@ -93,6 +93,8 @@ def test_receipts_before_the_answer(world: World) -> None:
 def test_what_is_not_ours_is_taken_and_changes_nothing(world: World) -> None:
     """A signed receipt of a message that we do not know is answered 200, or it would come again for ever."""
     message, taken = world.handed_over()
-    stranger = taken.__class__(**{**taken.__dict__, "sid": "SM" + "f" * 32, "callback": taken.callback.partition("?")[0]})
+    stranger = taken.__class__(
+        **{**taken.__dict__, "sid": "SM" + "f" * 32, "callback": taken.callback.partition("?")[0]}
+    )
     assert post(world.sms.receipt(stranger, "delivered")).status == 200
     assert world.state(message) == ("sent", [], None, True)
