@@ -153,8 +153,8 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
         )
     # Who was erased while their message was in hand is suppressed already, and the words may name them
     erased = scalar("SELECT recipient_key FROM message WHERE id = ?", (row.id,)) is None
-    meant = codes.judged(error) if row.channel == "sms" else judged(error)
-    found = verdicts.against(row, meant, "smtp", error.text)
+    meant, source = (codes.judged(error), row.provider) if row.channel == "sms" else (judged(error), "smtp")
+    found = verdicts.against(row, meant, source, error.text)
     said = {"reason": code, "class": found.name, "smtp": error.smtp, "enhanced": error.enhanced}
     event = found.event if row.channel == "email" else f"{row.channel}_failed"
     ledger.record(row, event, said if erased else {**said, "text": error.text[:1000]})

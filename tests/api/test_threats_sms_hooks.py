@@ -37,8 +37,8 @@ def forged(original: Post) -> list[Post]:
             found += [original._replace(headers=rest)]
             found += [original._replace(headers=rest | {name: one}) for one in others if one != kept]
     body = original.body
-    bodies = [body + b"&x=1", body + b" ", body.replace(b"STOP", b"START"), body.replace(b"21610", b"30003"), b"", b"{}",
-              b"\xff", b"a=" * 5000, b"[" * 5000]  # fmt: skip
+    changed = [body + b"&x=1", body + b" ", body.replace(b"STOP", b"START"), body.replace(b"21610", b"30003")]
+    bodies = [*changed, b"", b"{}", b"\xff", b"a=" * 5000, b"[" * 5000]
     found += [original._replace(body=one) for one in bodies if one != body]
     if "X-Twilio-Signature" in original.headers:
         query = "?" if "?" not in original.url else "&"
