@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from appliance.designs import links, merge, places
 from appliance.designs.links import Place
+from appliance.designs.tags import TAG
 
 # Where the tokens of a message stand among the values of its merge tags
 ROOT, CLICK, OPEN = "track", "track.click", "track.open"
@@ -16,6 +17,7 @@ _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
 # A host that is written out, and ends before any merge tag
 _WRITTEN = re.compile(rf"https?://[^\s/?#\\{places.MARK}]+(?:[/?#]|\Z)", re.IGNORECASE)
 _LOOP = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\b")
+_WORD = re.compile(r"\{%-?\s*(\w+)")
 _NONE: frozenset[str] = frozenset()
 
 
@@ -66,10 +68,29 @@ def rewritten(html: str, text: str, addresses: Iterable[str], base: str) -> tupl
     return _with_picture(_replaced(html, wanted, base), base), _replaced(text, said, base)
 
 
+def _verbatim(source: str) -> list[tuple[int, int]]:
+    """Answer from where to where a template shows what stands there as it is, or not at all."""
+    found: list[tuple[int, int]] = []
+    inside, start = "", 0
+    for tag in TAG.finditer(source) if "{%" in source else ():
+        word = _WORD.match(tag[0])
+        if word is None:
+            continue
+        if not inside and word[1] in ("raw", "comment"):
+            inside, start = word[1], tag.end()
+        elif inside and word[1] == f"end{inside}":
+            found.append((start, tag.start()))
+            inside = ""
+    return found
+
+
 def _replaced(source: str, wanted: list[tuple[Place, int]], base: str) -> str:
     parts: list[str] = []
     position = 0
+    kept = _verbatim(source)
     for place, number in wanted:
+        if any(start <= place.start < end for start, end in kept):
+            continue  # no token is filled in there
         parts += (source[position : place.start], f"{base}/c/{{{{ {CLICK} }}}}-{number}")
         position = place.end
     return "".join((*parts, source[position:]))
