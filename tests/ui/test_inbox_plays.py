@@ -45,3 +45,26 @@ def test_what_cannot_happen_is_said(browser_page: Page, api: Client) -> None:
     play(browser_page, number, "They click the first link")
     expect(browser_page.get_by_text("no link that leads through us")).to_be_visible()
     assert api.get(f"/messages/{made['id']}").expect(200)["clicked_at"] is None
+
+
+def test_an_sms_shows_as_a_phone(browser_page: Page, api: Client) -> None:
+    """What it says stands in a bubble with what it takes; whoever answers on it is heard, in words and by the menu."""
+    page, number = browser_page, "+15550300001"
+    api.post("/contacts", {"phone": number}).expect(201)
+    made = api.post("/messages", {"channel": "sms", "to": number, "body": "Doors open at “8” <b>pm</b>"}).expect(201)
+    [row] = api.wait("/capture", bool, message_id=made["id"])
+    page.goto("/inbox")
+    expect(page.get_by_role("listitem").filter(has_text=number)).to_contain_text("SMS from")
+    page.goto(f"/inbox/{row['id']}")
+    expect(page.get_by_role("heading", name=f"SMS to {number}")).to_be_visible()
+    expect(page.locator(".bubble")).to_contain_text("Doors open at “8” <b>pm</b>")
+    expect(page.get_by_text("1 part · 27 characters · UCS-2")).to_contain_text("U+201C LEFT DOUBLE QUOTATION MARK")
+    page.get_by_label("Answer as they would").fill("Thanks <i>!</i>")
+    page.get_by_role("button", name="Send the answer").click()
+    expect(page.locator(".bubble.mine")).to_contain_text("Thanks <i>!</i>")
+    play(page, row["id"], "It arrives")
+    expect(page.get_by_text("Delivered. What follows from it is done")).to_be_visible()
+    play(page, row["id"], "They write STOP")
+    expect(page.locator(".bubble.mine")).to_have_count(2)
+    assert api.get(f"/messages/{made['id']}").expect(200)["status"] == "delivered"
+    assert api.get("/suppressions", address=number).expect(200)[0]["reason"] == "stop_keyword"
