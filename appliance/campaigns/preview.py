@@ -1,6 +1,5 @@
 """A campaign's message as one person would get it, by the same functions that send it."""
 
-from html import escape
 from typing import Any
 
 from appliance import brand as brands
@@ -56,7 +55,7 @@ def _text(campaign: Campaign, account: Account, filled_in: dict[str, Any]) -> di
         return {"error": error.words()}
     return {
         "text": worded.body, "sms": texts.shown(worded), "from_name": None,
-        "html": f'<p style="white-space:pre-wrap;margin:16px;font:16px/1.5 sans-serif">{escape(worded.body)}</p>',
+        "html": texts.page(worded.body),
         "from_email": sms_senders.resolve(account, filled_in["contact"].get("phone") or ""),
     }  # fmt: skip
 

@@ -129,7 +129,8 @@ class Workshop:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
         if claim.channel == "sms":
-            return Filled("", "", self._worded(claim, message.sent_at).body, None)
+            said = self._worded(claim, message.sent_at).body
+            return Filled("", texts.page(said), said, None)
         source = self._source(claim)
         kept = self._single(claim)[0] if source is None else self._shared(source)
         return compose.fill(kept.content, self._values(kept, claim))

@@ -5,6 +5,7 @@ mail are, and lead through us where they are counted: that keeps long addresses 
 """
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
@@ -105,6 +106,16 @@ def shown(worded: Worded) -> Shown:
         worded.body, counted.parts, counted.alphabet, counted.characters, counted.units, counted.left, forcing,
         worded.problem(),
     )  # fmt: skip
+
+
+def page(body: str) -> str:
+    """Answer an SMS as a page, for who looks at it in a browser."""
+    return (
+        '<!doctype html>\n<html><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"></head>\n'
+        f'<body style="margin:16px;font:16px/1.5 sans-serif"><p style="white-space:pre-wrap">{escape(body)}</p></body>'
+        "</html>\n"
+    )
 
 
 def tokens(message_id: int = 0) -> dict[str, Any]:
