@@ -1,7 +1,6 @@
 """Effective configuration from its five layers: option, environment, file, page, default (first one wins)."""
 
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from appliance import clients
+from appliance import addresses, clients
 from appliance.errors import ConfigError
 from appliance.settings import Config
 
@@ -21,9 +20,6 @@ PREFIX = "CAMPANERO_"
 REHEARSALS = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")
 OTHER_VARIABLES = {*REHEARSALS, "CAMPANERO_CONFIG"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_COUNTRY = re.compile(r"[A-Za-z]{2}")
-# A number, a short code, a name of at least one letter, or a messaging service
-_SENDER = re.compile(r"\+[1-9]\d{6,14}|\d{3,8}|(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}|MG[0-9a-fA-F]{32}")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -214,17 +210,15 @@ def _inbound(config: Config) -> list[str]:
 
 
 def _sms(config: Config) -> list[str]:
-    """Say what is wrong with the countries and senders of SMS; what its provider lacks that says itself."""
-    here = config.sms
-    faults = [f"sms.countries: {one!r} is not two letters" for one in here.countries if not _COUNTRY.fullmatch(one)]
-    for line in here.country_senders:
-        country, _, sender = line.partition(" ")
-        if not _COUNTRY.fullmatch(country) or not _SENDER.fullmatch(sender):
-            faults.append(f"sms.country_senders: {line!r} is not a country of two letters and a sender")
-    if here.twilio.from_ and not _SENDER.fullmatch(here.twilio.from_):
+    """Say what is wrong with sender and words of SMS; what their provider lacks it says itself."""
+    here, faults = config.sms, []
+    try:
+        is_sender = not here.twilio.from_ or addresses.sms_sender(here.twilio.from_) == here.twilio.from_
+    except ValueError:
+        is_sender = False
+    if not is_sender:
         faults.append(f"sms.twilio.from: {here.twilio.from_!r} is no number, short code, name or messaging service")
-    faults += [f"sms.stop_words: {one!r} is no word" for one in here.stop_words if not any(map(str.isalnum, one))]
-    return faults
+    return faults + [f"sms.stop_words: {one!r} is no word" for one in here.stop_words if not any(map(str.isalnum, one))]
 
 
 def _advice(config: Config) -> list[str]:

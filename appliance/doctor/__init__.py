@@ -12,7 +12,7 @@ import msgspec
 from appliance import config
 from appliance.account import settings
 from appliance.config import Loaded
-from appliance.doctor import automations, flow, ground, names, seed, spending, ways, webhooks
+from appliance.doctor import automations, flow, ground, names, seed, spending, texting, ways, webhooks
 from appliance.doctor.findings import Line, Over
 from appliance.errors import ConfigError
 
@@ -26,6 +26,7 @@ _OF_ALL = (
     flow.queue,
     automations.cursors,
     ways.way_out,
+    texting.way_out,
     ways.links,
 )
 _OF_ACCOUNTS = (

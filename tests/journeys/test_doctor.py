@@ -7,6 +7,7 @@ import apsw
 import pytest
 
 from tests.conftest import FreshServer
+from tests.kit.fake_sms import FakeSms
 from tests.kit.server import Server, free_port
 from tests.kit.smtp import SmtpServer
 from tests.ui.test_roles import FORM, signed_in
@@ -148,3 +149,17 @@ def test_the_page_of_a_campaign_says_it(fresh_server: FreshServer) -> None:
     assert before.status == after.status == 200
     assert "do not balance" not in before.text
     assert "2 people were written down, 1 have a row" in after.text
+
+
+def test_the_way_out_of_sms(fresh_server: FreshServer, fake_sms: FakeSms) -> None:
+    """A provider that lets us in is ok and tells where it calls; one that does not, or is not there, fails."""
+    server = fresh_server(env=fake_sms.env)
+    found = levels(server, 0)
+    assert found["SMS way out"] == ("ok", "twilio: answers and lets us in")
+    assert found["SMS way in"][0] == "ok" and f"{server.url}/hooks/twilio/message" in found["SMS way in"][1]
+    server.env["CAMPANERO_SMS__TWILIO__AUTH_TOKEN"] = "wrong"
+    level, words = levels(server, 1)["SMS way out"]
+    assert level == "fail" and "20003" in words and "wrong" not in words
+    server.env |= fake_sms.env_http | {"CAMPANERO_SMS__HTTP__URL": f"http://127.0.0.1:{free_port()}"}
+    assert "cannot be reached" in levels(server, 1)["SMS way out"][1]
+    assert fake_sms.accepted == []

@@ -158,11 +158,35 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         ({"base_url": "https://news.example.org/?x=1"}, "base_url"),
         ({"email.transport": "relay"}, "email.relay.host"),
         ({"email.transport": "pigeon"}, "email.transport"),
+        ({"sms.countries": ["US", "Germany"]}, "sms.countries"),
+        ({"sms.country_senders": ["US +15551234567", "DE"]}, "sms.country_senders"),
+        ({"sms.country_senders": ["DE Bäckerei"]}, "sms.country_senders"),
+        ({"sms.twilio.from": "A name that is too long"}, "sms.twilio.from"),
+        ({"sms.twilio.from": "12"}, "sms.twilio.from"),
+        ({"sms.stop_words": ["ALTO", "!"]}, "sms.stop_words: '!'"),
     ],
 )
 def test_what_cannot_work_is_refused(options: dict[str, Any], name: str) -> None:
     """A configuration that could not work is refused under the name of the setting to change."""
     assert name in fault(options=options)
+
+
+@pytest.mark.parametrize("sender", ["+14155550123", "72345", "My Shop 24", "a", "MG" + "0" * 32, ""])
+def test_a_sender_of_sms_may_be_of_any_kind(sender: str) -> None:
+    """A number, a short code, a name, a messaging service, or none."""
+    assert config.load({"sms.twilio.from": sender}, {}).config.sms.twilio.from_ == sender
+
+
+def test_a_way_out_for_sms_is_refused_until_it_is_whole(tmp_path: Path) -> None:
+    """A provider that lacks something stops every command that would use it, in one line that names all of it."""
+    lacking = {"CAMPANERO_SMS__TRANSPORT": "twilio"}
+    for words in (("check",), ("key", "create", "x", "--data", str(tmp_path / "data"))):
+        done = campanero(*words, **lacking)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert "sms.twilio.account_sid" in done.stderr and "sms.twilio.auth_token" in done.stderr
+    whole = {"CAMPANERO_SMS__HTTP__URL": "https://sms.example.org/send?to=us", "CAMPANERO_SMS__HTTP__SECRET": "hush"}
+    done = campanero("check", CAMPANERO_SMS__TRANSPORT="http", **whole)
+    assert done.returncode == 0 and "hush" not in done.stdout
 
 
 def test_secrets_are_masked() -> None:

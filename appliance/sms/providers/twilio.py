@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from appliance import clock, config, settings
+from appliance import addresses, clock, config, settings
 from appliance.errors import DeliveryError, Invalid, Temporary, Uncertain
 from appliance.sms import client, codes
 from appliance.sms.client import Answer
@@ -21,7 +21,6 @@ from appliance.sms.text import Accepted, Text
 from appliance.sms.told import Incoming, Receipt, Received, Told
 
 _FORM = "application/x-www-form-urlencoded"
-_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}")
 _SID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PAGE, _MOST_PAGES = 100, 10
 # What a clock of theirs may be behind the header of theirs that tells it, and their times are cut to the second
@@ -77,7 +76,9 @@ class Twilio(Provider):
 
         By recipient and sender alone: by date a listing knows what has left, not what waits there to leave.
         """
-        query = {"To": text.to, "PageSize": str(_PAGE)} | ({} if _is_service(text.sender) else {"From": text.sender})
+        query = {"To": text.to, "PageSize": str(_PAGE)} | (
+            {} if addresses.is_sender_service(text.sender) else {"From": text.sender}
+        )
         url: str | None = f"{_account()}/Messages.json?{urlencode(query)}"
         found: list[tuple[int, Accepted]] = []
         for _ in range(_MOST_PAGES):
@@ -144,12 +145,8 @@ def _login() -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{here.account_sid}:{here.auth_token}".encode()).decode()}
 
 
-def _is_service(sender: str) -> bool:
-    return _SERVICE.fullmatch(sender) is not None
-
-
 def _sender(sender: str) -> dict[str, str]:
-    return {"MessagingServiceSid" if _is_service(sender) else "From": sender}
+    return {"MessagingServiceSid" if addresses.is_sender_service(sender) else "From": sender}
 
 
 def _object(answer: Answer) -> dict[str, Any]:
@@ -207,7 +204,7 @@ def _ahead(answer: Answer) -> int:
 def _is_alike(one: Mapping[str, Any], text: Text) -> bool:
     """Say whether a message says the same to the same number from the same sender."""
     said = str(one.get("body") or "").removeprefix(_TRIAL)
-    sender = one.get("messaging_service_sid") if _is_service(text.sender) else one.get("from")
+    sender = one.get("messaging_service_sid") if addresses.is_sender_service(text.sender) else one.get("from")
     is_ours = not str(one.get("direction", "outbound")).startswith("inbound")
     return is_ours and said.split() == text.body.split() and one.get("to") == text.to and sender == text.sender
 
