@@ -93,6 +93,8 @@ def update(account_id: int, changes: AccountWrite) -> Account:
         account.stop_reason = None
     if values.get("sending_stopped") is False:
         after_commit(lambda: bell.ring("outbox"))
+    if values.keys() & {"sms_quiet_hours", "time_zone"}:
+        after_commit(lambda: bell.ring("nights"))
     account.updated_at = clock.now_ms()
     account.save()
     return account

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from appliance import clock, config, datadir
 from appliance.db import storage
 from appliance.db.open import rows, scalar
-from appliance.messages import warming
+from appliance.messages import sms_days, warming
 from appliance.messages.warming import Day
 from appliance.settings import Email, Sms
 from appliance.tables import Account
@@ -73,7 +73,18 @@ def _way(account: Account, channel: str, settings: Email | Sms) -> Way:
     # First what is in hand, then what left: a message that ends in between is counted once at least
     waiting = queue(account.id, channel)
     minute, hour = (_handed_over(account.id, channel, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
-    return Way(settings, obstacles(account, now, settings.transport), now, waiting, minute, hour)
+    found = obstacles(account, now, settings.transport) + (_parts(account) if isinstance(settings, Sms) else [])
+    return Way(settings, found, now, waiting, minute, hour)
+
+
+def _parts(account: Account) -> list[Obstacle]:
+    """Say that all paid parts of SMS of this day are used up."""
+    here = config.current().sms
+    until = sms_days.full_until(account.id, account.time_zone, clock.now_ms())
+    if until is None or here.transport == "capture":
+        return []
+    words = f"all {here.parts_per_day} parts of today are used up (sms.parts_per_day)"
+    return [Obstacle("parts_per_day", words, None, until)]
 
 
 def _beginning(account_id: int, now: Standing) -> list[Day]:

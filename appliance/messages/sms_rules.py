@@ -122,7 +122,8 @@ def is_kept_back(row: Claim, now: int) -> bool:
         if end is not None and end - (row.dated_at or now) > seconds(config.current().sms.give_up) * 1000:
             ledger.skip(row, "quiet_hours_expired", now)
             return True
-    end = end or sms_days.full_until(row.account_id, facts.time_zone, now)
+    if end is None and row.source_type != "system":  # what answers people is little, and soon of no use
+        end = sms_days.full_until(row.account_id, facts.time_zone, now)
     if end is None:
         return False
     values = (end + row.id * _STEP_MS % _SPREAD_MS, now, row.id)

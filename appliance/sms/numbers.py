@@ -38,7 +38,7 @@ class Number(NamedTuple):
     prefix: str  # all numbers that differ in their last four digits
 
 
-@lru_cache(100_000)
+@lru_cache(40_000)
 def look(number: str) -> Number:
     """Look at a number in E.164; one that cannot be read is not possible. What was found is kept."""
     import phonenumbers

@@ -4,15 +4,22 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
+# No name of a zone is half as long
+_LONGEST = 64
+
 
 def of_country(code: str | None) -> tuple[str, ...]:
     """Answer the time zones of a country by its two letters; none for one that is not known."""
     return _countries().get((code or "").upper(), ())
 
 
-@lru_cache(1_000)
 def is_known(name: str) -> bool:
     """Say whether this is the name of a time zone, `Europe/Berlin`."""
+    return len(name) <= _LONGEST and _exists(name)
+
+
+@lru_cache(1_000)
+def _exists(name: str) -> bool:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # names of directories and what leads out of them

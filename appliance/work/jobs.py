@@ -27,7 +27,7 @@ from appliance.forms import accept
 from appliance.importing import forget
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
-from appliance.messages import line, repeats
+from appliance.messages import line, nights, repeats
 from appliance.segments import indexes
 from appliance.sending_domains import verify
 from appliance.webhooks import fanout, sweep, teller
@@ -95,7 +95,7 @@ class Jobs:
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": self.forget, "rehearsals": self.rehearse,
             "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
-            "flows": self.tend_flows, "webhooks": self.teller.tend,
+            "flows": self.tend_flows, "webhooks": self.teller.tend, "nights": self.look_at_nights,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -158,6 +158,11 @@ class Jobs:
             verify.tend(self.importer.stopping)
         finally:
             self._verifying.release()
+
+    def look_at_nights(self) -> None:
+        """Let what waits for a morning be judged by the quiet hours as they are now."""
+        nights.look_again()
+        bell.ring("outbox")
 
     def forget(self) -> None:
         """Drop what is over and what is too old."""

@@ -6,15 +6,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from appliance import clock
+from appliance import clock, fields
+from appliance.account import accounts
+from appliance.account.accounts import AccountWrite
 from appliance.contacts import consent
 from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
-from appliance.messages import outbox, quiet, sms_rules
+from appliance.messages import delivering, nights, outbox, quiet, sms_rules
 from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.line import Line
 from appliance.sms import numbers
+from appliance.work import bell
 from tests.domain.home import Home
 from tests.domain.sms_crowd import accept, ends, go_to, real, taken, texted
 
@@ -148,6 +151,35 @@ def test_what_waited_for_the_morning_leaves_one_after_the_other(home: Home) -> N
     assert scalar("SELECT count(*) FROM message WHERE status = 'sending'") == 300
 
 
+def test_other_quiet_hours_hold_for_what_waits_too(home: Home) -> None:
+    """When an account gives its hours up, or shortens them, who waits is judged anew; single messages keep their time.
+
+    Hours that are written again as they were change nobody's time.
+    """
+    go_to(home, "2030-01-05T03:00:00Z")
+    real()
+    sleeps(home)
+    rung: list[str] = []
+    bell.answer("nights", lambda: rung.append("nights"))
+    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    for number in range(3):
+        home.upsert(phone=f"+4915112{number:06}")
+    texted(home)
+    assert taken() == []
+    work.write(run, "UPDATE message SET campaign_id = NULL WHERE id = 3")
+    before = rows("SELECT id, due_at FROM message ORDER BY id")
+    nights.look_again()
+    assert scalar("SELECT count(*) FROM message WHERE due_at > ?", (clock.now_ms(),)) == 1
+    assert taken() == [] and rows("SELECT id, due_at FROM message ORDER BY id") == before
+    home.advance(5)
+    asked = fields.read(AccountWrite, {"sms_quiet_hours": {"from": "21:00", "to": "04:00"}})
+    work.write(accounts.update, home.account_id, asked)
+    assert rung == ["nights"]
+    nights.look_again()
+    assert [row.id for row in taken()] == [1, 2]
+    assert rows("SELECT status, due_at FROM message WHERE id = 3") == [("held", before[2][1])]
+
+
 def test_night_is_for_marketing_that_leaves(home: Home) -> None:
     """Service messages and what stays in the inbox go at once; so does all where the account has no quiet hours."""
     go_to(home, "2030-01-05T03:00:00Z")
@@ -210,6 +242,11 @@ def test_a_day_has_so_many_parts(home: Home) -> None:
         assert work.write(outbox.mark, row, "process", row, clock.now_ms())
         accept([row], parts=2)
     assert taken() == [] and sorted(row[1] for row in ends()) == ["held", "held", "sent", "sent", "sent"]
+    way = delivering.status(home.account_id).sms
+    assert [(one.code, one.until) for one in way.obstacles] == [("parts_per_day", clock.parse("2030-01-05T15:00:00Z"))]
+    work.write(run, "UPDATE message SET due_at = 0, source_type = 'system', transactional = 1, campaign_id = NULL "
+               "WHERE id = (SELECT max(id) FROM message)")  # fmt: skip
+    assert len(taken()) == 1
     home.upsert(phone=BOSTON)
     work.write(run, "DELETE FROM message WHERE status = 'held'")
     texted(home, "capture")

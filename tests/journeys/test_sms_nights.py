@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -96,3 +96,36 @@ def test_a_campaign_wakes_nobody(fresh_server: FreshServer, fake_sms: FakeSms, c
         [*PEOPLE, *CROWD, "+16175550199", "+16175550123"],
     )  # fmt: skip
     assert api.get(f"/campaigns/{campaign}").expect(200)["phase"] == "completed"
+
+
+def test_quiet_hours_that_are_given_up_keep_nobody_waiting(fresh_server: FreshServer, fake_sms: FakeSms) -> None:
+    """Whoever waits for a morning gets it as soon as the account has no quiet hours any more."""
+    api = fresh_server(env=fake_sms.env).client()
+    # All the day but for a minute
+    now = datetime.now(ZoneInfo("Europe/Berlin"))
+    begin, end = (f"{(now + timedelta(minutes=away)):%H:%M}" for away in (-60, -61))
+    api.patch("/account", {"sms_quiet_hours": {"from": begin, "to": end}}).expect(200)
+    who = api.post("/contacts", {"phone": CROWD[0]}).expect(201)["id"]
+    group = api.post("/lists", {"name": "All", "contact_ids": [who]}).expect(201)["id"]
+    campaign = api.post(
+        "/campaigns",
+        {"name": "Spring", "channel": "sms", "trigger_attributes": {"contact_list_id": group},
+         "template_attributes": {"body": "Spring is here. Reply STOP to leave"}},
+    ).expect(201)["id"]  # fmt: skip
+    api.post(f"/campaigns/{campaign}/send").expect(200)
+    [row] = wait_for_status(api, campaign, "held")
+    assert row["next_attempt_at"] > row["created_at"] and fake_sms.accepted == []
+    api.patch("/account", {"sms_quiet_hours": None}).expect(200)
+    assert [one.to for one in fake_sms.wait_for(1)] == [CROWD[0]]
+    wait_for_status(api, campaign, "sent")
+
+
+def wait_for_status(api: Client, campaign: int, status: str) -> list[dict[str, Any]]:
+    """Wait until a campaign has rows of a status, and answer them."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        found = api.get("/messages", campaign_id=campaign, status=status).expect(200)
+        if found:
+            return list(found)
+        time.sleep(0.05)
+    raise AssertionError(api.get("/messages", campaign_id=campaign).expect(200))
