@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from appliance import brand as brands
 from appliance import clock, config
+from appliance.campaigns.findings import transport
 from appliance.campaigns.rehearse import Outcome, Task
 from appliance.children import child
 from appliance.db.open import one
@@ -25,6 +26,8 @@ log = logging.getLogger("campanero.rehearsal")
 # How long what was found is believed: people come and go
 FRESH_MS = 10 * 60 * 1000
 _KEPT = 200
+# Of SMS, what their words and ways depend on
+_SETTINGS = ("countries", "opt_out_hint", "plain_quotes", "require_evidence")
 
 
 class Rehearsal(Struct):
@@ -63,6 +66,7 @@ def _key(campaign: Campaign) -> str:
     parts: list[Any] = [
         campaign.name, campaign.template_id, campaign.template.revision, campaign.template.updated_at, brand.updated_at,
         account.updated_at, trigger.contact_list_id, trigger.segment_id, trigger.data, campaign.channel,
+        (campaign.tracking, campaign.scheduled_at) if campaign.channel == "sms" else None,
     ]  # fmt: skip
     return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
 
@@ -84,15 +88,21 @@ def _next() -> tuple[int, Rehearsal] | None:
 
 
 def _run(campaign_id: int, rehearsal: Rehearsal, stopping: threading.Event) -> None:
-    here = config.current()
     rehearsal.status = "running"
-    with child("rehearse", Task(campaign_id, str(here.data_dir), config.base_url(here))) as lines:
+    with child("rehearse", _task(campaign_id)) as lines:
         for said in lines:
             rehearsal.outcome = msgspec.convert(said.get("found") or said["done"], Outcome)
             if "done" in said:
                 rehearsal.status, rehearsal.completed_at = "complete", clock.now_ms()
             elif stopping.is_set() or _known.get(campaign_id) is not rehearsal or not _is_draft(campaign_id):
                 return
+
+
+def _task(campaign_id: int) -> Task:
+    here, campaign = config.current(), Campaign.get_by_id(campaign_id)
+    settings = {f"sms.{name}": getattr(here.sms, name) for name in _SETTINGS}
+    starts_at = None if transport(campaign) == "capture" else max(campaign.scheduled_at or 0, clock.now_ms())
+    return Task(campaign_id, str(here.data_dir), config.base_url(here), settings, starts_at)
 
 
 def _is_draft(campaign_id: int) -> bool:

@@ -33,11 +33,16 @@ MOST_SECONDS = 180.0
 
 
 class Task(Struct):
-    """What is asked for."""
+    """What is asked for; `settings` are those of SMS that decide what they say and where they go.
+
+    `starts_at` is when people would get them, where there is a night to be kept (ms).
+    """
 
     campaign_id: int
     data_dir: str
     base_url: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    starts_at: int | None = None
 
 
 class Failure(Struct):
@@ -70,11 +75,11 @@ class Outcome(Struct):
 class Rehearsing:
     """One pass over the people of a campaign."""
 
-    def __init__(self, campaign: Campaign) -> None:
+    def __init__(self, campaign: Campaign, starts_at: int | None = None) -> None:
         self.campaign = campaign
         account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
         said = document(campaign.template)
-        self.sms = rehearse_sms.Making(campaign, account) if campaign.channel == "sms" else None
+        self.sms = rehearse_sms.Making(campaign, account, starts_at) if campaign.channel == "sms" else None
         self.content = None
         if self.sms is None:
             source = compose.source_of(said, brands.look(brand), account.locale, marketing=True)
@@ -155,12 +160,13 @@ def main() -> int:
     os.nice(10)
     teller = Teller()
     task = teller.task(Task)
-    config.use(config.load({"data_dir": task.data_dir, "base_url": task.base_url}, {}).config)
+    options = {"data_dir": task.data_dir, "base_url": task.base_url, **task.settings}
+    config.use(config.load(options, {}).config)
     tokens.load_key(Path(task.data_dir))
     open_database(Path(task.data_dir, "campanero.db"))
     run("PRAGMA query_only = 1")
     found = Outcome()
-    for found in Rehearsing(Campaign.get_by_id(task.campaign_id)).run():
+    for found in Rehearsing(Campaign.get_by_id(task.campaign_id), task.starts_at).run():
         teller.say({"found": found})
     teller.say({"done": found})
     return 0

@@ -7,7 +7,6 @@ from typing import Any
 from msgspec import Struct, field
 
 from appliance import clock
-from appliance.campaigns.findings import transport
 from appliance.contacts.store import is_sendable
 from appliance.messages import hints, quiet, sms_rules, texts, values
 from appliance.messages.texts import Worded
@@ -50,7 +49,7 @@ class Texts(Struct):
 class Making:
     """Makes the SMS of a campaign for one person after another, and sums up what they take."""
 
-    def __init__(self, campaign: Campaign, account: Account) -> None:
+    def __init__(self, campaign: Campaign, account: Account, starts_at: int | None) -> None:
         body = campaign.template.body
         self._body = texts.compiled(body, [one.href for one in texts.links(body)] if campaign.tracking else None)
         self._hint = account.sms_opt_out_hint
@@ -58,8 +57,7 @@ class Making:
         self._by_parts: Counter[int] = Counter()
         self._countries: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
-        self._quiet_hours = account.sms_quiet_hours if transport(campaign) != "capture" else None
-        self._time_zone, self._start = account.time_zone, max(campaign.scheduled_at or 0, clock.now_ms())
+        self._quiet_hours, self._time_zone, self._start = account.sms_quiet_hours, account.time_zone, starts_at
         self.found = Texts()
 
     def make(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
@@ -103,7 +101,7 @@ class Making:
         number = numbers.look(key)
         self._countries[number.country or UNKNOWN] += 1
         self.found.fixed_lines += number.type == "fixed"
-        if self._quiet_hours is not None:
+        if self._quiet_hours is not None and self._start is not None:
             said = (contact.data or {}).get("time_zone")
             clocks = sms_rules.clocks_of(said, contact.country_code, key, self._time_zone)
             self.found.resting += quiet.until_all(self._quiet_hours, clocks, self._start) is not None

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
+from tests.kit.clock import TestClock
 
 HINT = "Reply STOP to leave"
 
@@ -121,3 +122,40 @@ def test_what_refuses_a_send_is_a_blocker(api: Client) -> None:
                                     "trigger_attributes": {"contact_list_id": group}}).expect(201)["id"]  # fmt: skip
     assert api.patch(f"/campaigns/{moved}", {"channel": "sms"}).expect(200)["template"]["channel"] == "sms"
     assert api.post(f"/campaigns/{moved}/send").expect(422)["reason"] == "preflight_failed"
+
+
+def test_numbers_hours_and_days_are_foreseen(fresh_server: FreshServer, clock: TestClock) -> None:
+    """On a real transport: who is skipped for their number, in whose night it starts, and that a day is too short."""
+    # Nothing leaves here: the provider that is named does not exist
+    env = {
+        "CAMPANERO_SMS__TRANSPORT": "twilio", "CAMPANERO_SMS__TWILIO__BASE_URL": "http://127.0.0.1:9",
+        "CAMPANERO_SMS__TWILIO__ACCOUNT_SID": "AC1", "CAMPANERO_SMS__TWILIO__AUTH_TOKEN": "t",
+        "CAMPANERO_SMS__COUNTRIES": "DE,US,JP", "CAMPANERO_SMS__PARTS_PER_DAY": "2",
+    }  # fmt: skip
+    api = fresh_server(env=env, clock=clock).client()
+    group = people(
+        api, "World", {"phone": "+4915112345678"}, {"phone": "+4930123456"}, {"phone": "+819012345678"},
+        {"phone": "+33612345678"}, {"phone": "+19005550100"},
+        {"phone": "+4915112345679", "data": {"time_zone": "Asia/Tokyo"}},
+    )  # fmt: skip
+    campaign = draft(api, group, "Acme")
+    blocked = api.get(f"/campaigns/{campaign}/preflight").expect(200)
+    assert [(one["code"], one["field"]) for one in blocked["blockers"]] == [("sender_not_ready", "base")]
+
+    # 20:00 in Tokyo is noon in Berlin
+    api.patch("/account", {"sms_from": "Acme", "time_zone": "Europe/Berlin", "sms_opt_out_hint": "Stop: acme.test",
+                           "sms_quiet_hours": {"from": "20:00", "to": "08:00"}}).expect(200)  # fmt: skip
+    api.patch(f"/campaigns/{campaign}", {"scheduled_at": "2030-06-12T11:30:00Z"}).expect(200)
+    found = rehearsed(api, campaign)
+    sms = found["facts"]["rehearsal"]["sms"]
+
+    assert found["ok"] and found["facts"]["sms"]["from"] == "Acme"
+    assert sms["refused"] == {"country_not_allowed": 1, "invalid_address": 1}
+    assert sms["countries"] == {"DE": 3, "JP": 1} and sms["fixed_lines"] == 1
+    assert sms["resting"] == 2 and sms["parts"] == 4
+    told = {one["code"]: one["message"] for one in found["warnings"]}
+    assert "country_not_allowed (1)" in told["numbers_refused"] and "2 people" in told["quiet_hours_of_people"]
+    assert "in 2 days" in told["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= told.keys()
+    assert "quiet_hours" not in told
+    api.patch(f"/campaigns/{campaign}", {"scheduled_at": "2030-06-12T20:30:00Z"}).expect(200)
+    assert "quiet_hours" in codes(rehearsed(api, campaign))
