@@ -47,7 +47,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     here = tmp_path_factory.mktemp("sms")
     clock = TestClock(here / "clock")
     with FakeSms(here, clock) as sms:
-        environment = {**sms.env, "CAMPANERO_SMS__HTTP__SECRET": SECRET}
+        environment = {
+            **sms.env, "CAMPANERO_SMS__HTTP__SECRET": SECRET, "CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1",
+        }  # fmt: skip
         with Server(env=environment, clock=clock).set_up() as server:
             yield World(server, server.client(), sms, clock)
             server.stop()

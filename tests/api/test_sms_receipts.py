@@ -1,11 +1,13 @@
 """What a provider tells about SMS, in whatever order and however often: one end, one event each, one consequence."""
 
 import random
+from pathlib import Path
 
 import pytest
 
 from tests.api.sms_world import World, world
 from tests.kit.fake_sms import post
+from tests.kit.receiver import Receiver
 
 __all__ = ["world"]
 
@@ -14,7 +16,7 @@ STATUSES = ["queued", "sending", "sent", "delivered"]
 
 def test_shuffled_and_repeated_receipts(world: World) -> None:
     """Every order of all statuses, each told twice, ends delivered, with one event and the time of it."""
-    orders = [random.Random(seed).sample(STATUSES * 2, 8) for seed in range(6)]
+    orders = [random.Random(seed).sample(STATUSES * 2, 8) for seed in range(4)]
     for order in orders:
         message, taken = world.handed_over()
         answers = {world.sms.report(taken, status).status for status in order}
@@ -98,3 +100,54 @@ def test_what_is_not_ours_is_taken_and_changes_nothing(world: World) -> None:
     )
     assert post(world.sms.receipt(stranger, "delivered")).status == 200
     assert world.state(message) == ("sent", [], None, True)
+
+
+def test_a_bad_day_at_the_provider(world: World) -> None:
+    """Answers lost after it took them, 500 though it took them, 429, receipts shuffled and repeated: one SMS each.
+
+    Every message ends as the provider told last, with one event for each thing that happened (A35).
+    """
+    numbers = [world.number() for _ in range(24)]
+    world.sms.accept_then_reset(to=numbers[0], times=1)
+    world.sms.accept_then_cut(to=numbers[1], times=1)
+    world.sms.accept_then_fail(to=numbers[2], times=1)
+    world.sms.throttle(1, to=numbers[3], times=1)
+    world.sms.tells("queued", "sent", "delivered", repeat=2, shuffled=True, failed=0.3, code=30008)
+    try:
+        made = [
+            world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
+            for number in numbers
+        ]
+        world.clock.advance(2)
+        ended = ("delivered", "bounced")
+        rows = [world.api.wait(f"/messages/{one['id']}", lambda row: row["status"] in ended) for one in made]
+        told = world.sms.wait_told()
+    finally:
+        world.sms.tells()
+    assert all(one["answered"] == 200 for one in told)
+    # What came before our answer was known, and what came after it, all has been taken by now
+    rows = [world.api.get(f"/messages/{one['id']}").expect(200) for one in rows]
+    for number, row in zip(numbers, rows, strict=True):
+        [taken] = world.sms.to(number)
+        failed = {one["status"] for one in told if one["sid"] == taken.sid} >= {"undelivered"}
+        assert (row["provider_id"], row["status"]) == (taken.sid, "bounced" if failed else "delivered")
+        assert sorted(one["event"] for one in row["events"]) == [
+            "sms_failed" if failed else "sms_delivered",
+            "sms_sent",
+        ]
+
+
+def test_others_are_told(world: World, tmp_path: Path) -> None:
+    """Webhooks hear once of what arrived, what did not, and what was written."""
+    names = ["message", "sms_delivered", "sms_failed"]
+    with Receiver(tmp_path) as receiver:
+        hook = world.api.post("/webhooks", {"url": receiver.url, "events": names}).expect(201)
+        for status in ("delivered", "undelivered"):
+            message, taken = world.handed_over()
+            for _ in range(2):
+                world.sms.report(taken, status)
+        assert world.sms.write(world.server.url, message["to"], "Good morning").status == 200
+        arrived = receiver.wait(lambda found: len(found) >= 3)
+        world.api.send("DELETE", f"/webhooks/{hook['id']}").expect(200)
+    assert sorted(one.event["event"] for one in arrived) == names
+    assert {one.event["contact_id"] is not None for one in arrived} == {True}

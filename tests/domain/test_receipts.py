@@ -18,13 +18,13 @@ from tests.domain.home import Home
 NUMBER = "+15550001111"
 
 
-def text(home: Home, status: str = "sent", sid: str | None = "SM1", **more: Any) -> int:
+def text(home: Home, status: str = "sent", sid: str | None = "SM1", number: str = NUMBER, **more: Any) -> int:
     """Write an SMS as it stands after it was handed over, or while it is."""
-    person = home.upsert(phone=NUMBER).contact
+    person = home.upsert(phone=number).contact
     now = clock.now_ms()
     values = {
-        "account": home.account_id, "contact": person.id, "channel": "sms", "recipient": NUMBER,
-        "recipient_key": NUMBER, "sender": "Acme", "status": status, "source_type": "transactional",
+        "account": home.account_id, "contact": person.id, "channel": "sms", "recipient": number,
+        "recipient_key": number, "sender": "Acme", "status": status, "source_type": "transactional",
         "transactional": True, "provider": "twilio", "provider_id": sid, "created_at": now, "updated_at": now,
         "sent_at": now if status == "sent" else None, **more,
     }  # fmt: skip
