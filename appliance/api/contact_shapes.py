@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from appliance import tables
 from appliance.api import shapes
+from appliance.api.conversation_shapes import Incoming
 from appliance.api.run_shapes import FlowRunDetail
 from appliance.api.shapes import Json, Moment
 from appliance.clock import iso
@@ -88,6 +89,7 @@ class ContactExport(Struct):
     consents: list[ConsentRow]
     messages: list[shapes.Message]
     message_texts: list[MessageText]
+    incoming: list[Incoming]
     events: list[shapes.Event]
     flow_runs: list[FlowRunDetail]
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from appliance import clock
-from appliance.api import contact_shapes, shaping
+from appliance.api import contact_shapes, conversation_shapes, shaping
 from appliance.api.contact_shapes import ContactExport, MessageText, Named, TimelineEntry
 from appliance.api.run_shapes import detailed
 from appliance.contacts import store, timeline
 from appliance.contacts.timeline import Entry
+from appliance.conversations import reading
 from appliance.db.open import rows
 from appliance.flows import people
 from appliance.messages import store as messages
@@ -49,6 +50,7 @@ def of(account_id: int, contact_id: int) -> ContactExport:
         consents=[contact_shapes.consent(row) for row in _consents(account_id, contact_id)],
         messages=[shaping.message(row) for part in _chunks("message", contact_id) for row in messages.by_ids(part)],
         message_texts=[_text(row) for part in _chunks("message", contact_id) for row in _contents(part)],
+        incoming=[conversation_shapes.incoming(row) for row in reading.from_contact(account_id, contact_id)],
         events=[shaping.event(row) for part in _chunks("event", contact_id) for row in _events(part)],
         flow_runs=[detailed(row) for part in _chunks("run", contact_id) for row in people.by_ids(part)],
     )

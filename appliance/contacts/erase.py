@@ -22,12 +22,21 @@ _ANOTHERS = (
     "contact_id IS NULL AND status <> 'sending' "
     "AND recipient_key NOT IN (SELECT key FROM channel WHERE contact_id = :contact)"
 )
+# What a person wrote us, and what came from their number when it was nobody's
+_HEARD = (
+    "SELECT id FROM incoming WHERE contact_id = :contact UNION SELECT id FROM incoming WHERE contact_id IS NULL "
+    "AND account_id = :account AND sender IN (SELECT key FROM channel WHERE contact_id = :contact)"
+)
 # Of an event about a message the bare fact is kept, so that a campaign's figures stay what they were
 _FACTS = ("message_id", "campaign_id", "flow_id", "step_id", "verdict")
 _PERSONAL = (
     "resource_url", "ip", "user_agent", "browser", "os", "device_type", "referrer", "utm_source", "utm_medium",
     "utm_term", "utm_content", "utm_campaign", "idempotency_key",
 )  # fmt: skip
+
+
+# Of evidence where they were, and what they wrote themselves; the words they agreed to are ours
+_BARE = "ip = NULL, user_agent = NULL, text = iif(source = 'keyword', NULL, text)"
 
 
 def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
@@ -37,6 +46,7 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
     overwriting()
     with_ids = {"account": account_id, "contact": contact_id, "now": clock.now_ms()}
     _messages(with_ids)
+    _heard(with_ids)
     # Whoever was told of it may have said it back
     run(
         "UPDATE webhook_delivery SET response_text = NULL WHERE response_text NOT NULL "
@@ -48,7 +58,7 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
         with_ids,
     )
     # While it is still known whose it is, that about addresses they had before too
-    run("UPDATE consent SET ip = NULL, user_agent = NULL WHERE contact_id = :contact", with_ids)
+    run(f"UPDATE consent SET {_BARE} WHERE contact_id = :contact", with_ids)
     # What was asked for in their name, by themselves or by others; the bare fact is kept for its link
     run(
         "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
@@ -106,6 +116,16 @@ def _messages(with_ids: dict[str, int]) -> None:
     run("UPDATE message_content SET shown_as = NULL WHERE shown_as = :contact", with_ids)
 
 
+def _heard(with_ids: dict[str, int]) -> None:
+    """Take words and number out of all that a person wrote; that somebody wrote then, and what it was, stays."""
+    run(
+        "DELETE FROM event WHERE account_id = :account AND contact_id IS NULL "
+        f"AND resource_uid IN (SELECT 'incoming:' || id FROM ({_HEARD}))",
+        with_ids,
+    )
+    run(f"UPDATE incoming SET sender = NULL, body = NULL, keyword = NULL WHERE id IN ({_HEARD})", with_ids)
+
+
 def _tests_to_former_addresses(with_ids: dict[str, int]) -> None:
     """Take out the recipient of tests that went to an address the person had before: their consent history knows."""
     found = rows(
@@ -134,7 +154,6 @@ def _address(channel: Channel, evidence: Evidence) -> None:
         where,
     )
     run(
-        "UPDATE consent SET ip = NULL, user_agent = NULL "
-        "WHERE account_id = ? AND address_hash = ? AND contact_id IS NULL",
+        f"UPDATE consent SET {_BARE} WHERE account_id = ? AND address_hash = ? AND contact_id IS NULL",
         (channel.account_id, hashed),
     )

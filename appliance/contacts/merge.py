@@ -125,7 +125,7 @@ def _move(contact_id: int, other_id: int) -> None:
         "WHERE contact_id = :other",
         ids,
     )
-    for table in ("channel", "message", "event", "consent", "run"):
+    for table in ("channel", "message", "incoming", "event", "consent", "run"):
         run(f"UPDATE {table} SET contact_id = :contact WHERE contact_id = :other", ids)
 
 

@@ -25,11 +25,12 @@ class Said(NamedTuple):
     body: str
     message_id: int | None
     test: bool
+    actor: str = "recipient"  # or whoever read it as what it was
 
     @property
     def evidence(self) -> Evidence:
         """How it came about, with the words themselves."""
-        return Evidence(SOURCE, "recipient", text=self.body[:1000], message_id=self.message_id, test=self.test)
+        return Evidence(SOURCE, self.actor, text=self.body[:1000], message_id=self.message_id, test=self.test)
 
 
 def leave(account_id: int, said: Said) -> bool:

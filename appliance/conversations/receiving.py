@@ -23,7 +23,7 @@ log = logging.getLogger("campanero.sms")
 _LONGEST_BODY, _LONGEST_NAME = 10_000, 64
 _INSERT = (
     "INSERT INTO incoming (account_id, contact_id, provider, provider_id, sender, recipient, body, kind, "
-    "keyword, answered_id, test, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "keyword, answered_id, opted_out, test, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _KNOWN = "SELECT 1 FROM incoming WHERE provider_id = ? AND provider = ? LIMIT 1"
 # What a message is stored as, by what it means
@@ -112,7 +112,7 @@ def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
         _INSERT,
         (
             account_id, contact_id, message.provider, message.provider_id, message.sender, message.to, message.body,
-            kind, keyword, last.message_id, message.test, clock.now_ms(),
+            kind, keyword, last.message_id, read.meaning in ("stop", "refusal"), message.test, clock.now_ms(),
         ),
     )  # fmt: skip
     number = connection().last_insert_rowid()

@@ -10,7 +10,7 @@ from appliance.tables.kinds import Table, Time
 class Incoming(Table):
     """An SMS that somebody wrote to us, once for each account that it concerns; unknown numbers make no contact."""
 
-    account = ForeignKeyField(Account, index=False)
+    account = ForeignKeyField(Account, index=True)
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
     provider = TextField()
     provider_id = TextField(null=True)  # what the provider calls it: it counts once
@@ -21,6 +21,7 @@ class Incoming(Table):
     keyword = TextField(null=True)
     answered_id = IntegerField(null=True)  # the last message to them before, which it may answer
     reply_id = IntegerField(null=True)  # the message that answers it, which goes out whatever their consent
+    opted_out = BooleanField(default=False)  # its sender was taken out by it
     seen_at = Time(null=True)  # when somebody looked at a refusal in other words
     test = BooleanField(default=False)
     created_at = Time()
