@@ -65,6 +65,12 @@ def receive(provider: str, heard: Heard, test: bool = False, account_id: int | N
     return True
 
 
+def is_acted_on(account_id: int, sender: str, body: str) -> bool:
+    """Say whether what somebody would write now is a word of theirs about their consent, or a cry for help."""
+    message = _read("", Heard(None, sender, "", body), test=False)
+    return _meaning(account_id, message).meaning not in ("other", "perhaps")
+
+
 def _read(provider: str, heard: Heard, test: bool) -> Message:
     sender = _clean(heard.sender).strip()[:_LONGEST_NAME]
     try:

@@ -10,7 +10,8 @@ from appliance import clock
 from appliance.contacts import consent, lists, write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.requests import ContactPatch
-from appliance.db.open import rows
+from appliance.conversations import receiving
+from appliance.db.open import rows, scalar
 from appliance.db.work import writing
 from appliance.engagement import counters, replies, robots, telling
 from appliance.engagement.robots import HUMAN, Seen, Verdict
@@ -23,6 +24,7 @@ from appliance.feedback import record
 from appliance.feedback.facts import Fact, Kind
 from appliance.fields import Data, EventName, Id, When, read
 from appliance.messages.targets import Targets, Wanted
+from appliance.sms.told import Incoming
 from appliance.tables import Channel, Contact, ContactList
 
 MOST = 100
@@ -35,11 +37,13 @@ _FACTS: dict[str, tuple[Kind, int | None, str | None, str]] = {
     "email_bounced": ("bounced", 550, "5.1.1", "550 5.1.1 there is no such recipient"),
     "email_soft_bounced": ("soft_bounced", 452, "4.2.2", "452 4.2.2 the mailbox is full"),
     "email_complained": ("complained", None, None, "complained"),
+    "sms_delivered": ("delivered", None, None, "delivered"),
+    "sms_failed": ("bounced", None, "5.1.1", "this number is not in service"),
 }
 OF_MESSAGES = frozenset({*_FACTS, "email_opened", "email_clicked", "email_replied", "sms_clicked"})
 _OF_LISTS = frozenset({"list_add", "list_remove"})
-_AS_THEY_ARE = frozenset({"message", "keyword", "form_submitted", "double_opt_in_confirmed", "tag_add", "tag_remove"})
-_KNOWN = OF_MESSAGES | _OF_LISTS | _AS_THEY_ARE | {"opt_out", "opt_in", "contact_update"}
+_AS_THEY_ARE = frozenset({"form_submitted", "double_opt_in_confirmed", "tag_add", "tag_remove"})
+_KNOWN = OF_MESSAGES | _OF_LISTS | _AS_THEY_ARE | {"opt_out", "opt_in", "contact_update", "message", "keyword"}
 
 
 class Assumed(Struct):
@@ -129,13 +133,14 @@ def _of_message(one: Assumed, cast: Cast) -> str:
     step = one.step if isinstance(one.step, int) else None
     found = rows(
         "SELECT id, step_id, subject, recipient, sent_at FROM message WHERE run_id = ?1 AND sent_at NOT NULL "
-        "AND channel = 'email' AND (?2 IS NULL OR step_id = ?2) ORDER BY sent_at DESC, id DESC LIMIT 1",
-        (cast.run_id, step),
+        "AND channel = ?3 AND (?2 IS NULL OR step_id = ?2) ORDER BY sent_at DESC, id DESC LIMIT 1",
+        (cast.run_id, step, one.event.partition("_")[0]),
     )
+    sort = "SMS" if one.event.startswith("sms_") else "email"
     if not found:
-        raise Impossible("no email of this flow has left by then" if step is None else f"step {step} has sent no email")
+        raise Impossible(f"no {sort} of this flow has left by then" if step is None else f"step {step} has sent no {sort}")
     message_id, _, subject, recipient, sent_at = found[0]
-    named = f"“{subject}”" if subject else "the email"
+    named = f"“{subject}”" if subject else f"the {sort}"
     if one.event == "email_replied":
         replies.record(message_id, _SOURCE)
         return f"they reply to {named}"
@@ -194,7 +199,19 @@ def _update(one: Assumed, cast: Cast) -> str:
     return f"they change: {msgspec.json.encode(one.given).decode()[:300]}"
 
 
+def _write(one: Assumed, cast: Cast) -> str:
+    """Let them write an SMS: what they ask for by it is done, everything else is heard as the event it is called."""
+    said = next((one.given[key] for key in ("body", "text", "keyword") if isinstance(one.given.get(key), str)), "")
+    number = scalar("SELECT key FROM channel WHERE contact_id = ? AND kind = 'phone' ORDER BY id", (cast.contact_id,))
+    if number is not None and receiving.is_acted_on(cast.account_id, number, said):
+        receiving.receive(_SOURCE, Incoming(None, number, "", said), account_id=cast.account_id)
+    else:
+        log.record(Happened(cast.account_id, one.event, cast.contact_id, one.given))
+    return f"they write “{said[:160]}”" if said else kinds.words(one.event)
+
+
 _ACTS: dict[str, Callable[[Assumed, Cast], str]] = {
+    "message": _write, "keyword": _write,
     "opt_out": _consent, "opt_in": _consent, "list_add": _list, "list_remove": _list, "contact_update": _update,
 }  # fmt: skip
 

@@ -1,0 +1,142 @@
+"""What was said by SMS, as it is read later: both ways, with a person who is merged, deleted, erased or exported."""
+
+from typing import Any
+
+import pytest
+
+from appliance.api import dossier
+from appliance.contacts import erase, merge
+from appliance.conversations import reading
+from appliance.conversations.reading import IncomingQuery, Seen
+from appliance.db import work
+from appliance.db.open import rows
+from appliance.errors import NotFound
+from appliance.messages import single
+from appliance.messages.single import MessageWrite
+from appliance.tables import Incoming, Message
+from tests.domain import flows_home
+from tests.domain.flows_rehearsed import rehearsed, told, written
+from tests.domain.home import BY_API, Home
+from tests.domain.test_receiving import ANN, ann, events, hear  # noqa: F401  the fixture
+
+BOB = "+14155550102"
+
+
+def text(home: Home, body: str, to: str = ANN) -> int:
+    """Send a single SMS, as far as the line."""
+    return int(work.write(single.put, home.account_id, MessageWrite(to=to, channel="sms", body=body)).id)
+
+
+def said(home: Home, contact_id: int, **page: Any) -> list[tuple[str, str | None]]:
+    """Answer a conversation, the newest first."""
+    found = reading.conversation(home.account_id, contact_id, **page)
+    return [("in" if line.incoming else "out", line.body) for line in found.rows]
+
+
+def test_both_ways_in_one_row(home: Home, ann: int) -> None:  # noqa: F811
+    """What they wrote and what they were sent stands in its order, an answer behind what it answers, in pages."""
+    hear("hi")
+    home.advance(1)
+    text(home, "Your order {{ data.number }} is on its way")
+    home.advance(1)
+    hear("STOP")
+    found = said(home, ann)
+    assert [way for way, _ in found] == ["out", "in", "out", "in"]
+    assert [words for _, words in found][1:] == ["STOP", "Your order  is on its way", "hi"]
+    assert str(found[0][1]).startswith("Acme: You are unsubscribed")
+    assert (said(home, ann, number=2, limit=3), said(home, ann, number=9)) == ([("in", "hi")], [])
+    with pytest.raises(NotFound):
+        said(home, 999)
+
+
+def test_what_never_left_was_not_said(home: Home, ann: int) -> None:  # noqa: F811
+    """A message that was skipped or taken back is no part of it."""
+    number = text(home, "x")
+    work.write(lambda: Message.update(status="skipped").where(Message.id == number).execute())
+    assert said(home, ann) == []
+
+
+def test_a_number_that_becomes_somebodys(home: Home, ann: int) -> None:  # noqa: F811
+    """What came from and went to a number before is part of the conversation with whoever has it."""
+    hear("hello", BOB)
+    text(home, "who is there?", BOB)
+    bob = home.upsert(phone=BOB).contact
+    assert sorted(said(home, bob.id)) == [("in", "hello"), ("out", "who is there?")]
+    assert said(home, ann) == []
+    assert [row.body for row in dossier.of(home.account_id, bob.id).incoming] == ["hello"]
+
+
+def test_the_merged_keep_what_both_said(home: Home, ann: int) -> None:  # noqa: F811
+    """Of two conversations one is made."""
+    bob = home.upsert(phone=BOB).contact
+    hear("one")
+    hear("two", BOB)
+    work.write(merge.merge, home.account_id, ann, bob.id, BY_API)
+    assert sorted(said(home, ann)) == [("in", "one"), ("in", "two")]
+
+
+def test_the_erased_leave_no_word(home: Home, ann: int) -> None:  # noqa: F811
+    """Number and words go from what they wrote, from before they were a contact too, and from evidence and events."""
+    hear("I am Bob", BOB)
+    bob = home.upsert(phone=BOB).contact
+    hear("please stop texting me", BOB)
+    hear("hello from Ann")
+    work.write(erase.erase, home.account_id, bob.id, BY_API)
+    kept = [(row.sender, row.body, row.keyword) for row in Incoming.select().order_by(Incoming.id)]
+    assert kept == [(None, None, None)] * 2 + [(ANN, "hello from Ann", None)]
+    everything = " ".join(
+        str(row)
+        for (table,) in rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '%\\_%' ESCAPE '\\'")
+        for row in rows(f"SELECT * FROM {table}")
+        if table != "erasure"
+    )
+    assert "I am Bob" not in everything and "stop texting" not in everything and BOB not in everything
+    assert "hello from Ann" in everything
+    assert events("message") == [("message", ann, None)]
+
+
+def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:  # noqa: F811
+    """What may be a refusal waits to be seen; whoever sees one takes its sender out, with evidence of who did."""
+    hear("please stop by the shop")
+    hear("do you hate spam too?", BOB)
+    hear("thanks")
+    account = home.account_id
+    waiting = reading.page(account, IncomingQuery(unseen=True)).rows
+    assert [row.body for row in waiting] == ["do you hate spam too?", "please stop by the shop"]
+    seen = work.write(reading.see, account, waiting[0].id, Seen(), "key:1")
+    assert (seen.opted_out, seen.seen_at is not None) == (False, True)
+    gone = work.write(reading.see, account, waiting[1].id, Seen(opt_out=True), "user:1")
+    assert gone.opted_out and home.channel(ANN).suppression == "stop_keyword"
+    assert ("opt_out", "recipient", "keyword", "user:1") in home.acts(ANN)
+    assert reading.page(account, IncomingQuery(unseen=True)).total == 0
+    assert reading.page(account, IncomingQuery(unseen=False)).total == 3
+    assert reading.page(account, IncomingQuery(from_="+1 415 555 0102")).total == 1
+    assert reading.page(account, IncomingQuery(kind="message", contact_id=ann)).total == 1
+    for verb in (lambda: reading.get(account + 1, waiting[0].id), lambda: reading.get(account, 999)):
+        with pytest.raises(NotFound):
+            verb()
+
+
+def test_flows_hear_the_words_they_wait_for(home: Home, ann: int) -> None:  # noqa: F811
+    """A keyword of a live flow is told as one; everything else is a message, and both where flows of both name it."""
+    flows_home.live_flow(home, {"event": "keyword", "data": {"keywords": ["Jul Fest", "join"]}})
+    hear("JOIN us!")
+    hear("“Jul fest”")
+    hear("we join")
+    flows_home.live_flow(home, {"event": "message", "data": {"keywords": ["JOIN"]}})
+    hear("join", provider_id="SM9")
+    assert events("message", "keyword") == [
+        ("keyword", ann, "join"), ("keyword", ann, "Jul Fest"), ("message", ann, None), ("keyword", ann, "join"),
+        ("message", ann, "join"),
+    ]  # fmt: skip
+    about = rows("SELECT resource_uid, json_extract(data, '$.body') FROM event WHERE event = 'keyword' LIMIT 1")
+    assert about == [(f"incoming:{Incoming.select().first().id}", "JOIN us!")]
+
+
+def test_a_rehearsal_hears_stop(home: Home, ann: int) -> None:  # noqa: F811
+    """What somebody would write is done as it is in reality: after STOP nothing more leaves; nothing of it is kept."""
+    flow = written(home, [{"body": "One"}, {"duration": 3600}, {"body": "Two"}])
+    found = rehearsed(home, flow, contact_id=ann, events=[{"event": "message", "after": 60, "data": {"body": "Stop!"}}])
+    assert [told(found, step).message.status for step in (1, 3)] == ["sent", "skipped"]  # type: ignore[union-attr]
+    assert "they write “Stop!”" in found.text
+    assert (Incoming.select().count(), home.channel(ANN).subscribed) == (0, True)
