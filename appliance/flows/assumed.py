@@ -138,7 +138,9 @@ def _of_message(one: Assumed, cast: Cast) -> str:
     )
     sort = "SMS" if one.event.startswith("sms_") else "email"
     if not found:
-        raise Impossible(f"no {sort} of this flow has left by then" if step is None else f"step {step} has sent no {sort}")
+        raise Impossible(
+            f"no {sort} of this flow has left by then" if step is None else f"step {step} has sent no {sort}"
+        )
     message_id, _, subject, recipient, sent_at = found[0]
     named = f"“{subject}”" if subject else f"the {sort}"
     if one.event == "email_replied":

@@ -23,6 +23,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /contacts/{id}": {"first_name": "taken"},
     "POST /capture/{id}/simulate": {"action": "complain"},
     "POST /contacts/{id}/merge": {"contact_id": NEVER},
+    "POST /incoming/{id}/seen": {"opt_out": True},
     "DELETE /suppressions/{id}": {"reason": "taken"},
     "PATCH /lists/{id}": {"name": "taken"},
     "POST /lists/{id}/contacts/bulk": {"add": ["taken@example.org"]},

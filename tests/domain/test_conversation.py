@@ -86,7 +86,9 @@ def test_the_erased_leave_no_word(home: Home, ann: int) -> None:  # noqa: F811
     assert kept == [(None, None, None)] * 2 + [(ANN, "hello from Ann", None)]
     everything = " ".join(
         str(row)
-        for (table,) in rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '%\\_%' ESCAPE '\\'")
+        for (table,) in rows(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '%\\_%' ESCAPE '\\'"
+        )
         for row in rows(f"SELECT * FROM {table}")
         if table != "erasure"
     )

@@ -45,6 +45,7 @@ class Tenant:
         have["messages"] = api.post("/messages", letter).expect(201)["id"]
         api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")
         have["capture"] = api.get("/capture", message_id=have["messages"]).expect(200)[0]["id"]
+        have["incoming"] = self._heard(word)
         told = {"url": f"https://{word}.example/hook", "events": [f"{word}_event"]}
         have["webhooks"] = hook = api.post("/webhooks", told).expect(201)["id"]
         event = {"event": f"{word}_event", "contact_id": have["contacts"]}
@@ -64,6 +65,15 @@ class Tenant:
         have["imports"] = done(api, upload(api, f"email\n{word}.imported@example.org\n"))["id"]
         api.wait(f"/lists/{have['mirror']}", lambda row: not row["stale"])
         return self
+
+    def _heard(self, word: str) -> int:
+        """Let somebody answer an SMS of ours, and return what came in."""
+        number = f"+1415555{abs(hash(word)) % 10_000:04}"
+        sent = self.api.post("/messages", {"channel": "sms", "to": number, "body": word}).expect(201)["id"]
+        self.api.wait(f"/messages/{sent}", lambda row: row["status"] == "sent")
+        [taken] = self.api.get("/capture", message_id=sent).expect(200)
+        self.api.post(f"/capture/{taken['id']}/simulate", {"action": "reply", "text": f"{word} here"}).expect(200)
+        return int(self.api.get("/incoming").expect(200)[0]["id"])
 
     def path(self, one: Operation) -> str:
         """Return the path of an operation on a thing of this account, and on one within that."""
