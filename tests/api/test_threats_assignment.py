@@ -23,6 +23,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /contacts": {"email": "hostile2@example.org"},
     "PATCH /contacts/{id}": {"last_name": "renamed"},
     "POST /contacts/{id}/merge": {},
+    "POST /incoming/{id}/seen": {},
     "POST /suppressions": {"address": "hostile3@example.org"},
     "DELETE /suppressions/{id}": {"reason": "asked"},
     "POST /lists": {"name": "hostile"},
