@@ -6,7 +6,10 @@ from tests.kit.client import Client
 def test_lists_have_unique_names_and_exact_counts(api: Client) -> None:
     """Names are unique without case; counts follow members and their consent."""
     made = api.post("/lists", {"name": " Friends "}).expect(201)
-    people = [api.post("/contacts", {"email": f"f{n}@example.org", "opt_in": n != 2}).json["id"] for n in range(3)]
+    people = [
+        api.post("/contacts", {"email": f"f{n}@example.org", "opt_in": n != 2, "phone": phone}).json["id"]
+        for n, phone in enumerate((None, "+12025550161", "+12025550162"))
+    ]
     full = api.patch(f"/lists/{made['id']}", {"contact_ids": people}).expect(200)
     fewer = api.patch(f"/lists/{made['id']}", {"contact_ids": people[1:], "name": "Old friends"}).expect(200)
 
@@ -14,8 +17,8 @@ def test_lists_have_unique_names_and_exact_counts(api: Client) -> None:
     assert api.post("/lists", {"name": "OLD FRIENDS"}).expect(422)["validation_errors"] == {
         "name": ["has already been taken"]
     }
-    assert (full["contacts_count"], full["sendable_count"]) == (3, {"email": 2, "sms": 0})
-    assert (fewer["contacts_count"], fewer["sendable_count"]) == (2, {"email": 1, "sms": 0})
+    assert (full["contacts_count"], full["sendable_count"]) == (3, {"email": 2, "sms": 1})
+    assert (fewer["contacts_count"], fewer["sendable_count"]) == (2, {"email": 1, "sms": 1})
     assert (made["stale"], made["last_populated_at"], made["segment_id"]) == (False, None, None)
 
 

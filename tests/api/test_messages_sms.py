@@ -138,3 +138,25 @@ def test_a_test_key_sends_none_into_the_world(api: Client, server: Any) -> None:
     """What a test key asks for is a test, for the inbox."""
     kept = server.client(server.new_key("try", "--test")).post("/messages", HI).expect(201)
     assert (kept["test"], kept["provider"]) == (True, "capture")
+
+
+def test_another_account_knows_nobody_of_it(api: Client, server: Any) -> None:
+    """A number that two accounts know is a person of each: names, consent and bans of one are not the other's."""
+    number = "+12025550149"
+    ours = api.post("/contacts", {"phone": number, "first_name": "Ann"}).expect(201)["id"]
+    theirs = server.client(
+        server.new_key("theirs", "--account", server.cli("account", "add", "Elsewhere").stdout.strip())
+    )
+    theirs.patch("/account", {"sms_from": "Elsewhere", "sms_opt_out_hint": "Elsewhere: STOP"}).expect(200)
+    words = {"channel": "sms", "to": number, "body": "Hi {{ first_name }}!"}
+    stranger = theirs.post("/messages", words).expect(201)
+    assert (stranger["contact_id"], stranger["from"]) == (None, "Elsewhere")
+    assert theirs.get(f"/messages/{stranger['id']}").json["text"] == "Hi !"
+    assert api.get(f"/messages/{stranger['id']}").status == 404
+    assert api.post(f"/messages/{stranger['id']}/cancel").status == 404
+    assert api.get("/messages", to=number).expect(200) == []
+    assert theirs.post("/messages", words | {"transactional": False}).expect(422)["skip_reason"] == "no_consent"
+    theirs.post("/suppressions", {"address": number}).expect(201)
+    known = api.post("/messages", words | {"transactional": False}).expect(201)
+    assert known["contact_id"] == ours and known["from"] != "Elsewhere"
+    assert api.get(f"/messages/{known['id']}").json["text"] == "Hi Ann!"

@@ -15,6 +15,7 @@ from appliance.messages.ledger import Claim, Outcome
 from appliance.messages.line import Line
 from appliance.messages.single import MessageWrite
 from appliance.tables import Campaign
+from tests.domain import sms_crowd
 from tests.domain.home import Home, turn
 
 DAY = 86_400
@@ -56,6 +57,26 @@ def test_who_got_enough_is_skipped_until_days_have_passed(home: Home) -> None:
     home.advance(7 * DAY + 1)
     fourth = launch(home, ana, name="n4")
     assert deliver() == 1 and [ends(one)[0][0] for one in (*two, fourth)] == ["sent"] * 3
+
+
+def test_mail_and_sms_count_as_one(home: Home) -> None:
+    """A person is one whatever reaches them: after an SMS the mail of the week is one too many; a code is not."""
+    cap(home, {"messages": 1, "days": 7})
+    ana = home.upsert(email="ana@example.org", phone="+447700900123").contact.id
+    for asked in ({"body": "Offer", "transactional": False}, {"body": "Code"}):
+        request = fields.read(MessageWrite, {"channel": "sms", "to": "+447700900123", **asked})
+        work.write(single.put, home.account_id, request)
+    taken = sms_crowd.taken()
+    sms_crowd.accept(taken)
+    campaign = launch(home, ana)
+    assert (len(taken), deliver(), ends(campaign)) == (2, 0, [("skipped", "frequency_cap")])
+    home.advance(7 * DAY + 1)
+    launch(home, ana, name="later")
+    assert deliver() == 1
+    late = {"channel": "sms", "to": "+447700900123", "body": "Offer", "transactional": False}
+    work.write(single.put, home.account_id, fields.read(MessageWrite, late))
+    assert sms_crowd.taken() == []
+    assert rows("SELECT channel, skip_reason FROM message ORDER BY id DESC LIMIT 1") == [("sms", "frequency_cap")]
 
 
 def test_only_marketing_to_people_counts(home: Home) -> None:
