@@ -46,7 +46,8 @@ _MARK = (
     "AND EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = message.account_id AND h.kind = iif(message.channel = 'sms', 'phone', 'email') "
     "AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
-    "AND h.suppression IS NULL) RETURNING id"
+    "AND h.suppression IS NULL) AND (channel = 'email' OR NOT EXISTS (SELECT 1 FROM contact p "
+    "WHERE p.id = message.contact_id AND json_extract(p.data, '$.time_zone') NOT NULL)) RETURNING id"
 )
 
 
@@ -155,7 +156,7 @@ def _happened(
 def _mark(marks: list[Claim], process: str) -> set[int]:
     now = clock.now_ms()
     wanted = {row.id: row for row in marks}
-    close = sms_rules.suspects(marks)
+    close = sms_rules.suspects(marks, now)
     asked = [(process, row.dated_at, row.digest, now, row.id, now) for row in marks if row.id not in close]
     marked = {found[0] for found in connection().executemany(_MARK, asked)}
     for number in wanted.keys() - marked:

@@ -84,24 +84,38 @@ def _is_nameless(row: Claim, facts: _Facts) -> bool:
     return bool(sms_senders.sender_to(facts.sender, None))
 
 
-def suspects(rows: Iterable[Claim]) -> set[int]:
-    """Answer the ids of SMS that have to be looked at closely before they leave: too many of them, never too few."""
-    here = config.current().sms
+def suspects(rows: Iterable[Claim], now: int) -> set[int]:
+    """Answer the ids of SMS that have to be looked at closely before they leave: too many of them, never too few.
+
+    Of people who say their time zone themselves nothing is known here: those are left out where rows are marked
+    together (`hot`).
+    """
     found: set[int] = set()
     facts: dict[int, _Facts] = {}
+    full: dict[int, bool] = {}
     for row in rows:
         if row.channel != "sms":
             continue
         known = facts.get(row.account_id) or facts.setdefault(row.account_id, _facts(row.account_id))
+        if row.account_id not in full:
+            full[row.account_id] = sms_days.full_until(row.account_id, known.time_zone, now) is not None
         is_real = row.provider != _HOME
         if (
-            here.require_evidence
-            or (is_real and (known.quiet_hours is not None or here.parts_per_day))
+            config.current().sms.require_evidence
+            or (is_real and (full[row.account_id] or _may_rest(row, known, now)))
             or refused(row.recipient_key or "") is not None
             or _is_nameless(row, known)
         ):
             found.add(row.id)
     return found
+
+
+def _may_rest(row: Claim, facts: _Facts, now: int) -> bool:
+    """Say whether the number of an SMS may lie in a night, or does not say where it lies."""
+    if facts.quiet_hours is None:
+        return False
+    known = numbers.look(row.recipient_key or "").zones
+    return not known or quiet.until_all(msgspec.json.decode(facts.quiet_hours), known, now) is not None
 
 
 def _facts(account_id: int) -> _Facts:
