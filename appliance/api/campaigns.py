@@ -7,7 +7,7 @@ from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
-from appliance.campaigns import preflight, send, states, store
+from appliance.campaigns import copying, preflight, send, states, store
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.db.work import call, commit
 from appliance.tables import Campaign
@@ -109,6 +109,12 @@ def _move(name: str, verb: Callable[[int, int, str], Campaign], summary: str) ->
 _move("pause", states.pause, "Pause a live campaign.")
 _move("resume", states.resume, "Let a paused campaign go on with its open rows.")
 _move("cancel", states.cancel, "End a live or paused campaign for good.")
+
+
+@ROUTES.add("POST", "/campaigns/{id}/duplicate", scope="campaigns:write", returns=shapes.Campaign, status=201)
+async def duplicate(request: Call) -> Answer:
+    """Make a new draft with the words and the audience of a campaign."""
+    return Answer(shaping.campaign(await commit(copying.duplicate, request.account_id, request.id)))
 
 
 @ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=preflight.Preflight)
