@@ -5,9 +5,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from appliance.campaigns import audience, store
-from appliance.db.open import one, rows
+from appliance.db.open import one, rows, scalar
 from appliance.db.work import snapshot
 from appliance.errors import Invalid
+from appliance.messages import sms_rules
 from appliance.segments import explain as segments
 from appliance.tables import Campaign
 
@@ -64,10 +65,18 @@ def _now(campaign: Campaign, contact_id: int) -> tuple[bool, str | None]:
     """Answer whether somebody would get a draft, and what keeps it back."""
     people = audience.of(campaign)
     found = one(
-        f"SELECT why FROM ({audience.members(people)}) WHERE contact = :one",
+        f"SELECT why, channel FROM ({audience.members(people)}) WHERE contact = :one",
         {**people.parameters, "kind": audience.kind(campaign), "one": contact_id},
     )
-    return (False, None) if found is None else (True, found[0])
+    if found is None:
+        return False, None
+    return True, found[0] or (_of_number(found[1]) if campaign.channel == "sms" else None)
+
+
+def _of_number(channel_id: int) -> str | None:
+    """Answer why no SMS goes to a number, as it is asked again before one would."""
+    found = sms_rules.refused(str(scalar("SELECT key FROM channel WHERE id = ?", (channel_id,))))
+    return found[0] if found is not None else None
 
 
 def _parts(campaign: Campaign, contact_id: int) -> list[AudiencePart]:

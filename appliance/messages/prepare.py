@@ -21,6 +21,7 @@ from appliance.messages.sources import Kept, OfStep, SourceId, Started
 from appliance.messages.texts import Worded
 from appliance.sending_domains import keys, names, returns
 from appliance.sending_domains.keys import Ring
+from appliance.sms import numbers
 from appliance.tables import Account, Campaign, Contact, Message, MessageContent
 
 log = logging.getLogger("campanero.sender")
@@ -141,12 +142,20 @@ class Workshop:
         problem = worded.problem()
         if problem is not None:
             raise ValueError(problem)
-        own = None if claim.campaign_id or claim.run_id else Message.get_by_id(claim.id).sender
-        sender = own or sms_senders.resolve(self._account(claim.account_id), claim.recipient)
+        sender = self._sender(claim)
         if not sender:
             raise SenderRefused("no number or name is set that it could be from")
         envelope = Envelope(sender, claim.recipient, worded.body.encode())
         return Prepared(envelope, "", sender, "", worded.counted.parts, worded.hinted)
+
+    def _sender(self, claim: Claim) -> str:
+        """Answer who an SMS is from; of a campaign whoever that was when it went live."""
+        source = self._source(claim)
+        own = self._shared(source).own if source is not None else None
+        if own is not None:
+            return sms_senders.sender_to(own.sender, numbers.look(claim.recipient).country)
+        chosen = Message.get_by_id(claim.id).sender if source is None else None
+        return chosen or sms_senders.resolve(self._account(claim.account_id), claim.recipient)
 
     def _worded(self, claim: Claim, sent_at: int | None = None) -> Worded:
         """Fill the text of an SMS; `sent_at` is when it left, where that is long known."""
@@ -155,8 +164,8 @@ class Workshop:
         said = self._values(kept, claim, kept.showing) | texts.tokens(claim.id)
         if not kept.is_marketing:
             return texts.fill(kept.content.text, said)
-        is_due = hints.is_due(claim, sent_at)
-        return texts.fill(kept.content.text, said, self._account(claim.account_id).sms_opt_out_hint, is_due)
+        hint = kept.own.hint if kept.own is not None else self._account(claim.account_id).sms_opt_out_hint
+        return texts.fill(kept.content.text, said, hint, hints.is_due(claim, sent_at))
 
     def _account(self, account_id: int) -> Account:
         found = self._accounts.get(account_id)
@@ -264,6 +273,7 @@ def pinned(campaign: Campaign) -> dict[str, Any]:
     return {
         "look": brands.look(brand),
         "tracking": campaign.tracking,
+        "sms": [account.sms_from, account.sms_opt_out_hint],
         "locale": account.locale,
         "values": values.of_account(account, brand) | {"campaign": {"name": campaign.name}},
         "list_name": contact_list.name if contact_list else account.name,

@@ -34,6 +34,13 @@ class OfStep(NamedTuple):
 SourceId = int | OfStep
 
 
+class Own(NamedTuple):
+    """What an account says about its SMS: who they are from, and how to leave."""
+
+    sender: str | None
+    hint: str | None
+
+
 class Kept(NamedTuple):
     """What all messages of a source share; of SMS the content is a text alone, its links as they lead."""
 
@@ -47,6 +54,7 @@ class Kept(NamedTuple):
     showing: Showing | None = None
     shown_as: int | None = None  # of a test: the contact whose values it shows
     is_marketing: bool = True
+    own: Own | None = None  # of a campaign of SMS, as it went live; all else goes by what the account says now
 
 
 class Started(NamedTuple):
@@ -72,7 +80,8 @@ def _of_campaign(campaign_id: int) -> Kept:
     said = campaign.pinned
     document = TemplateRevision.get_by_id(campaign.content_id).document
     if campaign.channel == "sms":
-        return text(campaign.account_id, document["body"], _links_of(campaign), said["values"])
+        kept = text(campaign.account_id, document["body"], _links_of(campaign), said["values"])
+        return kept._replace(own=Own(*said["sms"]))
     content = compose.compile_source(compose.source_of(document, Look(*said["look"]), said["locale"], marketing=True))
     sender = Sender(campaign.sender["email"], campaign.sender["name"], campaign.sender["reply_to"])
     headers = compose.list_headers(

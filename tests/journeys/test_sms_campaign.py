@@ -199,6 +199,29 @@ def test_it_can_be_taken_back_and_stopped(bakery: Bakery) -> None:
     assert not [one for one in provider.accepted if one.to in phones]
 
 
+def test_it_stays_what_it_was_when_it_went_out(bakery: Bakery) -> None:
+    """Who it is from and how to leave are fixed with the words, whatever the account says while it waits."""
+    api, provider = bakery.api, bakery.provider
+    group, phones = bakery.people("Fixed", 2)
+    draft = bakery.draft(group)
+    api.post(f"/campaigns/{draft}/send", {"hold_seconds": 600}).expect(200)
+    api.patch("/account", {"sms_opt_out_hint": "QUIT to quit", "sms_from": "+15005550001"}).expect(200)
+    bakery.clock.advance(610)
+    bakery.until(draft, "completed")
+    taken = [one for one in provider.accepted if one.to in phones]
+
+    assert [one.sender for one in taken] == [NUMBER] * 2 and all(one.body.endswith(HINT) for one in taken)
+    row = bakery.rows(draft)[phones[0]]
+    assert api.get(f"/messages/{row['id']}").expect(200)["text"] == provider.to(phones[0])[0].body
+    again = api.post(f"/campaigns/{draft}/duplicate").expect(201)
+    assert (again["phase"], again["channel"], again["name"]) == ("draft", "sms", "Bread (copy)")
+    assert again["template"]["body"] == BODY and again["trigger"]["contact_list_id"] == group
+    api.post(f"/campaigns/{again['id']}/send").expect(200)
+    bakery.until(again["id"], "completed")
+    assert {(one.sender, one.body[-12:]) for one in provider.accepted[-2:]} == {("+15005550001", "QUIT to quit")}
+    api.patch("/account", {"sms_opt_out_hint": HINT, "sms_from": None}).expect(200)
+
+
 def test_it_starts_at_its_time(bakery: Bakery) -> None:
     """Armed, it goes out once its time has come, to those who are in the audience then."""
     group, phones = bakery.people("Later", 2)
