@@ -18,7 +18,8 @@ def duplicate(account_id: int, campaign_id: int) -> Campaign:
     writing()
     have = store.get(account_id, campaign_id)
     asked = CampaignCreate(
-        name=f"{have.name[:_MOST_NAME]} (copy)", channel="sms" if have.channel == "sms" else "email", tracking=have.tracking,
+        name=f"{have.name[:_MOST_NAME]} (copy)", channel="sms" if have.channel == "sms" else "email",
+        tracking=have.tracking,
         data={key: value for key, value in have.data.items() if key not in _NOT_KEPT},
     )  # fmt: skip
     made = store.create(account_id, asked)
