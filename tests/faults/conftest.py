@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.books import Books
+from tests.kit.clock import TestClock
+from tests.kit.fake_sms import FakeSms
 from tests.kit.recipients import UNLIMITED
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -81,5 +83,26 @@ def relayed(fresh_server: FreshServer, smtp_server: SmtpServer) -> Relayed:
         env = {f"CAMPANERO_EMAIL__{name.upper()}": value for name, value in settings.items()}
         return fresh_server(relay=smtp_server.port, env=UNLIMITED | {"CAMPANERO_EMAIL__PROBE_AFTER": "1s"} | env,
                             clock=clock)  # fmt: skip
+
+    return make
+
+
+class Texting(Protocol):
+    """Makes a started server whose SMS go to the provider of the test; settings by the last words of their variables."""
+
+    def __call__(self, env: dict[str, str] | None = None, **settings: str) -> Server: ...
+
+
+@pytest.fixture
+def texting(fresh_server: FreshServer, fake_sms: FakeSms, clock: TestClock) -> Texting:
+    """Start servers that send to the provider of the test: `texting(in_doubt="resend")` sets `sms.in_doubt`."""
+
+    def make(env: dict[str, str] | None = None, **settings: str) -> Server:
+        found = {f"CAMPANERO_SMS__{name.upper()}": value for name, value in settings.items()}
+        usual = {"CAMPANERO_SMS__PROBE_AFTER": "1s", "CAMPANERO_SMS__RETRY_AFTER": "1,1,1"}
+        server = fresh_server(env=UNLIMITED | usual | (env or fake_sms.env) | found, clock=clock)
+        server.give_address()
+        server.client().patch("/account", {"sms_opt_out_hint": "Reply STOP to opt out"}).expect(200)
+        return server
 
     return make

@@ -1,0 +1,63 @@
+"""Measures SMS: `.venv/bin/python -m tests.bench_sms [--contacts 20000] [--connections 16]`; not a test, run by hand.
+
+A campaign goes to everybody through the real service into the provider of the kit, a process of its own that takes some
+thousands a second; the same again with a provider that answers after 20 ms, as one far away does. Both with what the
+rate would be if each request only waited for its answer.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench_sending import UNLIMITED, cpu_seconds
+from tests.kit import sms_crowd
+from tests.kit.fake_sms import FakeSms
+from tests.kit.server import Server
+
+HINT = {"sms_opt_out_hint": "Reply STOP to opt out"}
+
+
+def measured(name: str, server: Server, sms: FakeSms, people: int, options: Any) -> None:
+    """Send one campaign, and say how fast it arrived and what it cost."""
+    api = server.client(validate=False, keep_alive=True)
+    path = sms_crowd.draft(api, people, "Hello {{ first_name }}, {{ contact.data.city }}: https://bakery.example/bread")
+    known, cpu, begin = len(sms.accepted), cpu_seconds(server.pid), time.perf_counter()
+    api.post(f"{path}/send").expect(200)
+    frozen = time.perf_counter() - begin
+    while api.get(path).expect(200)["status"] != "completed":
+        time.sleep(0.2)
+    whole, spent = time.perf_counter() - begin, cpu_seconds(server.pid) - cpu
+    times = sorted(one.at for one in sms.accepted[known:])
+    if len(times) != options.contacts:
+        raise AssertionError(len(times))
+    seconds = [sum(1 for at in times if n <= at - times[0] < n + 1) for n in range(int(times[-1] - times[0]))]
+    print(f"{name}: {len(times) / (times[-1] - times[0]):,.0f}/s at the provider (median second "
+          f"{statistics.median(seconds or [0]):,.0f}), {whole:.1f} s in all of which {frozen:.1f} to freeze, "
+          f"{spent / len(times) * 1000:.2f} CPU-s per 1,000")  # fmt: skip
+
+
+def main() -> None:
+    """Run the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--contacts", type=int, default=20_000)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory, FakeSms(Path(directory)) as sms:
+        env = sms.env | UNLIMITED | {"CAMPANERO_SMS__CONNECTIONS": str(options.connections)}
+        with Server(env=env).set_up() as server:
+            server.give_address()
+            api = server.client(validate=False)
+            api.patch("/account", HINT).expect(200)
+            people = sms_crowd.crowd(api, options.contacts)
+            for number in range(options.rounds):
+                measured(f"near, round {number + 1}", server, sms, people, options)
+            sms.delay(0.02)
+            measured(f"20 ms away (most {options.connections / 0.02:,.0f}/s)", server, sms, people, options)
+
+
+if __name__ == "__main__":
+    main()
