@@ -110,7 +110,8 @@ class Place:
                 outcome.error = Uncertain(_STOPPED)
                 await self._handed(prepared, outcome)
                 self._learn(outcome, prepared.sender)
-        self._shared.gate.answered(ready.claim, outcome.error)
+        if not isinstance(outcome.error, Uncertain):
+            self._shared.gate.answered(ready.claim, outcome.error)
 
     async def _handed(self, prepared: Prepared, outcome: Outcome) -> None:
         """Hand a message over, once."""

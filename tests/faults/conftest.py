@@ -88,7 +88,7 @@ def relayed(fresh_server: FreshServer, smtp_server: SmtpServer) -> Relayed:
 
 
 class Texting(Protocol):
-    """Makes a started server whose SMS go to the provider of the test; settings by the last words of their variables."""
+    """Makes a started server whose SMS go to the provider of the test; settings by their last words."""
 
     def __call__(self, env: dict[str, str] | None = None, **settings: str) -> Server: ...
 

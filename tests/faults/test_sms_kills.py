@@ -1,4 +1,4 @@
-"""The power goes again and again in the middle of many SMS: with `hold` nobody is lost and nobody gets it twice (P13)."""
+"""The power goes again and again in the middle of many SMS: nobody is lost, and nobody gets it twice (P13)."""
 
 import random
 import time

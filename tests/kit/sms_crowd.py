@@ -42,7 +42,7 @@ def send(api: Client, group: int, body: str = TEXT) -> str:
 def balance(api: Client, path: str, taken: Iterable[Sms]) -> Books:
     """Compare a campaign with all that a provider took of it; raises where they differ.
 
-    Who is in the ledger as accepted was taken, under the name that the ledger has; who was taken is accepted or uncertain.
+    Who is in the ledger as accepted was taken, under the name that stands there; who was taken is that or uncertain.
     """
     row: dict[str, Any] = api.get(path).expect(200)
     stats, number = row["stats"], row["id"]
