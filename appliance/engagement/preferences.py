@@ -10,7 +10,7 @@ from appliance.contacts.records import CHANNELS
 from appliance.db.work import writing
 from appliance.engagement import face
 from appliance.engagement.face import Face
-from appliance.engagement.unsubscribes import channel_of
+from appliance.engagement.unsubscribes import channel_of, kind_of
 from appliance.messages import links
 from appliance.tables import Channel, Contact, Message
 
@@ -29,6 +29,7 @@ class Sheet(NamedTuple):
     """What the page of preferences shows; without a contact there is nothing to choose."""
 
     message_id: int
+    kind: str  # of the address that the link came to: email, phone
     account_id: int
     face: Face
     contact_id: int | None
@@ -68,10 +69,10 @@ def sheet(token: str) -> Sheet | None:
     own = channel_of(message)
     shown = face.of(message.account_id)
     if own is None:
-        return Sheet(message.id, message.account_id, shown, None, None, [], [], "none")
+        return Sheet(message.id, kind_of(message), message.account_id, shown, None, None, [], [], "none")
     contact = Contact.get_by_id(own.contact_id)
     return Sheet(
-        message.id, message.account_id, shown, contact.id, face.mask(own.value),
+        message.id, kind_of(message), message.account_id, shown, contact.id, face.mask(own.value),
         [_line(one) for one in _channels(contact.id)], choices.offers(message.account_id, contact.id),
         _tracking(contact),
     )  # fmt: skip

@@ -16,6 +16,7 @@ class Door(NamedTuple):
     """What an unsubscribe page may show: nothing that names the person in full."""
 
     message_id: int
+    kind: str  # of the address: email, phone
     masked: str | None  # None: erased since
     face: Face
     subscribed: bool
@@ -41,7 +42,8 @@ def door(token: str) -> Door | None:
         return None
     channel = channel_of(message)
     return Door(
-        message.id, face.mask(message.recipient) if message.recipient else None, face.of(message.account_id),
+        message.id, kind_of(message), face.mask(message.recipient) if message.recipient else None,
+        face.of(message.account_id),
         channel.subscribed if channel else False,
         channel is not None and channel.suppression not in consent.KEEPS_OUT,
     )  # fmt: skip

@@ -96,9 +96,9 @@ async def _undo(request: Request, token: str, sheet: Sheet, form: Mapping[str, l
     assert after is not None, "a message is never deleted"
     if not back:
         return _page(after)
-    here = f"/p/{token}"
+    lead = "back_lead_sms" if after.kind == "phone" else "back_lead"
     return answers.page(
-        "note.html", after.face, heading="back_heading", lead="back_lead", address=after.masked, good=True, link=here,
+        "note.html", after.face, heading="back_heading", lead=lead, address=after.masked, good=True, link=f"/p/{token}",
         link_words="choose",
     )  # fmt: skip
 

@@ -44,7 +44,8 @@ async def act(request: Request, token: str) -> HTTPResponse:
 
 
 def _words(door: Door) -> str:
-    phrases = ("leave_heading", "leave_lead", "leave_button")
+    of = "_sms" if door.kind == "phone" else ""
+    phrases = (f"leave_heading{of}", f"leave_lead{of}", "leave_button")
     return answers.shown(door.face.language, *phrases, address=door.masked, company=door.face.company)
 
 

@@ -50,7 +50,8 @@ def somebody(api: Client, **more: Any) -> tuple[str, int]:
 
 def state(api: Client, contact_id: int) -> tuple[bool, str | None]:
     """Return whether a phone may be written to, and what keeps it from that."""
-    [channel] = api.get(f"/contacts/{contact_id}").json["channels"]
+    channels = api.get(f"/contacts/{contact_id}").json["channels"]
+    [channel] = [one for one in channels if one["kind"] == "phone"]
     return channel["subscribed"], channel["suppression_reason"]
 
 
@@ -167,3 +168,30 @@ def test_a_keyword_starts_a_flow(server: Server, api: Client, sms: FakeSms) -> N
         ("out", None, "Joining"), ("in", "keyword", None),
     ]  # fmt: skip
     api.delete(f"/flows/{flow['id']}").expect(200)
+
+
+def test_the_link_in_an_sms_leaves_sms_alone(server: Server, api: Client, sms: FakeSms) -> None:
+    """The page of a link in an SMS speaks of SMS, opts the phone out and not the mail, and STOP is heard on it too."""
+    number, contact_id = somebody(api, email="ann@example.org")
+    words = {
+        "channel": "sms",
+        "to": number,
+        "transactional": False,
+        "body": "{{ unsubscribe_url }} {{ preferences_url }}",
+    }
+    api.post("/messages", words).expect(201)
+    [taken] = sms.wait(lambda _: bool(sms.to(number))) and sms.to(number)
+    leave, preferences = (one.removeprefix(server.url) for one in taken.body.split()[:2])
+    browser = server.client(None, validate=False)
+    page = browser.request("GET", leave).text
+    assert "Stop these text messages?" in page and number not in page
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert "news by SMS" in browser.request("POST", leave, b"confirm=1", form).text
+    person = api.get(f"/contacts/{contact_id}").json
+    assert (person["subscribed_phone"], person["subscribed_email"]) == (False, True)
+    sheet = browser.request("GET", preferences).text
+    assert "Email to a" in sheet and "Text messages to +14" in sheet
+    back = browser.request("POST", preferences, b"act=undo", form).text
+    assert "gets SMS from" in back and state(api, contact_id) == (True, None)
+    sms.write(server.url, number, "STOP")
+    assert 'type="checkbox"' in (sheet := browser.request("GET", preferences).text) and sheet.count("checked>") == 2

@@ -18,6 +18,12 @@ WORDS = {
     "back_lead": "<b>{address}</b> erhält wieder Newsletter von {company}.",
     "close": "Sie können diese Seite schließen.",
     "choose": "Auswählen, was ich erhalte",
+    "leave_heading_sms": "Diese SMS abbestellen?",
+    "leave_lead_sms": "<b>{address}</b> erhält dann keine Angebote und Neuigkeiten per SMS mehr von {company}.",
+    "left_lead_sms": "<b>{address}</b> erhält keine Angebote und Neuigkeiten per SMS mehr von {company}. "
+    "Was Sie selbst anfordern, erreicht Sie weiterhin.",
+    "left_nobody_sms": "Sie erhalten keine Angebote und Neuigkeiten per SMS mehr von {company}.",
+    "back_lead_sms": "<b>{address}</b> erhält wieder SMS von {company}.",
     "prefs_title": "Ihre Einstellungen",
     "prefs_heading": "Was möchten Sie erhalten?",
     "prefs_lead": "Für <b>{address}</b>, von {company}.",

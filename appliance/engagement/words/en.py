@@ -19,6 +19,13 @@ WORDS = {
     "back_lead": "<b>{address}</b> gets newsletters from {company} again.",
     "close": "You can close this page.",
     "choose": "Choose what you get",
+    # The same of SMS
+    "leave_heading_sms": "Stop these text messages?",
+    "leave_lead_sms": "<b>{address}</b> will get no more offers and news by SMS from {company}.",
+    "left_lead_sms": "<b>{address}</b> gets no more offers and news by SMS from {company}. Messages you "
+    "ask for yourself still reach you.",
+    "left_nobody_sms": "You get no more offers and news by SMS from {company}.",
+    "back_lead_sms": "<b>{address}</b> gets SMS from {company} again.",
     # Preferences
     "prefs_title": "Your preferences",
     "prefs_heading": "What do you want to get?",

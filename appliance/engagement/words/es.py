@@ -18,6 +18,12 @@ WORDS = {
     "back_lead": "<b>{address}</b> vuelve a recibir boletines de {company}.",
     "close": "Puede cerrar esta página.",
     "choose": "Elegir lo que recibo",
+    "leave_heading_sms": "¿Dejar de recibir estos SMS?",
+    "leave_lead_sms": "<b>{address}</b> no recibirá más ofertas ni novedades por SMS de {company}.",
+    "left_lead_sms": "<b>{address}</b> ya no recibe ofertas ni novedades por SMS de {company}. Los "
+    "mensajes que usted mismo pide le siguen llegando.",
+    "left_nobody_sms": "Ya no recibe ofertas ni novedades por SMS de {company}.",
+    "back_lead_sms": "<b>{address}</b> vuelve a recibir SMS de {company}.",
     "prefs_title": "Sus preferencias",
     "prefs_heading": "¿Qué quiere recibir?",
     "prefs_lead": "Para <b>{address}</b>, de {company}.",

@@ -18,6 +18,12 @@ WORDS = {
     "back_lead": "<b>{address}</b> reçoit de nouveau les newsletters de {company}.",
     "close": "Vous pouvez fermer cette page.",
     "choose": "Choisir ce que je reçois",
+    "leave_heading_sms": "Ne plus recevoir ces SMS ?",
+    "leave_lead_sms": "<b>{address}</b> ne recevra plus d’offres ni de nouvelles par SMS de {company}.",
+    "left_lead_sms": "<b>{address}</b> ne reçoit plus d’offres ni de nouvelles par SMS de {company}. Les "
+    "messages que vous demandez vous-même vous parviennent toujours.",
+    "left_nobody_sms": "Vous ne recevez plus d’offres ni de nouvelles par SMS de {company}.",
+    "back_lead_sms": "<b>{address}</b> reçoit de nouveau les SMS de {company}.",
     "prefs_title": "Vos préférences",
     "prefs_heading": "Que souhaitez-vous recevoir ?",
     "prefs_lead": "Pour <b>{address}</b>, de {company}.",
