@@ -1,8 +1,10 @@
 """The links of a mail, numbered in the order of reading, so that a report can draw its numbers on the mail."""
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from html.entities import html5
+from itertools import islice
 from typing import NamedTuple
 
 from appliance.designs import places, plaintext, tags
@@ -19,6 +21,9 @@ _IN_TEXT = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
 _ASIDE = re.compile("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]")
 # What ends a sentence and not an address
 _BEHIND = ".,;:!?'*_"
+_OPENED = {")": "(", "]": "["}
+# So many of them are looked at for an address that is known
+_MOST_BEHIND = 100
 
 
 class Link(NamedTuple):
@@ -64,26 +69,29 @@ def in_text(text: str, known: set[str]) -> Iterator[Place]:
     """Yield the addresses in a text; one that is known ends where it is known to, another where a sentence may."""
     masked = places.masked(text)
     for found in _IN_TEXT.finditer(masked):
-        start, end = found.span()
-        longest = end
-        while end > start and text[start:end] not in known:
-            if not _is_behind(masked[start:end]):
-                break
-            end -= 1
-        if text[start:end] not in known:
+        start, longest = found.span()
+        known_ends = (end for end in islice(_ends(masked, start, longest), _MOST_BEHIND) if text[start:end] in known)
+        end = next(known_ends, None)
+        if end is None:
             aside = _ASIDE.search(masked, start, longest)
-            end = longest if aside is None else aside.start()
-            while _is_behind(masked[start:end]):
-                end -= 1
+            (end,) = deque(_ends(masked, start, longest if aside is None else aside.start()), 1)
         yield Place(start, end, text[start:end])
 
 
-def _is_behind(address: str) -> bool:
-    """Say whether the last character is one that stands behind an address; a bracket is, if none was opened."""
-    last = address[-1:]
-    if last in (")", "]"):
-        return address.count(last) > address.count("(" if last == ")" else "[")
-    return last != "" and last in _BEHIND
+def _ends(masked: str, start: int, end: int) -> Iterator[int]:
+    """Yield where an address may end: at the end, or before signs that stand behind one; a bracket does if none was
+    opened."""
+    count = {sign: masked.count(sign, start, end) for sign in "()[]"}
+    yield end
+    while end > start:
+        last = masked[end - 1]
+        is_behind = count[last] > count[_OPENED[last]] if last in _OPENED else last in _BEHIND
+        if not is_behind:
+            return
+        if last in count:
+            count[last] -= 1
+        end -= 1
+        yield end
 
 
 def _anchors(html: str, masked: str) -> Iterator[tuple[Element, Place, int]]:

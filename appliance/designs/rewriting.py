@@ -5,6 +5,7 @@ an address says of a person is not in the mail: it is filled in when somebody fo
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from appliance.designs import links, merge, places
@@ -89,7 +90,8 @@ def _replaced(source: str, wanted: list[tuple[Place, int]], base: str) -> str:
     position = 0
     kept = _verbatim(source)
     for place, number in wanted:
-        if any(start <= place.start < end for start, end in kept):
+        before = bisect_right(kept, (place.start, len(source)))
+        if before and place.start < kept[before - 1][1]:
             continue  # no token is filled in there
         parts += (source[position : place.start], f"{base}/c/{{{{ {CLICK} }}}}-{number}")
         position = place.end

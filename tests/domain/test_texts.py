@@ -1,6 +1,7 @@
 """The text of an SMS: filled in, with how to opt out behind it, its links short, its parts counted."""
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -111,6 +112,16 @@ def test_nothing_but_addresses_is_replaced(home: Home, body: str) -> None:
         short,
     )
     assert back == long
+
+
+@pytest.mark.parametrize("sign", [")", ".", "](", "{{ a }}", "https://example.org/a ", "{% raw %}{% endraw %}"])
+def test_a_text_of_any_length_is_read_in_a_moment(home: Home, sign: str) -> None:
+    """Whatever stands behind an address a hundred thousand times: the time grows with the text and no faster."""
+    many = 1_000 if sign[0] in "{h" else 100_000
+    begin = time.thread_time()
+    body = "https://example.org/" + sign * many
+    texts.compiled(body, [link.href for link in texts.links(body)])
+    assert time.thread_time() - begin < 3
 
 
 def test_what_nobody_carries_is_told(home: Home) -> None:
