@@ -22,12 +22,22 @@ def client(context: ssl.SSLContext, idle_seconds: float, most: int) -> httpx.Asy
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """What is sent begins a question; what is read since then is counted."""
+    """What is sent begins a question; what is read since then is counted.
+
+    A question leaves in one piece when its answer is waited for: head and body by themselves would be two packets.
+    """
 
     def __init__(self, inner: httpcore.AsyncNetworkStream, most: int, backend: "Backend") -> None:
         self._inner, self._most, self._backend, self._read = inner, most, backend, 0
+        self._question: list[bytes] = []
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._question:
+            whole = b"".join(self._question)
+            self._question.clear()
+            self._read = 0
+            self._backend.has_written = True
+            await self._inner.write(whole, timeout)
         if self._read > self._most:
             raise httpcore.ReadError(f"more than {self._most} bytes were answered")
         found = await self._inner.read(max_bytes, timeout)
@@ -35,9 +45,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return found
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._read = 0
-        self._backend.has_written = True
-        await self._inner.write(buffer, timeout)
+        self._question.append(buffer)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -161,7 +161,7 @@ def _fact(provider: str, receipt: Receipt, number: int) -> Fact:
     if receipt.status == "delivered":
         return Fact(number, "delivered", provider)
     found = codes.kind(receipt.code or receipt.text)
-    words = " ".join(filter(None, (receipt.code, receipt.text or found.words)))
+    words = codes.words(receipt.code, receipt.text)
     kind: Any = "soft_bounced" if found.against in ("third", "fifth") else "bounced"
     return Fact(number, kind, provider, words, code=receipt.code, judged=found)
 

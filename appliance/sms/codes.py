@@ -44,7 +44,8 @@ def _sender(help: str) -> Meaning:
 
 
 def _unregistered(help: str = "") -> Meaning:
-    return Meaning(Ours, classes.UNREGISTERED, help or classes.UNREGISTERED.help, "5.7.1")
+    # A fault of the sender in one country, which says nothing about others
+    return Meaning(SenderRefused, classes.UNREGISTERED, help or classes.UNREGISTERED.help, "5.7.1")
 
 
 def _refused(help: str = "", kind: Class = classes.REFUSED) -> Meaning:
@@ -108,6 +109,13 @@ def kind(text: str | int | None) -> Class:
     return meaning(text).kind
 
 
+def words(code: str | int | None, said: str) -> str:
+    """Answer a code and what was said with it; and what helps, where it is not about whoever gets the message."""
+    found = meaning(code)
+    told = " ".join(filter(None, (str(code or ""), said or found.kind.words)))
+    return f"{told} - {found.help}" if found.help and found.kind.against == "nobody" else told
+
+
 def judged(error: DeliveryError) -> Class:
     """Say what it means that an SMS was given up or refused for good."""
     found = kind(error.text)
@@ -117,10 +125,10 @@ def judged(error: DeliveryError) -> Class:
     return classes.SETUP
 
 
-def refusal(status: int, code: str | int | None, words: str, retry_after: float) -> DeliveryError:
+def refusal(status: int, code: str | int | None, said: str, retry_after: float) -> DeliveryError:
     """Make the error of an answer that does not accept: by its code, else by its status of HTTP."""
     found = meaning(code)
-    text = f"{code} {words}".strip() if code else f"{words} (HTTP {status})".strip()
+    text = words(code, said) if code else f"{said} (HTTP {status})".strip()
     if status == 429 or (found.error is Throttled and status < 500):
         return Throttled(text, retry_after, status)
     if status >= 500:

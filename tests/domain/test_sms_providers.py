@@ -121,7 +121,7 @@ def test_a_messaging_service_is_no_number(fake: FakeSms) -> None:
     (21610, 400, Permanent, classes.LEFT), (21408, 403, Permanent, classes.COUNTRY),
     (30007, 400, Permanent, classes.FILTERED), (30003, 400, Permanent, classes.UNREACHABLE),
     (21617, 400, Permanent, classes.SIZE), (77777, 400, Permanent, classes.REFUSED),
-    (30034, 400, Ours, classes.UNREGISTERED), (21606, 400, SenderRefused, classes.SETUP),
+    (30034, 400, SenderRefused, classes.UNREGISTERED), (21606, 400, SenderRefused, classes.SETUP),
     (20003, 401, Ours, classes.SETUP), (20404, 404, Ours, classes.SETUP), (20429, 429, Throttled, classes.SETUP),
     (21611, 400, Throttled, classes.SETUP), (20503, 503, Uncertain, classes.SETUP),
 ])  # fmt: skip
@@ -133,7 +133,15 @@ def test_each_code_means_one_thing(fake: FakeSms, code: int, status: int, kind: 
     assert error.text.startswith(str(code))
     assert error.smtp == status
     assert codes.judged(error) is means
-    assert codes.kind(code) is (means if kind in (Permanent, Ours) else codes.kind(code))
+    assert codes.kind(code) is (means if kind in (Permanent, SenderRefused) else codes.kind(code))
+
+
+def test_what_helps_is_said_along() -> None:
+    """Words end with what to do, unless they are about the person who gets nothing any more."""
+    assert codes.words(21408, "not enabled").startswith("21408 not enabled - Allow the country")
+    assert codes.words("30007", "") == f"30007 {classes.FILTERED.words} - {classes.FILTERED.help}"
+    assert codes.words(21211, "invalid") == "21211 invalid"
+    assert codes.words(None, "") == classes.REFUSED.words
 
 
 def test_bare_answers(fake: FakeSms) -> None:
@@ -224,6 +232,24 @@ def test_an_idle_connection_that_was_closed_is_not_used(fake: FakeSms) -> None:
         return [first, second]
 
     assert [type(one) for one in asyncio.run(ask())] == [Accepted, Accepted]
+
+
+def test_no_connection_is_left_behind(fake: FakeSms) -> None:
+    """Whatever becomes of requests, what is open afterwards is no more than there were places."""
+
+    async def ask() -> int:
+        wrong = (fake.accept_then_reset, fake.accept_then_cut, fake.fail, lambda times: fake.delay(5, times=times))
+        for what in wrong:
+            what(times=10)
+        fake.answer(201, times=10, raw='{"sid": "1"}', Connection="close")
+        use(fake, sms__request_timeout="1s")
+        for _ in range(15):
+            await asyncio.gather(*(TWILIO.send(text()) for _ in range(4)), return_exceptions=True)
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    asyncio.run(ask())  # what is loaded once
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert asyncio.run(ask()) - before <= 4 + 3  # the connections, and those of the loop itself
 
 
 def test_a_refusal_in_the_answer_is_one(fake: FakeSms) -> None:

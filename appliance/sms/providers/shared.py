@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -76,6 +77,7 @@ def message_of(url: str) -> int | None:
     return tokens.read(_PURPOSE, found[0])
 
 
+@lru_cache(64)
 def _is_outside(url: str) -> bool:
     """Say whether the host of an address may be one that all the world can call."""
     host = urlsplit(url).hostname or ""
