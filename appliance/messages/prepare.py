@@ -153,9 +153,9 @@ class Workshop:
         source = self._source(claim)
         own = self._shared(source).own if source is not None else None
         if own is not None:
-            return sms_senders.sender_to(own.sender, numbers.look(claim.recipient).country)
+            return sms_senders.sender_to(own.sender, numbers.look(claim.recipient).country, claim.provider)
         chosen = Message.get_by_id(claim.id).sender if source is None else None
-        return chosen or sms_senders.resolve(self._account(claim.account_id), claim.recipient)
+        return chosen or sms_senders.resolve(self._account(claim.account_id), claim.recipient, claim.provider)
 
     def _worded(self, claim: Claim, sent_at: int | None = None) -> Worded:
         """Fill the text of an SMS; `sent_at` is when it left, where that is long known."""

@@ -21,7 +21,7 @@ from appliance.fields import Data, EmailText, Id, Line, Short, Subject, Text, Wh
 from appliance.messages import compose, senders, single_sms, sms_rules, sms_senders, strangers
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
-from appliance.messages.single_sms import Ready
+from appliance.messages.single_sms import Asked, Ready
 from appliance.tables import Account, Channel, Message, MessageContent, Template
 from appliance.work import bell
 
@@ -58,9 +58,10 @@ def warm(account_id: int, request: MessageWrite) -> None:
     template = None
     if isinstance(request.template_id, int):
         template = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
-    if request.channel == "sms":
-        return  # little to compile
     account = Account.get_by_id(account_id)
+    if request.channel == "sms":
+        single_sms.look(account, _asked(request, _said(request, template)), Faults())
+        return
     with contextlib.suppress(MergeError):
         compose.compile_source(_source(_said(request, template), account, not request.transactional))
 
@@ -82,17 +83,17 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
         Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
     )
     reason = _refusal(account_id, address, channel, request.transactional)
-    here = config.current()
-    if is_sms and reason is None and not test and here.sms.transport != "capture":
+    transport = _transport(request, test)
+    if is_sms and reason is None and transport != "capture":
         strangers.admit(account_id, address.key)
     message = Message.create(
         account=account_id, contact=channel.contact_id if channel else None, template=template, channel=request.channel,
-        recipient=address.value, recipient_key=address.key, sender=_sender(account, request, template, address),
+        recipient=address.value, recipient_key=address.key,
+        sender=_sender(account, request, template, address, transport),
         reply_to=None if is_sms else _text(request.reply_to), subject=said["subject"], segments=ready.segments,
         status="skipped" if reason else "held" if held else "queued", skip_reason=reason,
         source_type="transactional", transactional=request.transactional, test=test,
-        provider="capture" if test else here.sms.transport if is_sms else here.email.transport,
-        idempotency_key=key, tags=_value(request.tags),
+        provider=transport, idempotency_key=key, tags=_value(request.tags),
         due_at=None if reason else (request.send_at if held else AT_ONCE), created_at=now, updated_at=now,
     )  # fmt: skip
     MessageContent.create(
@@ -131,6 +132,8 @@ def _template(account_id: int, request: MessageWrite) -> Template | None:
     found = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
     if found is None:
         raise Invalid({"template_id": ["must exist"]})
+    if found.channel != request.channel:
+        raise Invalid({"template_id": [f"is for {found.channel}"]})
     return found
 
 
@@ -141,9 +144,16 @@ def ignored(request: MessageWrite) -> list[str]:
     return [name for name in single_sms.OF_MAIL if getattr(request, name) not in (UNSET, None)]
 
 
-def _sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> str:
+def _transport(request: MessageWrite, test: bool) -> str:
+    here = config.current()
+    return "capture" if test else here.sms.transport if request.channel == "sms" else here.email.transport
+
+
+def _sender(
+    account: Account, request: MessageWrite, template: Template | None, to: addresses.Address, transport: str
+) -> str:
     if request.channel == "sms":
-        return sms_senders.resolve(account, to.key)
+        return sms_senders.resolve(account, to.key, transport)
     return senders.resolve(account, _text(request.from_email) or (template.from_email if template else None))
 
 
@@ -153,8 +163,7 @@ def _check(
     """Answer what a message is ready with; raises Invalid with all faults, those of its kind of channel too."""
     faults = Faults()
     if request.channel == "sms":
-        asked = single_sms.Asked(request.to, said["body"], _value(request.data) or {}, not request.transactional)
-        ready = single_sms.look(account, asked, faults)
+        ready = single_sms.look(account, _asked(request, said), faults)
     else:
         ready = _look(account, request, said, faults)
     if not account.transactional_allowed and request.transactional:
@@ -163,6 +172,10 @@ def _check(
     if not test:
         _refuse_unready(account, request, template, ready.address)
     return ready
+
+
+def _asked(request: MessageWrite, said: dict[str, Any]) -> Asked:
+    return Asked(request.to, said["body"], _value(request.data) or {}, not request.transactional)
 
 
 def _look(account: Account, request: MessageWrite, said: dict[str, Any], faults: Faults) -> Ready:
@@ -190,12 +203,13 @@ def _look(account: Account, request: MessageWrite, said: dict[str, Any], faults:
 
 def _refuse_unready(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
     """Raise Invalid where the sender of a message that really leaves may not be used, as a campaign's send would."""
-    here, chosen = config.current(), _sender(account, request, template, to)
+    transport = _transport(request, test=False)
     if request.channel == "sms":
-        fault = sms_senders.fault(account, to.key, here.sms.transport)
+        fault = sms_senders.fault(account, to.key, transport)
         found = [("base", fault)] if fault else []
     else:
-        found = senders.problems(account, chosen, here.email.transport, marketing=not request.transactional)
+        chosen = _sender(account, request, template, to, transport)
+        found = senders.problems(account, chosen, transport, marketing=not request.transactional)
     if found:
         raise Invalid(
             {field: [words] for field, words in found}, reason="sender_not_ready",

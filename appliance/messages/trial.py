@@ -206,15 +206,16 @@ def _put(
     account: Account, template: Template, address: addresses.Address, contact: Contact | None, data: dict[str, Any],
     test_key: bool,
 ) -> TestResult:  # fmt: skip
-    now = clock.now_ms()
+    now, transport = clock.now_ms(), _transport(template, test_key)
     said, is_sms = _said(template), template.channel == "sms"
+    sender = senders.resolve(account, template.from_email)
     suppressed = consent.suppression(account.id, address.kind, tokens.address_hash(address.kind, address.key))
     message = Message.create(
         account=account, template=template, channel=template.channel, recipient=address.value,
         recipient_key=address.key, reply_to=None if is_sms else template.reply_to, subject=said["subject"],
-        sender=sms_senders.resolve(account, address.key) if is_sms else senders.resolve(account, template.from_email),
+        sender=sms_senders.resolve(account, address.key, transport) if is_sms else sender,
         status="skipped" if suppressed else "queued", skip_reason=f"suppressed_{suppressed}" if suppressed else None,
-        source_type="test", transactional=True, test=True, provider=_transport(template, test_key),
+        source_type="test", transactional=True, test=True, provider=transport,
         due_at=None if suppressed else AT_ONCE, created_at=now, updated_at=now,
     )  # fmt: skip
     # As long as what people get, whose links are shortened; nothing about a test is counted

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import FreshServer
 from tests.kit.client import Client
+from tests.kit.server import Server
 
 TO = "+12025550143"
 HI = {"channel": "sms", "to": TO, "body": "Your code is 1234"}
@@ -73,13 +75,19 @@ def test_what_only_a_mail_has_is_named(api: Client) -> None:
 
 def test_the_words_may_be_those_of_a_template(api: Client) -> None:
     """A template's text does where none is sent; a text that is sent comes first."""
-    words = api.post("/templates", {"name": "Code", "body": "Code: {{ data.code }}"}).expect(201)["id"]
+    made = {"name": "Code", "channel": "sms", "body": "Code: {{ data.code }}"}
+    words = api.post("/templates", made).expect(201)["id"]
     asked = {"channel": "sms", "to": TO, "template_id": words, "data": {"code": 7}}
     kept = api.post("/messages", asked).expect(201)
     assert api.get(f"/messages/{kept['id']}").json["text"] == "Code: 7"
     assert kept["template_id"] == words
     own = api.post("/messages", asked | {"body": "Mine"}).expect(201)
     assert api.get(f"/messages/{own['id']}").json["text"] == "Mine"
+    letter = api.post("/templates", {"subject": "Code", "body": "<p>{{ data.code }}</p>"}).expect(201)["id"]
+    refused = api.post("/messages", asked | {"template_id": letter}).expect(422)
+    assert refused["validation_errors"] == {"template_id": ["is for email"]}
+    mail = {"to": "ann@example.org", "subject": "s", "body": "b", "template_id": words}
+    assert api.post("/messages", mail).expect(422)["validation_errors"] == {"template_id": ["is for sms"]}
 
 
 def test_a_later_one_is_held(api: Client) -> None:
@@ -134,6 +142,16 @@ def test_they_are_found_by_their_number(api: Client) -> None:
     assert set(api.get("/messages", channel="fax").expect(422)["validation_errors"]) == {"channel"}
 
 
+def test_who_somebody_is_may_stand_in_it(api: Client) -> None:
+    """The number is the person's phone, not their address; who has none has none."""
+    api.post("/contacts", {"phone": "+12025550151", "first_name": "Ann"}).expect(201)
+    kept = ask(api, to="+12025550151", body="{{ contact.phone }}{{ contact.email }}{{ email }}").expect(201)
+    assert api.get(f"/messages/{kept['id']}").json["text"] == "+12025550151"
+    assert ask(api, to="+12025550151", body="{{ contact.email }}{{ email }}").expect(422)["validation_errors"] == {
+        "body": ["it says nothing"]
+    }
+
+
 def test_a_test_key_sends_none_into_the_world(api: Client, server: Any) -> None:
     """What a test key asks for is a test, for the inbox."""
     kept = server.client(server.new_key("try", "--test")).post("/messages", HI).expect(201)
@@ -160,3 +178,34 @@ def test_another_account_knows_nobody_of_it(api: Client, server: Any) -> None:
     known = api.post("/messages", words | {"transactional": False}).expect(201)
     assert known["contact_id"] == ours and known["from"] != "Elsewhere"
     assert api.get(f"/messages/{known['id']}").json["text"] == "Hi Ann!"
+
+
+@pytest.fixture
+def real(fresh_server: FreshServer) -> Server:
+    """A server whose SMS go to a provider that is not there, from nobody."""
+    return fresh_server(env={
+        "CAMPANERO_SMS__TRANSPORT": "twilio", "CAMPANERO_SMS__TWILIO__BASE_URL": "http://127.0.0.1:9",
+        "CAMPANERO_SMS__TWILIO__ACCOUNT_SID": "AC1", "CAMPANERO_SMS__TWILIO__AUTH_TOKEN": "t",
+        "CAMPANERO_SMS__COUNTRIES": "US,GB", "CAMPANERO_SMS__REQUIRE_EVIDENCE": "true",
+    })  # fmt: skip
+
+
+def test_on_a_real_transport_it_is_from_somebody(real: Server) -> None:
+    """Without a sender it is refused in words, and the account says so too; a test stays at home and needs none."""
+    api = real.client()
+    account = api.get("/account").expect(200)
+    assert [one["severity"] for one in account["blockers"] if one["code"] == "sms_sender_missing"] == ["warning"]
+    assert (account["transport"]["sms"], account["capabilities"]["sms"]) == ("twilio", True)
+    refused = ask(api).expect(422)
+    assert (refused["reason"], refused["blockers"][0]["code"]) == ("sender_not_ready", "sender_not_ready")
+    tried = real.client(real.new_key("try", "--test"))
+    kept = ask(tried).expect(201)
+    api.wait(f"/messages/{kept['id']}", lambda row: row["status"] == "sent" and row["from"] == "Campanero")
+    api.patch("/account", {"sms_from": "Bakery"}).expect(200)
+    assert "US needs a number" in ask(api).expect(422)["validation_errors"]["base"][0]
+    assert ask(api, to="+447700900123").expect(201)["from"] == "Bakery"
+    elsewhere = ask(api, to="+4917012345678").expect(422)["validation_errors"]
+    assert elsewhere == {"to": ["is in DE, which is not among sms.countries"]}
+    api.post("/contacts", {"phone": "+447700900124"}).expect(201)
+    unproven = ask(api, to="+447700900124", transactional=False).expect(422)
+    assert unproven["skip_reason"] == "no_consent"
