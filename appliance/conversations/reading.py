@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from peewee import SQL
 
 from appliance import addresses, clock
 from appliance.contacts import store
@@ -21,6 +22,9 @@ from appliance.tables import Account, Incoming, Message
 
 Kind = Literal["message", "keyword", "stop", "start", "help", "refusal"]
 _FARTHEST = 2**53
+_UNSEEN = (
+    "SELECT id FROM incoming INDEXED BY incoming_refusals WHERE account_id = ? AND kind = 'refusal' AND seen_at IS NULL"
+)
 # Theirs, and what came from or went to their number when it was nobody's
 _KEYS = "(SELECT key FROM channel WHERE contact_id = :contact AND kind = 'phone')"
 _SAID = (
@@ -104,8 +108,7 @@ def page(account_id: int, query: IncomingQuery) -> Page:
     if isinstance(query.from_, str):
         found = found.where(Incoming.sender == _number(query.from_))
     if query.unseen is not UNSET:
-        open_ones = (Incoming.kind == "refusal") & Incoming.seen_at.is_null()
-        found = found.where(open_ones if query.unseen else ~open_ones)
+        found = found.where(SQL(f"id {'IN' if query.unseen else 'NOT IN'} ({_UNSEEN})", (account_id,)))
     after, before = moments(query.created_after, query.created_before, Account.get_by_id(account_id).time_zone)
     if after is not None:
         found = found.where(Incoming.created_at >= after)

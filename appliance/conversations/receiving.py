@@ -61,6 +61,10 @@ def receive(provider: str, heard: Heard, test: bool = False, account_id: int | N
         concerned = [home]
     for account in concerned:
         _take(account, message, read, is_home=account == home)
+    if read.meaning == "perhaps":
+        log.warning(
+            "an SMS may be a refusal in other words: somebody has to look at it (GET /v1/my/incoming?unseen=true)"
+        )
     log.info("an SMS came in (%s) and concerns %s accounts", read.meaning, len(concerned))
     return True
 

@@ -12,7 +12,7 @@ import msgspec
 from appliance import config
 from appliance.account import settings
 from appliance.config import Loaded
-from appliance.doctor import automations, flow, ground, names, seed, spending, texting, ways, webhooks
+from appliance.doctor import automations, flow, ground, names, refusals, seed, spending, texting, ways, webhooks
 from appliance.doctor.findings import Line, Over
 from appliance.errors import ConfigError
 
@@ -38,6 +38,7 @@ _OF_ACCOUNTS = (
     automations.moving,
     webhooks.heard,
     spending.of_sms,
+    refusals.unseen,
 )
 
 

@@ -10,6 +10,7 @@ from appliance.conversations import reading
 from appliance.conversations.reading import IncomingQuery, Seen
 from appliance.db import work
 from appliance.db.open import rows
+from appliance.doctor import refusals
 from appliance.errors import NotFound
 from appliance.messages import single
 from appliance.messages.single import MessageWrite
@@ -105,12 +106,18 @@ def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:  # noqa: F811
     account = home.account_id
     waiting = reading.page(account, IncomingQuery(unseen=True)).rows
     assert [row.body for row in waiting] == ["do you hate spam too?", "please stop by the shop"]
+    [line] = refusals.unseen(home.directory, account)
+    assert (line.level, line.words.split(",")[0]) == (
+        "warn",
+        "account 1: 2 SMS may be refusals and wait to be looked at",
+    )
     seen = work.write(reading.see, account, waiting[0].id, Seen(), "key:1")
     assert (seen.opted_out, seen.seen_at is not None) == (False, True)
     gone = work.write(reading.see, account, waiting[1].id, Seen(opt_out=True), "user:1")
     assert gone.opted_out and home.channel(ANN).suppression == "stop_keyword"
     assert ("opt_out", "recipient", "keyword", "user:1") in home.acts(ANN)
     assert reading.page(account, IncomingQuery(unseen=True)).total == 0
+    assert list(refusals.unseen(home.directory, None)) == []
     assert reading.page(account, IncomingQuery(unseen=False)).total == 3
     assert reading.page(account, IncomingQuery(from_="+1 415 555 0102")).total == 1
     assert reading.page(account, IncomingQuery(kind="message", contact_id=ann)).total == 1

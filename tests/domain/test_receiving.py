@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from appliance.account import accounts
 from appliance.contacts import suppress, write
@@ -218,3 +220,15 @@ def test_two_machines_come_to_an_end(home: Home, ann: int) -> None:
         hear("START")
     assert len(answers()) == 20
     assert home.channel(ANN).subscribed
+
+
+@given(
+    body=st.text(max_size=200), sender=st.text(max_size=40) | st.just(ANN), to=st.text(max_size=40), known=st.booleans()
+)
+def test_whatever_comes_is_kept(home: Home, body: str, sender: str, to: str, known: bool) -> None:
+    """No text, number or name, however broken, keeps a message from being taken in, once."""
+    before = Incoming.select().count()
+    name = f"SM{before}" if known else None
+    assert hear(body, sender, to, provider_id=name)
+    assert hear(body, sender, to, provider_id=name) is (name is None)
+    assert Incoming.select().count() == before + (1 if known else 2)
