@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, json
-from peewee import SQL, fn
+from peewee import SQL
 
 from appliance.campaigns import report, store
 from appliance.db.open import rows, scalar
@@ -25,11 +25,11 @@ UNSUBSCRIBED = (
     "WHERE json_extract(c.data, '$.message_id') BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
     "AND m.campaign_id = ? AND m.status != 'complained'"
 )
-# What a number begins with: enough to tell its country, and few enough to look at each
-NUMBER_PREFIX = 8
+# What a number begins with: enough to tell its country, the area code in America, and few enough to look at each
+NUMBER_PREFIX = "substr(recipient_key, 1, iif(recipient_key GLOB '+1*', 5, 7))"
 UNKNOWN = "unknown"
 _NUMBERS = (
-    f"SELECT substr(recipient_key, 1, {NUMBER_PREFIX}), max(recipient_key) FROM message NOT INDEXED "
+    f"SELECT {NUMBER_PREFIX}, max(recipient_key) FROM message NOT INDEXED "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'sms' AND recipient_key NOT NULL GROUP BY 1"
 )
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
@@ -125,8 +125,7 @@ def _in(campaign_id: int, country: str) -> Any:
     wanted = None if country.lower() == UNKNOWN else country.upper()
     found = rows(_NUMBERS, (*bounds(campaign_id), campaign_id))
     prefixes = [prefix for prefix, number in found if numbers.look(number).country == wanted]
-    beginning = fn.SUBSTR(Message.recipient_key, 1, NUMBER_PREFIX)
-    return beginning.in_(SQL("(SELECT value FROM json_each(?))", [json.encode(prefixes).decode()]))
+    return SQL(f"{NUMBER_PREFIX} IN (SELECT value FROM json_each(?))", [json.encode(prefixes).decode()])
 
 
 def _among(ids: list[int]) -> Any:

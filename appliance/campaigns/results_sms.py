@@ -10,7 +10,7 @@ from appliance.tables import Campaign
 
 _MOST_COUNTRIES = 50
 _SUMS = (
-    f"SELECT substr(recipient_key, 1, {recipients.NUMBER_PREFIX}), max(recipient_key), count(*), sum(status IN "
+    f"SELECT {recipients.NUMBER_PREFIX}, max(recipient_key), count(*), sum(status IN "
     "('sent', 'delivered', 'bounced', 'complained')), sum(status = 'delivered'), sum(status = 'bounced'), "
     "sum(status = 'failed'), sum(status = 'skipped'), count(clicked_at), sum(iif(status IN "
     "('sent', 'delivered', 'bounced', 'complained'), coalesce(segments, 0), 0)) FROM message NOT INDEXED "

@@ -92,9 +92,9 @@ def test_what_the_text_lacks_is_advice(api: Client) -> None:
     assert not {"preheader_missing", "dormant", "same_subject", "postal_address"} & codes(found)
 
 
-def test_the_way_out_is_missed(fresh_server: FreshServer) -> None:
+def test_the_way_out_is_missed(api: Client) -> None:
     """Without a hint of the account the text has to say how to leave, in any of its ways."""
-    api = fresh_server().client()
+    api.patch("/account", {"sms_opt_out_hint": None}).expect(200)
     group = people(api, "Hints", {"phone": "+14155550131"})
 
     def told(body: str) -> bool:
@@ -104,6 +104,7 @@ def test_the_way_out_is_missed(fresh_server: FreshServer) -> None:
     assert told("Acme: sale")
     assert not told("Acme: sale. Stop: answer STOPP")
     assert not told("Acme: sale {{ unsubscribe_url }}")
+    api.patch("/account", {"sms_opt_out_hint": HINT}).expect(200)
 
 
 def test_what_refuses_a_send_is_a_blocker(api: Client) -> None:
@@ -157,5 +158,8 @@ def test_numbers_hours_and_days_are_foreseen(fresh_server: FreshServer, clock: T
     assert "country_not_allowed (1)" in told["numbers_refused"] and "2 people" in told["quiet_hours_of_people"]
     assert "in 2 days" in told["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= told.keys()
     assert "quiet_hours" not in told
+    (french,) = api.get("/contacts", search="+33612345678").expect(200)
+    why = api.get(f"/campaigns/{campaign}/explain", contact_id=french["id"]).expect(200)
+    assert (why["in_audience"], why["skip_reason"]) == (True, "country_not_allowed")
     api.patch(f"/campaigns/{campaign}", {"scheduled_at": "2030-06-12T20:30:00Z"}).expect(200)
     assert "quiet_hours" in codes(rehearsed(api, campaign))

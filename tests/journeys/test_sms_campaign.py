@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -231,6 +232,29 @@ def test_it_starts_at_its_time(bakery: Bakery) -> None:
     done = bakery.until(draft, "completed")
 
     assert done["stats"]["sent"] == 2 and {one.to for one in bakery.provider.accepted} >= set(phones)
+
+
+def test_a_night_is_waited_for_and_told(bakery: Bakery) -> None:
+    """While it is quiet where everybody lives the campaign says so, with the time it goes on; then all get it."""
+    api, provider = bakery.api, bakery.provider
+    local = datetime.fromtimestamp(bakery.clock.now(), ZoneInfo("America/Los_Angeles"))
+    hours = {"from": f"{local - timedelta(hours=1):%H:%M}", "to": f"{local + timedelta(hours=1):%H:%M}"}
+    api.patch("/account", {"sms_quiet_hours": hours}).expect(200)
+    group, phones = bakery.people("Night", 3)
+    draft = bakery.draft(group)
+    api.post(f"/campaigns/{draft}/send").expect(200)
+
+    def is_resting(row: Any) -> bool:
+        return bool(row["waiting"] and row["waiting"]["reason"] == "quiet_hours")
+
+    told = api.wait(f"/campaigns/{draft}", is_resting, 30)
+    assert "quiet hours where 3 people live, next at" in told["waiting"]["text"] and told["waiting"]["until"]
+    assert {row["status"] for row in bakery.rows(draft).values()} == {"held"}
+    bakery.clock.advance(3600 + 180)
+    done = bakery.until(draft, "completed")
+    api.patch("/account", {"sms_quiet_hours": None}).expect(200)
+
+    assert done["stats"]["sent"] == 3 == len([one for one in provider.accepted if one.to in phones])
 
 
 def test_a_refusal_is_explained_and_can_be_sent_again(bakery: Bakery) -> None:
