@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from appliance.db import work
+from appliance.delivery import classes
 from appliance.errors import (
     DeliveryError,
     Later,
@@ -22,6 +23,7 @@ from appliance.errors import (
 )
 from appliance.messages import lookups
 from appliance.messages.ledger import Claim, Outcome, Prepared
+from appliance.sms import codes
 from appliance.sms.providers import PROVIDERS
 from appliance.sms.text import Accepted, Text
 from appliance.work.clerk import Clerk
@@ -131,7 +133,11 @@ class Place:
 
     def _learn(self, outcome: Outcome, sender: str) -> None:
         claim, gate = outcome.claim, self._shared.gate
-        outcome.error = error = self._shared.pace.heard(claim, sender, outcome.error)
+        error = self._shared.pace.heard(claim, sender, outcome.error)
+        if isinstance(error, Ours) and codes.kind(error.text) is classes.UNREGISTERED:
+            # This sender may not write to this country; others may, and this one elsewhere
+            error = SenderRefused(error.text, error.smtp, error.enhanced)
+        outcome.error = error
         if isinstance(error, Unreachable) or (
             isinstance(error, Ours) and not isinstance(error, SenderRefused | Unauthenticated)
         ):

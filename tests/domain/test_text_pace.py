@@ -1,0 +1,107 @@
+"""How fast SMS may go: each sender by itself, and a provider that leaves us in doubt with one at a time."""
+
+from typing import Any
+
+import pytest
+
+from appliance import clock, config
+from appliance.errors import Permanent, Throttled, Uncertain, Unreachable
+from appliance.messages.ledger import Claim
+from appliance.messages.line import Line
+from appliance.work.text_pace import MOST_DOUBTS, TextPace
+from appliance.work.texting import Senders
+from tests.domain.home import Home
+from tests.domain.test_prepare_sms import campaign
+
+US, DE = "+15550009999", "Acme"
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that is kept to, to be moved."""
+    moment = [1000.0]
+    monkeypatch.setattr(clock, "steady", lambda: moment[0])
+    return moment
+
+
+def claim(number: int, provider: str = "twilio") -> Claim:
+    """Answer a message in hand."""
+    values: dict[str, Any] = dict.fromkeys(Claim._fields)
+    return Claim(**values | {"id": number, "provider": provider, "channel": "sms"})
+
+
+def pace(home: Home, **settings: Any) -> TextPace:
+    """Make the pace of an installation."""
+    home.configure(sms__transport="twilio", sms__twilio__account_sid="AC1", sms__twilio__auth_token="t", **settings)
+    return TextPace(config.current().sms)
+
+
+def test_a_sender_keeps_to_its_limit_and_others_do_not(home: Home, now: list[float]) -> None:
+    """Two a second for one; whoever else sends, and what stays in the inbox, waits for nothing."""
+    here = pace(home, sms__sender_limits=[f"{US} 2/s 3/h"])
+    assert here.admit(claim(1), US) is None
+    blocked = here.admit(claim(2), US)
+    assert (
+        blocked is not None and blocked.name == f"from {US}" and 1000 < here.opens_at([blocked.name], False) <= 1000.5
+    )
+    assert here.admit(claim(3), DE) is None and here.admit(claim(4, "capture"), US) is None
+    for number in (5, 6):
+        now[0] += 0.5
+        assert here.admit(claim(number), US) is None
+    now[0] += 60
+    assert here.admit(claim(7), US) is not None and here.standing().full[0].per_hour == 3
+    assert here.room({}) == {f"from {US}": 0}
+
+
+def test_who_asks_for_less_gets_less(home: Home, now: list[float]) -> None:
+    """A pause as long as was asked for, then half as many at once; all of it back after some went well."""
+    here = pace(home, sms__connections="2")
+    error = here.heard(claim(1), US, Throttled("20429 slow down", 40.0, 429))
+    assert isinstance(error, Throttled) and 40 <= error.seconds <= 44
+    assert here.admit(claim(2), US) is not None and here.admit(claim(3), DE) is None
+    [spared] = here.standing().spared
+    assert (spared.group, spared.connections, spared.text) == (f"from {US}", 1, "20429 slow down")
+    now[0] += 40
+    assert here.admit(claim(4), US) is None
+    blocked = here.admit(claim(5), US)
+    assert blocked is not None, "one at a time"
+    here.end(4)
+    for _ in range(60):
+        here.heard(claim(4), US, None)
+    assert here.standing().spared == () and here.is_free
+
+
+def test_doubts_in_a_row_are_few(home: Home, now: list[float]) -> None:
+    """The third says that nothing should go; then one at a time, twice as many with each answer, until all may."""
+    here = pace(home, sms__connections="4")
+    error = Uncertain("HTTP 503")
+    told = []
+    for number in range(MOST_DOUBTS):
+        here.heard(claim(number), US, error)
+        told.append(here.doubted())
+    assert told == [False, False, True] and not here.is_free
+    assert here.admit(claim(10), US) is None
+    blocked = here.admit(claim(11), US)
+    assert blocked is not None and blocked.name == "*"
+    assert here.heard(claim(10), US, error) is error and here.doubted(), "one more is enough now"
+    here.end(10)
+    here.heard(claim(12), US, Unreachable("gone"))
+    assert not here.is_free, "that says nothing"
+    here.heard(claim(12), US, Permanent("21211 no number", 400))
+    assert here.admit(claim(13), US) is None and here.admit(claim(14), US) is None
+    assert here.admit(claim(15), US) is not None
+    here.heard(claim(13), US, None)
+    assert here.is_free
+    assert [here.doubted() for _ in range(MOST_DOUBTS)][-1]
+
+
+def test_a_slow_sender_keeps_no_other_waiting(home: Home) -> None:
+    """Of a campaign from several numbers the line steps over those whose sender has no room."""
+    people = [home.upsert(phone=f"+1212555{n:04}").contact.id for n in range(30)]
+    people += [home.upsert(phone=f"+49151123456{n:02}").contact.id for n in range(3)]
+    here = pace(home, sms__sender_limits=[f"{US} 1/s"], sms__twilio__from=US, sms__country_senders=[f"DE {DE}"])
+    home.send(campaign(home, people, "Hi, STOP to leave"))
+    line = Line("sms", Senders())
+    found = line.candidates(10, room=here.room({}))
+    assert [row.recipient[:3] for row in found] == ["+12", "+12", "+49", "+49", "+49"]
+    assert line.waiting() == {f"from {US}"}
