@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from appliance.campaigns import audience, store
+from appliance.campaigns.findings import transport
 from appliance.db.open import one, rows, scalar
 from appliance.db.work import snapshot
 from appliance.errors import Invalid
@@ -70,13 +71,10 @@ def _now(campaign: Campaign, contact_id: int) -> tuple[bool, str | None]:
     )
     if found is None:
         return False, None
-    return True, found[0] or (_of_number(found[1]) if campaign.channel == "sms" else None)
-
-
-def _of_number(channel_id: int) -> str | None:
-    """Answer why no SMS goes to a number, as it is asked again before one would."""
-    found = sms_rules.refused(str(scalar("SELECT key FROM channel WHERE id = ?", (channel_id,))))
-    return found[0] if found is not None else None
+    if found[0] is not None or campaign.channel != "sms":
+        return True, found[0]
+    number = str(scalar("SELECT key FROM channel WHERE id = ?", (found[1],)))
+    return True, sms_rules.foreseen(campaign.account_id, contact_id, number, transport(campaign))
 
 
 def _parts(campaign: Campaign, contact_id: int) -> list[AudiencePart]:

@@ -74,12 +74,22 @@ def refusal(row: Claim) -> str | None:
         return found[0]
     if not row.transactional and not has_evidence(row.contact_id):
         return "no_consent"
-    return "sender_not_allowed" if _is_nameless(row, _facts(row.account_id)) else None
+    return "sender_not_allowed" if _is_nameless(row.recipient_key, row.provider, _facts(row.account_id)) else None
 
 
-def _is_nameless(row: Claim, facts: _Facts) -> bool:
+def foreseen(account_id: int, contact_id: int, number: str, provider: str) -> str | None:
+    """Answer why a marketing SMS that is not written yet would not go out, as `refusal` will."""
+    found = refused(number)
+    if found is not None:
+        return found[0]
+    if not has_evidence(contact_id):
+        return "no_consent"
+    return "sender_not_allowed" if _is_nameless(number, provider, _facts(account_id)) else None
+
+
+def _is_nameless(number: str, provider: str, facts: _Facts) -> bool:
     """Say whether whoever it is from can write to others and not to this country."""
-    if row.provider == _HOME or sms_senders.sender_to(facts.sender, numbers.look(row.recipient_key).country):
+    if provider == _HOME or sms_senders.sender_to(facts.sender, numbers.look(number).country):
         return False
     return bool(sms_senders.sender_to(facts.sender, None))
 
@@ -104,7 +114,7 @@ def suspects(rows: Iterable[Claim], now: int) -> set[int]:
             config.current().sms.require_evidence
             or (is_real and (full[row.account_id] or _may_rest(row, known, now)))
             or refused(row.recipient_key or "") is not None
-            or _is_nameless(row, known)
+            or _is_nameless(row.recipient_key or "", row.provider, known)
         ):
             found.add(row.id)
     return found
