@@ -184,7 +184,7 @@ class Sms(Struct, frozen=True):
     require_evidence: Annotated[
         bool, _help("true: marketing SMS only to whom it is on record how and to which words they agreed")
     ] = False
-    plain_quotes: Annotated[bool, _help("true: curly quotes, dashes are made plain where that spares UCS-2")] = False
+    plain_quotes: Annotated[bool, _help("true: makes curly quotes and dashes plain where that spares UCS-2")] = False
     twilio: Twilio = Twilio()
     http: HttpSms = HttpSms()
 
