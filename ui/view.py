@@ -100,6 +100,7 @@ def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "nav": nav.items(request.path),
         "theme": session.theme(request),
         "capture": config.email.transport == "capture",
+        "sms_leave": config.sms.transport != "capture",
         "stop_file": datadir.is_stopped(config.data_dir),
         "now": clock.now_ms(),
     }

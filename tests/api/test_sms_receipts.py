@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.api.sms_world import World, world
-from tests.kit.fake_sms import post
+from tests.kit.clock import TestClock
+from tests.kit.fake_sms import FakeSms, post
 from tests.kit.receiver import Receiver
+from tests.kit.server import Server
 
 __all__ = ["world"]
 
@@ -151,3 +153,25 @@ def test_others_are_told(world: World, tmp_path: Path) -> None:
         world.api.send("DELETE", f"/webhooks/{hook['id']}").expect(200)
     assert sorted(one.event["event"] for one in arrived) == names
     assert {one.event["contact_id"] is not None for one in arrived} == {True}
+
+
+def test_the_generic_way(tmp_path: Path) -> None:
+    """A server of one's own tells alike: what arrived, what did not and why, and what was taken though nobody heard."""
+    with FakeSms(tmp_path) as sms, Server(env=sms.env_http).set_up() as server:
+        api = server.client()
+        api.patch("/account", {"sms_from": "+15550009999"}).expect(200)
+        here = World(server, api, sms, TestClock(tmp_path / "clock"))
+        message, taken = here.handed_over()
+        for status, code in (("sent", None), ("undelivered", 30005), ("delivered", None)):
+            assert sms.report(taken, status, code).status == 200
+        assert here.state(message) == ("bounced", ["sms_failed"], "hard_bounce", True)
+        number = here.number()
+        sms.accept_then_reset(to=number, times=1)
+        made = api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
+        # It cannot be asked, so a person would have to decide
+        api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "uncertain")
+        [taken] = sms.to(number)
+        assert sms.report(taken, "delivered").status == 200
+        row = api.get(f"/messages/{made['id']}").expect(200)
+        assert (row["status"], row["provider_id"], row["segments"]) == ("delivered", taken.sid, 1)
+        server.stop()
