@@ -44,7 +44,7 @@ from appliance.tables import Flow, Trigger
 # Drawn where there are more, or fewer in a flow of many steps
 MOST, _MOST_PASSAGES = 1_000, 40_000
 _MOST_SECONDS, _MOST_MOMENTS = 15.0, 2_000
-_LONG_MS = 400 * DAY_MS
+_LONG_MS, _MINUTE_MS = 400 * DAY_MS, 60_000
 # One at a time: it takes a second or two, and others read meanwhile
 _busy = threading.Lock()
 # Spreads people evenly, always the same ones
@@ -156,7 +156,7 @@ class _Play:
                     self._suppose(what, runs)
                     self._settle(every)
             coming = [at for at, _ in planned]
-            coming += [one for one in (_due(self.flow.id), leaving.waiting(every)) if one is not None]
+            coming += [one for one in (_due(self.flow.id), _whole(leaving.waiting(every))) if one is not None]
             later = min((one for one in coming if one > now), default=None)
             if later is None or later > self.until:
                 break
@@ -217,6 +217,11 @@ def _planned(script: Sequence[Supposed], start: int) -> list[tuple[int, Supposed
         after = one_of.after * 1000 if isinstance(one_of.after, int) else 0
         found.append((max(one_of.at, start) if isinstance(one_of.at, int) else start + after, one_of))
     return found
+
+
+def _whole(moment: int | None) -> int | None:
+    """Answer the full minute by which a message has left: those of one morning leave each at a moment of its own."""
+    return None if moment is None else -(-moment // _MINUTE_MS) * _MINUTE_MS
 
 
 def _due(flow_id: int) -> int | None:

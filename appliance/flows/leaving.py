@@ -93,7 +93,9 @@ def _made(claim: Claim, workshop: Workshop) -> tuple[Outcome, str | None]:
         words = fault.words() if isinstance(fault, MergeError) else str(fault)
         return Outcome(claim, Permanent(words), skip_reason="render_error"), f"the message cannot be made: {words}"
     return Outcome(
-        claim, subject=made.subject, sender=made.sender, internet_message_id=made.internet_message_id
+        claim, subject=made.subject, sender=made.sender, internet_message_id=made.internet_message_id,
+        # What an SMS takes counts for the parts of a day, and that it said how to opt out for the next one
+        prepared=made if claim.channel == "sms" else None,
     ), None  # fmt: skip
 
 

@@ -1,22 +1,26 @@
 """SMS of flows: what keeps them from going live, whom they reach, and what a rehearsal shows of them."""
 
+import time
+
 import msgspec
 import pytest
 
-from appliance import clock
+from appliance import clock, config, settings
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.errors import Invalid
 from appliance.flows import states, store
 from appliance.flows.states import By
 from appliance.messages.prepare import Workshop
-from tests.domain.flows_rehearsed import rehearsed, told, written
+from tests.domain import flows_home, sms_crowd
+from tests.domain.flows_rehearsed import DAY, rehearsed, told, with_all, written
 from tests.domain.home import Home
 from tests.domain.sms_crowd import accept, real, taken
 from tests.domain.test_flow_run import enter, until_still
 
 TEXT = {"type": "sms", "body": "Hi {{ first_name }}, the {{ event.bread }} is ready"}
-NIGHT = {"from": "21:00", "to": "08:00"}
+HI = {"type": "sms", "body": "Hi"}
+NIGHT = '{"from": "21:00", "to": "08:00"}'
 
 
 def test_a_rehearsal_shows_the_words_and_what_they_take(home: Home) -> None:
@@ -44,7 +48,7 @@ def test_somebody_made_up_has_a_phone_too(home: Home) -> None:
 
 def test_who_has_no_phone_or_left_is_said(home: Home) -> None:
     """Why a step sends nothing is told as for mail."""
-    flow = written(home, [{"type": "sms", "body": "Hi"}])
+    flow = written(home, [HI])
     found = rehearsed(home, flow, contact={"email": "ann@example.org"})
     assert (told(found, 1).outcome, told(found, 1).reason) == ("skipped", "no_channel")
     left = home.upsert(phone="+12025550151", opt_in=False).contact
@@ -54,11 +58,9 @@ def test_who_has_no_phone_or_left_is_said(home: Home) -> None:
 
 def test_a_rehearsal_goes_by_the_rules_of_a_real_provider(home: Home) -> None:
     """Night, countries and paid parts hold as they will in reality, and nothing of it is counted."""
-    work.write(
-        run, "UPDATE account SET sms_from = '+15550001111', sms_quiet_hours = ?", (msgspec.json.encode(NIGHT).decode(),)
-    )
+    work.write(run, "UPDATE account SET sms_from = '+15550001111', sms_quiet_hours = ?", (NIGHT,))
     real(countries=["GB"], parts_per_day=5)
-    flow = written(home, [{"type": "sms", "body": "Hi"}, {"type": "sms", "body": "Code", "transactional": True}])
+    flow = written(home, [HI, {"type": "sms", "body": "Code", "transactional": True}])
     found = rehearsed(home, flow, start_at="2031-03-03T02:00:00Z", contact={"phone": "+447700900123"})
     sent = {entry.message.text: entry for entry in found.timeline if entry.message and entry.message.status == "sent"}
     assert clock.parse(sent["Code"].at) == clock.parse("2031-03-03T02:00:00Z")
@@ -68,10 +70,34 @@ def test_a_rehearsal_goes_by_the_rules_of_a_real_provider(home: Home) -> None:
     assert rows("SELECT count(*) FROM sms_day") == [(0,)]
 
 
+def test_a_hint_for_each_month_is_rehearsed_as_one(home: Home) -> None:
+    """Where the way out is told once a month, the second SMS of a week does not tell it, and the third, later, does."""
+    work.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP ends'")
+    config.use(msgspec.structs.replace(config.current(), sms=settings.Sms(opt_out_hint="monthly")))
+    flow = written(home, [HI, {"duration": DAY}, HI, {"duration": 40 * DAY}, HI])
+    found = rehearsed(home, flow, contact={"phone": "+12025550152"}, until="2031-06-01T00:00:00Z")
+    assert [entry.message.text for entry in found.timeline if entry.message] == ["Hi STOP ends", "Hi", "Hi STOP ends"]
+
+
+def test_everybody_in_one_night_is_rehearsed_too(home: Home) -> None:
+    """With all who met the trigger the night holds each, and the morning lets them go, in a moment of the rehearsal."""
+    work.write(run, "UPDATE account SET sms_from = '+15550001111', sms_quiet_hours = ?", (NIGHT,))
+    real()
+    sms_crowd.go_to(home, "2031-03-03T02:00:00Z")
+    for last in range(30):
+        person = home.upsert(phone=f"+4477009001{last:02}").contact.id
+        flows_home.happen(home, "cart_add", person)
+    begun = time.monotonic()
+    found = with_all(home, written(home, [HI, {"duration": DAY}, HI]))
+    assert [(one.entered, one.sent, one.unsent) for one in found.steps if one.type == "sms"] == [(30, 30, 0)] * 2
+    assert (found.completed, rows("SELECT count(*) FROM sms_day")) == (30, [(0,)])
+    assert time.monotonic() - begun < 5
+
+
 def test_without_a_sender_it_does_not_go_live(home: Home) -> None:
     """On a real transport a flow with an SMS wants somebody it is from; with an account's sender it goes live."""
     real()
-    flow = written(home, [{"type": "sms", "body": "Hi"}])
+    flow = written(home, [HI])
     with pytest.raises(Invalid) as refused:
         work.write(store.moved, home.account_id, flow.id, states.activate, By(True))
     assert refused.value.reason == "sender_not_ready" and "base" in refused.value.fields
