@@ -84,11 +84,11 @@ def fill(body: Compiled, values: Mapping[str, Any], hint: str | None = None, is_
     """
     said, hinted = body.render(values), False
     words = merge.compile_template(hint, "text").render(values).strip() if hint else ""
-    if words:
+    if words and said.strip():
         hinted = _folded(words) in _folded(said)
         if is_due and not hinted:
             between = "\n" if "\n" in said.strip() else " "
-            said, hinted = f"{said.rstrip()}{between}{words}".lstrip(), True
+            said, hinted = f"{said.rstrip()}{between}{words}", True
     if config.current().sms.plain_quotes:
         said = gsm.plain(said)
     return Worded(said, gsm.count(said), hinted)

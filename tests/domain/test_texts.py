@@ -127,6 +127,7 @@ def test_a_text_of_any_length_is_read_in_a_moment(home: Home, sign: str) -> None
 def test_what_nobody_carries_is_told(home: Home) -> None:
     """Nothing, more than 10 parts, and more than 1,600 characters, after everything is filled in."""
     assert fill("{{ nothing }} ", nothing=None).problem() == "it says nothing"
+    assert fill("{{ nothing }} ", HINT, nothing=None).problem() == "it says nothing"
     assert fill("{{ all }}", all="a" * 1530).problem() is None
     assert fill("{{ all }}", all="a" * 1531).problem() == "it takes 11 parts (maximum is 10)"
     assert fill("{{ all }}", all="a" * 1601).problem() == "it is too long (maximum is 1600 characters)"
