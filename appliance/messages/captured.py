@@ -53,8 +53,11 @@ def store(reading: Reading, mail_from: str, rcpt_to: str, raw: bytes) -> int:
 
 
 def keep(text: Text) -> int:
-    """Keep an SMS and answer its id; one that was under way when its person was erased is not kept (0)."""
+    """Keep an SMS, once, and answer its id; one that was under way when its person was erased is not kept (0)."""
     writing()
+    known = one("SELECT id FROM captured WHERE message_id = ? AND channel = 'sms'", (text.id,))
+    if known is not None:
+        return int(known[0])
     row = one("SELECT account_id FROM message WHERE id = ? AND recipient_key NOT NULL", (text.id,))
     if row is None:
         return 0

@@ -110,11 +110,18 @@ def doubt(row: Claim, error: DeliveryError, now: int, handed_over: Prepared | No
     if _is_looked_for(row):
         ledger.fault(row, error)
         return _again(row, now, _FIRST_LOOK_SECONDS, attempts=row.attempts + 1, doubts=row.doubts + 1)
-    if way_of(row).in_doubt == "resend" and row.doubts == 0:
+    if _goes_again(row):
         ledger.fault(row, error)
         return _again(row, now, 0, attempts=row.attempts + 1, doubts=1)
     connection().execute("UPDATE message SET attempts = attempts + 1, doubts = doubts + 1 WHERE id = ?", (row.id,))
     return ledger.uncertain(row, error.text, now)
+
+
+def _goes_again(row: Claim) -> bool:
+    """Say whether a message in doubt is handed over again: once where the settings say so, or where it counts once."""
+    if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].takes_once:
+        return True
+    return way_of(row).in_doubt == "resend" and row.doubts == 0
 
 
 def _is_looked_for(row: Claim) -> bool:

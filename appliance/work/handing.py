@@ -48,6 +48,12 @@ class Shared:
         self.at_work: Counter[str] = Counter()
         self.asking = asyncio.Lock()  # of two that are alike each has to find another one
 
+    def done(self, number: str) -> None:
+        """Note that it is written down what became of a message to a number."""
+        self.at_work[number] -= 1
+        if not self.at_work[number]:
+            del self.at_work[number]
+
 
 class Place:
     """Takes messages to their outcomes, one after the other."""
@@ -87,7 +93,7 @@ class Place:
             return await self._shared.clerk.step(known, claim)
         finally:
             if known is not None and known.prepared is not None:
-                self._shared.at_work[known.claim.recipient_key] -= 1
+                self._shared.done(known.claim.recipient_key)
 
     async def _one(self, ready: Ready) -> None:
         prepared = ready.prepared
@@ -118,15 +124,16 @@ class Place:
     async def _handed(self, prepared: Prepared, outcome: Outcome) -> None:
         """Hand a message over, once."""
         claim = outcome.claim
+        provider = PROVIDERS.get(claim.provider)
+        if provider is None:
+            outcome.error = Ours(f"there is no provider {claim.provider} any more")
+            return
         try:
-            provider = PROVIDERS[claim.provider]
             accepted = await provider.send(text_of(claim, prepared))
             outcome.error, outcome.provider_id = None, accepted.provider_id
             outcome.first_status = accepted.status
         except DeliveryError as error:
             outcome.error = error
-        except KeyError:
-            outcome.error = Ours(f"there is no provider {claim.provider} any more")
         except Exception as error:
             log.exception("nobody knows whether message %s was taken", claim.id)
             outcome.error = Uncertain(f"{type(error).__name__}: {error}")

@@ -9,10 +9,10 @@ from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
 from appliance.delivery.send import Envelope
 from appliance.errors import Later, Temporary, Uncertain, Unreachable
-from appliance.messages import deciding, hot, lookups, repeats
+from appliance.messages import captured, deciding, hot, lookups, repeats
 from appliance.messages.ledger import COLUMNS, Claim, Outcome, Prepared
 from appliance.messages.line import Line
-from appliance.sms.text import Accepted
+from appliance.sms.text import Accepted, Text
 from appliance.tables import Message
 from tests.domain.home import Home, crash
 
@@ -155,3 +155,13 @@ def test_a_death_with_a_message_in_hand_is_a_doubt(home: Home) -> None:
     work.write(run, f"UPDATE message SET status = 'sending', digest = {digest} WHERE id = ?", (again,))
     assert crash() == 1
     assert state(waiting)[:4] == ("queued", 1, 1, 0) and state(again)[:4] == ("queued", 2, 2, 0)
+
+
+def test_the_inbox_takes_each_once(home: Home) -> None:
+    """What may have been captured is handed over again at once, however often, and stands there once."""
+    number = doubtful(home, "capture")
+    assert state(number)[:4] == ("queued", 1, 1, None) and state(number)[4] == 0
+    text = Text(number, NUMBER, BODY.sender, "Grüße", "")
+    assert len({work.write(captured.keep, text) for _ in range(2)}) == 1
+    assert scalar("SELECT count(*) FROM captured") == 1
+    assert state(doubtful(home, "capture", doubts=1))[:4] == ("queued", 1, 1, None)

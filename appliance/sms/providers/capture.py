@@ -21,13 +21,14 @@ class Capture(Provider):
     """Keeps each SMS in the inbox."""
 
     name: ClassVar[str] = "capture"
+    takes_once: ClassVar[bool] = True
 
     def lacks(self) -> list[tuple[str, str]]:
         """Answer nothing: it is always there."""
         return []
 
     async def send(self, text: Text) -> Accepted:
-        """Keep a message."""
+        """Keep a message, once."""
         if _keep is None:
             raise Ours("the built-in inbox is not open")
         await _keep(text)

@@ -12,6 +12,7 @@ class Provider(ABC):
 
     name: ClassVar[str]
     can_look_up: ClassVar[bool] = False
+    takes_once: ClassVar[bool] = False  # the same message, however often it is handed over
     hooks: ClassVar[tuple[str, ...]] = ()  # names of its doors under /hooks/, "twilio/status"
 
     @abstractmethod
