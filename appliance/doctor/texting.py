@@ -27,6 +27,8 @@ def way_out(_: Path) -> Iterator[Line]:
         yield Line("fail", "SMS way out", f"{name}: {error or 'no answer'}")
     else:
         yield Line("ok", "SMS way out", f"{name}: {words}")
+    for words in provider.advice():
+        yield Line("warn", "SMS way out", words)
     yield _way_in(provider)
 
 

@@ -1,87 +1,25 @@
-"""Providers of SMS against that of the kit: what is handed over, what each answer means, what a look-up finds."""
+"""Providers of SMS against that of the kit: what is handed over, and what each answer means."""
 
 import asyncio
+import json
 import socket
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from appliance import clock, config, tokens
+from appliance import clock
 from appliance.delivery import classes
-from appliance.errors import (
-    DeliveryError,
-    Ours,
-    Permanent,
-    SenderRefused,
-    Temporary,
-    Throttled,
-    Uncertain,
-    Unreachable,
-)
+from appliance.errors import Ours, Permanent, SenderRefused, Throttled, Uncertain, Unreachable
 from appliance.sms import client, codes
-from appliance.sms.providers import PROVIDERS, capture
-from appliance.sms.text import Accepted, Text
-from tests.kit.fake_sms import NUMBER, SECRET, SID, TOKEN, FakeSms
+from appliance.sms.text import Accepted
+from tests.domain.sms_asked import HTTP, TO, TWILIO, fake, provider, run, sent, text, use
+from tests.kit.certificates import self_signed
+from tests.kit.fake_sms import NUMBER, FakeSms
 
-TWILIO, HTTP = PROVIDERS["twilio"], PROVIDERS["http"]
-TO = "+15551230001"
-
-
-@pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSms]:
-    """One provider for the module; each test begins with one that behaves well."""
-    with FakeSms(tmp_path_factory.mktemp("sms")) as running:
-        yield running
-
-
-@pytest.fixture
-def fake(provider: FakeSms, tmp_path: Path) -> Iterator[FakeSms]:
-    """The provider, in the settings of this process."""
-    provider.behave()
-    tokens.load_key(tmp_path)
-    use(provider)
-    yield provider
-    config._current, tokens._key = None, b""
-    clock.follow(None)
-
-
-def use(fake: FakeSms, **more: Any) -> None:
-    """Set this process up to send through it."""
-    options = {
-        "sms.transport": "twilio", "sms.twilio.base_url": fake.url, "sms.twilio.account_sid": SID,
-        "sms.twilio.auth_token": TOKEN, "sms.http.url": f"{fake.url}/send", "sms.http.secret": SECRET,
-    }  # fmt: skip
-    config.use(config.load(options | {name.replace("__", "."): value for name, value in more.items()}, {}).config)
-
-
-def text(number: int = 1, body: str = "Hello €", to: str = TO, sender: str = NUMBER) -> Text:
-    """Write an SMS."""
-    return Text(number, to, sender, body, f"http://127.0.0.1:8080/hooks?m={number}")
-
-
-def run(*asked: Callable[[], Awaitable[Any]]) -> list[Any]:
-    """Ask one after the other over the same connections; answer what came or was raised."""
-
-    async def all_of_them() -> list[Any]:
-        found: list[Any] = []
-        for one in asked:
-            try:
-                found.append(await one())
-            except DeliveryError as error:
-                found.append(error)
-        await client.close()
-        return found
-
-    return asyncio.run(all_of_them())
-
-
-def sent(*texts: Text, by: Any = TWILIO) -> list[Any]:
-    """Hand over, one after the other."""
-    return run(*(lambda one=one: by.send(one) for one in texts))
+__all__ = ["fake", "provider"]
 
 
 def test_it_hands_over_what_was_written(fake: FakeSms) -> None:
@@ -197,6 +135,47 @@ def test_who_does_not_answer_in_time_is_a_doubt(fake: FakeSms) -> None:
     assert [type(one) for one in sent(text(), by=HTTP)] == [Unreachable]
 
 
+def test_only_a_server_with_its_name_is_believed(
+    fake: FakeSms, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A certificate that this machine trusts will do, of an authority of one's own too; any other will not."""
+    made, trusted = self_signed(), tmp_path / "trusted.pem"
+    trusted.write_bytes(made.certificate)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Taking)
+    server.socket = made.context().wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    client._trusted.cache_clear()
+    try:
+        use(fake, sms__http__url=f"https://127.0.0.1:{server.server_port}/send?from=us")
+        [stranger] = sent(text(), by=HTTP)
+        assert isinstance(stranger, Unreachable) and "certificate" in stranger.text.lower()
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        client._trusted.cache_clear()
+        assert sent(text(), text(), by=HTTP) == [Accepted("/send?from=us")] * 2
+        assert isinstance(run(HTTP.greet)[0], str)
+    finally:
+        client._trusted.cache_clear()
+        server.shutdown()
+        server.server_close()
+
+
+class _Taking(BaseHTTPRequestHandler):
+    """Takes everything under the name of the path it was asked for, over connections that it keeps."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.dumps({"id": self.path}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
 def test_an_answer_without_end_is_cut_off(fake: FakeSms) -> None:
     """Whoever answers and answers is not read for ever; it is a doubt, for the request has left."""
     with socket.create_server(("127.0.0.1", 0)) as endless:
@@ -238,12 +217,12 @@ def test_no_connection_is_left_behind(fake: FakeSms) -> None:
     """Whatever becomes of requests, what is open afterwards is no more than there were places."""
 
     async def ask() -> int:
-        wrong = (fake.accept_then_reset, fake.accept_then_cut, fake.fail, lambda times: fake.delay(5, times=times))
-        for what in wrong:
-            what(times=10)
-        fake.answer(201, times=10, raw='{"sid": "1"}', Connection="close")
+        for what in (fake.accept_then_reset, fake.accept_then_cut, fake.fail):
+            what(times=8)
+        fake.delay(5, times=4)
+        fake.answer(201, times=8, raw='{"sid": "1"}', Connection="close")
         use(fake, sms__request_timeout="1s")
-        for _ in range(15):
+        for _ in range(10):
             await asyncio.gather(*(TWILIO.send(text()) for _ in range(4)), return_exceptions=True)
         return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -263,115 +242,3 @@ def test_a_refusal_in_the_answer_is_one(fake: FakeSms) -> None:
     assert [delivered.status, other.status] == ["delivered", "sent"]
     fake.answer(201, times=1, raw="{}")
     assert isinstance(sent(text())[0], Uncertain)
-
-
-# -- look-ups ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_look_up_finds_what_is_alike(fake: FakeSms) -> None:
-    """All messages that say the same to the same number from the same sender since then, the oldest first."""
-    number, began = "+15551230100", clock.now_ms()
-    wanted = text(1, "Look me up", number)
-    fake.accept_then_reset(number, times=1)
-    sent(wanted, text(2, "Something else", number), text(3, "Look me up", "+15551230101"), wanted,
-         text(4, "Look me up", number, sender="Bakery"))  # fmt: skip
-    [found] = run(lambda: TWILIO.find(wanted, began))
-    own = [one.sid for one in fake.to(number) if (one.body, one.sender) == ("Look me up", NUMBER)]
-    assert [one.provider_id for one in found] == own
-    assert len(own) == 2
-    assert run(lambda: TWILIO.find(wanted, clock.now_ms() + 60_000)) == [()]
-    assert run(lambda: TWILIO.find(text(9, "Nobody wrote this", number), began)) == [()]
-
-
-def test_a_look_up_turns_pages(fake: FakeSms) -> None:
-    """What stands on the second page is found, and reading ends where all is too old."""
-    number, began = "+15551230200", clock.now_ms()
-    wanted = text(1, "First of many", number)
-    sent(wanted, *(text(n, f"Later {n}", number) for n in range(100)))
-    asked = fake.control()["look_up"]
-    [[found], nothing] = run(lambda: TWILIO.find(wanted, began), lambda: TWILIO.find(wanted, clock.now_ms() + 60_000))
-    assert found.provider_id == fake.to(number)[0].sid
-    assert nothing == ()
-    assert fake.control()["look_up"] - asked == 3
-
-
-def test_a_look_up_lives_by_the_providers_clock(fake: FakeSms, tmp_path: Path) -> None:
-    """A clock of ours that is days ahead or behind finds the same."""
-    (tmp_path / "clock").write_text("0")
-    clock.follow(str(tmp_path / "clock"))
-    for days in (3, -3):
-        (tmp_path / "clock").write_text(str(days * 86_400))
-        wanted, began = text(1, f"At {days}", "+15551230300"), clock.now_ms()
-        [_, found] = run(lambda one=wanted: TWILIO.send(one), lambda one=wanted, at=began: TWILIO.find(one, at))
-        assert len(found) == 1
-
-
-def test_a_look_up_that_fails_says_so(fake: FakeSms) -> None:
-    """What is not known now is never "it is not there"."""
-    fake.look_ups_fail(503, times=1)
-    fake.look_ups_fail(429, times=1)
-    fake.look_ups_fail(401, times=1)
-    for raw in ("", "[]", '{"messages": 1}', '{"messages": [{}]}'):
-        fake.control(rules=[{"look_ups": True, "times": 1, "status": 200, "raw": raw}])
-    kinds = [type(one) for one in run(*[lambda: TWILIO.find(text(), 0)] * 7)]
-    assert kinds == [Temporary, Throttled, Ours, *[Temporary] * 4]
-
-
-def test_a_hidden_message_is_not_found_yet(fake: FakeSms) -> None:
-    """A provider that is slow to know has it later."""
-    wanted, began = text(1, "Slow to know", "+15551230400"), clock.now_ms()
-    fake.hide(0.6, times=1)
-    assert [type(one) for one in run(lambda: TWILIO.send(wanted))] == [Uncertain]
-    assert run(lambda: TWILIO.find(wanted, began)) == [()]
-    end = time.monotonic() + 10
-    while not (found := run(lambda: TWILIO.find(wanted, began))[0]):
-        assert time.monotonic() < end
-    assert found[0].provider_id == fake.to("+15551230400")[0].sid
-
-
-# -- settings ----------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_missing_is_named(fake: FakeSms) -> None:
-    """Each provider names the settings that it cannot be used with."""
-    assert [one.lacks() for one in PROVIDERS.values()] == [[], [], []]
-    config.use(config.load({}, {}).config)
-    assert [name for name, _ in TWILIO.lacks()] == ["sms.twilio.account_sid", "sms.twilio.auth_token"]
-    assert [name for name, _ in HTTP.lacks()] == ["sms.http.url", "sms.http.secret"]
-    for url in ("ftp://x", "http://", "http://a b", "http://u:p@x", "http://x:0", "http://x:99999", "http://ü.de", "x"):
-        use(fake, sms__twilio__base_url=url, sms__http__url=url)
-        assert [name for one in (TWILIO, HTTP) for name, _ in one.lacks()] == ["sms.twilio.base_url", "sms.http.url"]
-    use(fake, sms__twilio__account_sid="a/b", sms__twilio__auth_token="a b")
-    assert [name for name, _ in TWILIO.lacks()] == ["sms.twilio.account_sid", "sms.twilio.auth_token"]
-
-
-def test_greeting_tells_whether_we_are_let_in(fake: FakeSms) -> None:
-    """A login is tried without sending anything."""
-    assert run(TWILIO.greet, HTTP.greet)[0] == "answers and lets us in"
-    use(fake, sms__twilio__auth_token="wrong", sms__http__url="http://127.0.0.1:9/")
-    assert [type(one) for one in run(TWILIO.greet, HTTP.greet)] == [Ours, Unreachable]
-
-
-def test_nobody_is_told_an_address_they_cannot_call(fake: FakeSms) -> None:
-    """A provider of the world gets no address of this machine; one that is here does."""
-    assert TWILIO.callback_url(5).startswith("http://127.0.0.1:8080/hooks/twilio/status?m=")
-    use(fake, sms__twilio__base_url="https://api.twilio.com")
-    assert TWILIO.callback_url(5) == ""
-    use(fake, sms__twilio__base_url="https://api.twilio.com", base_url="https://mail.example.org/x/")
-    assert TWILIO.callback_url(5).startswith("https://mail.example.org/x/hooks/twilio/status?m=")
-
-
-def test_capture_keeps(fake: FakeSms) -> None:
-    """The built-in inbox is given the message; without one it is our fault, not the recipient's."""
-    kept: list[Text] = []
-
-    async def keep(one: Text) -> None:
-        kept.append(one)
-
-    capture.keep_with(keep)
-    try:
-        assert sent(text(4), by=PROVIDERS["capture"]) == [Accepted("capture-4", "sent")]
-    finally:
-        capture.keep_with(None)
-    assert kept == [text(4)]
-    assert isinstance(sent(text(), by=PROVIDERS["capture"])[0], Ours)

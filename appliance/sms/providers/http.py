@@ -71,6 +71,10 @@ class Http(Provider):
         await client.reach(_here().url)
         return f"{urlsplit(_here().url).netloc} can be reached; whether it takes SMS is seen with the first"
 
+    def advice(self) -> list[str]:
+        """Say that every text can be read on the way, where it can."""
+        return shared.in_clear("sms.http.url", _here().url)
+
     def secret(self) -> str:
         """Answer the secret that signs both ways."""
         return _here().secret

@@ -41,6 +41,10 @@ class Provider(ABC):
         """Find out whether it would let us in, sending nothing, and answer in words; raises DeliveryError."""
         return "is always there"
 
+    def advice(self) -> list[str]:
+        """Say what may be meant so in the settings and is not good."""
+        return []
+
     def secret(self) -> str:
         """Answer what opens its hooks; empty: they are closed (404)."""
         return ""

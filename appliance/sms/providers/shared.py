@@ -99,6 +99,12 @@ def fault_of_url(url: str) -> str | None:
     return None if re.fullmatch(r"[!-~]+", url) and not parts.fragment else "may hold no spaces, no # and no umlauts"
 
 
+def in_clear(setting: str, url: str) -> list[str]:
+    """Say that what goes to an address in the world goes without encryption, if it does."""
+    is_open = url.startswith("http://") and _is_outside(url)
+    return [f"{setting}: {url} is not https: who is written to, and what, can be read on the way"] if is_open else []
+
+
 def now() -> float:
     """Answer the time that signatures are made and judged at."""
     return clock.now()

@@ -96,14 +96,16 @@ class Twilio(Provider):
         return tuple(one for _, one in sorted(found, key=lambda each: each[0]))
 
     async def greet(self) -> str:
-        """Ask for the account, which tells whether we are let in."""
+        """Ask for the last message, as look-ups do, which tells whether we are let in."""
         try:
-            _, said = await _looked_up(f"{_account()}.json", "status")
+            await _looked_up(f"{_account()}/Messages.json?PageSize=1")
         finally:
             await client.close()
-        if said["status"] != "active":
-            raise codes.refusal(401, 30002, f"the account is {shared.words(said['status'])}", 1)
         return "answers and lets us in"
+
+    def advice(self) -> list[str]:
+        """Say that the token can be read on the way, where it can."""
+        return shared.in_clear("sms.twilio.base_url", _here().base_url)
 
     def secret(self) -> str:
         """Answer the token that signs what is told."""
@@ -166,8 +168,8 @@ def _refusal(answer: Answer, said: Mapping[str, Any]) -> DeliveryError:
     return codes.refusal(answer.status, code, words, shared.retry_after(answer))
 
 
-async def _looked_up(url: str | None, key: str = "messages") -> tuple[Answer, dict[str, Any]]:
-    """Ask for something; whatever is wrong with the answer, it is not known now."""
+async def _looked_up(url: str | None) -> tuple[Answer, dict[str, Any]]:
+    """Ask for a listing; whatever is wrong with the answer, it is not known now."""
     try:
         answer = await client.ask("GET", str(url), _login())
     except Uncertain as error:
@@ -176,7 +178,7 @@ async def _looked_up(url: str | None, key: str = "messages") -> tuple[Answer, di
     if answer.status != 200:
         wrong = _refusal(answer, said)
         raise Temporary(wrong.text, answer.status) if isinstance(wrong, Uncertain) else wrong
-    if key not in said or (key == "messages" and not _is_listing(said[key])):
+    if not _is_listing(said.get("messages")):
         raise Temporary(f"no listing but {shared.plain(answer)}", answer.status)
     return answer, said
 
