@@ -53,10 +53,10 @@ def look(number: str) -> Number:
     # Numbers of no country (+800, +883) have a region of digits
     country = region if region and region.isalpha() and region != "ZZ" else None
     kind = phonenumbers.number_type(parsed)
-    return Number(
-        country, _TYPES.get(kind, "unknown"), phonenumbers.is_possible_number(parsed), _zones(parsed, kind, country),
-        prefix,
-    )  # fmt: skip
+    # One that is dialled so within its town alone has no form for the world
+    length = phonenumbers.is_possible_number_with_reason(parsed)
+    is_possible = length == phonenumbers.ValidationResult.IS_POSSIBLE
+    return Number(country, _TYPES.get(kind, "unknown"), is_possible, _zones(parsed, kind, country), prefix)
 
 
 @lru_cache(1_000)

@@ -16,6 +16,7 @@ NUMBERS = [
     ("+15005550006", "US", "personal", True, "America/New_York", 29),
     ("+19005551234", "US", "premium", True, "America/New_York", 29),
     ("+1415555", "US", "unknown", False, "America/New_York", 29),
+    ("+15551234", "US", "unknown", False, "America/New_York", 29),
     ("+447400123456", "GB", "mobile", True, "Europe/London", 1),
     ("+447700900123", "GB", "unknown", True, "Europe/London", 1),
     ("+442079460000", "GB", "fixed", True, "Europe/London", 1),
