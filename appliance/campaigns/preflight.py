@@ -174,7 +174,7 @@ def sender_of(campaign: Campaign, account: Account) -> dict[str, str | None]:
     """Answer from whom a campaign is (decisions, section 6, Sender); of SMS `number` may be another by country."""
     template = campaign.template
     if campaign.channel == "sms":
-        own = sms_senders.sender_to(account.sms_from, None) or None
+        own = sms_senders.sender_to(account.sms_from, None, transport(campaign)) or None
         return {"email": None, "number": own, "name": account.name, "reply_to": None}
     address = senders.resolve(account, template.from_email)
     return {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from appliance import clock, config
-from appliance.campaigns.findings import Case, Finding, persons
+from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.campaigns.rehearsal import Rehearsal
 from appliance.campaigns.rehearse_sms import UNKNOWN, Texts
 from appliance.designs import merge
@@ -44,7 +44,7 @@ def too_long(case: Case) -> Iterator[Finding]:
 
 def facts(case: Case) -> dict[str, Any]:
     """Answer what is known at once: who it is from and how it tells people to leave; nothing of the parts yet."""
-    sender = sms_senders.sender_to(case.account.sms_from, None) or None
+    sender = sms_senders.sender_to(case.account.sms_from, None, transport(case.campaign)) or None
     return {"from": sender, "opt_out_hint": case.account.sms_opt_out_hint, "parts": None, "is_exact": None}
 
 
@@ -75,7 +75,7 @@ def wording(case: Case) -> Iterator[Finding]:
     for name in merge.unknown(list(case.text.variables)):
         yield Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty", _BODY)
     body, account = case.campaign.template.body or "", case.account
-    sender = sms_senders.sender_to(account.sms_from, None)
+    sender = sms_senders.sender_to(account.sms_from, None, transport(case.campaign))
     mine = [one.casefold() for one in (case.brand.company_name, account.name) if one]
     named = any(one in body.casefold() for one in mine) or any(one in case.text.variables for one in _NAMES)
     if not named and not sms_senders.is_name(sender):

@@ -20,7 +20,7 @@ from appliance.errors import Faults, Invalid, NotFound
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Phone
-from appliance.messages import compose, senders, sms_senders, texts
+from appliance.messages import compose, senders, sms_rules, sms_senders, texts
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
 from appliance.tables import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
@@ -209,25 +209,36 @@ def _put(
     now, transport = clock.now_ms(), _transport(template, test_key)
     said, is_sms = _said(template), template.channel == "sms"
     sender = senders.resolve(account, template.from_email)
-    suppressed = consent.suppression(account.id, address.kind, tokens.address_hash(address.kind, address.key))
+    reason = _refusal(account, address, transport)
     message = Message.create(
         account=account, template=template, channel=template.channel, recipient=address.value,
         recipient_key=address.key, reply_to=None if is_sms else template.reply_to, subject=said["subject"],
         sender=sms_senders.resolve(account, address.key, transport) if is_sms else sender,
-        status="skipped" if suppressed else "queued", skip_reason=f"suppressed_{suppressed}" if suppressed else None,
+        status="skipped" if reason else "queued", skip_reason=reason,
         source_type="test", transactional=True, test=True, provider=transport,
-        due_at=None if suppressed else AT_ONCE, created_at=now, updated_at=now,
+        due_at=None if reason else AT_ONCE, created_at=now, updated_at=now,
     )  # fmt: skip
     # As long as what people get, whose links are shortened; nothing about a test is counted
     links = [one.href for one in texts.links(said["body"])] if is_sms and _is_tracked(template) else None
     shown_as = _shown_as(account.id, address, contact)
     MessageContent.create(message=message, data=data, shown_as=shown_as, links=links, **said)
-    if suppressed:
+    if reason:
         told = {"message_id": message.id, "reason": message.skip_reason}
         happened = f"{template.channel}_skipped"
         log.record(Happened(account.id, happened, None, told, f"message:{message.id}", test=True))
     mail, phone = (None, address.value) if is_sms else (address.value, None)
-    return TestResult(address.value, mail, phone, not suppressed, message.id, message.skip_reason)
+    return TestResult(address.value, mail, phone, not reason, message.id, reason)
+
+
+def _refusal(account: Account, address: addresses.Address, transport: str) -> str | None:
+    """Answer why nothing may go to an address, a test too."""
+    suppressed = consent.suppression(account.id, address.kind, tokens.address_hash(address.kind, address.key))
+    if suppressed or address.kind == "email":
+        return f"suppressed_{suppressed}" if suppressed else None
+    refused = sms_rules.refused(address.key)
+    if refused is not None:
+        return refused[0]
+    return "sender_not_allowed" if sms_senders.fault(account, address.key, transport) else None
 
 
 def _is_tracked(template: Template) -> bool:

@@ -164,6 +164,8 @@ def test_a_test_is_marked_and_counted_nowhere(bakery: Bakery) -> None:
     assert api.get(f"/campaigns/{draft}").expect(200)["sent_count"] == 0
     theirs = api.post(f"/templates/{template}/send_test", {"contact_id": contact}).expect(200)["results"][0]
     assert theirs["to"] == phone
+    foreign = api.post(f"/templates/{template}/send_test", {"phone": "+33612345678"}).expect(200)
+    assert (foreign["sent"], foreign["results"][0]["error"]) == (0, "country_not_allowed")
     refused = api.post(f"/templates/{template}/send_test", {"email": "a@example.org"}).expect(422)["validation_errors"]
     assert set(refused) == {"email", "phone"}
     codes = {one["code"] for one in api.get(f"/campaigns/{draft}/preflight").expect(200)["warnings"]}
