@@ -1,32 +1,23 @@
 """Which accounts an SMS concerns that somebody wrote: the one it is for, and those that know the number."""
 
-from typing import NamedTuple
-
 from appliance import addresses, config
 from appliance.db.open import one, rows
 from appliance.tables import Account
 
 # What was last handed over to a number by an account, but for what answered them by itself
 _LAST = (
-    "SELECT id, contact_id FROM message WHERE recipient_key = ? AND account_id = ? AND channel = 'sms' "
-    "AND sent_at NOT NULL AND source_type <> 'system' ORDER BY id DESC LIMIT 1"
+    "SELECT id FROM message WHERE recipient_key = ? AND account_id = ? AND channel = 'sms' "
+    "AND sent_at NOT NULL AND source_type <> 'system' AND test = ? ORDER BY sent_at DESC, id DESC LIMIT 1"
 )
 _WRITER = (
     "SELECT account_id FROM message WHERE recipient_key = ? AND account_id IN ({}) AND channel = 'sms' "
-    "AND sent_at NOT NULL ORDER BY id DESC LIMIT 1"
+    "AND sent_at NOT NULL ORDER BY sent_at DESC, id DESC LIMIT 1"
 )
 _KNOWING = (
     "SELECT id FROM account a WHERE EXISTS (SELECT 1 FROM channel c WHERE c.account_id = a.id AND c.kind = 'phone' "
     "AND c.key = :key) OR EXISTS (SELECT 1 FROM message m WHERE m.recipient_key = :key AND m.account_id = a.id "
     "AND m.channel = 'sms')"
 )
-
-
-class Last(NamedTuple):
-    """The last message to a number, and whose it was."""
-
-    message_id: int | None = None
-    contact_id: int | None = None
 
 
 def home(sender: str, to: str) -> int:
@@ -46,10 +37,10 @@ def knowing(sender: str) -> list[int]:
     return [row[0] for row in rows(_KNOWING, {"key": sender})]
 
 
-def last_to(account_id: int, sender: str) -> Last:
-    """Answer what an account last sent to a number, which a message from there may answer."""
-    found = one(_LAST, (sender, account_id))
-    return Last(*found) if found else Last()
+def last_to(account_id: int, sender: str, test: bool) -> int | None:
+    """Answer which message an account last sent to a number, which one from there may answer; a test to a test."""
+    found = one(_LAST, (sender, account_id, test))
+    return found[0] if found else None
 
 
 def _key(name: str) -> str:

@@ -44,9 +44,10 @@ class Message(NamedTuple):
 
 
 def receive(provider: str, heard: Heard, test: bool = False, account_id: int | None = None) -> bool:
-    """Take in what somebody wrote; False if it was known already. `account_id` says for whom it is where that is known.
+    """Take in what somebody wrote; False if it was known already.
 
-    `test` is what was written to a test: its events are tests, and its answer is captured.
+    `test` is what was written to a test: its events are tests, and its answer is captured. With `account_id` it is an
+    account's own rehearsal, and concerns no other.
     """
     writing()
     message = _read(provider, heard, test)
@@ -54,11 +55,9 @@ def receive(provider: str, heard: Heard, test: bool = False, account_id: int | N
         return False
     home = account_id if account_id is not None else homes.home(message.sender, message.to)
     read = _meaning(home, message)
-    known = homes.knowing(message.sender) if message.address is not None else []
-    if read.meaning in ("stop", "refusal", "start"):
-        concerned = [home, *(one for one in known if one != home)]
-    else:
-        concerned = [home]
+    concerned = [home]
+    if read.meaning in ("stop", "refusal", "start") and account_id is None:
+        concerned += [one for one in homes.knowing(message.sender) if one != home]
     for account in concerned:
         _take(account, message, read, is_home=account == home)
     if read.meaning == "perhaps":
@@ -111,7 +110,8 @@ def _meaning(home: int, message: Message) -> Read:
 def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
     """Write a message for one account, and do what it asks for there."""
     channel = _channel(account_id, message.address)
-    last = homes.last_to(account_id, message.sender) if message.address else homes.Last()
+    # To another account that it leaves too it is no answer
+    last = homes.last_to(account_id, message.sender, message.test) if message.address and is_home else None
     contact_id = channel.contact_id if channel is not None else None
     awaited = None
     if is_home and read.meaning in ("other", "perhaps"):
@@ -122,16 +122,16 @@ def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
         _INSERT,
         (
             account_id, contact_id, message.provider, message.provider_id, message.sender, message.to, message.body,
-            kind, keyword, last.message_id, read.meaning in ("stop", "refusal"), message.test, clock.now_ms(),
+            kind, keyword, last, read.meaning in ("stop", "refusal"), message.test, clock.now_ms(),
         ),
     )  # fmt: skip
     number = connection().last_insert_rowid()
     if channel is not None:
         _heard_from(channel)
-    if message.address is not None and _changes(account_id, message, read, last.message_id, is_home) and is_home:
+    if message.address is not None and _changes(account_id, message, read, last, is_home) and is_home:
         answering.answer(account_id, number, read.meaning, contact_id, message.address, message.to, message.test)
     if awaited is not None:
-        about: dict[str, Any] = {"body": message.body, "keyword": awaited.word, "message_id": last.message_id}
+        about: dict[str, Any] = {"body": message.body, "keyword": awaited.word, "message_id": last}
         triggering.tell(account_id, contact_id, number, about, awaited, message.test)
 
 

@@ -188,14 +188,17 @@ def in_account(number: int) -> Channel:
 def test_stop_counts_in_every_account_that_knows_the_number(home: Home, ann: int) -> None:
     """Who leaves leaves all senders here; START gives back what STOP took, and brings in nobody who was never in."""
     second, third = other_account(ANN), other_account(ANN, opt_in=False)
-    hear("STOP", account_id=home.account_id)
+    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
+    work.write(lambda: Account.update(sms_from="+14155550198").where(Account.id != home.account_id).execute())
+    hear("STOP")
     assert {in_account(one).suppression for one in (home.account_id, second, third)} == {"stop_keyword"}
     assert len(answers()) == 1
-    hear("START", account_id=home.account_id)
+    hear("START")
     assert [in_account(one).subscribed for one in (home.account_id, second, third)] == [True, True, False]
     assert rows("SELECT count(*) FROM suppression") == [(0,)]
-    hear("hello", account_id=second)
-    assert [row.account_id for row in kept()][-1:] == [second]
+    hear("STOP", account_id=second)
+    left = {one: in_account(one).suppression for one in (home.account_id, second, third)}
+    assert left == {home.account_id: None, second: "stop_keyword", third: None}, "a rehearsal is its account's own"
 
 
 def test_whose_message_it_is(home: Home, ann: int) -> None:

@@ -152,6 +152,21 @@ def test_stop_reaches_what_waits(server: Server, api: Client, sms: FakeSms) -> N
     assert refused.expect(422)["skip_reason"] == "suppressed_stop_keyword"
 
 
+def test_a_stop_counts_for_what_it_answers(server: Server, api: Client, sms: FakeSms) -> None:
+    """Whoever answers a campaign with STOP is counted among those it made leave."""
+    number, contact_id = somebody(api)
+    list_id = api.post("/lists", {"name": "Summer", "contact_ids": [contact_id]}).expect(201)["id"]
+    campaign = {"name": "Summer", "channel": "sms", "template_attributes": {"body": "Hello"},
+                "trigger_attributes": {"contact_list_id": list_id}}  # fmt: skip
+    made = api.post("/campaigns", campaign).expect(201)["id"]
+    api.post(f"/campaigns/{made}/send").expect(200)
+    api.wait(f"/campaigns/{made}", lambda row: row["status"] == "completed")
+    sms.write(server.url, number, "STOP")
+    assert api.get(f"/campaigns/{made}/report").json["unsubscribes"]["count"] == 1
+    [heard] = api.get("/incoming", contact_id=contact_id).json
+    assert api.get(f"/messages/{heard['answered_message_id']}").json["campaign_id"] == made
+
+
 def test_a_keyword_starts_a_flow(server: Server, api: Client, sms: FakeSms) -> None:
     """What somebody writes starts the flow that waits for it, whose answer goes back; both are one conversation."""
     number, contact_id = somebody(api, first_name="Ann")
