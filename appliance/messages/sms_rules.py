@@ -74,6 +74,8 @@ def refusal(row: Claim) -> str | None:
         return found[0]
     if not row.transactional and not has_evidence(row.contact_id):
         return "no_consent"
+    if row.source_type == "system":
+        return None  # an answer is from the number that was written to
     return "sender_not_allowed" if _is_nameless(row.recipient_key, row.provider, _facts(row.account_id)) else None
 
 

@@ -15,6 +15,7 @@ from appliance.db import work
 from appliance.db.open import rows
 from appliance.messages import hot
 from appliance.messages.ledger import COLUMNS, Claim
+from appliance.messages.prepare import Workshop
 from appliance.sms.told import Incoming as Heard
 from appliance.tables import Account, Channel, Incoming, Message
 from tests.domain.home import BY_API, Home
@@ -77,6 +78,16 @@ def test_an_answer_goes_out_though_they_left(home: Home, ann: int) -> None:
     hear_again = Claim._make(rows(f"SELECT {COLUMNS} FROM message ORDER BY id DESC LIMIT 1")[0])
     assert work.write(hot.step, [], [hear_again], "process") == set()
     assert Message.get_by_id(hear_again.id).skip_reason == "suppressed_manual"
+
+
+def test_an_answer_is_from_the_number_that_was_written_to(home: Home, ann: int) -> None:
+    """Where the account writes under a name that their country takes from nobody, the answer goes out all the same."""
+    home.configure(sms__transport="twilio", sms__twilio__account_sid="AC1", sms__twilio__auth_token="t")
+    work.write(lambda: Account.update(sms_from="Acme").execute())
+    hear("STOP")
+    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
+    assert Workshop().prepare(claim).envelope[:2] == (OURS, ANN)
+    assert work.write(hot.step, [], [claim], "process") == {claim.id}
 
 
 def test_a_late_answer_is_none(home: Home, ann: int) -> None:
