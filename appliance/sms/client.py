@@ -119,13 +119,20 @@ async def _asked(url: "httpcore.URL", request: "httpcore.Request", limit: float)
             await answer.aclose()
     except (OSError, TimeoutError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError,
             httpcore.ConnectionNotAvailable) as error:  # fmt: skip
-        place, words = url.origin, str(error) or type(error).__name__
+        place, words = url.origin, _words(error)
         if kept.backend.has_written:
-            raise Uncertain(f"{place}: no whole answer: {words}") from None
+            raise Uncertain(f"{place}: {words}") from None
         raise Unreachable(f"{place} cannot be reached: {words}") from None
     pool.back(url, kept)
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
     return Answer(answer.status, headers, body)
+
+
+def _words(error: Exception) -> str:
+    """Say what became of a connection, as far as the libraries tell."""
+    if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
+        return "no answer in time"
+    return str(error) or "the connection broke"
 
 
 async def reach(url: str) -> None:
@@ -142,7 +149,7 @@ async def reach(url: str) -> None:
             stream = await stream.start_tls(_trusted(), host, _CONNECT_SECONDS)
         await stream.aclose()
     except (OSError, httpcore.NetworkError, httpcore.TimeoutException) as error:
-        raise Unreachable(f"{target.origin} cannot be reached: {str(error) or type(error).__name__}") from None
+        raise Unreachable(f"{target.origin} cannot be reached: {_words(error)}") from None
 
 
 async def close() -> None:
