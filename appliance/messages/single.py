@@ -30,12 +30,23 @@ _VALUE = re.compile(r"[\x20-\x7e]{0,900}")
 
 
 class MessageWrite(Struct):
-    """A single message; `transactional` (the default) needs no consent and carries no footer."""
+    """A single message; `transactional` (the default) needs no consent and carries no footer.
 
-    to: Annotated[str, Meta(max_length=254, extra={"filled": True, "line": True})]
+    An SMS has `body` or a template of SMS, and nothing that only mail has.
+    """
+
+    to: Annotated[
+        str,
+        Meta(
+            max_length=254, description="an e-mail address; of an SMS a number with its country, +44 7700 900123",
+            extra={"filled": True, "line": True},
+        ),
+    ]  # fmt: skip
     channel: Literal["email", "sms"] = "email"
     subject: Subject | None | UnsetType = UNSET
-    body: Text | None | UnsetType = UNSET
+    body: Annotated[Text, Meta(description="HTML; of an SMS its text, up to 1,600 characters")] | None | UnsetType = (
+        UNSET
+    )
     text: Text | None | UnsetType = UNSET
     template_id: Id | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
