@@ -6,28 +6,32 @@ their time, for it may be one that a program asked for.
 
 from appliance import clock
 from appliance.db import work
-from appliance.db.open import rows, run
+from appliance.db.open import rows, run, scalar
 from appliance.db.work import writing
 from appliance.messages.ledger import AGAIN_AT_ONCE
 
 _SOME = 1_000
 _LIVE = "SELECT id FROM campaign WHERE channel = 'sms' AND phase = 'sending'"
-_AGAIN = (
-    "UPDATE message SET due_at = {due} WHERE id IN (SELECT id FROM message WHERE {whose} AND channel = 'sms' "
-    "AND due_at > ?1 AND status = 'held' AND attempts = 0 AND updated_at <= ?1 LIMIT {some})"
+_OPEN = "status IN ('queued', 'held')"  # as the indexes of what is due have it
+_WAITING = (
+    "FROM message WHERE {whose} AND channel = 'sms' AND due_at > ?1 AND status = 'held' AND attempts = 0 "
+    "AND updated_at <= ?1"
 )
 
 
 def look_again() -> None:
     """Let all that wait be looked at, some at a time; what is put back meanwhile is not looked at twice."""
     now = clock.now_ms()
-    sources = [("run_id NOT NULL AND status IN ('queued', 'held')", ())]
-    sources += [("campaign_id = ?2 AND run_id IS NULL AND status IN ('queued', 'held')", row) for row in rows(_LIVE)]
+    sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id NOT NULL AND {_OPEN}", ())]
+    sources += [(f"campaign_id = ?2 AND run_id IS NULL AND {_OPEN}", (row[0],)) for row in rows(_LIVE)]
     for whose, values in sources:
-        while work.write(_some, whose, (now, *values)) == _SOME:
-            pass
+        waiting = _WAITING.format(whose=whose)
+        count = int(scalar(f"SELECT count(*) {waiting}", (now, *values)))
+        # So often at most, that a clock which steps back meanwhile keeps nobody here
+        for _ in range(-(-count // _SOME)):
+            work.write(_some, waiting, (now, *values))
 
 
-def _some(whose: str, values: tuple[int, ...]) -> int:
+def _some(waiting: str, values: tuple[int, ...]) -> None:
     writing()
-    return run(_AGAIN.format(whose=whose, due=AGAIN_AT_ONCE, some=_SOME), values)
+    run(f"UPDATE message SET due_at = {AGAIN_AT_ONCE} WHERE id IN (SELECT id {waiting} LIMIT {_SOME})", values)
