@@ -139,7 +139,7 @@ def _alphabet(sms: Texts) -> Iterator[Finding]:
         return
     named = [f"{one.character} ({gsm.named(one.character)})" for one in sms.forcing[:_MOST_CHARACTERS_NAMED]]
     more = " and others" if len(sms.forcing) > _MOST_CHARACTERS_NAMED else ""
-    words = f"{', '.join(named)}{more} cost {persons(sms.ucs2)} the short alphabet: a part holds 70 characters, not 160"
+    words = f"the short alphabet lacks {', '.join(named)}{more}: for {persons(sms.ucs2)} a part holds 70 signs, not 160"
     yield Finding("ucs2", words, _BODY)
 
 
