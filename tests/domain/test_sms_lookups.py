@@ -1,5 +1,6 @@
 """What providers of SMS are asked beside sending: whether they have a message, and whether they can be used."""
 
+import json
 import time
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_a_look_up_lives_by_the_providers_clock(fake: FakeSms, tmp_path: Path) -
         wanted, began = text(1, f"At {days}", "+15551230300"), clock.now_ms()
         [_, found] = run(lambda one=wanted: TWILIO.send(one), lambda one=wanted, at=began: TWILIO.find(one, at))
         assert len(found) == 1
+
+
+def test_a_look_up_reads_every_kind_of_time(fake: FakeSms) -> None:
+    """Whoever speaks Twilio's interface may write times in its way or as everybody does; what says none is new."""
+    days = ("Fri, 20 Nov 2026 10:00:00 +0000", "2026-11-20T10:00:00Z", "2026-11-20T10:00:00.123+00:00", None, "?")
+    alike = {"to": "+15551230001", "from": NUMBER, "body": "Hello €", "direction": "outbound-api"}
+    said = [{**alike, "sid": f"SM{number}", "date_created": day} for number, day in enumerate(days)]
+    fake.control(rules=[{"look_ups": True, "status": 200, "raw": json.dumps({"messages": said})}])
+    began = clock.parse("2026-11-20T10:00:00Z")
+    now, later = run(lambda: TWILIO.find(text(), began), lambda: TWILIO.find(text(), began + 86_400_000))
+    assert sorted(one.provider_id for one in now) == ["SM0", "SM1", "SM2", "SM3", "SM4"]
+    assert sorted(one.provider_id for one in later) == ["SM3", "SM4"]
 
 
 def test_a_look_up_that_fails_says_so(fake: FakeSms) -> None:

@@ -189,9 +189,10 @@ def _is_listing(said: Any) -> bool:
 
 def _time(one: Mapping[str, Any]) -> int:
     """Answer when a message was taken, in ms; one that does not say so is as new as can be."""
+    said = str(one.get("date_created") or one.get("date_sent"))
     try:
-        return int(parsedate_to_datetime(str(one.get("date_created") or one.get("date_sent"))).timestamp() * 1000)
-    except (ValueError, TypeError):
+        return clock.parse(said) if "T" in said[8:11] else int(parsedate_to_datetime(said).timestamp() * 1000)
+    except (ValueError, TypeError, OverflowError):
         return 2**53
 
 
