@@ -24,6 +24,8 @@ from appliance.tables import Message
 SOURCE = "capture"
 # A message is captured a moment before its row says that it was sent
 _TRIES, _PAUSE = 40, 0.05
+# What is captured may be looked at before it is written that it left; by then it is
+_STORED_MS = 10_000
 Action = Literal[
     "open", "click", "deliver", "bounce", "soft_bounce", "fail", "complain", "unsubscribe", "reply", "stop", "start",
     "help",
@@ -104,4 +106,6 @@ def _hit(message: Message, request: Simulate) -> Hit:
         raise Invalid({"link": ["must exist"]})
     # Nobody reads so soon as a simulation comes
     soon = (found.handed_over_at or 0) + robots.SOON_MS
+    if found.sent_at is None:
+        soon += _STORED_MS
     return Hit(Asked(number, "GET", None, _AGENT, None, max(clock.now_ms(), soon)), found)
