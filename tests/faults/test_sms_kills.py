@@ -45,7 +45,7 @@ def test_kills_lose_and_double_nobody(
     texting: Texting, fake_sms: FakeSms, clock: TestClock, full: bool, figures: Figures, seed: int
 ) -> None:
     """With `hold` each is taken once; the few that never left wait for a person, who sends them, and then all are."""
-    count, kills = (20_000, 10) if full else (400, 2)
+    count, kills = (20_000, 10) if full else (300, 2)
     server = texting()
     books = killed(server, fake_sms, clock, count, kills, random.Random(seed))
     figures.books(books, kills=kills, uncertain=books.uncertain)
