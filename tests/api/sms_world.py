@@ -49,6 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with FakeSms(here, clock) as sms:
         environment = {
             **sms.env, "CAMPANERO_SMS__HTTP__SECRET": SECRET, "CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1",
+            "CAMPANERO_SMS__PROBE_AFTER": "1s",
         }  # fmt: skip
         with Server(env=environment, clock=clock).set_up() as server:
             yield World(server, server.client(), sms, clock)

@@ -111,9 +111,9 @@ def test_a_bad_day_at_the_provider(world: World) -> None:
     """
     numbers = [world.number() for _ in range(24)]
     world.sms.accept_then_reset(to=numbers[0], times=1)
-    world.sms.accept_then_cut(to=numbers[1], times=1)
-    world.sms.accept_then_fail(to=numbers[2], times=1)
-    world.sms.throttle(1, to=numbers[3], times=1)
+    world.sms.accept_then_cut(to=numbers[7], times=1)
+    world.sms.accept_then_fail(to=numbers[14], times=1)
+    world.sms.throttle(1, to=numbers[21], times=1)
     world.sms.tells("queued", "sent", "delivered", repeat=2, shuffled=True, failed=0.3, code=30008)
     try:
         made = [
