@@ -7,6 +7,7 @@ from appliance.conversations import words
 from appliance.db.open import one, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.messages.ledger import AT_ONCE
+from appliance.sms import gsm
 from appliance.tables import Account, Message, MessageContent
 from appliance.work import bell
 
@@ -35,7 +36,8 @@ def answer(
     text = words.say(kind, account.locale, _company(account), account.email_reply_to or account.email_from_email)
     message = Message.create(
         account=account, contact=contact_id, channel="sms", recipient=address.value, recipient_key=address.key,
-        sender=sender or None, status="queued", source_type="system", transactional=True, test=test,
+        sender=sender or None, segments=gsm.count(text).parts,
+        status="queued", source_type="system", transactional=True, test=test,
         provider="capture" if test else config.current().sms.transport, due_at=AT_ONCE, created_at=now, updated_at=now,
     )  # fmt: skip
     # As a value, which is never read as merge language

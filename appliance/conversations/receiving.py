@@ -131,7 +131,7 @@ def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
     if message.address is not None and _changes(account_id, message, read, last, is_home) and is_home:
         answering.answer(account_id, number, read.meaning, contact_id, message.address, message.to, message.test)
     if awaited is not None:
-        about: dict[str, Any] = {"body": message.body, "keyword": awaited.word, "message_id": last}
+        about: dict[str, Any] = {"body": message.body, "message_id": last}
         triggering.tell(account_id, contact_id, number, about, awaited, message.test)
 
 

@@ -15,15 +15,19 @@ _WORDS = (
 
 
 class Awaited(NamedTuple):
-    """The keyword that a message is or begins with, if a live flow names one, and the events that tell of it."""
+    """What a message means to flows: the events that tell of it, each with the keyword it is or begins with."""
 
-    word: str | None
-    events: tuple[str, ...]
+    events: tuple[tuple[str, str | None], ...]
 
     @property
     def is_keyword(self) -> bool:
         """Say whether a flow waits for it as a keyword."""
-        return "keyword" in self.events
+        return self.events[0][0] == "keyword"
+
+    @property
+    def word(self) -> str | None:
+        """The keyword by which it is known, if it is one."""
+        return self.events[0][1]
 
 
 def awaited(account_id: int, body: str) -> Awaited:
@@ -34,14 +38,13 @@ def awaited(account_id: int, body: str) -> Awaited:
     """
     said = keywords.plain(body)
     first = said.partition(" ")[0]
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for event, word in rows(_WORDS, (account_id,)):
         known = keywords.plain(word)
         # The whole message says more than the word it begins with
         if known and known in (said, first) and (event not in found or known == said):
             found[event] = word.strip()
-    word = found.get("keyword") or found.get("message")
-    return Awaited(word, tuple(sorted(found)) or ("message",))
+    return Awaited(tuple(sorted(found.items())) or (("message", None),))
 
 
 def tell(
@@ -50,7 +53,9 @@ def tell(
     """Record the events of a message that came in, by which flows are started."""
     log.record_many(
         [
-            Happened(account_id, event, contact_id, about, resource_uid=f"incoming:{number}", test=test)
-            for event in heard.events
+            Happened(
+                account_id, event, contact_id, {**about, "keyword": word}, resource_uid=f"incoming:{number}", test=test
+            )
+            for event, word in heard.events
         ]
     )

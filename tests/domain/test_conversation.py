@@ -136,8 +136,11 @@ def test_flows_hear_the_words_they_wait_for(home: Home, ann: int) -> None:  # no
     hear("join", provider_id="SM9")
     assert events("message", "keyword") == [
         ("keyword", ann, "join"), ("keyword", ann, "Jul Fest"), ("message", ann, None), ("keyword", ann, "join"),
-        ("message", ann, "join"),
+        ("message", ann, "JOIN"),
     ]  # fmt: skip
+    flows_home.live_flow(home, {"event": "message", "data": {"keywords": ["Jul Fest now"]}})
+    hear("jul fest now")
+    assert events("message", "keyword")[-1:] == [("message", ann, "Jul Fest now")]
     about = rows("SELECT resource_uid, json_extract(data, '$.body') FROM event WHERE event = 'keyword' LIMIT 1")
     assert about == [(f"incoming:{Incoming.select().first().id}", "JOIN us!")]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.account import accounts
@@ -69,6 +69,7 @@ def test_an_answer_goes_out_though_they_left(home: Home, ann: int) -> None:
     hear("STOP")
     row = Message.get()
     assert (row.sender, row.recipient, row.source_type, row.transactional) == (OURS, ANN, "system", True)
+    assert row.segments == 1
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
     assert work.write(hot.step, [], [claim], "process") == {row.id}
 
@@ -236,6 +237,7 @@ def test_two_machines_come_to_an_end(home: Home, ann: int) -> None:
     assert home.channel(ANN).subscribed
 
 
+@settings(max_examples=25)
 @given(
     body=st.text(max_size=200), sender=st.text(max_size=40) | st.just(ANN), to=st.text(max_size=40), known=st.booleans()
 )
