@@ -97,6 +97,7 @@ def _messages(with_ids: dict[str, int]) -> None:
         with_ids,
     )
     run(f"DELETE FROM captured WHERE account_id = :account AND message_id IN ({_MESSAGES})", with_ids)
+    run(f"DELETE FROM receipt WHERE message_id IN ({_MESSAGES})", with_ids)
     run(
         f"UPDATE event SET contact_id = NULL, data = json_object({facts}), {cleared} "
         "WHERE (contact_id = :contact AND resource_uid GLOB 'message:*') OR (account_id = :account "

@@ -21,35 +21,39 @@ _RECEIPTS = {
 }
 _WORDS = {"stop": "STOP", "start": "START", "help": "HELP", "reply": "Thank you!"}
 ACTIONS = (*_RECEIPTS, *_WORDS)
-# So many of each side are on the screen of a phone
-_SHOWN = 20
-_OURS = (
-    "SELECT received_at, source, id, mail_from FROM captured WHERE account_id = ? AND channel = 'sms' AND rcpt_to = ? "
-    "AND id <= ? ORDER BY id DESC LIMIT ?"
-)
+# So many stand on the screen of a phone before the one that is looked at, and so many behind it
+_SHOWN = 12
+_OURS = "SELECT received_at, source, id FROM captured WHERE account_id = ? AND channel = 'sms' AND rcpt_to = ?"
+_OF_US = "AND mail_from = ? AND id"
 _THEIRS = (
-    "SELECT created_at, body, NULL, recipient FROM incoming WHERE account_id = ? AND sender = ? AND body NOT NULL "
-    "ORDER BY id DESC LIMIT ?"
+    "SELECT created_at, body, NULL FROM incoming WHERE account_id = ? AND sender = ? AND recipient = ? "
+    "AND body NOT NULL AND created_at >= ? AND created_at < ? ORDER BY id LIMIT ?"
 )
+_EVER = 2**62
 
 
 class Bubble(NamedTuple):
-    """What stands on a phone: when, which words, of which captured message (theirs have none), and our number."""
+    """What stands on a phone: when, which words, and of which captured message (theirs have none)."""
 
     at: int
     text: str
     captured_id: int | None
-    us: str
 
 
 def thread(captured: Captured) -> list[Bubble]:
-    """Answer what the phone of a captured SMS shows, the oldest first: what it got, and what its owner wrote."""
-    account, number = captured.account_id, captured.rcpt_to
-    newest = scalar("SELECT max(id) FROM captured WHERE account_id = ?", (account,))
-    ours = rows(_OURS, (account, number, newest, _SHOWN))
-    theirs = rows(_THEIRS, (account, number, _SHOWN))
-    shown = [Bubble(at, bytes(source).decode(), name, us) for at, source, name, us in ours]
-    return sorted([*shown, *map(Bubble._make, theirs)], key=lambda bubble: (bubble.at, bubble.captured_id is None))
+    """Answer what a phone shows around a captured SMS, the oldest first: what came from us there, and what was written.
+
+    As on a phone, each of our senders has a thread of its own.
+    """
+    whose = (captured.account_id, captured.rcpt_to, captured.mail_from, captured.id)
+    before = rows(f"{_OURS} {_OF_US} < ? ORDER BY id DESC LIMIT ?", (*whose, _SHOWN))
+    behind = rows(f"{_OURS} {_OF_US} >= ? ORDER BY id LIMIT ?", (*whose, _SHOWN + 1))
+    ours = [Bubble(at, bytes(source).decode(), number) for at, source, number in (*reversed(before), *behind)]
+    first = ours[0].at if len(before) == _SHOWN else 0
+    last = ours[-1].at if len(behind) > _SHOWN else _EVER
+    theirs = rows(_THEIRS, (*whose[:-1], first, last, 2 * _SHOWN))
+    shown = [*ours, *map(Bubble._make, theirs)]
+    return sorted(shown, key=lambda bubble: (bubble.at, bubble.captured_id is None))
 
 
 def play(message: Message, action: str, words: str | None) -> Callable[[], Any]:
