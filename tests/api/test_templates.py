@@ -205,3 +205,24 @@ def test_the_spec_says_what_designs_are_made_of(api: Client) -> None:
         assert made["design"] == one["design"]
         told = api.post("/templates/preview", {"document": one["design"]}).expect(200)
         assert {each["code"] for each in told["warnings"]} <= {"image_missing"}
+
+
+def test_a_template_is_for_one_channel(api: Client) -> None:
+    """Chosen when it is made, found by it, and that of its campaign or step; never changed by itself."""
+    made = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Open: <b>now</b>"}).expect(201)
+    found = api.get("/templates", channel="sms").expect(200)
+    changed = api.patch(f"/templates/{made['id']}", {"channel": "email"}).expect(422)
+
+    assert made["channel"] == "sms" and made["body"] == "Open: <b>now</b>"
+    assert [one["id"] for one in found] == [made["id"]]
+    assert changed["validation_errors"] == {"channel": ["cannot be changed: make another template"]}
+    assert api.patch(f"/templates/{made['id']}", made).expect(200)["channel"] == "sms"
+    assert api.patch(f"/templates/{made['id']}", {"body": "x" * 1601}).expect(422)["validation_errors"].keys() == {
+        "body"
+    }
+    campaign = api.post("/campaigns", {"name": "Moves"}).expect(201)
+    assert campaign["template"]["channel"] == "email"
+    moved = api.patch(f"/campaigns/{campaign['id']}", {"channel": "sms"}).expect(200)
+    assert moved["template"]["channel"] == moved["channel"] == "sms"
+    flow = api.post("/flows", {"name": "Texts", "steps": [{"type": "sms", "body": "hi"}]}).expect(201)
+    assert flow["templates"][0]["channel"] == "sms"
