@@ -192,6 +192,10 @@ def _retrying(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None
     in_hand = "SELECT 1 FROM message WHERE status = 'sending' AND campaign_id = ? LIMIT 1"
     if due_at <= clock.now_ms() or scalar(in_hand, (campaign.id,)):
         return None
+    sure = f"SELECT 1 FROM message WHERE campaign_id = ? AND {_OPEN} AND doubts = 0 LIMIT 1"
+    if campaign.channel == "sms" and scalar(sure, (campaign.id,)) is None:
+        words = "the provider is asked for what it may have taken without saying so"
+        return Waiting("retries", f"{words}, next at {_at(due_at, zone, True)}", due_at)
     return Waiting("retries", f"only retries are left, next at {_at(due_at, zone)}", due_at)
 
 

@@ -4,6 +4,7 @@ Between two messages the connections to the provider stay open. It sleeps until 
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 
@@ -32,6 +33,8 @@ _AHEAD = 4
 _STOP_SECONDS = 22.0
 _LAST_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
+# Connections that nothing leaves by for so long are closed
+_IDLE_SECONDS = 10.0
 _HOUR_MS = 3_600_000
 
 
@@ -123,11 +126,18 @@ class Texter:
             await loop.run_in_executor(None, feeder.close)
 
     async def _woken_up(self, look: asyncio.Event) -> None:
-        """Sleep until there may be more to send."""
+        """Sleep until there may be more to send, after a while without a connection."""
+        look.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_IDLE_SECONDS):
+                while not self._woken.is_set():
+                    await look.wait()
+                    look.clear()
+        if not self._woken.is_set():
+            await client.close()
         while not self._woken.is_set():
+            await look.wait()
             look.clear()
-            if not self._woken.is_set():
-                await look.wait()
 
     async def _remember(self) -> None:
         """Count what left in the last hour before this process began, once, where a limit of an hour is kept."""
