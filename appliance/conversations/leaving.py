@@ -60,7 +60,8 @@ def come_back(account_id: int, said: Said, is_home: bool) -> bool:
     stopped = one(_STOPPED, (account_id, _hash(said.address)))
     found = CHANNELS.find("account_id = ? AND kind = 'phone' AND key = ?", (account_id, said.address.key))
     if not found:
-        return stopped is not None and consent.returned_nobodys(account_id, said.address, said.evidence)
+        back = stopped is not None and consent.returned_nobodys(account_id, said.address, said.evidence)
+        return back and consent.suppression(account_id, "phone", _hash(said.address)) not in consent.KEEPS_OUT
     channel = found[0]
     if is_home:
         was_in = channel.subscribed and stopped is None

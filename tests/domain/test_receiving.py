@@ -7,15 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.account import accounts
-from appliance.contacts import suppress, write
+from appliance.contacts import erase, suppress, write
 from appliance.contacts.requests import ContactWrite
 from appliance.contacts.suppress import SuppressionWrite
-from appliance.conversations import answering, receiving
+from appliance.conversations import answering, receiving, words
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.messages import hot
 from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.prepare import Workshop
+from appliance.sms import gsm
 from appliance.sms.told import Incoming as Heard
 from appliance.tables import Account, Channel, Incoming, Message
 from tests.domain.home import BY_API, Home
@@ -172,6 +173,33 @@ def test_unknown_numbers_make_no_contact(home: Home, ann: int) -> None:
     assert len(answers()) == 3
     hear("START", "+14155550157")
     assert len(answers()) == 3, "there is nothing to come back to"
+
+
+def test_nobody_is_told_what_is_not_so(home: Home, ann: int) -> None:
+    """Whoever was erased or has complained is heard, and stays out: START is not confirmed, HELP is answered."""
+    work.write(erase.erase, home.account_id, ann, BY_API)
+    bob = "+14155550102"
+    home.upsert(phone=bob, opt_in=True)
+    complaint = SuppressionWrite(bob, reason="complaint")
+    work.write(suppress.write, home.account_id, complaint, BY_API)
+    for number in (ANN, bob):
+        hear("STOP", number)
+        hear("START", number)
+        hear("HELP", number)
+    assert [str(text)[6:12] for text in answers()] == ["You ar", "news a"] * 2
+    assert sorted(rows("SELECT reason FROM suppression")) == [("complaint",), ("erased",)]
+    assert not home.channel(bob).subscribed
+
+
+@pytest.mark.parametrize("locale", ["en", "de-AT", "es_MX", "fr", "pt"])
+@pytest.mark.parametrize("kind", ["stop", "start", "help"])
+def test_answers_are_one_part_in_every_language(locale: str, kind: str) -> None:
+    """What we say by ourselves is in letters of GSM-7 and one part long, with who we are and what helps."""
+    said = words.say(kind, locale, "{Acme}", "help@acme.example")
+    counted = gsm.count(said)
+    assert (counted.parts, counted.alphabet) == (1, "GSM-7")
+    assert said.startswith("{Acme}") and ("STOP" in said or kind == "stop")
+    assert (words.say(kind, locale, "A", None) == words.say(kind, "en", "A", None)) is (locale in ("en", "pt"))
 
 
 def test_machines_are_kept_and_never_answered(home: Home, ann: int) -> None:
