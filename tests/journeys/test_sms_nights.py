@@ -99,7 +99,7 @@ def test_a_campaign_wakes_nobody(fresh_server: FreshServer, fake_sms: FakeSms, c
     assert sorted(one.to for one in fake_sms.accepted) == sorted(
         [*PEOPLE, *CROWD, "+16175550199", "+16175550123"],
     )  # fmt: skip
-    assert api.get(f"/campaigns/{campaign}").expect(200)["phase"] == "completed"
+    wait_for("completed", lambda: api.get(f"/campaigns/{campaign}").expect(200)["phase"])
     hours_are_given_up(api, fake_sms, clock)
 
 
@@ -119,11 +119,14 @@ def hours_are_given_up(api: Client, fake_sms: FakeSms, clock: TestClock) -> None
 
 
 def wait_for_status(api: Client, campaign: int, status: str) -> list[dict[str, Any]]:
-    """Wait until a campaign has rows of a status, and answer them."""
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        found = api.get("/messages", campaign_id=campaign, status=status).expect(200)
-        if found:
-            return list(found)
+    """Wait until the first row of a campaign has a status, and answer all."""
+    wait_for(status, lambda: api.get("/messages", campaign_id=campaign).expect(200)[0]["status"])
+    return list(api.get("/messages", campaign_id=campaign).expect(200))
+
+
+def wait_for(wanted: str, found: Callable[[], str], seconds: float = 30) -> None:
+    """Wait until something is as it is wanted."""
+    end = time.monotonic() + seconds
+    while (last := found()) != wanted:
+        assert time.monotonic() < end, last
         time.sleep(0.05)
-    raise AssertionError(api.get("/messages", campaign_id=campaign).expect(200))
