@@ -3,11 +3,12 @@
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.faults.conftest import Texting
 from tests.kit import sms_crowd
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
@@ -37,30 +38,45 @@ def settled(api: Client, clock: TestClock, *numbers: int, timeout: float = 60) -
 
 
 class Bakery(NamedTuple):
-    """A service and its provider, in which requests wait for a second at most."""
+    """A service and its provider."""
 
     api: Client
     sms: FakeSms
     clock: TestClock
+    server: Server
+
+
+@contextmanager
+def opened(home: Path, **settings: str) -> Iterator[Bakery]:
+    """Open one with these settings of SMS."""
+    clock = TestClock(home / "clock")
+    with FakeSms(home) as sms:
+        env = sms.env | UNLIMITED | {f"CAMPANERO_SMS__{name.upper()}": value for name, value in settings.items()}
+        with Server(env=env, clock=clock).set_up() as server:
+            server.give_address()
+            server.client().patch("/account", {"sms_opt_out_hint": "Reply STOP to opt out"}).expect(200)
+            yield Bakery(server.client(validate=False), sms, clock, server)
+            server.stop()
 
 
 @pytest.fixture(scope="module")
 def bakery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bakery]:
-    """One for the module."""
-    home = tmp_path_factory.mktemp("f32")
-    clock = TestClock(home / "clock")
-    settings = {"REQUEST_TIMEOUT": "1s", "PROBE_AFTER": "0s", "RETRY_AFTER": "1,1,1", "COUNTRY_SENDERS": f"DE {GERMAN}"}
-    with FakeSms(home) as sms:
-        env = sms.env | UNLIMITED | {f"CAMPANERO_SMS__{name}": value for name, value in settings.items()}
-        with Server(env=env, clock=clock).set_up() as server:
-            server.give_address()
-            yield Bakery(server.client(validate=False), sms, clock)
-            server.stop()
+    """One whose requests wait for a second at most."""
+    home = tmp_path_factory.mktemp("bakery")
+    with opened(home, request_timeout="1s", probe_after="0s", country_senders=f"DE {GERMAN}") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def kiosk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bakery]:
+    """One with two requests at once."""
+    with opened(tmp_path_factory.mktemp("kiosk"), connections="2", probe_after="1s") as found:
+        yield found
 
 
 def test_what_was_taken_is_found_and_what_was_not_is_held(bakery: Bakery) -> None:
     """However the answer gets lost: who has it gets no second one, and who has not waits for a person."""
-    api, sms, clock = bakery
+    api, sms, clock, _ = bakery
     reset, failed, cut, late, twice, lost, broken = (f"+1212555010{n}" for n in range(7))
     sms.accept_then_reset(reset)
     sms.accept_then_fail(500, failed)
@@ -85,7 +101,7 @@ def test_what_was_taken_is_found_and_what_was_not_is_held(bakery: Bakery) -> Non
 
 def test_who_is_asked_to_wait_waits_alone(bakery: Bakery) -> None:
     """429 with Retry-After: that sender waits so long, which is nobody's attempt; another sender goes on meanwhile."""
-    api, sms, _ = bakery
+    api, sms, _, _ = bakery
     sms.throttle(2, sender=NUMBER)
     begun, known = time.time(), len(sms.accepted)
     waiting = [text(api, f"+121255501{n:02}") for n in range(50, 52)]
@@ -102,31 +118,30 @@ def test_who_is_asked_to_wait_waits_alone(bakery: Bakery) -> None:
     assert {row["attempts"] for row in rows} == {1}
 
 
-def test_a_provider_in_trouble_brings_few_into_doubt(texting: Texting, fake_sms: FakeSms, clock: TestClock) -> None:
+def test_a_provider_in_trouble_brings_few_into_doubt(kiosk: Bakery) -> None:
     """5xx to everybody: a few in a row and it is left alone, then tried with one at a time. One that is away: none."""
-    fake_sms.fail(503)
-    server = texting(connections="4")
-    api = server.client(validate=False)
+    api, sms, clock, _ = kiosk
+    sms.fail(503)
     path = sms_crowd.send(api, sms_crowd.crowd(api, 60))
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 20)
     told = api.get(path).expect(200)["waiting"]
     assert told["reason"] == "unreachable" and "provider of SMS" in told["text"]
     api.wait("/delivery/status", lambda row: row["sms"]["open"], 20)
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 20)
-    fake_sms.behave()
+    sms.behave()
     doubtful(api, clock, path)
-    books = sms_crowd.balance(api, path, fake_sms.accepted)
+    books = sms_crowd.balance(api, path, sms.accepted)
     assert books.accepted + books.uncertain == 60 and books.copies == books.missing == 0
     assert 3 <= books.uncertain < 30, books
 
-    fake_sms.down()
+    sms.down()
     path = sms_crowd.send(api, sms_crowd.crowd(api, 30, "q", 100))
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 20)
-    fake_sms.up()
+    sms.up()
     api.wait(path, lambda row: row["status"] == "completed", 30)
     rows = api.all("/messages", campaign_id=int(path.rpartition("/")[2]))
     assert {(row["status"], row["attempts"]) for row in rows} == {("sent", 1)}, "nobody's attempt"
-    assert len(fake_sms.accepted) == books.accepted + 30
+    assert len(sms.accepted) == books.accepted + 30
 
 
 def doubtful(api: Client, clock: TestClock, path: str) -> None:
@@ -139,38 +154,40 @@ def doubtful(api: Client, clock: TestClock, path: str) -> None:
         time.sleep(0.1)
 
 
-def test_pause_stop_opt_out_and_the_end_are_heard(texting: Texting, fake_sms: FakeSms) -> None:
+def test_pause_stop_opt_out_and_the_end_are_heard(kiosk: Bakery) -> None:
     """No more leave than were at work: after a pause, an opt-out, a STOP file, SIGTERM; then all others, once."""
-    fake_sms.hold("first", times=2)
-    server = texting(connections="2")
-    api = server.client(validate=False)
-    path = sms_crowd.send(api, sms_crowd.crowd(api, 12))
-    fake_sms.wait_reached("first", 2)
+    api, sms, _, server = kiosk
+    sms.behave()
+    sms.hold("first", times=2)
+    known = len(sms.accepted)
+    path = sms_crowd.send(api, sms_crowd.crowd(api, 12, "r", 200))
+    campaign = int(path.rpartition("/")[2])
+    sms.wait_reached("first", 2)
     api.post(f"{path}/pause").expect(200)
-    fake_sms.release("first")
-    api.wait("/delivery/status", lambda row: row["sms"]["queue"]["in_hand"] == 0, 10)
-    gone = next(row for row in api.all("/messages", campaign_id=1) if row["status"] == "queued")
+    sms.release("first")
+    api.wait("/delivery/status", lambda row: row["sms"]["queue"]["in_hand"] == 0, 30)
+    gone = next(row for row in api.all("/messages", campaign_id=campaign) if row["status"] == "queued")
     api.patch(f"/contacts/{gone['contact_id']}", {"subscribed_phone": False}).expect(200)
     (server.data / "STOP").touch()
     api.post(f"{path}/resume").expect(200)
-    api.wait("/delivery/status", lambda row: not row["sms"]["open"], 10)
+    api.wait("/delivery/status", lambda row: not row["sms"]["open"], 30)
     time.sleep(1.2)  # nothing happens, which has no sign
-    assert len(fake_sms.accepted) == 2
+    assert len(sms.accepted) == known + 2
 
-    fake_sms.hold("last", accept=False, times=2)
+    sms.hold("last", accept=False, times=2)
     (server.data / "STOP").unlink()
-    fake_sms.wait_reached("last", 2)
+    sms.wait_reached("last", 2)
     process = server.process
     assert process is not None
     process.send_signal(signal.SIGTERM)
     while api.get(path).status != 503:
         time.sleep(0.02)
-    fake_sms.release("last")
+    sms.release("last")
     server.stop()
-    assert len(fake_sms.accepted) == 4, "what was at work was finished, and nothing new begun"
+    assert len(sms.accepted) == known + 4, "what was at work was finished, and nothing new begun"
     server.start()
     api.wait(path, lambda row: row["status"] == "completed", 30)
-    books = sms_crowd.balance(api, path, fake_sms.accepted)
+    books = sms_crowd.balance(api, path, sms.accepted[known:])
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (11, 0, 0, 0)
-    assert not fake_sms.to(gone["to"])
+    assert not sms.to(gone["to"])
     assert api.get(f"/messages/{gone['id']}").expect(200)["skip_reason"] == "unsubscribed"
