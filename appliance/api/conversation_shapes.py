@@ -21,7 +21,7 @@ class Incoming(Struct, rename={"from_": "from"}):
     account_id: int
     contact_id: int | None
     from_: str | None
-    to: str
+    to: str | None
     body: str | None
     kind: Kind
     keyword: str | None
@@ -57,7 +57,8 @@ def incoming(row: tables.Incoming) -> Incoming:
     """Shape what came in."""
     kind: Any = row.kind
     return Incoming(
-        row.id, row.account_id, row.contact_id, row.sender, row.recipient, row.body, kind, row.keyword, row.opted_out,
+        row.id, row.account_id, row.contact_id, row.sender, row.recipient or None, row.body, kind, row.keyword,
+        row.opted_out,
         row.provider, row.provider_id, row.answered_id, row.reply_id, iso(row.seen_at), row.test,
         str(iso(row.created_at)),
     )  # fmt: skip
@@ -69,8 +70,8 @@ def said(line: Line) -> Said:
     if heard is not None:
         kind: Any = heard.kind
         return Said(
-            "in", heard.id, at, heard.sender, heard.recipient, line.body, kind, heard.keyword, None, None, None, None,
-            heard.test,
+            "in", heard.id, at, heard.sender, heard.recipient or None, line.body, kind, heard.keyword, None, None, None,
+            None, heard.test,
         )  # fmt: skip
     assert sent is not None
     status: Any = sent.status

@@ -21,10 +21,13 @@ _KNOWING = (
 
 
 def home(sender: str, to: str) -> int:
-    """Answer the account that an SMS is for: whose number it came to, else who last wrote to whoever wrote it."""
+    """Answer the account that an SMS is for: whose number it came to, else who last wrote to whoever wrote it.
+
+    Empty `to`: whoever brought it does not say which number it came to.
+    """
     known = list(Account.select(Account.id, Account.sms_from).order_by(Account.id))
     usual = config.current().sms.twilio.from_
-    named = [row.id for row in known if _key(row.sms_from or usual) == _key(to)]
+    named = [row.id for row in known if to and _key(row.sms_from or usual) == _key(to)]
     if len(named) == 1:
         return int(named[0])
     among = named or [row.id for row in known]

@@ -92,6 +92,17 @@ def test_an_answer_is_from_the_number_that_was_written_to(home: Home, ann: int) 
     assert work.write(hot.step, [], [claim], "process") == {claim.id}
 
 
+def test_a_stop_to_no_number_in_particular(home: Home, ann: int) -> None:
+    """Where nobody says which number it came to, it is for whoever wrote last, not for an account without a sender."""
+    home.configure(sms__transport="http", sms__http__url="http://127.0.0.1:9/", sms__http__secret="s")
+    work.write(lambda: Account.update(sms_from=OURS).execute())
+    other = work.write(lambda: accounts.create("Elsewhere").id)
+    assert hear("STOP", to="")
+    assert home.channel(ANN).suppression == "stop_keyword" and [row.account_id for row in kept()] == [home.account_id]
+    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
+    assert claim.account_id != other and Workshop().prepare(claim).envelope[:2] == (OURS, ANN)
+
+
 def test_a_late_answer_is_none(home: Home, ann: int) -> None:
     """What could not go out within five minutes is not sent any more: whoever left is not reminded of it."""
     hear("STOP")

@@ -19,14 +19,14 @@ _OLDEST_SECONDS = 300
 
 
 class _Said(Struct, frozen=True):
-    """What is told: of a message of ours, or a message of somebody's."""
+    """What is told: of a message of ours, or a message of somebody's; what the other kind has may be null."""
 
     type: Literal["status", "message"]
     id: str | int | None = None
-    status: str = ""
-    from_: str = field(default="", name="from")
-    to: str = ""
-    body: str = ""
+    status: str | None = None
+    from_: str | int | None = field(default=None, name="from")
+    to: str | int | None = None
+    body: str | None = None
     error: Any = None
     answered: str | None = None  # the keyword that it has acted on and answered itself
 
@@ -139,7 +139,7 @@ def _fault(said: Any) -> tuple[str | None, str]:
 
 
 def _receipt(said: _Said, message_id: int | None) -> Receipt:
-    sid, status = shared.name(said.id), shared.STATUSES.get(said.status.lower())
+    sid, status = shared.name(said.id), shared.STATUSES.get((said.status or "").lower())
     wrong = {}
     if sid is None and message_id is None:
         wrong["id"] = ["can't be blank" if said.id in (None, "") else "is invalid"]
@@ -153,10 +153,10 @@ def _receipt(said: _Said, message_id: int | None) -> Receipt:
 
 def _incoming(said: _Said, name: str) -> Incoming:
     sender, to = shared.words(said.from_, 64), shared.words(said.to, 64)
-    if not sender or not to:
-        raise Invalid({one: ["can't be blank"] for one, value in (("from", sender), ("to", to)) if not value})
+    if not sender:
+        raise Invalid({"from": ["can't be blank"]})
     # One that has no name of its own counts once under that of the request
     return Incoming(
-        shared.name(said.id) or name, sender, to, shared.body(said.body),
+        shared.name(said.id) or name, sender, to, shared.body(said.body or ""),
         shared.words(said.answered, 20).upper() or None,
     )  # fmt: skip
