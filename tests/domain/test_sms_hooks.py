@@ -111,6 +111,19 @@ def test_what_people_write_is_read_as_they_wrote_it() -> None:
         read(form({"SmsStatus": "received", "Body": "x"}))
 
 
+@pytest.mark.parametrize("left_out", [True, False], ids=["left out", "as a field"])
+def test_our_own_query_may_be_signed_as_some_do(left_out: bool) -> None:
+    """Who takes the address for its path alone is believed, for what they leave out is a token of ours."""
+    url = TWILIO.callback_url(9)
+    path, _, token = url.partition("?m=")
+    right = twilio_form(TOKEN, path, DELIVERED | ({} if left_out else {"m": token}))
+    post = twilio_form(TOKEN, url, DELIVERED)._replace(headers=right.headers)
+    assert read(post).receipts == (Receipt(SID, "delivered", 9),)
+    for wrong in (f"{path}?m=x", f"{url}&m=x", f"{url}&a=b", f"{path}?a=b", f"{path}?m={token[:-1]}"):
+        with pytest.raises(NotAllowed):
+            read(post, url=wrong)
+
+
 def _unsigned(post: Post) -> Post:
     return post._replace(headers={"Content-Type": post.headers["Content-Type"]})
 
@@ -203,6 +216,12 @@ def test_what_people_write_the_generic_way() -> None:
     """A message with its name, or with that of the request, so that it counts once."""
     said = {"type": "message", "id": "in-1", "from": "+15551230001", "to": "+15550009999", "body": " Hi\n"}
     assert read(own(said), HTTP, "sms").incoming == (Incoming("in-1", "+15551230001", "+15550009999", " Hi\n"),)
+    # Who always tells all fields, and does not say to which number
+    more = {"status": None, "error": None, "to": None, "answered": None}
+    assert read(own(said | more), HTTP, "sms").incoming == (Incoming("in-1", "+15551230001", "", " Hi\n"),)
+    nulls = dict.fromkeys(("from", "to", "body", "error"))
+    told = read(own({"type": "status", "id": "g-1", "status": "sent"} | nulls), HTTP, "sms")
+    assert told.receipts == (Receipt("g-1", "sent"),)
     told = read(own({**said, "id": None, "answered": "stop"}), HTTP, "sms")
     assert told.incoming == (Incoming("name", "+15551230001", "+15550009999", " Hi\n", "STOP"),)
 

@@ -242,10 +242,26 @@ def _believed(received: Received, token: str) -> dict[str, str]:
         pairs = parse_qsl(received.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError:
         raise shared.forged() from None
-    content = "".join(name + value for name, value in sorted(set(pairs)))
-    if not _is_signed(token, received.url, content, given):
+    if not any(_is_signed(token, url, content, given) for url, content in _readings(received.url, pairs)):
         raise shared.forged()
     return dict(pairs)
+
+
+def _readings(url: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Answer (address, fields) as somebody may have signed them.
+
+    Twilio signs the address with its query. Others take the address for the path alone, and what we gave them to call
+    us back for one more field or for none: that is its own proof, so no other query may be left out.
+    """
+    found = [(url, _joined(pairs))]
+    bare, _, query = url.partition("?")
+    if query.startswith("m=") and "&" not in query and shared.message_of(url) is not None:
+        found += [(bare, _joined(pairs)), (bare, _joined([*pairs, *parse_qsl(query)]))]
+    return found
+
+
+def _joined(pairs: list[tuple[str, str]]) -> str:
+    return "".join(name + value for name, value in sorted(set(pairs)))
 
 
 def _is_signed(token: str, url: str, content: str, given: str) -> bool:
@@ -267,7 +283,7 @@ def _forms(url: str) -> list[str]:
 
 def _incoming(fields: Mapping[str, str], sid: str | None) -> Incoming:
     sender, to = shared.words(fields.get("From"), 64), shared.words(fields.get("To"), 64)
-    if not sender or not to:
-        raise Invalid({one: ["can't be blank"] for one, said in (("From", sender), ("To", to)) if not said})
+    if not sender:
+        raise Invalid({"From": ["can't be blank"]})
     answered = shared.words(fields.get("OptOutType"), 20).upper() or None
     return Incoming(sid, sender, to, shared.body(fields.get("Body", "")), answered)
