@@ -24,6 +24,12 @@ _quiet_until: dict[str, float] = {}
 log = logging.getLogger("campanero.hooks")
 
 
+def is_open(name: str) -> bool:
+    """Say whether a hook exists: whoever posts there has a secret in the settings."""
+    provider = PROVIDERS.get(name)
+    return provider is not None and bool(provider.secret())
+
+
 async def read(name: str, received: Received) -> Told:
     """Answer what a request says; raises NotFound, NotAllowed where it is forged, Invalid, or Unavailable."""
     provider = PROVIDERS.get(name)

@@ -48,6 +48,12 @@ def door(hook: str) -> Provider | None:
     return next((provider for provider in PROVIDERS.values() if hook in provider.hooks), None)
 
 
+def is_open(hook: str) -> bool:
+    """Say whether a hook exists: its provider has a secret in the settings."""
+    provider = door(hook)
+    return provider is not None and bool(provider.secret())
+
+
 def read(hook: str, received: Received) -> tuple[str, Told]:
     """Answer whose hook it is and what a request says; raises NotFound, NotAllowed where it is forged, or Invalid."""
     provider = door(hook)

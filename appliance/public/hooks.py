@@ -3,13 +3,14 @@
 from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
-from sanic.exceptions import PayloadTooLarge
+from sanic.exceptions import MethodNotAllowed, PayloadTooLarge
 from sanic.response import json
 
 from appliance import config, tokens
 from appliance.conversations import receiving
 from appliance.db.work import commit
 from appliance.engagement import unsubscribes
+from appliance.errors import NotFound
 from appliance.feedback import hooks, receipts
 from appliance.feedback.providers.shared import Received, Told
 from appliance.feedback.record import InHand
@@ -19,6 +20,7 @@ from appliance.sms import told as sms
 PATH = "/hooks/"
 # A receipt or an SMS of 1,600 characters, percent-encoded, with all that a provider says around it
 _SMS_BYTES = 65_536
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def owns(path: str) -> bool:
@@ -27,14 +29,23 @@ def owns(path: str) -> bool:
 
 
 def mount(app: "Sanic[Any, Any]") -> None:
-    """Add the hooks to the server."""
-    app.add_route(_hook, f"{PATH}<name:str>", methods=["POST"], name="hooks")
-    app.add_route(_of_provider, f"{PATH}<provider:str>/<name:str>", methods=["POST"], name="provider_hooks")
+    """Add the hooks to the server: whether one exists is told before how it is asked."""
+    app.add_route(_hook, f"{PATH}<name:str>", methods=_METHODS, name="hooks")
+    app.add_route(_of_provider, f"{PATH}<provider:str>/<name:str>", methods=_METHODS, name="provider_hooks")
+
+
+def _only_post(request: Request, is_open: bool) -> None:
+    """Raise NotFound where no secret opens a hook, and MethodNotAllowed for all but POST to one that is open."""
+    if not is_open:
+        raise NotFound
+    if request.method != "POST":
+        raise MethodNotAllowed("only POST", request.method, ["POST"])
 
 
 async def _hook(request: Request, name: str) -> HTTPResponse:
     if receipts.door(name) is not None:
         return await _sms(request, name)
+    _only_post(request, hooks.is_open(name))
     body = request.body
     told = await hooks.read(name, Received({key.lower(): value for key, value in request.headers.items()}, body))
     # All that can be written is; for the rest it is to come again, and what is known by then counts no second time
@@ -57,6 +68,7 @@ async def _of_provider(request: Request, provider: str, name: str) -> HTTPRespon
 
 async def _sms(request: Request, hook: str) -> HTTPResponse:
     """Take what a provider of SMS tells: all of a request in one commit."""
+    _only_post(request, receipts.is_open(hook))
     if len(request.body) > _SMS_BYTES:
         raise PayloadTooLarge(f"at most {_SMS_BYTES} bytes")
     # What it was called by is signed: under our own address, whatever the Host says, with path and query as they came

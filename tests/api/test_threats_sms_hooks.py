@@ -139,6 +139,7 @@ def test_without_a_secret_there_is_no_door(server: Server, api: Client) -> None:
                         generic(SECRET, f"{server.url}/hooks/{door}", {"type": "status"}, 0)):  # fmt: skip
             answer = post(request)
             assert (answer.status, json.loads(answer.body)["code"]) == (404, "not_found"), door
+        assert {api.request(method, f"/hooks/{door}").status for method in ("GET", "HEAD", "PUT")} == {404}, door
 
 
 WEIRD: list[Any] = [None, True, -1, 2**70, "", "\0", "x" * 5000, "\ud800", [], {}, [[{}]], "NaN", "+1", "’"]
