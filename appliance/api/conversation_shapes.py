@@ -77,6 +77,6 @@ def said(line: Line) -> Said:
     status: Any = sent.status
     source: Any = sent.source_type
     return Said(
-        "out", sent.id, at, sent.sender, sent.recipient, line.body, None, None, status, sent.segments, source,
+        "out", sent.id, at, sent.sender or None, sent.recipient, line.body, None, None, status, sent.segments, source,
         line.source_name, sent.test,
     )  # fmt: skip

@@ -89,7 +89,7 @@ def _message_values(row: tables.Message) -> dict[str, Any]:
         error = shapes.MessageError(row.error_code, row.error_smtp, row.error_enhanced, row.error_text)
     is_open = row.status in ("queued", "held")
     return {
-        "to": row.recipient, "from_": row.sender, "tags": row.tags or {}, "error": error,
+        "to": row.recipient, "from_": row.sender or None, "tags": row.tags or {}, "error": error,
         # Of a flow that is paused it waits for somebody to let it go on
         "next_attempt_at": iso(max(row.due_at, row.created_at)) if is_open and row.due_at is not None else None,
         "source_name": getattr(row, "source_name", None),

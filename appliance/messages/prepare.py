@@ -143,7 +143,7 @@ class Workshop:
         if problem is not None:
             raise ValueError(problem)
         sender = self._sender(claim)
-        if not sender:
+        if not sender and not sms_senders.may_be_nobody(claim.provider):
             raise SenderRefused("no number or name is set that it could be from")
         envelope = Envelope(sender, claim.recipient, worded.body.encode())
         return Prepared(envelope, "", sender, "", worded.counted.parts, worded.hinted)

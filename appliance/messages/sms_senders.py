@@ -6,6 +6,7 @@ from functools import lru_cache
 from appliance import addresses, config
 from appliance.db.open import one
 from appliance.sms import numbers
+from appliance.sms.providers import PROVIDERS
 from appliance.tables import Account
 
 # Where networks take no names; all but Canada share the numbers of the United States and its rules
@@ -14,6 +15,7 @@ _NAMELESS = AMERICAN | {"CA"}
 # Of what stays in the inbox, where nobody has chosen anything
 _AT_HOME = "Campanero"
 _LACKS_SENDER = "SMS are from nobody: set a number or name in the account (sms_from)"
+_UNNAMED = "no sender is named (sms_from of the account): whatever carries the SMS has to know its own"
 _ONE_WAY = "a name can be written to by nobody: {country} needs a number (sms.country_senders)"
 # A message of ours to the United States that is known to have arrived, looked for among SMS alone
 _ARRIVED = (
@@ -25,7 +27,8 @@ _ARRIVED = (
 def resolve(account: Account, number: str, transport: str | None = None) -> str:
     """Answer who an SMS to a number is from: its country's sender, the account's, or the provider's.
 
-    Where networks take no names the first that is a number. Empty: nobody, and such an SMS is not sent (`fault`).
+    Where networks take no names the first that is a number. Empty: nobody, and such an SMS is not sent (`fault`), or
+    from whom the provider says.
     `transport` is its own where that is not the one that is set: tests stay here.
     """
     return sender_to(account.sms_from, numbers.look(number).country, transport)
@@ -41,6 +44,11 @@ def sender_to(own: str | None, country: str | None, transport: str | None = None
         # What nobody gets may be from anybody
         return found[0] if found else _AT_HOME
     return next((one for one in found if country not in _NAMELESS or not is_name(one)), "")
+
+
+def may_be_nobody(transport: str) -> bool:
+    """Say whether SMS may leave without a sender: a gateway of one's own knows its number."""
+    return PROVIDERS[transport].chooses_sender
 
 
 def limit_of(sender: str) -> str:
@@ -63,7 +71,8 @@ def is_name(sender: str) -> bool:
 def problems(account: Account, transport: str) -> list[tuple[str, str]]:
     """Answer (field, words) for everything that forbids sending any SMS on a transport that leaves the machine."""
     here = config.current().sms
-    if transport == "capture" or account.sms_from or here.twilio.from_ or here.country_senders:
+    is_somebody = account.sms_from or here.twilio.from_ or here.country_senders
+    if transport == "capture" or is_somebody or may_be_nobody(transport):
         return []
     return [("base", _LACKS_SENDER)]
 
@@ -73,7 +82,9 @@ def fault(account: Account, number: str, transport: str) -> str | None:
     if transport == "capture" or resolve(account, number):
         return None
     country = numbers.look(number).country
-    return _ONE_WAY.format(country=country) if country in _NAMELESS else _LACKS_SENDER
+    if country in _NAMELESS and sender_to(account.sms_from, None, transport):
+        return _ONE_WAY.format(country=country)
+    return None if may_be_nobody(transport) else _LACKS_SENDER
 
 
 def advice(account: Account, countries: set[str], hint: str | None, real: bool) -> list[tuple[str, str]]:
@@ -88,7 +99,11 @@ def advice(account: Account, countries: set[str], hint: str | None, real: bool) 
         words = f"the hint asks for an answer, and nobody can answer {senders[named[0]]}: {', '.join(named)}"
         found.append(("sms_sender_one_way", words))
     missing = [country for country, sender in senders.items() if not sender]
-    if real and missing:
+    if real and missing and not sender_to(account.sms_from, None):
+        found.append(
+            ("sms_sender_missing", _UNNAMED if may_be_nobody(config.current().sms.transport) else _LACKS_SENDER)
+        )
+    elif real and missing:
         found.append(("sms_sender_missing", _ONE_WAY.format(country=", ".join(missing))))
     american = next((sender for country, sender in senders.items() if country in AMERICAN and sender), None)
     if real and american and one(_ARRIVED, (account.id,)) is None:

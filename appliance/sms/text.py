@@ -11,7 +11,7 @@ class Text(NamedTuple):
 
     id: int
     to: str  # E.164
-    sender: str  # a number in E.164, a short code, or a name
+    sender: str  # a number in E.164, a short code, or a name; empty: the provider chooses
     body: str
     callback_url: str
 

@@ -159,9 +159,11 @@ def test_the_generic_way(tmp_path: Path) -> None:
     """A server of one's own tells alike: what arrived, what did not and why, and what was taken though nobody heard."""
     with FakeSms(tmp_path) as sms, Server(env=sms.env_http).set_up() as server:
         api = server.client()
-        api.patch("/account", {"sms_from": "+15550009999"}).expect(200)
         here = World(server, api, sms, TestClock(tmp_path / "clock"))
         message, taken = here.handed_over()
+        # It knows its own number, as nobody has chosen another
+        assert (message["from"], taken.fields["from"]) == (None, None)
+        api.patch("/account", {"sms_from": "+15550009999"}).expect(200)
         for status, code in (("sent", None), ("undelivered", 30005), ("delivered", None)):
             assert sms.report(taken, status, code).status == 200
         assert here.state(message) == ("bounced", ["sms_failed"], "hard_bounce", True)

@@ -63,7 +63,20 @@ def test_nobody_is_a_problem_only_where_sms_leave(home: Home) -> None:
     assert sms_senders.resolve(account, BOSTON) == "Campanero"
     real(home)
     [(field, words)] = sms_senders.problems(account, "twilio")
-    assert field == "base" and "sms_from" in words and sms_senders.fault(account, BERLIN, "twilio") == words
+    assert field == "base" and "sms_from" in words
+    assert {sms_senders.fault(account, one, "twilio") for one in (BERLIN, BOSTON)} == {words}
+
+
+def test_a_gateway_may_know_its_own_sender(home: Home) -> None:
+    """A server of one's own is given no sender where none is chosen; a name still is none to the United States."""
+    account = account_of(home)
+    real(home, transport="http")
+    assert sms_senders.problems(account, "http") == [] and sms_senders.resolve(account, BOSTON) == ""
+    assert sms_senders.fault(account, BOSTON, "http") is None
+    [(code, words)] = sms_senders.advice(account, {"US", "DE"}, None, True)
+    assert code == "sms_sender_missing" and "has to know its own" in words
+    named = account_of(home, sms_from="Acme")
+    assert "US needs a number" in (sms_senders.fault(named, BOSTON, "http") or "")
 
 
 def test_advice_on_senders(home: Home) -> None:

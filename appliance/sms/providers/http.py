@@ -35,6 +35,7 @@ class Http(Provider):
     """Posts each SMS to the address of the settings."""
 
     name: ClassVar[str] = "http"
+    chooses_sender: ClassVar[bool] = True
     hooks: ClassVar[tuple[str, ...]] = ("sms",)
 
     def lacks(self) -> list[tuple[str, str]]:
@@ -52,7 +53,8 @@ class Http(Provider):
         """Hand a message over, once; each attempt has the same `webhook-id`, by which a repeat can be told."""
         here = _here()
         said = {
-            "id": text.id, "to": text.to, "from": text.sender, "body": text.body, "callback_url": text.callback_url,
+            "id": text.id, "to": text.to, "from": text.sender or None, "body": text.body,
+            "callback_url": text.callback_url,
         }  # fmt: skip
         body, name, sent = msgspec.json.encode(said), f"sms_{text.id}", str(int(shared.now()))
         headers = {

@@ -13,6 +13,7 @@ class Provider(ABC):
     name: ClassVar[str]
     can_look_up: ClassVar[bool] = False
     takes_once: ClassVar[bool] = False  # the same message, however often it is handed over
+    chooses_sender: ClassVar[bool] = False  # where none is named
     hooks: ClassVar[tuple[str, ...]] = ()  # names of its doors under /hooks/, "twilio/status"
 
     @abstractmethod
