@@ -59,7 +59,7 @@ def receive(provider: str, heard: Heard, test: bool = False, account_id: int | N
     if read.meaning in ("stop", "refusal", "start") and account_id is None:
         concerned += [one for one in homes.knowing(message.sender) if one != home]
     for account in concerned:
-        _take(account, message, read, is_home=account == home)
+        _take(account, message if account == home else _bare(message, read), read, is_home=account == home)
     if read.meaning == "perhaps":
         log.warning(
             "an SMS may be a refusal in other words: somebody has to look at it (GET /v1/my/incoming?unseen=true)"
@@ -85,6 +85,11 @@ def _read(provider: str, heard: Heard, test: bool) -> Message:
         address.key if address else sender, address, _clean(heard.to).strip()[:_LONGEST_NAME],
         _clean(heard.body)[:_LONGEST_BODY], heard.answered, test,
     )  # fmt: skip
+
+
+def _bare(message: Message, read: Read) -> Message:
+    """Answer as much of a message as another account may know: that they leave or come back, not in which words."""
+    return message._replace(to="", body="START" if read.meaning == "start" else "STOP")
 
 
 def _clean(text: str) -> str:
@@ -117,7 +122,7 @@ def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
     if is_home and read.meaning in ("other", "perhaps"):
         awaited = triggering.awaited(account_id, message.body)
     kind = _KINDS.get(read.meaning) or ("keyword" if awaited is not None and awaited.is_keyword else "message")
-    keyword = awaited.word if awaited is not None else read.keyword
+    keyword = awaited.word if awaited is not None else read.keyword if is_home else message.body
     connection().execute(
         _INSERT,
         (

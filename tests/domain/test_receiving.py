@@ -252,6 +252,19 @@ def test_stop_counts_in_every_account_that_knows_the_number(home: Home, ann: int
     assert left == {home.account_id: None, second: "stop_keyword", third: None}, "a rehearsal is its account's own"
 
 
+def test_another_account_learns_no_words(home: Home, ann: int) -> None:
+    """That somebody left is known where their number is; what they wrote, and to whom, to whom they wrote it."""
+    second = other_account(ANN)
+    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
+    hear("please stop texting me, thanks")
+    [own, other] = kept()
+    assert (own.recipient, own.body) == (OURS, "please stop texting me, thanks")
+    assert (other.account_id, other.recipient, other.kind, other.body, other.keyword) == (
+        second, "", "refusal", "STOP", "STOP")  # fmt: skip
+    told = f"SELECT text FROM consent WHERE account_id = {second} UNION ALL SELECT diagnostic FROM suppression"
+    assert "please" not in str(rows(f"{told} WHERE account_id = {second}"))
+
+
 def test_whose_message_it_is(home: Home, ann: int) -> None:
     """That of the account with the number; of those that share one, of who last wrote to them; else of the first."""
     second = other_account()
