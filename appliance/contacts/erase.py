@@ -146,6 +146,8 @@ def _address(channel: Channel, evidence: Evidence) -> None:
     """Suppress an address as erased, known by its hash alone from now on."""
     hashed = tokens.address_hash(channel.kind, channel.key)
     address = Address(channel.kind, channel.value, channel.key)
+    # Nobody knows yet which message it is about, and its words may name them
+    run("UPDATE receipt SET text = NULL WHERE instr(text, ?)", (channel.key.lstrip("+"),))
     by_request = Evidence(evidence.source, evidence.actor, test=evidence.test)
     suppress.add(channel.account_id, address, Case("erased", evidence.source), by_request)
     where = (channel.account_id, channel.kind, hashed)

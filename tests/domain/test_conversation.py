@@ -12,8 +12,10 @@ from appliance.db import work
 from appliance.db.open import rows
 from appliance.doctor import refusals
 from appliance.errors import NotFound
+from appliance.feedback import receipts
 from appliance.messages import single
 from appliance.messages.single import MessageWrite
+from appliance.sms.told import Receipt
 from appliance.tables import Incoming, Message
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import rehearsed, told, written
@@ -82,6 +84,7 @@ def test_the_erased_leave_no_word(home: Home, ann: int) -> None:  # noqa: F811
     bob = home.upsert(phone=BOB).contact
     hear("please stop texting me", BOB)
     hear("hello from Ann")
+    work.write(receipts.apply, "twilio", Receipt("SM1", "failed", text=f"no such number: {BOB}"))
     work.write(erase.erase, home.account_id, bob.id, BY_API)
     kept = [(row.sender, row.body, row.keyword) for row in Incoming.select().order_by(Incoming.id)]
     assert kept == [(None, None, None)] * 2 + [(ANN, "hello from Ann", None)]
