@@ -109,6 +109,8 @@
   });
 
   const firstProblem = (root) => root && $("[aria-invalid=true]", root)?.focus();
+  // Of a thread the message that was opened is seen, not the oldest.
+  const showBubble = () => $(".bubble + .bubble[aria-current]")?.scrollIntoView({ block: "center" });
   const state = (text) => { const mark = $("#saved-text"); if (mark) mark.textContent = text; };
 
   // Searches keep their address short: empty fields are not sent.
@@ -127,10 +129,12 @@
     if (dialog && !dialog.open && dialog.children.length) dialog.showModal();
     if (ctx.response?.status === 422 && !event.target.closest?.("[data-autosave]")) firstProblem(target.isConnected ? target : document.body);
     watchToast($(".toast"));
+    if (target.id === "mail") showBubble();
   });
 
   const start = () => {
     firstProblem(document);
+    showBubble();
     const toast = $(".toast");
     if (toast) { const text = $("[data-text]", toast); text.textContent = text.textContent; watchToast(toast); }
   };

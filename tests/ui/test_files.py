@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
+from ui import happenings
 
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "static"
@@ -35,6 +36,12 @@ def test_the_sprite_holds_what_the_pages_use() -> None:
     names = re.findall(r'<symbol id="([^"]+)"', (STATIC / "icons.svg").read_text(encoding="utf-8"))
     assert names == sorted(set(names))
     assert [name for name in names if f"'{name}'" not in sources and f'"{name}"' not in sources] == []
+
+
+def test_what_happens_has_a_picture_that_exists() -> None:
+    """Every kind of event is told with an icon of the sprite."""
+    sprite = (STATIC / "icons.svg").read_text(encoding="utf-8")
+    assert [kind for kind, (icon, *_) in happenings._EVENTS.items() if f'<symbol id="{icon}"' not in sprite] == []
 
 
 def test_static_files_are_kept_for_a_year(server: object, api: Client) -> None:
