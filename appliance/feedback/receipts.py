@@ -5,6 +5,7 @@ one that never came. Such a receipt is kept, and applied in the transaction that
 names a row in doubt by our own token settles the doubt, for nobody can tell of what they did not take.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -71,7 +72,7 @@ def apply(provider: str, receipt: Receipt) -> bool:
     writing()
     if receipt.status not in STATUSES:
         return False
-    row = _find(provider, receipt)
+    receipt, row = _find(provider, receipt)
     if row is None:
         if receipt.message_id is None:
             _keep(provider, receipt)  # perhaps of one that is on its way: its answer will name it
@@ -112,14 +113,21 @@ def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
     return count
 
 
-def _find(provider: str, receipt: Receipt) -> _Row | None:
-    """Answer the row of a receipt: by what its provider calls it, or by the token of ours that came back."""
+def _find(provider: str, receipt: Receipt) -> tuple[Receipt, _Row | None]:
+    """Answer a receipt and its row: by what its provider calls it, by the token of ours that came back, or by our id.
+
+    By our id alone only where its provider has said another name for it that cannot be meant: letters are in it.
+    """
     found = None
     if receipt.provider_id:
         found = one(f"{_ROW} provider_id = ? ORDER BY id DESC LIMIT 1", (provider, receipt.provider_id))
     if found is None and receipt.message_id is not None:
         found = one(f"{_ROW} id = ?", (provider, receipt.message_id))
-    return _Row(*found) if found is not None else None
+    if found is None and receipt.message_id is None and re.fullmatch(r"[1-9][0-9]{0,14}", receipt.provider_id):
+        found = one(f"{_ROW} id = ? AND provider_id GLOB '*[^0-9]*'", (provider, int(receipt.provider_id)))
+        if found is not None:
+            receipt = receipt._replace(provider_id=found[3])
+    return receipt, _Row(*found) if found is not None else None
 
 
 def _keep(provider: str, receipt: Receipt) -> None:

@@ -126,6 +126,15 @@ def test_a_copy(home: Home) -> None:
     assert tell("delivered", "SM2", number) and Message.get_by_id(number).provider_id == "SM1"
 
 
+@pytest.mark.parametrize(("sid", "ends"), [("SM1", "bounced"), ("77", "sent"), (None, "sent")])
+def test_our_own_id_is_a_name_too(sid: str | None, ends: str, home: Home) -> None:
+    """Who tells of a message by the id that we gave them is understood, unless it may be one of their own numbers."""
+    number = text(home, sid=sid)
+    tell("undelivered", str(number))
+    assert state(number)[0] == ends and Message.get_by_id(number).provider_id == sid
+    assert scalar("SELECT count(*) FROM receipt") == (ends == "sent")
+
+
 def test_what_nobody_asked_for_does_not_pile_up(home: Home) -> None:
     """Receipts of messages that are not ours are dropped after two weeks, late ones of ours change nothing."""
     number = text(home)
