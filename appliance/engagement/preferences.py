@@ -23,6 +23,7 @@ class Line(NamedTuple):
     masked: str
     subscribed: bool
     blocked: bool
+    reachable: bool  # a mail of ours would still go there
 
 
 class Sheet(NamedTuple):
@@ -37,6 +38,11 @@ class Sheet(NamedTuple):
     channels: list[Line]
     lists: list[Offer]
     tracking: Tracking
+
+    @property
+    def has_mailbox(self) -> bool:
+        """Say whether there is where to ask by mail if it was themselves who asked for something."""
+        return any(one.kind == "email" and one.reachable for one in self.channels)
 
 
 class Chosen(NamedTuple):
@@ -89,7 +95,10 @@ def _channels(contact_id: int) -> list[Channel]:
 
 def _line(channel: Channel) -> Line:
     blocked = channel.suppression in consent.KEEPS_OUT
-    return Line(channel.id, channel.kind, face.mask(channel.value), channel.subscribed and not blocked, blocked)
+    shown = face.mask(channel.value)
+    return Line(
+        channel.id, channel.kind, shown, channel.subscribed and not blocked, blocked, channel.suppression is None
+    )
 
 
 def save(token: str, chosen: Chosen, evidence: Evidence) -> list[Change] | None:

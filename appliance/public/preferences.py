@@ -104,7 +104,8 @@ async def _undo(request: Request, token: str, sheet: Sheet, form: Mapping[str, l
 
 
 async def _erase(request: Request, token: str, sheet: Sheet, form: Mapping[str, list[str]]) -> HTTPResponse:
-    text = answers.shown(sheet.face.language, "erase_lead", "erase_button", company=sheet.face.company)
+    lead = "erase_lead" if sheet.has_mailbox else "erase_lead_unmailed"
+    text = answers.shown(sheet.face.language, lead, "erase_button", company=sheet.face.company)
     asked = await commit(erasing.ask, token, answers.evidence(request, "preferences", text))
     if asked is None:
         return answers.lost(language=sheet.face.language)

@@ -190,6 +190,8 @@ def test_a_request_that_no_mail_can_confirm_waits_for_the_team(server: Server) -
     """Where mail does not arrive it is noted, in activity and audit, and nothing is erased by itself."""
     who, path, _ = mailed(server, "Bounced")
     server.client().post("/suppressions", {"address": "bounced@example.org", "reason": "hard_bounce"}).expect(201)
+    before = ask(server, "GET", path).text
+    assert "as soon as somebody there has read" in before and "We first send you an email" not in before
     page = ask(server, "POST", path, {"act": "erase"})
     assert "request is noted" in page.text and stored(server, who)["id"] == who["id"]
     assert server.client().get("/messages", to="bounced@example.org", source_type="system").json == []

@@ -47,6 +47,8 @@ WORDS = {
     "erase_heading": "Ihre Daten",
     "erase_lead": "{company} löscht alles, was über Sie gespeichert ist. Vorher senden wir Ihnen eine E-Mail, damit "
     "es niemand anders verlangen kann.",
+    "erase_lead_unmailed": "{company} löscht alles, was über Sie gespeichert ist, sobald dort jemand Ihre "
+    "Anfrage gelesen hat.",
     "erase_button": "Meine Daten löschen",
     "erase_mailed_heading": "Bitte sehen Sie in Ihr Postfach",
     "erase_mailed_lead": "Wir haben Ihnen eine E-Mail gesandt. Alles wird gelöscht, sobald Sie dort bestätigen.",

@@ -50,6 +50,8 @@ WORDS = {
     "erase_heading": "Your data",
     "erase_lead": "{company} deletes everything it keeps about you. We first send you an email, so that nobody else "
     "can ask for it.",
+    "erase_lead_unmailed": "{company} deletes everything it keeps about you, as soon as somebody there has read "
+    "your request.",
     "erase_button": "Delete my data",
     "erase_mailed_heading": "Please look into your mailbox",
     "erase_mailed_lead": "We have sent you an email. Everything is deleted as soon as you confirm there.",

@@ -47,6 +47,7 @@ WORDS = {
     "erase_heading": "Sus datos",
     "erase_lead": "{company} borra todo lo que guarda sobre usted. Antes le enviamos un correo, para que nadie más "
     "pueda pedirlo.",
+    "erase_lead_unmailed": "{company} borra todo lo que guarda sobre usted en cuanto alguien lea su solicitud.",
     "erase_button": "Borrar mis datos",
     "erase_mailed_heading": "Mire su buzón",
     "erase_mailed_lead": "Le hemos enviado un correo. Todo se borra en cuanto lo confirme allí.",

@@ -47,6 +47,7 @@ WORDS = {
     "erase_heading": "Vos données",
     "erase_lead": "{company} supprime tout ce qui vous concerne. Nous vous envoyons d’abord un e-mail, pour que "
     "personne d’autre ne puisse le demander.",
+    "erase_lead_unmailed": "{company} supprime tout ce qui vous concerne dès que quelqu’un aura lu votre demande.",
     "erase_button": "Supprimer mes données",
     "erase_mailed_heading": "Consultez votre messagerie",
     "erase_mailed_lead": "Nous vous avons envoyé un e-mail. Tout est supprimé dès que vous y confirmez.",
