@@ -32,7 +32,7 @@ def frame(html: str) -> HTTPResponse:
 def text(body: str) -> str:
     """Answer the text of an SMS as HTML."""
     style = "white-space:pre-wrap;overflow-wrap:anywhere;margin:16px;font:16px/1.5 sans-serif"
-    shown = f'<p style="{style}">{escape(body)}</p>'
+    shown = f'<p dir="auto" style="{style}">{escape(body)}</p>'
     return shown if body.strip() else ""
 
 

@@ -113,7 +113,8 @@ def page(body: str) -> str:
     return (
         '<!doctype html>\n<html><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"></head>\n'
-        f'<body style="margin:16px;font:16px/1.5 sans-serif"><p style="white-space:pre-wrap">{escape(body)}</p></body>'
+        f'<body style="margin:16px;font:16px/1.5 sans-serif">'
+        f'<p dir="auto" style="white-space:pre-wrap;overflow-wrap:anywhere">{escape(body)}</p></body>'
         "</html>\n"
     )
 
