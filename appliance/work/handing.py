@@ -4,9 +4,8 @@ The mark is on disk before anything of the request is written. The outcome share
 comes next.
 """
 
-import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from appliance.db import work
@@ -42,11 +41,16 @@ _OTHER_SECONDS = 1.0
 class Shared:
     """What the places of one sender share; used on one event loop."""
 
-    def __init__(self, gate: Gate, pace: TextPace, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool]) -> None:
+    def __init__(
+        self, gate: Gate, pace: TextPace, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool], places: int
+    ) -> None:
         self.gate, self.pace, self.feeder, self.clerk, self.is_halted = gate, pace, feeder, clerk, is_halted
         # Numbers to which something is being handed over, or of which it is not written down yet what became of that
         self.at_work: Counter[str] = Counter()
-        self.asking = asyncio.Lock()  # of two that are alike each has to find another one
+        # What is to be looked for, by some of the places alone: a provider that is slow to know keeps nobody waiting
+        self.sought: deque[Ready] = deque()
+        self.seekers, self.most_seekers = 0, max(1, places // 4)
+        self.asked: set[str] = set()  # numbers that are asked for now: of two that are alike each finds another one
 
     def done(self, number: str) -> None:
         """Note that it is written down what became of a message to a number."""
@@ -98,7 +102,7 @@ class Place:
     async def _one(self, ready: Ready) -> None:
         prepared = ready.prepared
         if prepared is not None and prepared.looked is not None:
-            await self._look_for(ready.claim, prepared)
+            await self._look_for(ready)
             return
         marked = False
         try:
@@ -152,22 +156,44 @@ class Place:
         elif isinstance(error, Uncertain) and self._shared.pace.doubted():
             gate.connecting_failed(claim.provider, Unreachable(_UNKNOWN.format(text=error.text)))
 
-    async def _look_for(self, claim: Claim, prepared: Prepared) -> None:
-        """Ask the provider for a message that it may have taken; nothing is handed over."""
+    async def _look_for(self, ready: Ready) -> None:
+        """See to it that a message is looked for, and all others meanwhile, if there is nobody yet to do so."""
         shared = self._shared
-        await self._store()
+        shared.pace.end(ready.claim.id, used=False)  # nothing is handed over
+        shared.sought.append(ready)
+        if shared.seekers >= shared.most_seekers:
+            return
+        shared.seekers += 1
         try:
-            async with shared.asking:
-                if shared.at_work[claim.recipient_key]:
-                    await work.commit(lookups.put_off, claim, Later("another one is at work", _OTHER_SECONDS))
-                    return
+            await self._store()
+            while shared.sought and not shared.is_halted():
+                await self._seek(shared.sought.popleft())
+        finally:
+            shared.seekers -= 1
+            while shared.sought and not shared.seekers:
+                shared.feeder.done(shared.sought.popleft().claim, marked=False)
+
+    async def _seek(self, ready: Ready) -> None:
+        """Ask the provider for a message that it may have taken, and decide."""
+        shared, claim, prepared = self._shared, ready.claim, ready.prepared
+        assert prepared is not None
+        number = claim.recipient_key
+        try:
+            if number in shared.asked or shared.at_work[number]:
+                await work.commit(lookups.put_off, claim, Later("another one is at work", _OTHER_SECONDS))
+                return
+            shared.asked.add(number)
+            try:
                 found = await self._found(claim, prepared)
+                if shared.at_work[number]:
+                    found = Later("another one was handed over meanwhile", _OTHER_SECONDS)
                 if isinstance(found, DeliveryError):
                     await work.commit(lookups.put_off, claim, found)
                 else:
                     await work.commit(lookups.settle, claim, prepared, found)
+            finally:
+                shared.asked.discard(number)
         finally:
-            shared.pace.end(claim.id, used=False)
             shared.feeder.done(claim, marked=True)
 
     async def _found(self, claim: Claim, prepared: Prepared) -> tuple[Accepted, ...] | DeliveryError:

@@ -100,7 +100,7 @@ class Texter:
         with self._lock:
             self._loop, self._look = loop, look
         feeder = Feeder(self.gate, self.pace, places * _AHEAD, self.halted, CHANNEL, Senders())
-        shared = Shared(self.gate, self.pace, feeder, Clerk(self.process), self.halted)
+        shared = Shared(self.gate, self.pace, feeder, Clerk(self.process), self.halted, places)
         tasks: set[asyncio.Task[None]] = set()
         try:
             await self._remember()
