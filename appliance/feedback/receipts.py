@@ -94,7 +94,11 @@ def apply(provider: str, receipt: Receipt) -> bool:
 def step(found: list[Outcome], marks: list[Claim], process: str) -> set[int]:
     """Write what became of messages as `hot.step`, and what was told of those in doubt before they were."""
     marked = hot.step(found, marks, process)
-    _catch_up([one.claim.id for one in found if one.claim.channel == "sms" and isinstance(one.error, Uncertain)], [])
+    # One that was in doubt before still is, whatever became of its second attempt
+    doubtful = (
+        one for one in found if one.error is not None and (one.claim.doubts or isinstance(one.error, Uncertain))
+    )
+    _catch_up([one.claim.id for one in doubtful if one.claim.channel == "sms"], [])
     return marked
 
 
@@ -120,7 +124,11 @@ def _find(provider: str, receipt: Receipt) -> tuple[Receipt, _Row | None]:
     """
     found = None
     if receipt.provider_id:
-        found = one(f"{_ROW} provider_id = ? ORDER BY id DESC LIMIT 1", (provider, receipt.provider_id))
+        # A gateway that calls several by one name gives our token back with each
+        found = one(
+            f"{_ROW} provider_id = ? ORDER BY id IS ? DESC, id DESC LIMIT 1",
+            (provider, receipt.provider_id, receipt.message_id),
+        )
     if found is None and receipt.message_id is not None:
         found = one(f"{_ROW} id = ?", (provider, receipt.message_id))
     if found is None and receipt.message_id is None and re.fullmatch(r"[1-9][0-9]{0,14}", receipt.provider_id):

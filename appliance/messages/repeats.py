@@ -24,8 +24,12 @@ _STOPPED = "the service stopped while this message was in hand"
 
 
 def digest(prepared: Prepared) -> int:
-    """Answer a checksum of the bytes of a message; it is stored with the mark, before they leave."""
-    return zlib.crc32(prepared.envelope.content)
+    """Answer a checksum of the bytes of a message; it is stored with the mark, before they leave.
+
+    An SMS does not say in its text from whom it is, and is looked for by that.
+    """
+    sender = prepared.sender.encode() if prepared.parts is not None else b""
+    return zlib.crc32(prepared.envelope.content, zlib.crc32(sender))
 
 
 def load(message_id: int) -> Prepared | None:

@@ -139,7 +139,7 @@ def is_kept_back(row: Claim, now: int) -> bool:
 
     One that would be too late by then is skipped; whatever goes on later does so one after the other.
     """
-    if row.provider == _HOME or _is_only_looked_for(row):
+    if row.provider == _HOME:
         return False
     facts = _facts(row.account_id)
     end = None
@@ -155,11 +155,6 @@ def is_kept_back(row: Claim, now: int) -> bool:
     values = (end + row.id * _STEP_MS % _SPREAD_MS, now, row.id)
     connection().execute("UPDATE message SET status = 'held', due_at = ?, updated_at = ? WHERE id = ?", values)
     return True
-
-
-def _is_only_looked_for(row: Claim) -> bool:
-    """Say whether a doubt about an SMS is all that is still to be settled: nothing new goes to anybody."""
-    return row.doubts > 0 and config.current().sms.in_doubt == "hold"
 
 
 def clocks(row: Claim, own: str) -> tuple[str, ...]:
