@@ -1,11 +1,11 @@
 """Fixtures of all tests: the real server, a client, an SMTP server, a DNS server, a clock, a browser."""
 
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies._internal.regex  # noqa: F401  see below
 import pytest
 from playwright.sync_api import Browser, Page
 
@@ -17,8 +17,6 @@ from tests.kit.fake_sms import FakeSms
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
-# Hypothesis would load its reader of patterns in the middle of a test, and pytest rewrite it there: Python 3.11 (to .7)
-# cannot parse while a collected object, whose fault is being told, has something parsed too (CPython, gh-106905)
 FreshServer = Callable[..., Server]
 
 
@@ -27,6 +25,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run large tests at their full size")
     parser.addoption("--update-golden", action="store_true", help="write golden files anew, to be looked at")
     parser.addoption("--figures", metavar="FILE", help="add the figures of the fault tests to a table")
+
+
+def pytest_sessionstart() -> None:
+    """Load what Hypothesis would load in the middle of a test, for pytest to rewrite there.
+
+    Python 3.11 (to .7) cannot parse while a collected object, whose fault is being told, has something parsed too
+    (CPython, gh-106905).
+    """
+    importlib.import_module("hypothesis.strategies._internal.regex")
 
 
 @pytest.fixture(scope="session")

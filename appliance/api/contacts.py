@@ -23,10 +23,12 @@ ROUTES = Routes()
 
 
 def evidence(request: Call) -> Evidence:
-    """Answer how a write over the API came about."""
+    """Answer how a write over the API came about, with the words that it says somebody agreed to."""
+    words = getattr(request.body, "consent_source", None)
     return Evidence(
         source="api", actor=request.actor, ip=request.request.ctx.client,
-        user_agent=request.request.headers.get("user-agent"), test=request.credential.test,
+        user_agent=request.request.headers.get("user-agent"),
+        text=(words.strip() or None) if isinstance(words, str) else None, test=request.credential.test,
     )  # fmt: skip
 
 

@@ -86,6 +86,9 @@ def wish(channel: Channel, subscribed: bool | None, evidence: Evidence) -> bool:
         return True
     if not channel.subscribed:
         opt_in(channel, "operator", evidence)
+    elif subscribed and evidence.text:
+        # Nothing changes but what can be shown for it
+        record(channel.account_id, _of(channel), "opt_in", "operator", evidence, channel.contact_id)
     return channel.suppression is not None
 
 

@@ -30,6 +30,8 @@ class ContactWrite(Struct):
     data: Data | None | UnsetType = UNSET
     channels_attributes: Annotated[list[ChannelWrite], Meta(max_length=50)] | None | UnsetType = UNSET
     opt_in: bool | None | UnsetType = UNSET
+    # Where and to which words they agreed, kept as evidence with each opt-in of this write
+    consent_source: Annotated[str, Meta(max_length=1000)] | None | UnsetType = UNSET
     subscribed_email: bool | UnsetType = UNSET
     subscribed_phone: bool | UnsetType = UNSET
     tracking: Literal["full", "aggregate", "none"] | UnsetType = UNSET

@@ -185,3 +185,18 @@ def test_deleting_forgets_the_person_and_keeps_the_opt_out(api: Client) -> None:
 
     assert back["id"] > made["id"]
     assert (back["channels"][0]["subscribed"], back["channels"][0]["opted_out_by"]) == (False, "operator")
+
+
+def test_what_somebody_agreed_to_is_kept_as_evidence(api: Client) -> None:
+    """`consent_source` stands with each opt-in of its write, also of who was in before; it never opts anybody in."""
+    words = "Shop till, 3 May: texts about offers, reply STOP to leave"
+    number = api.post("/contacts", {"phone": "+34655000111", "consent_source": words}).expect(201)["id"]
+    api.patch(f"/contacts/{number}", {"opt_in": True}).expect(200)
+    api.patch(f"/contacts/{number}", {"opt_in": True, "consent_source": "again"}).expect(200)
+    api.patch(f"/contacts/{number}", {"opt_in": False}).expect(200)
+    api.patch(f"/contacts/{number}", {"first_name": "Ann", "consent_source": "a name"}).expect(200)
+    found = [(one["act"], one["text"]) for one in api.get(f"/contacts/{number}/consents").expect(200)]
+    assert sorted(found, key=str) == sorted([("opt_in", words), ("opt_in", "again"), ("opt_out", None)], key=str)
+    assert api.get(f"/contacts/{number}").expect(200)["subscribed_phone"] is False
+    refused = api.post("/contacts", {"phone": "+34655000112", "consent_source": "x" * 1001}).expect(422)
+    assert list(refused["validation_errors"]) == ["consent_source"]
