@@ -42,3 +42,24 @@ def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) ->
     page.get_by_label("To", exact=True).fill("+1 500 555 0001")
     page.get_by_role("button", name="Send test").click()
     expect(page.locator("body")).to_contain_text("A test is on its way to +15005550001")
+
+
+def test_long_words_stay_inside(browser_page: Page, server: Server, api: Client) -> None:
+    """Names, lists and texts without a space widen no page of a phone, and an opened SMS of a thread is seen."""
+    long = "Donaudampfschifffahrt" * 9
+    group = api.post("/lists", {"name": long}).expect(201)["id"]
+    person = api.post("/contacts", {"phone": "+14155550177", "first_name": long, "list_ids": [group]}).expect(201)["id"]
+    asked = {"name": long, "channel": "sms", "template_attributes": {"body": long},
+             "trigger_attributes": {"contact_list_id": group}}  # fmt: skip
+    made = api.post("/campaigns", asked).expect(201)["id"]
+    for number in range(9):
+        single = {"channel": "sms", "to": "+14155550177", "body": f"{number} {long}"}
+        last = api.post("/messages", single).expect(201)["id"]
+    [row] = api.wait("/capture", bool, message_id=last)
+    page = browser_page
+    page.set_viewport_size({"width": 375, "height": 800})
+    pages = ("campaigns", f"campaigns/{made}?open=content", f"campaigns/{made}/send", f"contacts/{person}", "inbox")
+    for path in (*pages, f"inbox/{row['id']}"):
+        page.goto(f"{server.url}/{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") == 375, path
+    expect(page.locator(".bubble[aria-current]")).to_be_in_viewport()
