@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance import clock, fields
+from appliance import clock, fields, signatures
 from appliance.account import accounts
 from appliance.contacts import erase
 from appliance.db import work
@@ -310,9 +310,9 @@ def test_a_deleted_webhook_goes_in_bites(home: Home) -> None:
 
 def test_secrets_sign_as_the_standard_says() -> None:
     """The example of the standard's own documents and libraries."""
-    signed = b'msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{"test": 2432232314}'
-    found = secret._signature("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", signed)
-    assert found == "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    known, said = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
+    found = signatures.signature(known, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", said)
+    assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_a_secret_opens_with_its_key_and_for_its_account_only(home: Home) -> None:
