@@ -1,6 +1,8 @@
 """What providers of SMS tell is believed only where it is signed, and read whole."""
 
+import base64
 import hashlib
+import hmac
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,6 +238,20 @@ def test_nonsense_that_is_signed_is_told_so(said: Any) -> None:
     with pytest.raises(Invalid) as found:
         read(own(said), HTTP, "sms")
     assert found.value.fields
+
+
+@pytest.mark.parametrize("secret", ["plain", SECRET, "whsec_", "whsec_x", "whsec_\u00fc"])
+def test_every_secret_is_a_key(secret: str) -> None:
+    """Also with all its letters, and one that is no base64; nothing is signed by having no key at all."""
+    config.use(config.load({"base_url": BASE, "sms.http.secret": secret}, {}).config)
+    said = {"type": "status", "id": "1", "status": "sent"}
+    post = own(said, secret="plain")
+    sent = post.headers["webhook-timestamp"]
+    whole = hmac.new(secret.encode(), f"name.{sent}.".encode() + post.body, hashlib.sha256).digest()
+    signed = {"webhook-signature": f"v1,{base64.b64encode(whole).decode()}"}
+    assert read(post._replace(headers=post.headers | signed), HTTP, "sms").receipts
+    with pytest.raises(NotAllowed):
+        read(own(said, secret=""), HTTP, "sms")
 
 
 def test_who_is_not_believed_the_generic_way(tmp_path: Path) -> None:
