@@ -1,9 +1,13 @@
 """Which accounts an SMS concerns that somebody wrote: the one it is for, and those that know the number."""
 
+import re
+
 from appliance import addresses, config
+from appliance.addresses import Address
 from appliance.db.open import one, rows
 from appliance.tables import Account
 
+_DIGITS = re.compile("[0-9]+")
 # What was last handed over to a number by an account, but for what answered them by itself
 _LAST = (
     "SELECT id FROM message WHERE recipient_key = ? AND account_id = ? AND channel = 'sms' "
@@ -32,12 +36,37 @@ def home(sender: str, to: str) -> int:
         return int(named[0])
     among = named or [row.id for row in known]
     last = one(_WRITER.format(",".join("?" * len(among))), (sender, *among))
-    return int(last[0] if last else among[0])
+    if last or len(among) == 1:
+        return int(last[0] if last else among[0])
+    return next((number for number in knowing(sender) if number in among), among[0])
+
+
+def spelled(account_id: int, to: str) -> str:
+    """Answer a number or name of ours as the account has it, from which it is answered."""
+    ours = Account.get_by_id(account_id).sms_from or config.current().sms.twilio.from_
+    return str(ours) if ours and _key(ours) == _key(to) else to
 
 
 def knowing(sender: str) -> list[int]:
     """Answer the accounts that have a number or have written to it."""
     return [row[0] for row in rows(_KNOWING, {"key": sender})]
+
+
+def number(sender: str) -> Address | None:
+    """Answer the number that an SMS came from, or None for what is none (a short code, a name).
+
+    Providers lose the plus, or say 00 or a scheme before it: that costs nobody whom we know their STOP.
+    """
+    try:
+        return addresses.phone(sender)
+    except ValueError:
+        pass
+    whole = "+" + "".join(_DIGITS.findall(sender)).removeprefix("00")
+    try:
+        address = addresses.phone(whole)
+    except ValueError:
+        return None
+    return address if knowing(address.key) else None
 
 
 def last_to(account_id: int, sender: str, test: bool) -> int | None:
@@ -47,8 +76,8 @@ def last_to(account_id: int, sender: str, test: bool) -> int | None:
 
 
 def _key(name: str) -> str:
-    """Answer a number or name of ours as it is compared."""
+    """Answer a number or name of ours as it is compared; of a number the digits, for providers lose its plus."""
     try:
-        return addresses.phone(name).key
+        return addresses.phone(name).key[1:]
     except ValueError:
         return name.strip().casefold()

@@ -7,7 +7,7 @@ A message belongs to the account whose number it came to. Who wants to leave lea
 import logging
 from typing import Any, NamedTuple
 
-from appliance import addresses, clock, config
+from appliance import clock, config
 from appliance.addresses import Address
 from appliance.contacts import choices
 from appliance.contacts.records import CHANNELS
@@ -54,6 +54,7 @@ def receive(provider: str, heard: Heard, test: bool = False, account_id: int | N
     if message.provider_id is not None and one(_KNOWN, (message.provider_id, provider)) is not None:
         return False
     home = account_id if account_id is not None else homes.home(message.sender, message.to)
+    message = message._replace(to=homes.spelled(home, message.to))
     read = _meaning(home, message)
     concerned = [home]
     if read.meaning in ("stop", "refusal", "start") and account_id is None:
@@ -76,10 +77,7 @@ def is_acted_on(account_id: int, sender: str, body: str) -> bool:
 
 def _read(provider: str, heard: Heard, test: bool) -> Message:
     sender = _clean(heard.sender).strip()[:_LONGEST_NAME]
-    try:
-        address = addresses.phone(sender)
-    except ValueError:
-        address = None
+    address = homes.number(sender)
     return Message(
         provider, _clean(heard.provider_id)[:200] if heard.provider_id else None,
         address.key if address else sender, address, _clean(heard.to).strip()[:_LONGEST_NAME],

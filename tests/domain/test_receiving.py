@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.account import accounts
-from appliance.contacts import erase, suppress, write
-from appliance.contacts.requests import ContactWrite
+from appliance.contacts import erase, suppress
 from appliance.contacts.suppress import SuppressionWrite
 from appliance.conversations import answering, receiving, words
 from appliance.db import work
@@ -18,7 +17,7 @@ from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.prepare import Workshop
 from appliance.sms import gsm
 from appliance.sms.told import Incoming as Heard
-from appliance.tables import Account, Channel, Incoming, Message
+from appliance.tables import Account, Incoming, Message
 from tests.domain.home import BY_API, Home
 
 ANN, OURS = "+14155550101", "+14155550199"
@@ -221,63 +220,6 @@ def test_machines_are_kept_and_never_answered(home: Home, ann: int) -> None:
     assert answers() == []
     assert rows("SELECT count(*) FROM suppression") == [(0,)]
     assert len(kept()) == 10
-
-
-def other_account(phone: str | None = None, opt_in: bool = True) -> int:
-    """Make a second account, with the number in it."""
-    number = int(work.write(lambda: accounts.create("Elsewhere").id))
-    if phone is not None:
-        work.write(write.upsert, number, ContactWrite(phone=phone, opt_in=opt_in), BY_API)
-    return number
-
-
-def in_account(number: int) -> Channel:
-    """Answer the channel of Ann's number in another account."""
-    return Channel.get(Channel.account == number, Channel.key == ANN)
-
-
-def test_stop_counts_in_every_account_that_knows_the_number(home: Home, ann: int) -> None:
-    """Who leaves leaves all senders here; START gives back what STOP took, and brings in nobody who was never in."""
-    second, third = other_account(ANN), other_account(ANN, opt_in=False)
-    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
-    work.write(lambda: Account.update(sms_from="+14155550198").where(Account.id != home.account_id).execute())
-    hear("STOP")
-    assert {in_account(one).suppression for one in (home.account_id, second, third)} == {"stop_keyword"}
-    assert len(answers()) == 1
-    hear("START")
-    assert [in_account(one).subscribed for one in (home.account_id, second, third)] == [True, True, False]
-    assert rows("SELECT count(*) FROM suppression") == [(0,)]
-    hear("STOP", account_id=second)
-    left = {one: in_account(one).suppression for one in (home.account_id, second, third)}
-    assert left == {home.account_id: None, second: "stop_keyword", third: None}, "a rehearsal is its account's own"
-
-
-def test_another_account_learns_no_words(home: Home, ann: int) -> None:
-    """That somebody left is known where their number is; what they wrote, and to whom, to whom they wrote it."""
-    second = other_account(ANN)
-    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
-    hear("please stop texting me, thanks")
-    [own, other] = kept()
-    assert (own.recipient, own.body) == (OURS, "please stop texting me, thanks")
-    assert (other.account_id, other.recipient, other.kind, other.body, other.keyword) == (
-        second, "", "refusal", "STOP", "STOP")  # fmt: skip
-    told = f"SELECT text FROM consent WHERE account_id = {second} UNION ALL SELECT diagnostic FROM suppression"
-    assert "please" not in str(rows(f"{told} WHERE account_id = {second}"))
-
-
-def test_whose_message_it_is(home: Home, ann: int) -> None:
-    """That of the account with the number; of those that share one, of who last wrote to them; else of the first."""
-    second = other_account()
-    hear("one")
-    work.write(lambda: Message.create(
-        account=second, channel="sms", recipient=ANN, recipient_key=ANN, status="sent", source_type="transactional",
-        provider="twilio", sent_at=1, created_at=1, updated_at=1))  # fmt: skip
-    hear("two")
-    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
-    work.write(lambda: Account.update(sms_from="+14155550198").where(Account.id == second).execute())
-    hear("three")
-    hear("four", to="+1 (415) 555-0198")
-    assert [row.account_id for row in kept()] == [home.account_id, second, home.account_id, second]
 
 
 def test_two_machines_come_to_an_end(home: Home, ann: int) -> None:
