@@ -87,6 +87,10 @@ def test_bare_answers(fake: FakeSms) -> None:
     for status in (302, 403, 404, 418, 502):
         fake.answer(status, times=1, raw="<html>sorry</html>", Location=f"{fake.url}/elsewhere")
     assert [type(one) for one in sent(*[text()] * 5)] == [Ours, Ours, Ours, Permanent, Uncertain]
+    fake.answer(400, times=1, raw='{"code": "21211", "message": "no such number"}')
+    fake.answer(400, times=1, raw='{"code": true}')
+    fake.answer(201, times=1, raw='{"sid": "SM1", "status": "Failed", "error_code": "30005"}')
+    assert [codes.judged(one) for one in sent(*[text()] * 3)] == [classes.HARD, classes.REFUSED, classes.HARD]
     for status in (302, 401, 404, 422, 500):
         fake.answer(status, times=1, raw='{"error": "no"}')
     found = sent(*[text()] * 5, by=HTTP)

@@ -64,7 +64,7 @@ class Twilio(Provider):
         said = _object(answer)
         if not 200 <= answer.status < 300:
             raise _refusal(answer, said)
-        sid, status = shared.name(said.get("sid")), shared.STATUSES.get(str(said.get("status")), "sent")
+        sid, status = shared.name(said.get("sid")), shared.STATUSES.get(str(said.get("status")).lower(), "sent")
         if status in ("failed", "undelivered"):
             raise codes.refusal(400, said.get("error_code"), shared.words(said.get("error_message") or "failed"), 1)
         if sid is None:
@@ -86,7 +86,7 @@ class Twilio(Provider):
             least = since - _LENIENT_MS - _ahead(answer)
             times = [_time(one) for one in said["messages"]]
             found += [
-                (at, Accepted(str(one["sid"]), shared.STATUSES.get(str(one.get("status")), "sent")))
+                (at, Accepted(str(one["sid"]), shared.STATUSES.get(str(one.get("status")).lower(), "sent")))
                 for at, one in zip(times, said["messages"], strict=True) if at >= least and _is_alike(one, text)
             ]  # fmt: skip
             url = _next(said)
@@ -161,7 +161,8 @@ def _object(answer: Answer) -> dict[str, Any]:
 
 
 def _refusal(answer: Answer, said: Mapping[str, Any]) -> DeliveryError:
-    code = said.get("code") if isinstance(said.get("code"), int) else None
+    found = str(said.get("code"))  # some write it as a text
+    code = int(found) if re.fullmatch(r"[0-9]{1,6}", found) else None
     words = shared.words(said.get("message")) or shared.plain(answer)
     if code is None and answer.status == 404:
         code = 20404  # there is no such interface at all
