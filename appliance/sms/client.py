@@ -111,21 +111,28 @@ async def _asked(url: "httpcore.URL", request: "httpcore.Request", limit: float)
     import httpcore
 
     pool = _pools.setdefault(asyncio.get_running_loop(), _Pool())
-    kept = await pool.take(url)
-    try:
-        async with asyncio.timeout(limit):
-            answer = await kept.connection.handle_async_request(request)
-            body = await answer.aread()
-            await answer.aclose()
-    except (OSError, TimeoutError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError,
-            httpcore.ConnectionNotAvailable) as error:  # fmt: skip
-        place, words = url.origin, _words(error)
-        if kept.backend.has_written:
-            raise Uncertain(f"{place}: {words}") from None
-        raise Unreachable(f"{place} cannot be reached: {words}") from None
-    pool.back(url, kept)
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
-    return Answer(answer.status, headers, body)
+    while True:
+        kept = await pool.take(url)
+        is_used = kept.connection.is_idle()
+        try:
+            async with asyncio.timeout(limit):
+                answer = await kept.connection.handle_async_request(request)
+                body = await answer.aread()
+                await answer.aclose()
+        except (OSError, TimeoutError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError,
+                httpcore.ConnectionNotAvailable) as error:  # fmt: skip
+            place, words = url.origin, _words(error)
+            if kept.backend.has_written:
+                raise Uncertain(f"{place}: {words}") from None
+            if not is_used:
+                raise Unreachable(f"{place} cannot be reached: {words}") from None
+        else:
+            if kept.backend.has_written:
+                pool.back(url, kept)
+                headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+                return Answer(answer.status, headers, body)
+        # What came stood there before this question left, so it answers none of ours: nothing more is read from there
+        await kept.connection.aclose()
 
 
 def _words(error: Exception) -> str:

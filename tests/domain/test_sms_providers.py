@@ -217,6 +217,30 @@ def test_an_idle_connection_that_was_closed_is_not_used(fake: FakeSms) -> None:
     assert [type(one) for one in asyncio.run(ask())] == [Accepted, Accepted]
 
 
+def test_an_answer_too_many_is_none_to_the_next(fake: FakeSms) -> None:
+    """Whoever answers twice is not believed of what has not left yet: each message arrives, under its own name."""
+    asked: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as twice:
+
+        def serve() -> None:
+            for _ in range(3):
+                there, _ = twice.accept()
+                asked.append(json.loads(there.recv(65536).rpartition(b"\r\n\r\n")[2])["body"])
+                answer = json.dumps({"id": asked[-1]})
+                there.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\n\r\n{answer}".encode() * 2)
+                open_ones.append(there)
+
+        open_ones: list[socket.socket] = []
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        use(fake, sms__http__url=f"http://127.0.0.1:{twice.getsockname()[1]}/")
+        answers = sent(text(1, "one"), text(2, "two"), text(3, "three"), by=HTTP)
+        thread.join(10)
+        for each in open_ones:
+            each.close()
+    assert answers == [Accepted("one"), Accepted("two"), Accepted("three")] and asked == ["one", "two", "three"]
+
+
 def test_no_connection_is_left_behind(fake: FakeSms) -> None:
     """Whatever becomes of requests, what is open afterwards is no more than there were places."""
 
