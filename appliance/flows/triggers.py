@@ -1,12 +1,12 @@
 """What starts a flow, and for whom: read from a request, and asked of events as one SQL condition."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
-from appliance import clock
+from appliance import clock, config
 from appliance.contacts import lists, tags
 from appliance.db.open import run, scalar
 from appliance.db.work import after_commit, writing
@@ -17,6 +17,7 @@ from appliance.filters import read
 from appliance.filters.scope import Place, Scope
 from appliance.flows import days
 from appliance.segments import people
+from appliance.sms import keywords
 from appliance.tables import ContactList, Segment, Trigger
 from appliance.work import bell
 
@@ -94,7 +95,16 @@ def lacks(start: Start) -> list[tuple[str, str]]:
     if start.event in LIST_EVENTS and scalar(_MIRROR, (start.contact_list_id,)):
         # Nobody joins or leaves it: its people follow from the segment
         return [("contact_list_id", lists.VIEW)]
-    return []
+    return [*_taken(start)]
+
+
+def _taken(start: Start) -> Iterator[tuple[str, str]]:
+    """Answer the keywords that no flow hears, because they are acted on: STOP, START, HELP and their relatives."""
+    if start.event not in ("message", "keyword"):
+        return
+    for index, word in enumerate(start.data.get("keywords") or []):
+        if keywords.read(word, config.current().sms.stop_words).meaning in ("stop", "start", "help", "refusal"):
+            yield f"data.keywords[{index}]", "is reserved"
 
 
 def faults_of(account_id: int, start: Start) -> list[tuple[str, str]]:

@@ -94,6 +94,11 @@ def test_what_lacks_keeps_it_from_going_live(home: Home) -> None:
     assert triggers.lacks(Start("segment_exit")) == [("segment_id", "can't be blank")]
     assert triggers.lacks(Start("date_reached")) == [("data.path", "can't be blank")]
     assert triggers.lacks(Start("date_reached", data={"path": "birthday"})) == []
+    # Words that are acted on before any flow hears them, and what says so elsewhere
+    words = ["Stop!", "win", "HELP", "alto", "yes", "stop texting me"]
+    found = triggers.lacks(Start("keyword", data={"keywords": words}))
+    assert found == [(f"data.keywords[{index}]", "is reserved") for index in (0, 2, 3, 5)]
+    assert triggers.lacks(Start("chat_line", data={"keywords": words})) == triggers.lacks(Start("keyword")) == []
 
 
 def test_what_cannot_mean_anything_new_starts_once() -> None:
