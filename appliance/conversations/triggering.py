@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from appliance.db.open import rows
+from appliance.db.open import one, rows
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.sms import keywords
@@ -11,6 +11,11 @@ _WORDS = (
     "SELECT t.event, w.value FROM flow f JOIN trigger t ON t.flow_id = f.id, json_each(t.data, '$.keywords') w "
     "WHERE f.account_id = ? AND f.status = 'active' AND f.deleted_at IS NULL AND t.event IN ('message', 'keyword') "
     "AND json_type(t.data, '$.keywords') = 'array' AND w.type = 'text'"
+)
+# A live flow that is started by keywords and names none: any word that stands alone is one
+_ANY = (
+    "SELECT 1 FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? AND f.status = 'active' "
+    "AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce(json_array_length(t.data, '$.keywords'), 0) = 0"
 )
 
 
@@ -33,8 +38,8 @@ class Awaited(NamedTuple):
 def awaited(account_id: int, body: str) -> Awaited:
     """Answer what a message means to the flows of an account.
 
-    It is a `keyword` where a live flow is started by keywords and names this one, else a `message`; and both where
-    flows of both kinds name it, so that each of them is started.
+    It is a `keyword` where a live flow is started by keywords and names this one, or names none and this is a word
+    alone; else a `message`; and both where flows of both kinds name it, so that each of them is started.
     """
     said = keywords.plain(body)
     first = said.partition(" ")[0]
@@ -44,6 +49,8 @@ def awaited(account_id: int, body: str) -> Awaited:
         # The whole message says more than the word it begins with
         if known and known in (said, first) and (event not in found or known == said):
             found[event] = word.strip()
+    if "keyword" not in found and said and first == said and one(_ANY, (account_id,)) is not None:
+        found["keyword"] = said.upper()
     return Awaited(tuple(sorted(found.items())) or (("message", None),))
 
 

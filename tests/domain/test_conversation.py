@@ -148,6 +148,18 @@ def test_flows_hear_the_words_they_wait_for(home: Home, ann: int) -> None:  # no
     assert about == [(f"incoming:{Incoming.select().first().id}", "JOIN us!")]
 
 
+def test_a_flow_may_wait_for_any_keyword(home: Home, ann: int) -> None:  # noqa: F811
+    """Where a flow is started by keywords and names none, a word that stands alone is one; the words of others stay."""
+    flows_home.live_flow(home, {"event": "keyword"})
+    flows_home.live_flow(home, {"event": "message", "data": {"keywords": ["hola"]}})
+    for said in ("Win!", "I win", "hola", "?", "STOP"):
+        hear(said)
+    assert events("message", "keyword") == [
+        ("keyword", ann, "WIN"), ("message", ann, None), ("keyword", ann, "HOLA"), ("message", ann, "hola"),
+        ("message", ann, None),
+    ]  # fmt: skip
+
+
 def test_a_rehearsal_hears_stop(home: Home, ann: int) -> None:  # noqa: F811
     """What somebody would write is done as it is in reality: after STOP nothing more leaves; nothing of it is kept."""
     flow = written(home, [{"body": "One"}, {"duration": 3600}, {"body": "Two"}])
