@@ -216,6 +216,11 @@ def reason(code: str | None, channel: str = "email") -> str:
     return _REASONS.get(code) or code.replace("_", " ").capitalize()
 
 
+def inside(text: str) -> str:
+    """Say words in the middle of a sentence; names in capitals stay as they are."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
 def finding(code: str, message: str) -> str:
     """Say a finding of the checklist."""
     return _FINDINGS.get(code) or sentence(message)

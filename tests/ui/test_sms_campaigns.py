@@ -4,6 +4,7 @@ from playwright.sync_api import Page, expect
 
 from tests.kit.client import Client
 from tests.kit.server import Server
+from ui import words
 
 
 def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) -> None:
@@ -63,3 +64,11 @@ def test_long_words_stay_inside(browser_page: Page, server: Server, api: Client)
         page.goto(f"{server.url}/{path}")
         assert page.evaluate("document.documentElement.scrollWidth") == 375, path
     expect(page.locator(".bubble[aria-current]")).to_be_in_viewport()
+
+
+def test_words_in_the_middle_of_a_sentence() -> None:
+    """They begin small, and what is in capitals stays so."""
+    said = ("Answered STOP", "SMS skipped", "No number that SMS go to", "")
+    assert [words.inside(text) for text in said] == [
+        "answered STOP", "SMS skipped", "no number that SMS go to", "",
+    ]  # fmt: skip
