@@ -112,6 +112,10 @@ class Unwelcome(Permanent):
     """Refused for good by one server of many for the sake of its sender; whoever it is for was not asked about."""
 
 
+class Unlisted(DeliveryError):
+    """The next hop keeps no list of what it took, so it can never be asked for a message in doubt."""
+
+
 class Ours(DeliveryError):
     """The next hop refuses us, not the recipient."""
 

@@ -11,7 +11,7 @@ from appliance import clock
 from appliance.config import seconds
 from appliance.db.open import connection, one
 from appliance.db.work import writing
-from appliance.errors import DeliveryError, Later, Unreachable
+from appliance.errors import DeliveryError, Later, Unlisted, Unreachable
 from appliance.messages import hot, ledger, outcomes
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.sms.text import Accepted
@@ -35,18 +35,28 @@ def settle(row: Claim, prepared: Prepared, found: Sequence[Accepted]) -> None:
     if looked < len(_AGAIN_SECONDS):
         connection().execute("UPDATE repeat SET looked = ? WHERE message_id = ?", (looked + 1, row.id))
         return _wait(row, now + int(_AGAIN_SECONDS[looked] * 1000))
+    return _end(row, _ABSENT, now)
+
+
+def _end(row: Claim, why: str, now: int) -> None:
+    """Look no further for a message: it is sent once more, or held for a person."""
     connection().execute("UPDATE repeat SET looked = NULL WHERE message_id = ?", (row.id,))
     if outcomes.way_of(row).in_doubt == "resend" and row.doubts == 1:
         return _wait(row, ledger.AGAIN_AT_ONCE)
-    return ledger.uncertain(row, _ABSENT, now)
+    return ledger.uncertain(row, why, now)
 
 
 def put_off(row: Claim, error: DeliveryError) -> None:
-    """Ask for a message again later, as the provider did not answer; at the end of all attempts a person decides."""
+    """Ask for a message again later, as the provider did not answer; at the end of all attempts a person decides.
+
+    So they do at once where there is nothing that it could be asked for.
+    """
     writing()
     if _looked(row) is None:
         return None
     now, here = clock.now_ms(), outcomes.way_of(row)
+    if isinstance(error, Unlisted):
+        return _end(row, f"nobody knows whether it was taken, and its provider cannot be asked: {error.text}", now)
     if outcomes.is_given_up(row, now):
         connection().execute("UPDATE repeat SET looked = NULL WHERE message_id = ?", (row.id,))
         return ledger.uncertain(row, f"nobody knows whether it was taken, nor does its provider say: {error.text}", now)

@@ -8,7 +8,7 @@ from appliance import clock
 from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
 from appliance.delivery.send import Envelope
-from appliance.errors import Later, Temporary, Uncertain, Unreachable
+from appliance.errors import Later, Temporary, Uncertain, Unlisted, Unreachable
 from appliance.messages import captured, deciding, hot, lookups, repeats
 from appliance.messages.ledger import COLUMNS, Claim, Outcome, Prepared
 from appliance.messages.line import Line
@@ -99,6 +99,16 @@ def test_what_is_nowhere_is_held_or_sent_once_more(in_doubt: str, home: Home) ->
             look(number)
     assert state(number)[0] == "uncertain" and repeats.load(number) == BODY
     assert "asked three times" in scalar("SELECT error_text FROM message WHERE id = ?", (number,))
+
+
+@pytest.mark.parametrize("in_doubt", ["hold", "resend"])
+def test_who_keeps_no_list_is_asked_once(in_doubt: str, home: Home) -> None:
+    """A provider that speaks only as much of an interface as sending takes leaves nobody waiting for days."""
+    home.configure(sms__in_doubt=in_doubt)
+    number = doubtful(home)
+    work.write(lookups.put_off, claim(number), Unlisted("no list"))
+    assert state(number)[0] == ("uncertain" if in_doubt == "hold" else "queued")
+    assert state(number)[3:] == (None, None if in_doubt == "hold" else 0)
 
 
 def test_who_cannot_be_asked_is_asked_later(home: Home) -> None:

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from appliance import clock, config
-from appliance.errors import Ours, Temporary, Throttled, Uncertain, Unreachable
+from appliance.errors import Ours, Temporary, Throttled, Uncertain, Unlisted, Unreachable
 from appliance.sms.providers import PROVIDERS, capture
 from appliance.sms.text import Accepted, Text
 from tests.domain.sms_asked import HTTP, TWILIO, fake, provider, run, sent, text, use
@@ -73,6 +73,11 @@ def test_a_look_up_that_fails_says_so(fake: FakeSms) -> None:
         fake.control(rules=[{"look_ups": True, "times": 1, "status": 200, "raw": raw}])
     kinds = [type(one) for one in run(*[lambda: TWILIO.find(text(), 0)] * 7)]
     assert kinds == [Temporary, Throttled, Ours, *[Temporary] * 4]
+    # The account of the settings may be put right; a page that is not there stays away
+    fake.control(rules=[{"look_ups": True, "times": 1, "status": 404, "code": 20404}])
+    for status in (404, 405, 501):
+        fake.control(rules=[{"look_ups": True, "times": 1, "status": status, "raw": "<h1>no such page</h1>"}])
+    assert [type(one) for one in run(*[lambda: TWILIO.find(text(), 0)] * 4)] == [Ours, *[Unlisted] * 3]
 
 
 def test_a_hidden_message_is_not_found_yet(fake: FakeSms) -> None:
@@ -106,6 +111,8 @@ def test_what_is_missing_is_named(fake: FakeSms) -> None:
 def test_greeting_tells_whether_we_are_let_in(fake: FakeSms) -> None:
     """A login is tried without sending anything."""
     assert run(TWILIO.greet, HTTP.greet)[0] == "answers and lets us in"
+    fake.control(rules=[{"look_ups": True, "times": 1, "status": 501, "raw": "?"}])
+    assert "lists no messages" in str(run(TWILIO.greet)[0])
     use(fake, sms__twilio__auth_token="wrong", sms__http__url="http://127.0.0.1:9/")
     assert [type(one) for one in run(TWILIO.greet, HTTP.greet)] == [Ours, Unreachable]
 

@@ -34,7 +34,7 @@ class Provider(ABC):
         """Answer each such message that the provider took at `since` (ms) or later, the oldest first.
 
         Alike are recipient, sender and body: which of them is this one the ledger knows. Raises DeliveryError where
-        that cannot be known now.
+        that cannot be known now, Unlisted where it never can.
         """
         raise NotImplementedError
 

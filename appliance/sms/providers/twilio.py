@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from appliance import addresses, clock, config, settings
-from appliance.errors import DeliveryError, Invalid, Temporary, Uncertain
+from appliance.errors import DeliveryError, Invalid, Temporary, Uncertain, Unlisted
 from appliance.sms import client, codes
 from appliance.sms.client import Answer
 from appliance.sms.providers import shared
@@ -27,6 +27,8 @@ _PAGE, _MOST_PAGES = 100, 10
 _LENIENT_MS = 5_000
 _TRIAL = "Sent from your Twilio trial account - "
 _MOST_FIELDS = 200
+# Whoever speaks as much of the interface as sending takes
+_NO_LISTING = (404, 405, 410, 501)
 _NOTHING_TO_SAY = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 
 
@@ -99,6 +101,8 @@ class Twilio(Provider):
         """Ask for the last message, as look-ups do, which tells whether we are let in."""
         try:
             await _looked_up(f"{_account()}/Messages.json?PageSize=1")
+        except Unlisted:
+            return "answers, and lists no messages: whether it lets us in is seen with the first SMS"
         finally:
             await client.close()
         return "answers and lets us in"
@@ -176,6 +180,8 @@ async def _looked_up(url: str | None) -> tuple[Answer, dict[str, Any]]:
     except Uncertain as error:
         raise Temporary(error.text) from None
     said = _object(answer)
+    if answer.status in _NO_LISTING and "code" not in said:
+        raise Unlisted(f"it lists no messages (HTTP {answer.status})", answer.status)
     if answer.status != 200:
         wrong = _refusal(answer, said)
         raise Temporary(wrong.text, answer.status) if isinstance(wrong, Uncertain) else wrong
