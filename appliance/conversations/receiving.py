@@ -121,6 +121,7 @@ def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
         awaited = triggering.awaited(account_id, message.body)
     kind = _KINDS.get(read.meaning) or ("keyword" if awaited is not None and awaited.is_keyword else "message")
     keyword = awaited.word if awaited is not None else read.keyword if is_home else message.body
+    quiet = awaited is not None and not message.test and triggering.is_machine(account_id, message.sender)
     connection().execute(
         _INSERT,
         (
@@ -135,7 +136,7 @@ def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
         answering.answer(account_id, number, read.meaning, contact_id, message.address, message.to, message.test)
     if awaited is not None:
         about: dict[str, Any] = {"body": message.body, "message_id": last}
-        triggering.tell(account_id, contact_id, number, about, awaited, message.test)
+        triggering.tell(account_id, contact_id, number, about, awaited, message.test, quiet)
 
 
 def _changes(account_id: int, message: Message, read: Read, last: int | None, is_home: bool) -> bool:

@@ -1,9 +1,11 @@
 """What flows wait to hear: whether a message is a keyword of one, and the event by which they hear it."""
 
+import logging
 from typing import Any, NamedTuple
 
-from appliance.db.open import one, rows
-from appliance.events import log
+from appliance import clock
+from appliance.db.open import one, rows, scalar
+from appliance.events import log as events
 from appliance.events.log import Happened
 from appliance.sms import keywords
 
@@ -17,6 +19,15 @@ _ANY = (
     "SELECT 1 FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? AND f.status = 'active' "
     "AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce(json_array_length(t.data, '$.keywords'), 0) = 0"
 )
+# What a number answered to messages of flows
+_ANSWERED = (
+    "SELECT count(*) FROM (SELECT 1 FROM incoming i JOIN message m ON m.id = i.answered_id WHERE i.account_id = ? "
+    "AND i.sender = ? AND i.created_at > ? AND m.source_type = 'flow' LIMIT ?)"
+)
+_DAY_MS = 24 * 3_600_000
+_MOST_IN_A_DAY = 20
+
+log = logging.getLogger("campanero.sms")
 
 
 class Awaited(NamedTuple):
@@ -54,15 +65,29 @@ def awaited(account_id: int, body: str) -> Awaited:
     return Awaited(tuple(sorted(found.items())) or (("message", None),))
 
 
+def is_machine(account_id: int, sender: str) -> bool:
+    """Say whether a number has answered flows so often within a day that it must be a machine.
+
+    What it writes starts no more flows, or the two would answer each other for ever, each time at a price.
+    """
+    since = clock.now_ms() - _DAY_MS
+    count = int(scalar(_ANSWERED, (account_id, sender, since, _MOST_IN_A_DAY + 1)))
+    if count == _MOST_IN_A_DAY:
+        log.warning("a number answers the SMS of flows like a machine: for a day it starts none any more")
+    return count >= _MOST_IN_A_DAY
+
+
 def tell(
-    account_id: int, contact_id: int | None, number: int, about: dict[str, Any], heard: Awaited, test: bool
-) -> None:
-    """Record the events of a message that came in, by which flows are started."""
-    log.record_many(
+    account_id: int, contact_id: int | None, number: int, about: dict[str, Any], heard: Awaited, test: bool,
+    quiet: bool = False,
+) -> None:  # fmt: skip
+    """Record the events of a message that came in, by which flows are started; `quiet`, by which none is."""
+    events.record_many(
         [
             Happened(
-                account_id, event, contact_id, {**about, "keyword": word}, resource_uid=f"incoming:{number}", test=test
+                account_id, event, contact_id, {**about, "keyword": word}, resource_uid=f"incoming:{number}",
+                test=test, quiet=quiet,
             )
             for event, word in heard.events
         ]
-    )
+    )  # fmt: skip

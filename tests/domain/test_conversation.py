@@ -9,7 +9,7 @@ from appliance.contacts import erase, merge
 from appliance.conversations import reading
 from appliance.conversations.reading import IncomingQuery, Seen
 from appliance.db import work
-from appliance.db.open import rows
+from appliance.db.open import rows, run
 from appliance.doctor import refusals
 from appliance.errors import NotFound
 from appliance.feedback import receipts
@@ -158,6 +158,20 @@ def test_a_flow_may_wait_for_any_keyword(home: Home, ann: int) -> None:  # noqa:
         ("keyword", ann, "WIN"), ("message", ann, None), ("keyword", ann, "HOLA"), ("message", ann, "hola"),
         ("message", ann, None),
     ]  # fmt: skip
+
+
+def test_two_machines_do_not_answer_each_other_for_ever(home: Home, ann: int) -> None:  # noqa: F811
+    """Whoever answers a flow again and again within a day is kept and told of, and starts no flow any more."""
+    hear("hello")
+    number = text(home, "We got it")
+    work.write(run, "UPDATE message SET status = 'sent', sent_at = 1, source_type = 'flow' WHERE id = ?", (number,))
+    for _ in range(22):
+        hear("Thanks for your message, we are away.")
+    found = [row[0] for row in rows("SELECT quiet FROM event WHERE event = 'message' ORDER BY id")]
+    assert found == [0] * 21 + [1] * 2
+    work.write(run, "UPDATE incoming SET created_at = created_at - 86400000")
+    hear("hello again")
+    assert rows("SELECT quiet FROM event WHERE event = 'message' ORDER BY id DESC LIMIT 1") == [(0,)]
 
 
 def test_a_rehearsal_hears_stop(home: Home, ann: int) -> None:  # noqa: F811

@@ -98,9 +98,12 @@ async def save_when(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @pages.get("/<campaign_id:int>/preview", name="preview")
 @signed_in
 async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """The email as one person of the audience would get it."""
+    """The message as one person of the audience would get it."""
     found = await call(preview.render, visit.account_id, campaign_id)
-    return mail.broken(found["error"]) if found["error"] else mail.frame(found["html"])
+    if found["error"]:
+        return mail.broken(found["error"])
+    is_empty = found["sms"] is not None and not found["text"].strip()
+    return mail.frame("" if is_empty else found["html"])
 
 
 @pages.get("/<campaign_id:int>/rehearsal", name="rehearsal")
