@@ -119,14 +119,6 @@ def test_content_is_required(api: Client) -> None:
     assert api.post(f"/campaigns/{made['id']}/send", send).expect(422)["reason"] == "content_required"
 
 
-def test_sms_has_no_way_out_yet(api: Client) -> None:
-    """An SMS campaign is kept as a draft and says why it cannot go."""
-    made = draft(api, channel="sms", template_attributes={"body": "Hi"},
-                 trigger_attributes={"contact_list_id": audience(api, "Texted")})  # fmt: skip
-
-    assert api.post(f"/campaigns/{made['id']}/send").expect(422)["reason"] == "sender_not_ready"
-
-
 def test_sections_without_a_renderer_block(api: Client) -> None:
     """A design whose sections nobody can render never goes out empty."""
     made = draft(api, template_attributes={"subject": "x", "design": {"sections": [{"type": "hologram"}]}},
