@@ -11,8 +11,12 @@ def test_the_log_stays_short_while_much_is_written(home: Home) -> None:
     log = home.directory / "campanero.db-wal"
     longest = 0
     for number in range(600):
-        work.write(run, "INSERT INTO captured (account_id, channel, mail_from, rcpt_to, size, source, received_at) "
-                        "VALUES (?, 'email', '', '', 0, ?, 0)", (home.account_id, bytes([number % 251]) * 100_000))  # fmt: skip
+        work.write(
+            run,
+            "INSERT INTO captured (account_id, channel, mail_from, rcpt_to, size, source, received_at) "
+            "VALUES (?, 'email', '', '', 0, ?, 0)",
+            (home.account_id, bytes([number % 251]) * 100_000),
+        )
         longest = max(longest, log.stat().st_size)
     work.stop()
     assert scalar("SELECT count(*) FROM captured WHERE length(source) = 100000") == 600
