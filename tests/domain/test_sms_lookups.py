@@ -52,6 +52,16 @@ def test_a_look_up_lives_by_the_providers_clock(fake: FakeSms, tmp_path: Path) -
         assert len(found) == 1
 
 
+def test_a_look_up_by_a_clock_that_fell_behind(fake: FakeSms, tmp_path: Path) -> None:
+    """A machine that comes back from a power cut is behind until somebody tells it the time; it finds what left."""
+    wanted, began = text(1, "Before the cut", "+15551230301"), clock.now_ms()
+    sent(wanted)
+    (tmp_path / "clock").write_text("-600")
+    clock.follow(str(tmp_path / "clock"))
+    [found] = run(lambda: TWILIO.find(wanted, began))
+    assert len(found) == 1
+
+
 def test_a_look_up_reads_every_kind_of_time(fake: FakeSms) -> None:
     """Whoever speaks Twilio's interface may write times in its way or as everybody does; what says none is new."""
     days = ("Fri, 20 Nov 2026 10:00:00 +0000", "2026-11-20T10:00:00Z", "2026-11-20T10:00:00.123+00:00", None, "?")

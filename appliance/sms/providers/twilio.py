@@ -204,9 +204,9 @@ def _time(one: Mapping[str, Any]) -> int:
 
 
 def _ahead(answer: Answer) -> int:
-    """Answer by how many ms our clock is ahead of theirs."""
+    """Answer by how many ms our clock is ahead of theirs; one that is behind may have been right when it was sent."""
     try:
-        return clock.now_ms() - int(parsedate_to_datetime(answer.headers.get("date", "")).timestamp() * 1000)
+        return max(0, clock.now_ms() - int(parsedate_to_datetime(answer.headers.get("date", "")).timestamp() * 1000))
     except (ValueError, TypeError):
         return 0
 
