@@ -22,6 +22,7 @@ _ANOTHERS = (
     "contact_id IS NULL AND status <> 'sending' "
     "AND recipient_key NOT IN (SELECT key FROM channel WHERE contact_id = :contact)"
 )
+_OPEN = "status IN ('queued', 'held')"
 # What a person wrote us, and what came from their number when it was nobody's
 _HEARD = (
     "SELECT id FROM incoming WHERE contact_id = :contact UNION SELECT id FROM incoming WHERE contact_id IS NULL "
@@ -107,8 +108,10 @@ def _messages(with_ids: dict[str, int]) -> None:
     run(
         f"UPDATE message SET recipient = iif({_ANOTHERS}, recipient, NULL), "
         f"recipient_key = iif({_ANOTHERS}, recipient_key, NULL), subject = NULL, tags = NULL, error_text = NULL, "
-        "status = iif(status IN ('queued', 'held'), 'skipped', status), "
-        "skip_reason = iif(status IN ('queued', 'held'), 'contact_deleted', skip_reason), "
+        # What may have been taken before stays so, for that is what is known
+        f"status = iif({_OPEN}, iif(doubts > 0, 'uncertain', 'skipped'), status), "
+        f"skip_reason = iif({_OPEN} AND doubts = 0, 'contact_deleted', skip_reason), "
+        f"error_code = iif({_OPEN} AND doubts > 0, 'in_doubt', error_code), "
         f"due_at = NULL, updated_at = :now WHERE id IN ({_MESSAGES})",
         with_ids,
     )

@@ -114,7 +114,10 @@ def test_a_message_that_cannot_be_made_again_keeps_nothing_from_beginning(home: 
 
 @pytest.mark.parametrize("end", ["accepted", "second doubt", "erased"])
 def test_the_bytes_are_kept_no_longer_than_they_are_needed(end: str, home: Home) -> None:
-    """They go with acceptance and with erasure; a message in doubt keeps them for the person who decides."""
+    """They go with acceptance and with erasure; a message in doubt keeps them for the person who decides.
+
+    It stays in doubt whatever else becomes of it.
+    """
     claim, handed_over = _taken(home)
     turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
     if end == "erased":
@@ -125,6 +128,7 @@ def test_the_bytes_are_kept_no_longer_than_they_are_needed(end: str, home: Home)
         error = None if end == "accepted" else Uncertain("again")
         turn(Outcome(again, error, subject="x", sender="a@b.example", prepared=handed_over), False)
     assert scalar("SELECT count(*) FROM repeat") == (1 if end == "second doubt" else 0)
+    assert Message.get_by_id(claim.id).status == ("sent" if end == "accepted" else "uncertain")
 
 
 def test_the_bytes_of_a_cancelled_campaign_go(home: Home) -> None:
