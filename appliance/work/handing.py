@@ -24,6 +24,7 @@ from appliance.messages import lookups
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.sms import codes
 from appliance.sms.providers import PROVIDERS
+from appliance.sms.providers.kind import Provider
 from appliance.sms.text import Accepted, Text
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder
@@ -133,6 +134,7 @@ class Place:
             outcome.error = Ours(f"there is no provider {claim.provider} any more")
             return
         try:
+            _see_to_settings(provider)
             accepted = await provider.send(text_of(claim, prepared))
             outcome.error, outcome.provider_id = None, accepted.provider_id
             outcome.first_status = accepted.status
@@ -198,6 +200,7 @@ class Place:
 
     async def _found(self, claim: Claim, prepared: Prepared) -> tuple[Accepted, ...] | DeliveryError:
         try:
+            _see_to_settings(PROVIDERS[claim.provider])
             return await PROVIDERS[claim.provider].find(text_of(claim, prepared), claim.dated_at or 0)
         except DeliveryError as error:
             if isinstance(error, Unreachable):
@@ -206,6 +209,13 @@ class Place:
         except Exception as error:
             log.exception("message %s cannot be looked for", claim.id)
             return Temporary(f"{type(error).__name__}: {error}")
+
+
+def _see_to_settings(provider: Provider) -> None:
+    """Ask nobody in whose settings something is missing: they may have been taken away while messages waited."""
+    lacks = [f"{name}: {words}" for name, words in provider.lacks()]
+    if lacks:
+        raise Ours(f"{provider.name} is not set up any more: {'; '.join(lacks)}")
 
 
 def text_of(claim: Claim, prepared: Prepared) -> Text:

@@ -122,3 +122,19 @@ def test_a_doubt_of_another_sender_is_not_called_absent(stall: Bakery) -> None:
     [copy] = sms.to(to)
     assert post(sms.receipt(copy, "delivered")).status == 200
     assert api.get(f"/messages/{one}").expect(200)["status"] == "delivered"
+
+
+def test_a_provider_whose_settings_are_gone_is_asked_nothing(stall: Bakery) -> None:
+    """Taken out of the settings while a campaign was at work: it pauses in words, and nobody is blamed."""
+    api, sms, _, server = stall
+    sms.hold("gone", times=4)
+    path = sms_crowd.send(api, sms_crowd.crowd(api, 6, "g", 370))
+    sms.wait_reached("gone", 4)
+    server.kill()
+    for name in sms.env:
+        del server.env[name]
+    server.env["CAMPANERO_SMS__COUNTRY_SENDERS"] = "US +15550008888"
+    server.start()
+    row = api.wait(path, lambda row: row["status"] == "paused", 20)
+    assert row["pause_reason"] == "transport" and "sms.twilio.account_sid" in row["data"]["pause_detail"]
+    assert (row["stats"]["pending"], row["stats"]["failed"]) == (6, 0)
