@@ -69,3 +69,5 @@ def test_an_sms_shows_as_a_phone(browser_page: Page, api: Client) -> None:
     expect(page.locator(".bubble.mine")).to_have_count(2)
     assert api.get(f"/messages/{made['id']}").expect(200)["status"] == "delivered"
     assert api.get("/suppressions", address=number).expect(200)[0]["reason"] == "stop_keyword"
+    page.goto(f"/contacts/{made['contact_id']}")
+    expect(page.locator(".timeline")).to_contain_text("Wrote an SMSThanks <i>!</i>")
