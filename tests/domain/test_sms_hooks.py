@@ -221,6 +221,10 @@ def test_what_people_write_the_generic_way() -> None:
     # Who always tells all fields, and does not say to which number
     more = {"status": None, "error": None, "to": None, "answered": None}
     assert read(own(said | more), HTTP, "sms").incoming == (Incoming("in-1", "+15551230001", "", " Hi\n"),)
+    cut = read(own(said | {"body": "STOP \ud83d"}), HTTP, "sms").incoming + read(
+        twilio_json(TOKEN, f"{BASE}/hooks/twilio/message", {"From": "+1", "To": "+2", "Body": "STOP \ud83d"})
+    ).incoming  # fmt: skip
+    assert [one.body for one in cut] == ["STOP ?"] * 2, "a text that was cut in the middle of a picture"
     nulls = dict.fromkeys(("from", "to", "body", "error"))
     told = read(own({"type": "status", "id": "g-1", "status": "sent"} | nulls), HTTP, "sms")
     assert told.receipts == (Receipt("g-1", "sent"),)

@@ -96,8 +96,8 @@ class Http(Provider):
         if abs(shared.now() - int(sent)) > _OLDEST_SECONDS:
             raise shared.forged()
         try:
-            said = msgspec.json.decode(received.body, type=_Said)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            said = shared.told(received.body, _Said)
+        except ValueError:
             raise Invalid({"base": ["is invalid"]}) from None
         if said.type == "message":
             return Told(incoming=(_incoming(said, name),))
