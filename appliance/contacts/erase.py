@@ -39,6 +39,14 @@ _PERSONAL = (
 # Of evidence where they were, and what they wrote themselves; the words they agreed to are ours
 _BARE = "ip = NULL, user_agent = NULL, text = iif(source = 'keyword', NULL, text)"
 
+# Of addresses they had before, and nobody else has now, only the keyed hash is kept
+_FORMER = (
+    "UPDATE suppression SET address = NULL, diagnostic = NULL, note = NULL WHERE account_id = :account "
+    "AND address NOT NULL AND (kind, address_hash) IN (SELECT kind, address_hash FROM consent "
+    "WHERE contact_id = :contact) AND NOT EXISTS (SELECT 1 FROM channel c WHERE c.account_id = :account "
+    "AND c.kind = suppression.kind AND c.key = lower(suppression.address) AND c.contact_id <> :contact)"
+)
+
 
 def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
     """Erase a contact and answer it as it was; its addresses are not written to again. Raises NotFound."""
@@ -60,6 +68,7 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
     )
     # While it is still known whose it is, that about addresses they had before too
     run(f"UPDATE consent SET {_BARE} WHERE contact_id = :contact", with_ids)
+    run(_FORMER, with_ids)
     # What was asked for in their name, by themselves or by others; the bare fact is kept for its link
     run(
         "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "

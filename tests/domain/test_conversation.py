@@ -101,6 +101,21 @@ def test_the_erased_leave_no_word(home: Home, ann: int) -> None:  # noqa: F811
     assert events("message") == [("message", ann, None)]
 
 
+def test_a_number_they_had_before_is_forgotten_too(home: Home, ann: int) -> None:  # noqa: F811
+    """What they wrote from it goes with its suppression's words, unless it is somebody else's by now."""
+    for number in (BOB, "+14155550103"):
+        bob = home.upsert(phone=number, opt_in=True).contact
+        hear("please stop texting me", number)
+        [row] = rows("SELECT id FROM channel WHERE contact_id = ?", (bob.id,))
+        own = [{"id": row[0], "_destroy": True}, {"kind": "phone", "value": f"+49151{bob.id:08}"}]
+        home.patch(bob.id, channels_attributes=own)
+        if number != BOB:
+            home.upsert(phone=number)
+        work.write(erase.erase, home.account_id, bob.id, BY_API)
+    told = "SELECT address, diagnostic FROM suppression WHERE reason = 'stop_keyword' ORDER BY id"
+    assert rows(told) == [(None, None), ("+14155550103", "please stop texting me")]
+
+
 def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:  # noqa: F811
     """What may be a refusal waits to be seen; whoever sees one takes its sender out, with evidence of who did."""
     hear("please stop by the shop")
