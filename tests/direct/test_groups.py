@@ -69,7 +69,10 @@ def test_silence_for_one_provider(direct: Starts, world: World, clock: TestClock
 
 
 def test_a_kill_forgets_nobody(direct: Starts, world: World) -> None:
-    """Killed twice while it delivers to three groups: everybody gets it, copies stay within what was under way (P3)."""
+    """Killed twice while it delivers to three groups: everybody gets it, copies stay within what was under way (P3).
+
+    Who was in hand at both kills may have got nothing: that is known of them, and a person decides.
+    """
     servers = providers(world)
     for one in servers:
         one.rules.delay("body", 0.02)
@@ -81,10 +84,12 @@ def test_a_kill_forgets_nobody(direct: Starts, world: World) -> None:
         api.wait(path, lambda row, count=count: row["stats"]["sent"] >= count)  # type: ignore[misc]  # a default in a lambda
         server.kill()
         server.start()
-    completed(api, path)
+    number = completed(api, path)["id"]
     found = Counter(message.to for one in servers for message in one.messages)
+    doubtful = {row["to"] for row in api.all("/messages", campaign_id=number, status="uncertain")}
 
-    assert set(found) == set(people) and sum(found.values()) - len(people) <= 16 and max(found.values()) <= 2
+    assert found.keys() <= set(people) and set(people) - found.keys() <= doubtful and len(doubtful) <= 8
+    assert sum(found.values()) - len(people) <= 16 and max(found.values()) <= 2
 
 
 def test_a_single_message_goes_beside_a_large_campaign(direct: Starts, world: World) -> None:
