@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--figures", metavar="FILE", help="add the figures of the fault tests to a table")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionstart() -> None:
     """Load what Hypothesis would load in the middle of a test, for pytest to rewrite there.
 
