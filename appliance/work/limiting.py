@@ -71,8 +71,8 @@ class Limiting(ABC):
         return None
 
     def allot(self, day: Day) -> None:
-        """Keep to what a domain may send today; from any thread."""
-        raise NotImplementedError
+        """Keep to what a domain may send today, where the channel knows such a limit; from any thread."""
+        return
 
     # -- what goes ------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.domain.home import Home
+from tests.domain.talk import ANN, OURS
 
 # The same examples on every run, so that a red run can be repeated; HYPOTHESIS_PROFILE=explore looks for new ones
 _slow = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -24,3 +25,10 @@ def home(tmp_path: Path) -> Iterator[Home]:
     made = Home(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def ann(home: Home) -> int:
+    """Somebody who agreed to SMS, and a number of ours that the account writes from."""
+    home.configure(sms__twilio__from=OURS)
+    return int(home.upsert(phone=ANN, opt_in=True).contact.id)

@@ -9,6 +9,7 @@ from appliance.campaigns import store
 from appliance.campaigns.requests import CampaignCreate
 from appliance.db import work
 from appliance.db.open import rows, run
+from appliance.delivery.send import Envelope
 from appliance.messages import hot
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.line import Line
@@ -54,7 +55,7 @@ def taken(line: Line | None = None) -> list[Claim]:
 
 def accept(claims: list[Claim], parts: int = 1) -> None:
     """Let the provider take these."""
-    said = Prepared(("", "", b""), "", "+15550001111", "", parts)  # type: ignore[arg-type]
+    said = Prepared(Envelope("", "", b""), "", "+15550001111", "", parts)
     outcomes = [Outcome(one, sender="+15550001111", prepared=said, provider_id=f"SM{one.id}") for one in claims]
     work.write(hot.step, outcomes, [], "process")
 

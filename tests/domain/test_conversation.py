@@ -20,7 +20,7 @@ from appliance.tables import Incoming, Message
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import rehearsed, told, written
 from tests.domain.home import BY_API, Home
-from tests.domain.test_receiving import ANN, ann, events, hear  # noqa: F401  the fixture
+from tests.domain.talk import ANN, events, hear
 
 BOB = "+14155550102"
 
@@ -36,7 +36,7 @@ def said(home: Home, contact_id: int, **page: Any) -> list[tuple[str, str | None
     return [("in" if line.incoming else "out", line.body) for line in found.rows]
 
 
-def test_both_ways_in_one_row(home: Home, ann: int) -> None:  # noqa: F811
+def test_both_ways_in_one_row(home: Home, ann: int) -> None:
     """What they wrote and what they were sent stands in its order, an answer behind what it answers, in pages."""
     hear("hi")
     home.advance(1)
@@ -52,14 +52,14 @@ def test_both_ways_in_one_row(home: Home, ann: int) -> None:  # noqa: F811
         said(home, 999)
 
 
-def test_what_never_left_was_not_said(home: Home, ann: int) -> None:  # noqa: F811
+def test_what_never_left_was_not_said(home: Home, ann: int) -> None:
     """A message that was skipped or taken back is no part of it."""
     number = text(home, "x")
     work.write(lambda: Message.update(status="skipped").where(Message.id == number).execute())
     assert said(home, ann) == []
 
 
-def test_a_number_that_becomes_somebodys(home: Home, ann: int) -> None:  # noqa: F811
+def test_a_number_that_becomes_somebodys(home: Home, ann: int) -> None:
     """What came from and went to a number before is part of the conversation with whoever has it."""
     hear("hello", BOB)
     text(home, "who is there?", BOB)
@@ -69,7 +69,7 @@ def test_a_number_that_becomes_somebodys(home: Home, ann: int) -> None:  # noqa:
     assert [row.body for row in dossier.of(home.account_id, bob.id).incoming] == ["hello"]
 
 
-def test_the_merged_keep_what_both_said(home: Home, ann: int) -> None:  # noqa: F811
+def test_the_merged_keep_what_both_said(home: Home, ann: int) -> None:
     """Of two conversations one is made."""
     bob = home.upsert(phone=BOB).contact
     hear("one")
@@ -78,7 +78,7 @@ def test_the_merged_keep_what_both_said(home: Home, ann: int) -> None:  # noqa: 
     assert sorted(said(home, ann)) == [("in", "one"), ("in", "two")]
 
 
-def test_the_erased_leave_no_word(home: Home, ann: int) -> None:  # noqa: F811
+def test_the_erased_leave_no_word(home: Home, ann: int) -> None:
     """Number and words go from what they wrote, from before they were a contact too, and from evidence and events."""
     hear("I am Bob", BOB)
     bob = home.upsert(phone=BOB).contact
@@ -101,7 +101,7 @@ def test_the_erased_leave_no_word(home: Home, ann: int) -> None:  # noqa: F811
     assert events("message") == [("message", ann, None)]
 
 
-def test_a_number_they_had_before_is_forgotten_too(home: Home, ann: int) -> None:  # noqa: F811
+def test_a_number_they_had_before_is_forgotten_too(home: Home, ann: int) -> None:
     """What they wrote from it goes with its suppression's words, unless it is somebody else's by now."""
     for number in (BOB, "+14155550103"):
         bob = home.upsert(phone=number, opt_in=True).contact
@@ -116,7 +116,7 @@ def test_a_number_they_had_before_is_forgotten_too(home: Home, ann: int) -> None
     assert rows(told) == [(None, None), ("+14155550103", "please stop texting me")]
 
 
-def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:  # noqa: F811
+def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:
     """What may be a refusal waits to be seen; whoever sees one takes its sender out, with evidence of who did."""
     hear("please stop by the shop")
     hear("do you hate spam too?", BOB)
@@ -144,7 +144,7 @@ def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:  # noqa: F811
             verb()
 
 
-def test_flows_hear_the_words_they_wait_for(home: Home, ann: int) -> None:  # noqa: F811
+def test_flows_hear_the_words_they_wait_for(home: Home, ann: int) -> None:
     """A keyword of a live flow is told as one; everything else is a message, and both where flows of both name it."""
     flows_home.live_flow(home, {"event": "keyword", "data": {"keywords": ["Jul Fest", "join"]}})
     hear("JOIN us!")
@@ -163,7 +163,7 @@ def test_flows_hear_the_words_they_wait_for(home: Home, ann: int) -> None:  # no
     assert about == [(f"incoming:{Incoming.select().first().id}", "JOIN us!")]
 
 
-def test_a_flow_may_wait_for_any_keyword(home: Home, ann: int) -> None:  # noqa: F811
+def test_a_flow_may_wait_for_any_keyword(home: Home, ann: int) -> None:
     """Where a flow is started by keywords and names none, a word that stands alone is one; the words of others stay."""
     flows_home.live_flow(home, {"event": "keyword"})
     flows_home.live_flow(home, {"event": "message", "data": {"keywords": ["hola"]}})
@@ -175,7 +175,7 @@ def test_a_flow_may_wait_for_any_keyword(home: Home, ann: int) -> None:  # noqa:
     ]  # fmt: skip
 
 
-def test_two_machines_do_not_answer_each_other_for_ever(home: Home, ann: int) -> None:  # noqa: F811
+def test_two_machines_do_not_answer_each_other_for_ever(home: Home, ann: int) -> None:
     """Whoever answers a flow again and again within a day is kept and told of, and starts no flow any more."""
     hear("hello")
     number = text(home, "We got it")
@@ -189,7 +189,7 @@ def test_two_machines_do_not_answer_each_other_for_ever(home: Home, ann: int) ->
     assert rows("SELECT quiet FROM event WHERE event = 'message' ORDER BY id DESC LIMIT 1") == [(0,)]
 
 
-def test_a_rehearsal_hears_stop(home: Home, ann: int) -> None:  # noqa: F811
+def test_a_rehearsal_hears_stop(home: Home, ann: int) -> None:
     """What somebody would write is done as it is in reality: after STOP nothing more leaves; nothing of it is kept."""
     flow = written(home, [{"body": "One"}, {"duration": 3600}, {"body": "Two"}])
     found = rehearsed(home, flow, contact_id=ann, events=[{"event": "message", "after": 60, "data": {"body": "Stop!"}}])

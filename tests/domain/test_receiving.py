@@ -1,7 +1,5 @@
 """What people write back over SMS: kept once, acted on, answered once (decisions, section 15)."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,31 +7,16 @@ from hypothesis import strategies as st
 from appliance.account import accounts
 from appliance.contacts import erase, suppress
 from appliance.contacts.suppress import SuppressionWrite
-from appliance.conversations import answering, receiving, words
+from appliance.conversations import answering, words
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.messages import hot
 from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.prepare import Workshop
 from appliance.sms import gsm
-from appliance.sms.told import Incoming as Heard
 from appliance.tables import Account, Incoming, Message
 from tests.domain.home import BY_API, Home
-
-ANN, OURS = "+14155550101", "+14155550199"
-
-
-@pytest.fixture
-def ann(home: Home) -> int:
-    """Somebody who agreed to SMS, and a number of ours that the account writes from."""
-    home.configure(sms__twilio__from=OURS)
-    return int(home.upsert(phone=ANN, opt_in=True).contact.id)
-
-
-def hear(body: str, sender: str = ANN, to: str = OURS, **more: Any) -> bool:
-    """Take in an SMS as the hook of a provider does."""
-    heard = Heard(more.pop("provider_id", None), sender, to, body, more.pop("answered", None))
-    return work.write(receiving.receive, "twilio", heard, **more)
+from tests.domain.talk import ANN, OURS, events, hear
 
 
 def kept() -> list[Incoming]:
@@ -44,12 +27,6 @@ def kept() -> list[Incoming]:
 def answers() -> list[str | None]:
     """Answer what we answered, the oldest first."""
     return [answering.text_of(row.id) for row in Message.select().order_by(Message.id)]
-
-
-def events(*names: str) -> list[tuple[Any, ...]]:
-    """Answer the events of some names: name, contact, the keyword in it."""
-    marks = ",".join("?" * len(names))
-    return rows(f"SELECT event, contact_id, data ->> 'keyword' FROM event WHERE event IN ({marks}) ORDER BY id", names)
 
 
 def test_stop_opts_out_and_is_confirmed_once(home: Home, ann: int) -> None:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from appliance.errors import NotFound, Unlisted
 from appliance.sms.text import Accepted, Text
 from appliance.sms.told import Received, Told
 
@@ -36,7 +37,7 @@ class Provider(ABC):
         Alike are recipient, sender and body: which of them is this one the ledger knows. Raises DeliveryError where
         that cannot be known now, Unlisted where it never can.
         """
-        raise NotImplementedError
+        raise Unlisted("it lists no messages")
 
     async def greet(self) -> str:
         """Find out whether it would let us in, sending nothing, and answer in words; raises DeliveryError."""
@@ -51,8 +52,8 @@ class Provider(ABC):
         return ""
 
     def read(self, hook: str, received: Received) -> Told:
-        """Read a request to one of its hooks; raises NotAllowed where it is forged or too old, or Invalid."""
-        raise NotImplementedError
+        """Read a request to one of its hooks; raises NotAllowed where it is forged or too old, Invalid, or NotFound."""
+        raise NotFound
 
     def callback_url(self, message_id: int) -> str:
         """Answer where it tells what became of a message; empty where it tells nothing."""

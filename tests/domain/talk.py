@@ -1,0 +1,22 @@
+"""Somebody who writes back over SMS, for tests of what follows from that."""
+
+from typing import Any
+
+from appliance.conversations import receiving
+from appliance.db import work
+from appliance.db.open import rows
+from appliance.sms.told import Incoming as Heard
+
+ANN, OURS = "+14155550101", "+14155550199"
+
+
+def hear(body: str, sender: str = ANN, to: str = OURS, **more: Any) -> bool:
+    """Take in an SMS as the hook of a provider does."""
+    heard = Heard(more.pop("provider_id", None), sender, to, body, more.pop("answered", None))
+    return work.write(receiving.receive, "twilio", heard, **more)
+
+
+def events(*names: str) -> list[tuple[Any, ...]]:
+    """Answer the events of some names: name, contact, the keyword in it."""
+    marks = ",".join("?" * len(names))
+    return rows(f"SELECT event, contact_id, data ->> 'keyword' FROM event WHERE event IN ({marks}) ORDER BY id", names)
