@@ -64,7 +64,7 @@ class Http(Provider):
         answer = await client.ask("POST", here.url, headers, body)
         if not 200 <= answer.status < 300:
             raise _refusal(answer)
-        found = _object(answer)
+        found = shared.said(answer)
         # It took it under our name for it if it says no other
         return Accepted(shared.name(found.get("id")) or str(text.id), _first(found))
 
@@ -108,14 +108,6 @@ def _here() -> settings.HttpSms:
     return config.current().sms.http
 
 
-def _object(answer: Answer) -> dict[str, Any]:
-    try:
-        said = msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
 def _first(said: dict[str, Any]) -> str:
     status = shared.STATUSES.get(str(said.get("status")).lower(), "sent")
     return status if status == "delivered" else "sent"
@@ -123,7 +115,7 @@ def _first(said: dict[str, Any]) -> str:
 
 def _refusal(answer: Answer) -> DeliveryError:
     """Read why it was not taken: a code or a class, and words, wherever they stand."""
-    said = _object(answer)
+    said = shared.said(answer)
     code, text = _fault(said.get("error") if said.get("error") is not None else said)
     return codes.refusal(answer.status, code, text or shared.plain(answer), shared.retry_after(answer))
 

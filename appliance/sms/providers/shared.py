@@ -66,6 +66,15 @@ def told(body: bytes, sort: type[T]) -> T:
         raise ValueError(str(error)) from None
 
 
+def said(answer: Answer) -> dict[str, Any]:
+    """Read the object of an answer; empty if it has none."""
+    try:
+        found = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def plain(answer: Answer) -> str:
     """Answer the beginning of an answer that is not in the form it should be."""
     return words(answer.body[:400].decode("utf-8", "replace"), 200)

@@ -9,8 +9,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
-import msgspec
-
 from appliance import addresses, clock, config, settings
 from appliance.errors import DeliveryError, Invalid, Temporary, Uncertain, Unlisted
 from appliance.sms import client, codes
@@ -63,7 +61,7 @@ class Twilio(Provider):
             fields["StatusCallback"] = text.callback_url
         headers = {"Content-Type": _FORM, **_login()}
         answer = await client.ask("POST", f"{_account()}/Messages.json", headers, urlencode(fields).encode())
-        said = _object(answer)
+        said = shared.said(answer)
         if not 200 <= answer.status < 300:
             raise _refusal(answer, said)
         sid, status = shared.name(said.get("sid")), shared.STATUSES.get(str(said.get("status")).lower(), "sent")
@@ -155,15 +153,6 @@ def _sender(sender: str) -> dict[str, str]:
     return {"MessagingServiceSid" if addresses.is_sender_service(sender) else "From": sender}
 
 
-def _object(answer: Answer) -> dict[str, Any]:
-    """Read the object of an answer; empty if it has none."""
-    try:
-        said = msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
 def _refusal(answer: Answer, said: Mapping[str, Any]) -> DeliveryError:
     found = str(said.get("code"))  # some write it as a text
     code = int(found) if re.fullmatch(r"[0-9]{1,6}", found) else None
@@ -179,7 +168,7 @@ async def _looked_up(url: str | None) -> tuple[Answer, dict[str, Any]]:
         answer = await client.ask("GET", str(url), _login())
     except Uncertain as error:
         raise Temporary(error.text) from None
-    said = _object(answer)
+    said = shared.said(answer)
     if answer.status in _NO_LISTING and "code" not in said:
         raise Unlisted(f"it lists no messages (HTTP {answer.status})", answer.status)
     if answer.status != 200:
