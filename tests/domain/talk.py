@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from appliance.conversations import receiving
+from appliance.conversations import answering, receiving
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.sms.told import Incoming as Heard
+from appliance.tables import Incoming, Message
 
 ANN, OURS = "+14155550101", "+14155550199"
 
@@ -20,3 +21,13 @@ def events(*names: str) -> list[tuple[Any, ...]]:
     """Answer the events of some names: name, contact, the keyword in it."""
     marks = ",".join("?" * len(names))
     return rows(f"SELECT event, contact_id, data ->> 'keyword' FROM event WHERE event IN ({marks}) ORDER BY id", names)
+
+
+def kept() -> list[Incoming]:
+    """Answer what came in, the oldest first."""
+    return list(Incoming.select().order_by(Incoming.id))
+
+
+def answers() -> list[str | None]:
+    """Answer what we answered, the oldest first."""
+    return [answering.text_of(row.id) for row in Message.select().order_by(Message.id)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from appliance.account import accounts
 from appliance.contacts import erase, suppress
 from appliance.contacts.suppress import SuppressionWrite
-from appliance.conversations import answering, words
+from appliance.conversations import words
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.messages import hot
@@ -16,17 +16,7 @@ from appliance.messages.prepare import Workshop
 from appliance.sms import gsm
 from appliance.tables import Account, Incoming, Message
 from tests.domain.home import BY_API, Home
-from tests.domain.talk import ANN, OURS, events, hear
-
-
-def kept() -> list[Incoming]:
-    """Answer what came in, the oldest first."""
-    return list(Incoming.select().order_by(Incoming.id))
-
-
-def answers() -> list[str | None]:
-    """Answer what we answered, the oldest first."""
-    return [answering.text_of(row.id) for row in Message.select().order_by(Message.id)]
+from tests.domain.talk import ANN, OURS, answers, events, hear, kept
 
 
 def test_stop_opts_out_and_is_confirmed_once(home: Home, ann: int) -> None:

@@ -9,9 +9,7 @@ from appliance.db import work
 from appliance.db.open import rows
 from appliance.tables import Account, Channel, Message
 from tests.domain.home import BY_API, Home
-from tests.domain.test_receiving import ANN, OURS, ann, answers, hear, kept
-
-__all__ = ["ann"]
+from tests.domain.talk import ANN, OURS, answers, hear, kept
 
 
 def other_account(phone: str | None = None, opt_in: bool = True) -> int:
