@@ -14,6 +14,7 @@ from ui.pages import (
     lists,
     login,
     pictures,
+    reports,
     settings,
     setup,
     suppressions,
@@ -22,7 +23,7 @@ from ui.pages import (
 )  # fmt: skip
 
 BLUEPRINTS = (
-    setup.pages, login.pages, home.pages, campaigns.pages, compose.pages, templates.pages,
+    setup.pages, login.pages, home.pages, campaigns.pages, reports.pages, compose.pages, templates.pages,
     template_acts.pages, pictures.pages, contacts.pages, suppressions.pages, lists.pages, forms.pages,
     activity.pages, inbox.pages,
     brand.pages, doctor.pages, domains.pages, settings.pages,
