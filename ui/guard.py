@@ -110,6 +110,7 @@ def may(role: str, method: str, path: str) -> bool:
     if role == "viewer" or path.startswith(("/brand", "/settings", "/welcome")):
         return False
     sends = path.startswith("/campaigns/") and path.rsplit("/", 1)[-1] in _SENDING
+    sends = sends or (path.startswith("/contacts/") and path.endswith("/conversation"))
     return role == "editor" or (role == "author" and not sends)
 
 

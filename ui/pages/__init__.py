@@ -6,6 +6,7 @@ from ui.pages import (
     campaigns,
     compose,
     contacts,
+    conversation,
     doctor,
     domains,
     forms,
@@ -24,7 +25,7 @@ from ui.pages import (
 
 BLUEPRINTS = (
     setup.pages, login.pages, home.pages, campaigns.pages, reports.pages, compose.pages, templates.pages,
-    template_acts.pages, pictures.pages, contacts.pages, suppressions.pages, lists.pages, forms.pages,
-    activity.pages, inbox.pages,
+    template_acts.pages, pictures.pages, contacts.pages, conversation.pages, suppressions.pages,
+    lists.pages, forms.pages, activity.pages, inbox.pages,
     brand.pages, doctor.pages, domains.pages, settings.pages,
 )  # fmt: skip

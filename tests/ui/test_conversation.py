@@ -1,0 +1,74 @@
+"""The conversation with a person: both ways in one place, an answer from there, and what an unclear answer means."""
+
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit.browser import sign_in
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+
+def spoken_to(api: Client, number: str) -> tuple[int, int]:
+    """Write to somebody new and return them, and the captured SMS."""
+    person = api.post("/contacts", {"first_name": "Anna", "phone": number, "opt_in": True}).expect(201)["id"]
+    made = api.post("/messages", {"channel": "sms", "to": number, "body": "Come by until 6 pm."}).expect(201)
+    [row] = api.wait("/capture", bool, message_id=made["id"])
+    return person, row["id"]
+
+
+def hear(api: Client, captured: int, text: str) -> None:
+    """Let them write back."""
+    api.post(f"/capture/{captured}/simulate", {"action": "reply", "text": text}).expect(200)
+
+
+def said(api: Client, person: int) -> list[Any]:
+    """Return what was said, the newest first."""
+    return list(api.get(f"/contacts/{person}/conversation").expect(200))
+
+
+def test_an_answer_is_sent_from_the_conversation(browser_page: Page, api: Client) -> None:
+    """What they wrote and what is answered stand side by side; the words arrive as they were typed."""
+    page = browser_page
+    person, captured = spoken_to(api, "+14155550101")
+    hear(api, captured, "Is there <b>parking</b>?")
+    page.goto(f"/contacts/{person}/conversation")
+    expect(page.locator(".bubble:not(.mine)")).to_contain_text("Is there <b>parking</b>?")
+    page.get_by_role("button", name="Send SMS").click()
+    expect(page.get_by_text("Write what you want to say.")).to_be_visible()
+    page.get_by_label("Answer").fill("Yes, {{ behind }} the house.")
+    page.get_by_role("button", name="Send SMS").click()
+    expect(page.locator(".bubble.mine").last).to_contain_text("Yes, {{ behind }} the house.")
+    expect(page.get_by_label("Answer")).to_have_value("")
+    [row] = api.wait("/capture", bool, search="the house")
+    assert row["to"] == "+14155550101"
+
+
+def test_an_unclear_answer_is_decided_by_a_person(browser_page: Page, api: Client) -> None:
+    """What may be a refusal asks somebody; as one it ends all SMS to them, and the form is gone."""
+    page = browser_page
+    person, captured = spoken_to(api, "+14155550102")
+    hear(api, captured, "I told your colleague to stop this already")
+    page.goto(f"/contacts/{person}/conversation")
+    page.get_by_role("button", name="Send no more SMS").click()
+    expect(page.get_by_text("They answered STOP")).to_be_visible()
+    expect(page.get_by_label("Answer")).to_have_count(0)
+    assert api.get("/suppressions", address="+14155550102").expect(200)[0]["reason"] == "stop_keyword"
+
+
+def test_without_a_script_and_for_who_only_looks(browser: Browser, server: Server, api: Client) -> None:
+    """The form works as a plain one; a viewer reads what was said and has no form."""
+    person, _ = spoken_to(api, "+14155550103")
+    server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin="correct horse battery\n")
+    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    bare = sign_in(context.new_page())
+    bare.goto(f"/contacts/{person}/conversation")
+    bare.get_by_label("Answer").fill("Without a script")
+    bare.get_by_role("button", name="Send SMS").click()
+    assert said(api, person)[0]["body"] == "Without a script"
+    context.clear_cookies()
+    sign_in(bare, "viewer@example.org", "correct horse battery")
+    bare.goto(f"/contacts/{person}/conversation")
+    assert "Without a script" in bare.locator("#conversation").inner_text()
+    assert bare.locator("#conversation form").count() == 0
+    context.close()
