@@ -128,9 +128,9 @@ CREATE TABLE template (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id
 CREATE INDEX template_flow_id ON template (flow_id);
 CREATE INDEX template_account_id_created_at_id ON template (account_id, created_at, id);
 CREATE TABLE template_revision (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, template_id INTEGER NOT NULL, number
-    INTEGER NOT NULL, follows INTEGER, restores INTEGER, named INTEGER NOT NULL, label TEXT, user_id INTEGER,
-    created_at INTEGER NOT NULL, document TEXT NOT NULL, FOREIGN KEY (template_id) REFERENCES template (id) ON DELETE
-    CASCADE, FOREIGN KEY (user_id) REFERENCES user (id) ON DELETE SET NULL);
+    INTEGER NOT NULL, follows INTEGER, restores INTEGER, named INTEGER NOT NULL, label TEXT, touched TEXT, user_id
+    INTEGER, created_at INTEGER NOT NULL, document TEXT NOT NULL, FOREIGN KEY (template_id) REFERENCES template (id) ON
+    DELETE CASCADE, FOREIGN KEY (user_id) REFERENCES user (id) ON DELETE SET NULL);
 CREATE UNIQUE INDEX template_revision_template_id_number ON template_revision (template_id, number);
 CREATE TABLE brand (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, brand_color TEXT,
     text_color TEXT, bg_color TEXT, font_heading TEXT, font_body TEXT, style_notes TEXT, tone TEXT,

@@ -16,7 +16,7 @@ MOST_LEVELS = 2
 # Those in columns counted too; a message has room for no more
 MOST_IN_ALL = 1_000
 # What other products, and older documents, call them
-_ALIASES = (("html", "content"), ("label", "text"))
+ALIASES = (("html", "content"), ("label", "text"))
 
 
 class Section(NamedTuple):
@@ -55,7 +55,7 @@ def _renamed(own: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """Answer properties by the names that their kind knows them by."""
     known = {name for one in kind.props for name in (one.name, *one.aliases)}
     address = next((name for name in ("href", "src") if name in known), "href")
-    for alias, name in (*_ALIASES, ("url", address)):
+    for alias, name in (*ALIASES, ("url", address)):
         if alias in own and alias not in known and name in known and own.get(name) is None:
             own = own | {name: own[alias]}
     return own
@@ -63,7 +63,7 @@ def _renamed(own: dict[str, Any], kind: Kind) -> dict[str, Any]:
 
 def _inferred(own: dict[str, Any]) -> Kind | None:
     """Answer the kind that properties look like: the first that matches (decisions, section 11)."""
-    for alias, name in (*_ALIASES, ("url", "href" if "text" in own or "label" in own else "src")):
+    for alias, name in (*ALIASES, ("url", "href" if "text" in own or "label" in own else "src")):
         if alias in own and name not in own:
             own = own | {name: own[alias]}
     found = next((kind for kind in KINDS if kind.inferred(own)), None)

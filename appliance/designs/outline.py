@@ -15,7 +15,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class Entry(NamedTuple):
-    """A section and where it stands: in which list (`siblings`), at which `index`; `parent` is the key of its columns.
+    """A section where it stands, at which `position` of which list (`siblings`); `parent` is the key of its columns.
 
     `raw` and `siblings` are the document's own: whoever changes them changes it.
     """
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     siblings: list[Any]
     parent: str
     column: int
-    index: int
+    position: int
     level: int
 
     @property

@@ -44,6 +44,7 @@ class TemplateRevision(Table):
     restores = IntegerField(null=True)  # the revision that it brought back
     named = BooleanField(default=False)  # by a person or a send: kept for good
     label = TextField(null=True)
+    touched = TextField(null=True)  # the one value that was changed, in a section of the design or beside it
     user = ForeignKeyField(User, null=True, on_delete="SET NULL", index=False)
     created_at = Time()
     # Behind what lists read, which then need not read past it

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 from peewee import JOIN
 
+from appliance import clock
 from appliance.db.open import connection, rows
 from appliance.db.work import writing
 from appliance.errors import NotFound
@@ -16,7 +17,9 @@ FIELDS = ("name", "subject", "body", "preheader", "from_name", "from_email", "re
 _WORDS = {"body": "content", "from_name": "sender name", "from_email": "sender", "reply_to": "reply address",
           "preheader": "preview line"}  # fmt: skip
 # All of the last ones are kept; of those before, what somebody named or sent and the last of each day
-LAST = 100
+LAST = 200
+# Within so long, changes of one value by one person are one
+FOLD_MS = 3_000
 _THIN_EVERY = 10
 _DAY_MS = 86_400_000
 _OLD = """
@@ -31,6 +34,13 @@ AND CASE WHEN is_step THEN number <= (SELECT max(number) FROM r) - :last
 ELSE number < (SELECT min(number) FROM edits)
     AND number < (SELECT max(number) FROM r AS other WHERE other.day = r.day AND NOT other.is_step)
     AND number NOT IN (SELECT restores FROM r WHERE restores NOT NULL) END
+"""
+
+
+_IN_USE = """
+SELECT EXISTS (SELECT 1 FROM campaign WHERE content_id = :id
+    AND flow_id = (SELECT flow_id FROM template WHERE id = :template_id))
+OR EXISTS (SELECT 1 FROM step WHERE template_id = :template_id AND content_id = :id)
 """
 
 
@@ -56,16 +66,37 @@ def document(template: Template) -> dict[str, Any]:
     return {name: getattr(template, name) for name in FIELDS}
 
 
-def remember(template: Template, label: str, user_id: int | None, origin: Origin) -> TemplateRevision:
-    """Keep a template as it stands now."""
+def remember(
+    template: Template, label: str, user_id: int | None, origin: Origin, touched: str | None = None
+) -> TemplateRevision:
+    """Keep a template as it stands now; `touched` names the one value that was changed, if it was one."""
     writing()
     made = TemplateRevision.create(
         template=template, number=origin.number, follows=origin.follows, restores=origin.restores,
-        document=document(template), label=label[:255], user=user_id, created_at=template.updated_at,
+        document=document(template), label=label[:255], touched=touched, user=user_id, created_at=template.updated_at,
     )  # fmt: skip
     if origin.number % _THIN_EVERY == 0:
         thin(template.id)
     return made
+
+
+def folded(template: Template, touched: str | None, user_id: int | None) -> Origin | None:
+    """Take out the last revision if the same person changed the same value a moment ago, and answer where it came from.
+
+    One that is named, sent, or what a version of a flow says, stays.
+    """
+    writing()
+    if touched is None:
+        return None
+    last = TemplateRevision.get(TemplateRevision.template == template.id, TemplateRevision.number == template.revision)
+    is_same = (last.touched, last.user_id, last.restores, last.named) == (touched, user_id, None, False)
+    if not is_same or last.number == 1 or abs(clock.now_ms() - last.created_at) > FOLD_MS:
+        return None
+    if rows(_IN_USE, {"id": last.id, "template_id": template.id})[0][0]:
+        return None
+    found = Origin(last.number, last.follows, None)
+    connection().execute("DELETE FROM template_revision WHERE id = ?", (last.id,))
+    return found
 
 
 def changed_words(names: list[str]) -> str:

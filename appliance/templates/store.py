@@ -137,16 +137,17 @@ def moved_on(template: Template, moment: int | None = None, revision: int | None
 
 def write(
     template: Template, values: dict[str, Any], user_id: int | None = None, label: str | None = None,
-    restores: int | None = None, moved: bool = False,
+    restores: int | None = None, moved: bool = False, touched: str | None = None,
 ) -> bool:  # fmt: skip
     """Write fields as they are kept into a template, with a revision if any changed; answers whether any did.
 
+    `touched` names the one value that is changed: what the same person changes of it within moments is one revision.
     A campaign's template raises Invalid (`campaign_locked`) past the lock, and asks for its approval again.
     """
     writing()
-    campaign = _open_campaign(template)
+    campaign = require_open(template)
     before = template.revision
-    changed = _put(template, values, user_id, label, restores, moved)
+    changed = _put(template, values, user_id, label, restores, moved, touched)
     if template.revision != before:
         if campaign is not None:
             _ask_again(campaign)
@@ -165,7 +166,7 @@ def fill(template: Template, request: Content, user_id: int | None = None) -> Te
 
 def _put(
     template: Template, values: dict[str, Any], user_id: int | None, label: str | None = None,
-    restores: int | None = None, moved: bool = False,
+    restores: int | None = None, moved: bool = False, touched: str | None = None,
 ) -> bool:  # fmt: skip
     # As bytes, for the order of keys and `1.0` for `1` are changes too
     changed = [name for name, value in values.items() if json.encode(value) != json.encode(getattr(template, name))]
@@ -174,14 +175,15 @@ def _put(
     if not changed and not moved:
         return False
     template.variables = variables(template)
-    follows = None
-    if not moved:
+    before = revisions.folded(template, touched, user_id)
+    follows = before.follows if before is not None else None
+    if not moved and before is None:
         follows = revisions.origins(template.id)[template.revision].position
     template.revision += 1
     template.updated_at = max(clock.now_ms(), template.updated_at + 1)
     template.save()
     origin = Origin(template.revision, follows, restores)
-    revisions.remember(template, label or revisions.changed_words(changed), user_id, origin)
+    revisions.remember(template, label or revisions.changed_words(changed), user_id, origin, touched)
     return bool(changed)
 
 
@@ -213,7 +215,7 @@ def is_editable(campaign: Campaign) -> bool:
     return bool(campaign.phase == "scheduled" and campaign.scheduled_at - clock.now_ms() > LOCK_MS)
 
 
-def _open_campaign(template: Template) -> Campaign | None:
+def require_open(template: Template) -> Campaign | None:
     """Answer the campaign that a template belongs to; raises Invalid if it is past its lock."""
     if template.flow_id is None:
         return None

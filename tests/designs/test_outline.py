@@ -33,7 +33,7 @@ def test_every_section_has_a_key_of_its_own(sections: list[dict[str, Any]]) -> N
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", key) for key in keys)
     assert repr(sections) == before
     for one in found:
-        assert one.siblings[one.index] is one.raw
+        assert one.siblings[one.position] is one.raw
         assert not one.parent or outline.find(found, one.parent) is not None
         assert outline.find(found, outline.top(found, one.key)).level == 0  # type: ignore[union-attr]
 
@@ -58,7 +58,7 @@ def test_sections_in_columns_know_where_they_stand() -> None:
     ]}  # fmt: skip
     found = outline.entries(design)
 
-    assert [(one.key, one.parent, one.column, one.index, one.level) for one in found] == [
+    assert [(one.key, one.parent, one.column, one.position, one.level) for one in found] == [
         ("c", "", 0, 0, 0), ("t", "c", 1, 0, 1), ("i", "c", 1, 1, 1),
     ]  # fmt: skip
     assert outline.top(found, "i") == "c"

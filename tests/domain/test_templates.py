@@ -27,7 +27,7 @@ def kept(template_id: int) -> list[int]:
     return [row[0] for row in rows("SELECT number FROM template_revision WHERE template_id = ?", (template_id,))]
 
 
-def fill_up(home: Home, template_id: int, times: int = 130) -> None:
+def fill_up(home: Home, template_id: int, times: int = revisions.LAST + 30) -> None:
     """Save until all that was there before is old."""
     for number in range(times):
         save(home, template_id, subject=f"late {number}")
