@@ -5,6 +5,8 @@ made again. Its people stand sorted by address at positions 1, 2, 3 ..., which i
 as huge ones, and lets an import be cut anywhere.
 """
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +127,33 @@ class Staged:
             "ORDER BY 1 LIMIT ?2",
             (after, limit),
         ).fetchall()
+
+    def faults(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+        """Answer how many rows are wrong, and the first of them with why."""
+        return self._some("SELECT count(*) FROM fault", "SELECT line, coalesce(text, ''), reason FROM fault", limit, {})
+
+    def doubles(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+        """Answer how many rows repeat an address, and the first of them with the line that names it first."""
+        where = "FROM person WHERE first NOT NULL"
+        return self._some(f"SELECT count(*) {where}", f"SELECT line, value, CAST(first AS TEXT) {where}", limit, {})
+
+    def named(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+        """Answer how many addresses have one of some names before the @, and the first of them."""
+        where = (
+            "FROM person WHERE kind = 'email' AND first IS NULL "
+            "AND substr(key, 1, instr(key, '@') - 1) IN (SELECT value FROM json_each(:names))"
+        )
+        given = {"names": json.dumps(sorted(names))}
+        return self._some(f"SELECT count(*) {where}", f"SELECT line, value, '' {where}", limit, given)
+
+    def _some(
+        self, count: str, first: str, limit: int, given: dict[str, Any]
+    ) -> tuple[int, list[tuple[int, str, str]]]:
+        number: Any = self._here.execute(count, given).fetchall()[0][0]
+        found: list[Any] = self._here.execute(
+            f"{first} ORDER BY line LIMIT :limit", {**given, "limit": limit}
+        ).fetchall()
+        return int(number), found
 
     def close(self) -> None:
         """Close the file."""

@@ -1,5 +1,6 @@
 """Imports: handed in, found, listed, stopped, asked back."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ UNDO_MS = 24 * 3600 * 1000
 # Files and results
 KEPT_MS = 7 * 24 * 3600 * 1000
 OPEN = ("pending", "processing")
+# A file of which nobody has said yet what its columns are
+MAPPING = "mapping"
 
 
 def directory(import_id: int | None = None) -> Path:
@@ -31,8 +34,11 @@ def directory(import_id: int | None = None) -> Path:
     return base if import_id is None else base / str(import_id)
 
 
-def look(upload: Upload) -> Look:
-    """Look at the beginning of a file and check what was asked against it; raises Invalid. Brings the file to disk."""
+def look(upload: Upload, *, mapped: bool = True) -> Look:
+    """Look at the beginning of a file and check what was asked against it; raises Invalid. Brings the file to disk.
+
+    Which column is the address need not be known before the columns are `mapped`.
+    """
     faults = Faults()
     try:
         seen = stage.look(Path(upload.path))
@@ -44,7 +50,7 @@ def look(upload: Upload) -> Look:
         elif target and target not in columns.TARGETS and not (target.startswith("data.") and len(target) > 5):
             faults.add(f"options.map.{name}", "is not included in the list")
     goes = stage.targets(seen.names, upload.resource, upload.options.map)
-    if not {"email", "phone"} & set(goes):
+    if mapped and not {"email", "phone", "channels"} & set(goes):
         faults.add("file", "has no column of addresses")
     faults.check()
     datadir.settle(Path(upload.path))
@@ -57,20 +63,48 @@ def create(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
     The file is on disk, and the way to it, before the import is.
     """
     writing()
-    _check_lists(account_id, upload.options)
+    made = _made(account_id, upload, seen, actor, {"status": "pending", "dry_run": upload.dry_run})
+    after_commit(lambda: bell.ring("imports"))
+    return get(account_id, made.id)
+
+
+def hold(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
+    """Keep a file that was looked at until somebody has said what its columns are; nothing is read before `check`.
+
+    It stands like one that was checked and of which nothing came yet, in the phase `mapping`.
+    """
+    writing()
+    state = {"status": "complete", "phase": MAPPING, "dry_run": True}
+    return get(account_id, _made(account_id, upload, seen, actor, state).id)
+
+
+def _made(account_id: int, upload: Upload, seen: Look, actor: str, state: dict[str, Any]) -> Import:
     now = clock.now_ms()
     made = Import.create(
-        account=account_id, resource=upload.resource, status="pending", dry_run=upload.dry_run,
-        filename=upload.filename, bytes=upload.bytes, format=seen.format, product=seen.product,
-        columns=_columns(upload, seen),
-        options=msgspec.to_builtins(upload.options), actor=actor, created_at=now, updated_at=now,
+        account=account_id, resource=upload.resource, filename=upload.filename, bytes=upload.bytes, format=seen.format,
+        product=seen.product, columns=_columns(upload, seen),
+        options=msgspec.to_builtins(_settled(account_id, upload.options, bool(state["dry_run"]))), actor=actor,
+        created_at=now, updated_at=now, **state,
     )  # fmt: skip
     directory(made.id).mkdir(mode=0o700, exist_ok=True)
     Path(upload.path).replace(directory(made.id) / "upload")
     datadir.settle(directory(made.id))
     datadir.settle(directory())
-    after_commit(lambda: bell.ring("imports"))
-    return get(account_id, made.id)
+    return made
+
+
+def _settled(account_id: int, options: ImportOptions, dry_run: bool) -> ImportOptions:
+    """Answer what was asked with the lists it names among its `list_ids`; a check makes none of them. Raises Invalid
+    for lists that take no members.
+    """
+    ids = list(options.list_ids)
+    for name in options.list_names:
+        known = one("SELECT id FROM contact_list WHERE account_id = ? AND name_key = ?", (account_id, name.casefold()))
+        if known or not dry_run:
+            ids.append(int(known[0]) if known else lists.create(account_id, lists.ListCreate(name)).id)
+    settled = msgspec.structs.replace(options, list_ids=list(dict.fromkeys(ids)))
+    _check_lists(account_id, settled)
+    return settled
 
 
 def _columns(upload: Upload, seen: Look) -> list[dict[str, Any]]:
@@ -108,11 +142,20 @@ def apply(account_id: int, import_id: int, upload: Upload, seen: Look, actor: st
 
     It counts as handed in now, for its results as for the day in which it can be undone.
     """
+    return _again(account_id, import_id, upload, seen, actor, dry_run=False)
+
+
+def check(account_id: int, import_id: int, upload: Upload, seen: Look, actor: str) -> Import:
+    """Check a file that was looked at again, from its beginning and with what is asked of it now."""
+    return _again(account_id, import_id, upload, seen, actor, dry_run=True)
+
+
+def _again(account_id: int, import_id: int, upload: Upload, seen: Look, actor: str, *, dry_run: bool) -> Import:
     writing()
     found = _only_checked(account_id, import_id)
-    _check_lists(account_id, upload.options)
-    found.options, found.columns, found.actor = msgspec.to_builtins(upload.options), _columns(upload, seen), actor
-    found.dry_run, found.status, found.phase, found.cursor = False, "pending", None, []
+    found.options = msgspec.to_builtins(_settled(account_id, upload.options, dry_run))
+    found.columns, found.actor = _columns(upload, seen), actor
+    found.dry_run, found.status, found.phase, found.cursor = dry_run, "pending", None, []
     found.error = found.cancel_asked_at = found.completed_at = found.undo_until = None
     found.total = found.processed = found.created = found.updated = found.skipped = found.failed = 0
     found.created_at = found.updated_at = clock.now_ms()
@@ -123,10 +166,26 @@ def apply(account_id: int, import_id: int, upload: Upload, seen: Look, actor: st
 
 def _only_checked(account_id: int, import_id: int) -> Import:
     found = get(account_id, import_id)
-    if not found.dry_run or found.status != "complete":
+    if not found.dry_run or found.status in OPEN:
         raise _transition(found, "applied")
-    if not (directory(import_id) / "upload").exists():
+    if not is_kept(import_id):
         raise Invalid({"base": ["the file is not kept any more; hand it in again"]})
+    return found
+
+
+def is_kept(import_id: int) -> bool:
+    """Say whether the file of an import is still there."""
+    return (directory(import_id) / "upload").exists()
+
+
+def discard(account_id: int, import_id: int) -> Import:
+    """Forget an import that wrote nothing, with its file, and answer it; raises NotFound, or Invalid for any other."""
+    writing()
+    found = get(account_id, import_id)
+    if not found.dry_run or found.status in OPEN:
+        raise _transition(found, "discarded")
+    found.delete_instance(recursive=False)
+    after_commit(lambda: shutil.rmtree(directory(import_id), ignore_errors=True))
     return found
 
 

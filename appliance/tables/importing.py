@@ -12,7 +12,7 @@ class Import(Table):
     account = ForeignKeyField(Account, index=False)
     resource = TextField()  # contacts, suppressions
     status = TextField()  # pending, processing, complete, failed, cancelled
-    phase = TextField(null=True)  # staging, applying, undoing; undone
+    phase = TextField(null=True)  # mapping; staging, applying, undoing; undone
     dry_run = BooleanField(default=False)
     filename = TextField()
     bytes = IntegerField()

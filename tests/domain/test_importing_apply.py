@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from appliance import fields
-from appliance.contacts import write
+from appliance.contacts import lists, write
+from appliance.contacts.lists import ListCreate
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.errors import Invalid, NotFound
-from appliance.importing import results, store
+from appliance.importing import results, review, store
 from appliance.importing.job import Importer
 from appliance.importing.requests import ImportOptions, Upload
 from appliance.messages import single
-from appliance.tables import Channel, Contact, Import
+from appliance.tables import Channel, Contact, ContactList, Import
 from tests.domain.home import Home
 
 FILE = "email,first_name,town\none@example.org,One,Bath\ntwo@example.org,Two,York\nbad,x,\n"
@@ -184,3 +185,70 @@ def test_what_cannot_be_applied(home: Home) -> None:
     with pytest.raises(Invalid, match="hand it in again"):
         applied(home, other.id)
     assert Contact.select().count() == 2
+
+
+def held(home: Home, text: str) -> Import:
+    """Hand in a file of which nobody has said yet what its columns are."""
+    path = home.directory / "incoming"
+    path.write_text(text)
+    upload = Upload(str(path), "people.csv", len(text), "contacts", ImportOptions(), True)
+    return work.write(store.hold, home.account_id, upload, store.look(upload, mapped=False), "user:1")
+
+
+def check(home: Home, import_id: int, **options: Any) -> Import:
+    """Check a file with what is said of it now, and wait until that is done."""
+    upload, seen = store.look_again(home.account_id, import_id, ImportOptions(**options))
+    work.write(store.check, home.account_id, import_id, upload, seen, "user:1")
+    return worked(import_id)
+
+
+def test_a_file_waits_until_its_columns_are_known(home: Home) -> None:
+    """A file without a column that looks like addresses is kept; it is read once somebody has said which one is."""
+    job = held(home, "Who,Where\nAnn,ann@example.org\n")
+    assert worked(job.id).phase == "mapping"
+    with pytest.raises(Invalid):
+        check(home, job.id)
+    done = check(home, job.id, map={"Who": "first_name", "Where": "email"})
+    assert (done.status, done.dry_run, done.phase, done.created) == ("complete", True, None, 1)
+    assert check(home, job.id, map={"Who": "", "Where": "email"}).created == 1
+    assert applied(home, job.id, map={"Who": "", "Where": "email"}).created == 1
+    assert [one.first_name for one in Contact.select()] == [None]
+
+
+def test_a_list_that_is_named_is_made_when_it_is_needed(home: Home) -> None:
+    """A check makes no list; the import makes the one that is missing and finds the one that is there."""
+    there = work.write(lists.create, home.account_id, ListCreate("Fair"))
+    job = held(home, FILE)
+    assert check(home, job.id, list_names=["FAIR", "Spring"]).created == 2
+    assert [one.name for one in ContactList.select()] == ["Fair"]
+    applied(home, job.id, list_names=["FAIR", "Spring"])
+    assert sorted(one.name for one in ContactList.select()) == ["Fair", "Spring"]
+    assert lists.get(home.account_id, there.id).contacts_count == 2
+
+
+def test_what_is_worth_a_look_is_told(home: Home) -> None:
+    """Wrong rows, doubles and addresses of roles are counted with their lines, and who left before stays out."""
+    home.upsert(email="left@example.org", opt_in=True)
+    home.leave("left@example.org")
+    text = "email\nann@example.org\nInfo@example.org\nANN@example.org\nbad\nleft@example.org\ninfo@example.org\n"
+    job = checked(home, text)
+    seen = review.of_file(store.directory(job.id) / "staging.db")
+    assert (seen.faults.number, seen.faults.first[0][0]) == (1, 5)
+    assert seen.doubles == (2, [(4, "ANN@example.org", "2"), (7, "info@example.org", "3")])
+    assert seen.roles == (1, [(3, "Info@example.org", "")])
+    assert review.kept(job.id) == (1, 5, False)
+
+
+def test_what_wrote_nothing_can_be_forgotten(home: Home) -> None:
+    """A file that was held or checked goes with all that was kept of it; what was applied, or runs, does not."""
+    job = checked(home)
+    work.write(store.discard, home.account_id, job.id)
+    work.between(list)  # what follows a commit is done
+    assert (Import.select().count(), rows("SELECT count(*) FROM import_chunk")) == (0, [(0,)])
+    assert not store.directory(job.id).exists()
+    applied_one = checked(home)
+    applied(home, applied_one.id)
+    with pytest.raises(Invalid):
+        work.write(store.discard, home.account_id, applied_one.id)
+    with pytest.raises(NotFound):
+        work.write(store.discard, home.account_id + 1, applied_one.id)
