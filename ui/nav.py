@@ -13,14 +13,14 @@ class Item(NamedTuple):
     is_here: bool
 
 
-# Label, address, icon, group.
+# Label, address, icon, group; those of the group people stand under Contacts.
 _LINES = (
     ("Home", "/", "house", "main"),
     ("Campaigns", "/campaigns", "send", "main"),
     ("Templates", "/templates", "layout-template", "main"),
     ("Contacts", "/contacts", "users", "main"),
-    ("Lists", "/lists", "list", "main"),
-    ("Forms", "/forms", "user-plus", "main"),
+    ("Lists", "/lists", "list", "people"),
+    ("Forms", "/forms", "user-plus", "people"),
     ("Activity", "/activity", "activity", "main"),
     ("Inbox", "/inbox", "inbox", "main"),
     ("Brand", "/brand", "palette", "workspace"),

@@ -89,8 +89,11 @@ def theme(request: Request) -> str:
     return chosen if chosen in ("light", "dark") else ""
 
 
-def keep_theme(request: Request, response: HTTPResponse, chosen: str) -> None:
-    """Remember the look in this browser, so that the server can draw the page in it from the first byte."""
-    response.add_cookie(
-        "theme", chosen, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=_YEAR
-    )
+def keys_on(request: Request) -> bool:
+    """Say whether single keys do something in this browser; who dictates or slips may switch them off (WCAG 2.1.4)."""
+    return request.cookies.get("keys") != "off"
+
+
+def keep(request: Request, response: HTTPResponse, name: str, chosen: str) -> None:
+    """Remember a choice of looks in this browser, so that the server can draw the page by it from the first byte."""
+    response.add_cookie(name, chosen, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=_YEAR)

@@ -9,7 +9,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import assets, clock, datadir
-from ui import files, nav, session, talk, words
+from ui import files, nav, session, shortcuts, talk, words
 
 # One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
 _notices: dict[int, dict[str, Any]] = {}
@@ -26,7 +26,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(words.FILTERS)
-    made.globals.update(static=files.url, icon=icon, words=words, talking=talk)
+    made.globals |= {
+        "static": files.url,
+        "icon": icon,
+        "words": words,
+        "shortcuts": shortcuts.KEYS,
+        "talking": talk,
+    }
     # Macros are globals, so that a block rendered alone has them too.
     made.globals["part"] = made.get_template("parts/all.html").module
     return made
@@ -98,6 +104,8 @@ def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "visit": visit,
         "path": request.path,
         "nav": nav.items(request.path),
+        "tabs": nav.TABS,
+        "keys_on": session.keys_on(request),
         "theme": session.theme(request),
         "capture": config.email.transport == "capture",
         "sms_leave": config.sms.transport != "capture",

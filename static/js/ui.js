@@ -86,23 +86,6 @@
   document.addEventListener("submit", () => { unsaved = null; });
   addEventListener("beforeunload", (event) => { if (unsaved?.isConnected) event.preventDefault(); });
 
-  // Keys: never inside a field, never destructive.
-  const pages = { h: "/", c: "/campaigns", t: "/templates", p: "/contacts", l: "/lists", a: "/activity", i: "/inbox", s: "/settings" };
-  let going = 0;
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, [contenteditable], dialog")) return;
-    if (Date.now() - going < 1200 && pages[event.key] && $(`a[href="${pages[event.key]}"]`)) { location.href = pages[event.key]; return; }
-    going = event.key === "g" ? Date.now() : 0;
-    if (event.key === "/") { const field = $("input[type=search]"); if (field) { event.preventDefault(); field.focus(); field.select(); } }
-    if (event.key === "c") $("[data-key=c]")?.click();
-    if (event.key === "?") { const help = $("#keys"); if (help && !help.open) help.showModal(); }
-    if (event.key === "j" || event.key === "k") {
-      const names = [...document.querySelectorAll("tbody a.name")];
-      const next = names[names.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1)];
-      if (next) { event.preventDefault(); next.focus(); }
-    }
-  });
-
   // A page change that comes too fast for its fade is no error.
   for (const name of ["pageswap", "pagereveal"]) addEventListener(name, (event) => {
     for (const promise of ["ready", "finished"]) event.viewTransition?.[promise].catch(() => {});

@@ -135,7 +135,7 @@ def test_send_for_good_and_follow_it(page: Page) -> None:
 def test_three_personal_messages_in_the_inbox(page: Page) -> None:
     """Each message is shown as a mail client would, in a frame where nothing of it can run."""
     page.goto("/inbox")
-    rows = page.locator("#rows [role=listitem] a")
+    rows = page.locator("#rows li a")
     expect(rows).to_have_count(3)
     seen = set()
     for index in range(3):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.kit.axe import faults_in_both_looks
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.pictures import photo, saved
@@ -105,6 +106,7 @@ def _crawl(page: Page) -> dict[str, dict[str, Any]]:
         answer = page.goto(path)
         assert answer is not None
         seen[kind] = page.evaluate(LOOK) | {"status": answer.status, "headers": answer.headers}
+        seen[kind]["axe"] = faults_in_both_looks(page)
         waiting += seen[kind]["links"]
     return seen
 
@@ -121,6 +123,7 @@ def test_every_page_is_sound(page: Page, browser: Browser, server: Server) -> No
     crawler.context.close()
     assert problems.found == []
     assert len(seen) >= 20, sorted(seen)
+    assert {kind: look["axe"] for kind, look in seen.items() if look["axe"]} == {}
     for kind, look in seen.items():
         assert look["status"] == (404 if kind == "/nowhere" else 200), kind
         assert look["title"].endswith("· Campanero"), kind

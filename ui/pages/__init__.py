@@ -12,6 +12,7 @@ from ui.pages import (
     forms,
     home,
     inbox,
+    jump,
     lists,
     login,
     pictures,
@@ -23,9 +24,29 @@ from ui.pages import (
     templates,
 )  # fmt: skip
 
-BLUEPRINTS = (
-    setup.pages, login.pages, home.pages, campaigns.pages, reports.pages, compose.pages, templates.pages,
-    template_acts.pages, pictures.pages, contacts.pages, conversation.pages, suppressions.pages,
-    lists.pages, forms.pages, activity.pages, inbox.pages,
-    brand.pages, doctor.pages, domains.pages, settings.pages,
-)  # fmt: skip
+BLUEPRINTS = tuple(
+    module.pages
+    for module in (
+        setup,
+        login,
+        home,
+        jump,
+        campaigns,
+        reports,
+        compose,
+        templates,
+        template_acts,
+        pictures,
+        contacts,
+        conversation,
+        suppressions,
+        lists,
+        forms,
+        activity,
+        inbox,
+        brand,
+        doctor,
+        domains,
+        settings,
+    )
+)

@@ -59,11 +59,22 @@ async def stop(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def theme(request: Request, visit: Visit) -> HTTPResponse:
     """Choose light, dark or what the system says, and come back to the same page."""
-    chosen = Form.of(request)["theme"]
+    return _remember(request, "theme", session.THEMES)
+
+
+@pages.post("/keys", name="single_keys")
+@signed_in
+async def keys(request: Request, visit: Visit) -> HTTPResponse:
+    """Switch the single keys on or off in this browser, and come back to the same page."""
+    return _remember(request, "keys", ("on", "off"))
+
+
+def _remember(request: Request, name: str, offered: tuple[str, ...]) -> HTTPResponse:
+    chosen = Form.of(request)[name]
     back = local_path((request.headers.get("referer") or "").partition(request.host)[2])
     answer = view.go(request, back)
-    if chosen in session.THEMES:
-        session.keep_theme(request, answer, chosen)
+    if chosen in offered:
+        session.keep(request, answer, name, chosen)
     return answer
 
 

@@ -1,0 +1,41 @@
+"""axe-core in a page: what breaks WCAG 2.2 at level AA, as far as a machine can tell."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page
+
+_SCRIPT = Path(__file__).parents[1] / "vendor" / "axe.min.js"
+_LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+# Frames hold mails, which are looked at by tests of their own; a sandboxed one would not answer.
+_RUN = """async (only) => {
+  const options = { iframes: false, resultTypes: ['violations'] };
+  options.runOnly = only ? { type: 'rule', values: [only] } : { type: 'tag', values: LEVELS };
+  const found = await axe.run(document, options), why = (node) => node.failureSummary.split('\\n').slice(1).join(' ');
+  return found.violations.flatMap(rule => rule.nodes.map(n => `${rule.id}: ${n.target.join(' ')} ${why(n)}`));
+}"""
+
+
+@cache
+def _source() -> str:
+    return _SCRIPT.read_text(encoding="utf-8")
+
+
+def faults(page: Page, rule: str | None = None) -> list[str]:
+    """Answer each breach of WCAG 2.2 AA (or of one rule of axe) in the page as it stands: rule, element, fault."""
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(_source())
+    found: Any = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), rule)
+    return [str(one) for one in found]
+
+
+def faults_in_both_looks(page: Page) -> list[str]:
+    """Answer the breaches of a page in light, and those of contrast in dark; the page is light afterwards."""
+    # Colours on their way from one look to the other are neither.
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    found = faults(page)
+    page.emulate_media(color_scheme="dark")
+    found += [f"dark: {one}" for one in faults(page, "color-contrast")]
+    page.emulate_media(color_scheme="light")
+    return found

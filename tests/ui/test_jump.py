@@ -1,0 +1,73 @@
+"""The jump box, single keys, and how to switch them off."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def filled(server: Server, api: Client) -> None:
+    """Somebody and something to jump to, and a name that would be an element if it were written as it is."""
+    api.post("/contacts", {"first_name": "Anna", "last_name": "Kurz", "email": "anna@example.org"}).expect(201)
+    api.post("/contacts", {"first_name": "<i id=x>Anna</i>", "email": "other@example.org"}).expect(201)
+    api.post("/campaigns", {"name": "October letter"}).expect(201)
+
+
+@pytest.fixture
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """The owner at a browser; any error on the console fails the test."""
+    problems = Problems()
+    opened = sign_in(new_page(browser, server.url, problems))
+    yield opened
+    opened.context.close()
+    assert not problems.found
+
+
+def test_jump_with_the_keyboard_alone(page: Page) -> None:
+    """Ctrl K opens, letters find, arrows walk, Enter goes; Esc leaves everything as it was."""
+    page.keyboard.press("Control+k")
+    box = page.get_by_role("dialog", name="Jump to")
+    expect(box.get_by_role("link", name="Campaigns", exact=True)).to_be_visible()
+    expect(box.get_by_role("link", name="October letter")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(box).to_be_hidden()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("anna")
+    expect(box.get_by_role("status")).to_have_text("2 places")
+    assert page.locator("#x").count() == 0
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(box.get_by_role("link", name="Anna Kurz")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="Anna Kurz")).to_be_visible()
+
+
+def test_nothing_found_says_so(page: Page) -> None:
+    """The box says what it did not find; and it is a page of its own, too."""
+    page.goto("/jump?q=%3Ci%3Enobody")
+    expect(page.get_by_text("Nothing is called “<i>nobody”.")).to_be_visible()
+    page.goto("/jump?q=nobody@example.org")
+    page.get_by_role("link", name="add nobody@example.org").click()
+    expect(page.get_by_label("Email")).to_have_value("nobody@example.org")
+
+
+def test_single_keys_go_places_until_they_are_switched_off(page: Page) -> None:
+    """`g c` goes to the campaigns, not from within a field; switched off they do nothing, while Ctrl K still opens."""
+    page.keyboard.press("g")
+    page.keyboard.press("c")
+    expect(page.get_by_role("heading", level=1, name="Campaigns")).to_be_visible()
+    page.get_by_role("searchbox").first.press_sequentially("g p")
+    expect(page.get_by_role("heading", level=1, name="Campaigns")).to_be_visible()
+    page.goto("/")
+    page.keyboard.press("?")
+    page.get_by_role("button", name="Switch single keys off").click()
+    expect(page.locator("body[data-keys=off]")).to_be_attached()
+    page.keyboard.press("?")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog", name="Jump to")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
