@@ -20,6 +20,7 @@ _LINES = (
     ("Templates", "/templates", "layout-template", "main"),
     ("Contacts", "/contacts", "users", "main"),
     ("Lists", "/lists", "list", "people"),
+    ("Segments", "/segments", "list-filter", "people"),
     ("Forms", "/forms", "user-plus", "people"),
     ("Activity", "/activity", "activity", "main"),
     ("Inbox", "/inbox", "inbox", "main"),

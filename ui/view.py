@@ -35,6 +35,7 @@ def environment() -> Environment:
     }
     # Macros are globals, so that a block rendered alone has them too.
     made.globals["part"] = made.get_template("parts/all.html").module
+    made.globals["rows"] = made.get_template("parts/rows.html").module
     return made
 
 
@@ -81,6 +82,11 @@ def whole(request: Request, template: str, status: int = 200, /, **context: Any)
     visit = values["visit"]
     values["notice"] = _notices.pop(visit.session.id, None) if visit else None
     return _html(environment().get_template(template).render(values), status)
+
+
+def fragment(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
+    """Answer a template that is a part of several pages, by itself."""
+    return _html(environment().get_template(template).render(_context(request, context)), status)
 
 
 def go(request: Request, where: str) -> HTTPResponse:

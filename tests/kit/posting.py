@@ -1,0 +1,52 @@
+"""What a browser would post of the forms in a piece of HTML, untouched."""
+
+from html.parser import HTMLParser
+
+
+class _Controls(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs: list[tuple[str, str]] = []
+        self._select: tuple[str, list[tuple[str, bool]]] | None = None
+        self._area: list[str] | None = None
+        self._name = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        own = {name: value or "" for name, value in attrs}
+        if tag == "select":
+            self._select = (own.get("name", ""), [])
+        elif tag == "option" and self._select:
+            self._select[1].append((own.get("value", ""), "selected" in own))
+        elif tag == "textarea":
+            self._area, self._name = [], own.get("name", "")
+        elif tag == "input" and own.get("name") and "disabled" not in own:
+            is_box = own.get("type") in ("checkbox", "radio")
+            if not is_box or "checked" in own:
+                # A field of one line holds no line ends
+                value = own.get("value", "on" if is_box else "")
+                self.pairs.append((own["name"], value.replace("\n", "").replace("\r", "")))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "select" and self._select:
+            name, options = self._select
+            chosen = [value for value, selected in options if selected] or [value for value, _ in options[:1]]
+            self.pairs += [(name, value) for value in chosen[-1:] if name]
+            self._select = None
+        elif tag == "textarea" and self._area is not None:
+            text = "".join(self._area).replace("\r\n", "\n").removeprefix("\n")
+            self.pairs.append((self._name, text.replace("\n", "\r\n")))
+            self._area = None
+
+    def handle_data(self, data: str) -> None:
+        if self._area is not None:
+            self._area.append(data)
+
+
+def posted(html: str) -> dict[str, list[str]]:
+    """Answer the fields that are posted if nobody touches anything, each with its values in their order."""
+    reader = _Controls()
+    reader.feed(html)
+    found: dict[str, list[str]] = {}
+    for name, value in reader.pairs:
+        found.setdefault(name, []).append(value)
+    return found

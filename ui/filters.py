@@ -1,0 +1,222 @@
+"""Filters in forms: rows as a browser posts them, the filters of the contract that they mean, and back.
+
+A row's fields are named `<prefix>.<key>.<what>`; `<prefix>.row` names the keys in their order, `<prefix>.<key>.row`
+those of the rows inside a row (of a group, or of what an event was like). So rows may be moved in the page without
+being renamed, and a form reads the same with and without a script.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+from appliance import errors
+from appliance.filters.read import DEEPEST
+from ui import filter_values
+from ui.filter_row import MORE, Row, parts
+from ui.forms import sentence
+
+PREFIX = "f"
+MOST_ROWS = 120
+_KEY = re.compile(r"[a-z0-9-]{1,40}")
+
+
+class Rows:
+    """All rules of one form."""
+
+    def __init__(self, rows: list[Row], prefix: str = PREFIX) -> None:
+        self.rows = rows
+        self.prefix = prefix
+        self.error = ""
+
+    @classmethod
+    def of(cls, raw: Any, prefix: str = PREFIX) -> "Rows":
+        """Make rows of stored filters."""
+        return cls(list(_rows_of(raw, "")), prefix)
+
+    @classmethod
+    def posted(cls, posted: Mapping[str, list[str]], prefix: str = PREFIX) -> "Rows":
+        """Read rows from what a form posted (`Form.lists`) or a query says, and choose what goes with each field."""
+        return cls(_read(posted, prefix, f"{prefix}.row", 1, set()), prefix)
+
+    def __iter__(self) -> Iterator[Row]:
+        """Answer every row, those inside others too."""
+        return _all(self.rows)
+
+    def filters(self) -> list[dict[str, Any]]:
+        """Answer the filters of the contract, of every row in which a field was chosen."""
+        _place(self.rows, "filters", strict=True)
+        return _strict(self.rows)
+
+    def complete(self) -> list[dict[str, Any]]:
+        """Answer the filters of the rows that are complete: what can be counted while others are being written."""
+        _place(self.rows, "filters", strict=False)
+        return parts(self.rows)
+
+    def take(self, refused: errors.Invalid, path: str = "filters") -> None:
+        """Show the faults of filters at their rows; `path` is where the filters stood in what was refused."""
+        by_path = {row.path: row for row in self if row.path}
+        for place, messages in refused.fields.items():
+            here = "filters" + place.removeprefix(path) if place.startswith(path) else place
+            while here and here not in by_path:
+                here = _shorter(here)
+            said = sentence(messages[0])
+            if here:
+                by_path[here].error = by_path[here].error or said
+            else:
+                self.error = self.error or said
+
+    def act(self, posted: Mapping[str, list[str]]) -> bool:
+        """Do what a button of the rows says (add, remove, move, copy); answers whether one was pressed."""
+        said = next(iter(posted.get(f"{self.prefix}.act", ())), "")
+        verb, _, key = said.partition(":")
+        key, _, value = key.partition(":")
+        act = _ACTS.get(verb)
+        if act is None:
+            return False
+        act(self, key, value)
+        return True
+
+    def parent(self, row: Row) -> str:
+        """Answer the key of the row that a row stands in, or nothing."""
+        return next((one.key for one in self if any(row is inner for inner in one.rows)), "")
+
+    def siblings(self, key: str) -> tuple[list[Row], int] | None:
+        """Answer the rows among which a row stands, and its place there."""
+        for among in _levels(self.rows):
+            for index, row in enumerate(among):
+                if row.key == key:
+                    return among, index
+        return None
+
+    def fresh(self) -> Iterator[str]:
+        """Answer keys that no row has."""
+        taken = {row.key for row in self}
+        return (key for key in (f"n{number}" for number in count()) if key not in taken)
+
+
+def _shorter(path: str) -> str:
+    """Answer a path without its last step: `a.value[1]` is inside `a.value`, and that inside `a`."""
+    return path[: max(path.rfind("["), path.rfind("."), 0)]
+
+
+def _all(rows: list[Row]) -> Iterator[Row]:
+    for row in rows:
+        yield row
+        yield from _all(row.rows)
+
+
+def _levels(rows: list[Row]) -> Iterator[list[Row]]:
+    yield rows
+    for row in rows:
+        yield from _levels(row.rows)
+
+
+def _place(rows: list[Row], path: str, strict: bool) -> None:
+    """Note at each row that becomes a filter the path that faults of it will have."""
+    index = 0
+    for row in rows:
+        row.path = ""
+        if (not row.is_blank) if strict else row.is_complete:
+            row.path = f"{path}[{index}]"
+            index += 1
+            _place(row.rows, f"{row.path}.value" + (".where" if row.type == "history" else ""), strict)
+
+
+def _strict(rows: list[Row]) -> list[dict[str, Any]]:
+    found = []
+    for row in rows:
+        if row.is_blank:
+            continue
+        made = row.filter()
+        if row.type == "group":
+            made["value"] = _strict(row.rows)
+        elif row.type == "history" and _strict(row.rows):
+            made["value"]["where"] = _strict(row.rows)
+        found.append(made)
+    return found
+
+
+def _read(posted: Mapping[str, list[str]], prefix: str, name: str, depth: int, seen: set[str]) -> list[Row]:
+    found = []
+    for key in posted.get(name, ()):
+        if depth > DEEPEST + 1 or key in seen or not _KEY.fullmatch(key) or len(seen) >= MOST_ROWS:
+            continue
+        seen.add(key)
+        here = f"{prefix}.{key}."
+
+        def first(what: str, here: str = here) -> str:
+            return next(iter(posted.get(here + what, ())), "").strip()
+
+        row = Row(key, first("name"), first("predicate"))
+        row.more = {what: text for what in MORE if (text := first(what))}
+        row.values = [text.replace("\r\n", "\n") for text in posted.get(f"{here}value", ())]
+        row.rows = _read(posted, prefix, f"{here}row", depth + 1, seen)
+        row.values = filter_values.tidy(row)
+        row.settle()
+        found.append(row)
+    return found
+
+
+def _rows_of(raw: Any, key: str) -> Iterator[Row]:
+    for index, one in enumerate(raw if isinstance(raw, list) else []):
+        row = Row(f"{key}{'-' if key else ''}{index}", one["name"], one["predicate"])
+        value = one.get("value")
+        if row.name == "group":
+            row.rows = list(_rows_of(value, row.key))
+        elif row.name == "event":
+            row.name = f"event:{value['event']}"
+            row.more = filter_values.of_history(value)
+            row.rows = list(_rows_of(value.get("where") or [], row.key))
+        else:
+            filter_values.put(row, value)
+        yield row
+
+
+def _add(rows: Rows, key: str, name: str) -> None:
+    found = rows.siblings(key)
+    row = Row(next(rows.fresh()), name)
+    row.settle()
+    if key and found is None:
+        return
+    (found[0][found[1]].rows if found else rows.rows).append(row)
+
+
+def _remove(rows: Rows, key: str, _: str) -> None:
+    if found := rows.siblings(key):
+        del found[0][found[1]]
+
+
+def _move(step: int) -> Any:
+    def move(rows: Rows, key: str, _: str) -> None:
+        if found := rows.siblings(key):
+            among, index = found
+            among.insert(max(0, index + step), among.pop(index))
+
+    return move
+
+
+def _copy(rows: Rows, key: str, _: str) -> None:
+    if found := rows.siblings(key):
+        keys = rows.fresh()
+        found[0].insert(found[1] + 1, _twin(keys, found[0][found[1]]))
+
+
+def _twin(keys: Iterator[str], row: Row) -> Row:
+    made = Row(next(keys), row.name, row.predicate, list(row.values))
+    made.more = dict(row.more)
+    made.rows = [_twin(keys, one) for one in row.rows]
+    return made
+
+
+def _pick(rows: Rows, key: str, value: str) -> None:
+    """Put a value that was seen into a row, or take it out again where several may stand."""
+    if found := rows.siblings(key):
+        row = found[0][found[1]]
+        many = row.takes in filter_values.MANY
+        row.values = [one for one in row.values if one != value] + ([] if many and value in row.values else [value])
+        if not many:
+            row.values = [value]
+
+
+_ACTS = {"add": _add, "remove": _remove, "up": _move(-1), "down": _move(1), "copy": _copy, "pick": _pick}
