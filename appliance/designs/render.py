@@ -22,6 +22,7 @@ from appliance.designs.sections import BY_NAME
 from appliance.designs.tags import Tokens, clean
 from appliance.designs.theme import THEME, Look, Theme, resolve
 
+MARK = "cn:"  # begins the comments of a marked rendering; a path follows
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
 _HERE = Path(__file__).parent
 # Documents of up to so many characters are kept rendered
@@ -62,8 +63,11 @@ def _px(values: Any) -> str:
     return " ".join(f"{one:g}px" for one in (values if isinstance(values, list | tuple) else (values,)))
 
 
-def render(design: Any, look: Look, locale: str = "en") -> Rendered:
-    """Render a document; the last ones are kept, so asking twice is free. Never raises, whatever the document is."""
+def render(design: Any, look: Look, locale: str = "en", marked: bool = False) -> Rendered:
+    """Render a document; the last ones are kept, so asking twice is free. Never raises, whatever the document is.
+
+    `marked`, for a canvas alone, tells in comments which section stands where.
+    """
     try:
         text = document.canonical(design)
     except (RecursionError, TypeError, ValueError):
@@ -72,7 +76,7 @@ def render(design: Any, look: Look, locale: str = "en") -> Rendered:
     if len(text) > _LARGEST:
         return _without(Advice("too_large", "the document is larger than any request", "sections"), look, locale)
     make = _drawn if len(text) < _KEPT else _draw
-    return make(_whole(text), _whole(json.dumps(look, ensure_ascii=False)), locale)
+    return make(_whole(text), _whole(json.dumps(look, ensure_ascii=False)), locale, marked)
 
 
 def _whole(text: str) -> str:
@@ -102,8 +106,8 @@ def warm() -> None:
         _environment().get_template(f"{name}.mjml")
 
 
-def _draw(text: str, look: str, locale: str) -> Rendered:
-    return _Run(text, Look(*json.loads(look)), locale).result()
+def _draw(text: str, look: str, locale: str, marked: bool = False) -> Rendered:
+    return _Run(text, Look(*json.loads(look)), locale, marked).result()
 
 
 _drawn = lru_cache(maxsize=64)(_draw)
@@ -112,14 +116,14 @@ _drawn = lru_cache(maxsize=64)(_draw)
 class _Run:
     """One rendering."""
 
-    def __init__(self, text: str, look: Look, locale: str) -> None:
+    def __init__(self, text: str, look: Look, locale: str, marked: bool = False) -> None:
         raw = json.loads(text)
         raw = raw if isinstance(raw, dict) else {}
         self.tokens = Tokens()
         self.document = self.tokens.protect(raw)
         self.advice: list[Advice] = []
         self.conditions: dict[str, list[Any]] = {}
-        self.look, self.locale = _said(look), locale
+        self.look, self.locale, self.marked = _said(look), locale, marked
         self.theme = self._themed(raw, theme_of(raw, look))
         self.level = self.shown = self.size = 0
 
@@ -147,7 +151,7 @@ class _Run:
                 self.size += len(mjml)
                 parts.append(mjml)
                 texts.append(text)
-        html = shell.html("\n".join(parts), self.theme, self.locale)
+        html = shell.html(self._within("rows", "\n".join(parts)), self.theme, self.locale)
         text = re.sub(r"\n{3,}", "\n\n", "".join(texts)).strip() + "\n"
         return Rendered(self.tokens.restore(html), self.tokens.restore(text), tuple(self.advice), dict(self.conditions))
 
@@ -168,11 +172,17 @@ class _Run:
         """Answer a section as MJML that stands in the body, and as text."""
         if found.kind is None:
             self._unknown(found, "be shown")
-            return "", ""
+            return self._within(found.path, ""), ""
         view = self._view(found, found.kind, self.theme.width)
         content = self._content(found.kind, view)
         mjml = self._template("_section").render(v=view, whole=found.kind.whole, content=content)
-        return self._shown(found, mjml, found.kind.text(view))
+        mjml, text = self._shown(found, mjml, found.kind.text(view))
+        return self._within(found.path, mjml), text
+
+    def _within(self, mark: str, mjml: str) -> str:
+        """Put comments around what a canvas has to find again."""
+        begin, end = self.tokens.keep(f"<!--{MARK}{mark}-->"), self.tokens.keep(f"<!--/{MARK}-->")
+        return f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>" if self.marked else mjml
 
     def _content(self, kind: Kind, view: View) -> str:
         module = import_module(f"appliance.designs.sections.{kind.name}")
@@ -258,12 +268,13 @@ class _Run:
             found = document.section(one, here)
             if found.kind is None or not found.kind.in_columns or self.level > document.MOST_LEVELS:
                 self._unknown(found, "stand in a column")
+                parts.append(self._within(here, ""))
                 continue
             mjml, text = self._nested(found, found.kind, width)
-            parts.append(mjml)
+            parts.append(self._within(here, mjml))
             texts.append(text)
         self.level -= 1
-        return Inner("\n".join(parts), "".join(texts).strip())
+        return Inner(self._within(path, "\n".join(parts)), "".join(texts).strip())
 
     def _nested(self, found: Section, kind: Kind, width: float) -> tuple[str, str]:
         """Answer a section within a column: rows, in a cell of their own if it has colour, space or conditions."""

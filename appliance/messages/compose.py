@@ -36,6 +36,7 @@ class Source(NamedTuple):
     locale: str = "en"
     design: str | None = None  # a document with sections, as canonical JSON: then the body is the text part
     look: str = ""  # what of the brand shows, as JSON
+    marked: bool = False  # for a canvas, with comments around its sections
 
 
 class Content(NamedTuple):
@@ -130,7 +131,9 @@ def compile_source(source: Source) -> Content:
     if source.design is None:
         html, text = _written(source)
     else:
-        rendered = render.render(json.loads(source.design), Look(*json.loads(source.look)), source.locale)
+        rendered = render.render(
+            json.loads(source.design), Look(*json.loads(source.look)), source.locale, source.marked
+        )
         html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
         text = source.text or _beside(source.body) or rendered.text
     if source.marketing:

@@ -115,9 +115,9 @@ def text(
     return texts.fill(texts.compiled(body, addresses), filled_in, account.sms_opt_out_hint if marketing else None)
 
 
-def of_fields(account_id: int, said: dict[str, Any], contact: Contact | None = None) -> Filled:
-    """Render the fields of a template, of now or of a revision; raises Invalid if it cannot be."""
-    return _rendered(account_id, said, contact, {})[1]
+def of_fields(account_id: int, said: dict[str, Any], contact: Contact | None = None, marked: bool = False) -> Filled:
+    """Render the fields of a template, of now or of a revision, marked for a canvas; raises Invalid if it cannot be."""
+    return _rendered(account_id, said, contact, {}, marked)[1]
 
 
 def advice(account_id: int, said: dict[str, Any]) -> list[PreviewWarning]:
@@ -129,14 +129,14 @@ def advice(account_id: int, said: dict[str, Any]) -> list[PreviewWarning]:
 
 
 def _rendered(
-    account_id: int, said: dict[str, Any], contact: Contact | None, data: dict[str, Any]
+    account_id: int, said: dict[str, Any], contact: Contact | None, data: dict[str, Any], marked: bool = False
 ) -> tuple[Content, Filled]:
     account = Account.get_by_id(account_id)
     brand = brands.get(account_id)
     source = compose.source_of(said, brands.look(brand), account.locale)
     if not said["body"]:
         # Without sections too it is a mail in the brand's colours, with nothing in it yet
-        source = source._replace(design=designs.canonical(said["design"] or {}))
+        source = source._replace(design=designs.canonical(said["design"] or {}), marked=marked)
     filled_in = {
         **_samples(said, contact, data), **values.of_account(account, brand),
         "campaign": {"name": said.get("name") or ""}, "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#",
