@@ -36,6 +36,7 @@ def environment() -> Environment:
     # Macros are globals, so that a block rendered alone has them too.
     made.globals["part"] = made.get_template("parts/all.html").module
     made.globals["rows"] = made.get_template("parts/rows.html").module
+    made.globals["canvas"] = made.get_template("parts/canvas.html").module
     return made
 
 

@@ -1,0 +1,151 @@
+"""An email as its editor shows it: rows that its sections make, each known by a digest, so that one can be replaced.
+
+Comments stand around every section and column. What they say is JSON: `[key, label, column, may stand in a column]` for
+a section, the number of a column, or for all rows together the digest of what stands around them.
+"""
+
+import hashlib
+import json
+import re
+from html import escape
+from typing import Any, NamedTuple
+
+from appliance.contacts import store as contacts
+from appliance.designs import outline
+from appliance.designs.outline import Entry
+from appliance.designs.render import MARK
+from appliance.errors import NotFound
+from appliance.messages import looking
+from appliance.tables import Contact
+from appliance.templates import revisions
+from appliance.templates import store as templates
+
+_MARKS = re.compile(f"<!--(/?){re.escape(MARK)}([^>]*?)-->")
+_COLUMN = re.compile(r"\.columns\[(\d+)\]\.sections\Z")
+# Comments of ours and of Outlook's show nothing
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_NOTE = "padding:18px;font:13px/1.5 system-ui,sans-serif;color:#6b6f76;text-align:center;border:1px dashed #b9bcc2"
+
+
+class Row(NamedTuple):
+    """A section with those in it as HTML, and its digest."""
+
+    digest: str
+    html: str
+
+
+class Drawn(NamedTuple):
+    """An email in rows; `before` and `after` are what stands around them, `digest` that of both.
+
+    One that was written as HTML is one piece, without rows.
+    """
+
+    revision: int
+    digest: str
+    before: str
+    rows: tuple[Row, ...] | None
+    after: str
+
+    @property
+    def html(self) -> str:
+        """Answer the whole email."""
+        return self.before + "".join(one.html for one in self.rows or ()) + self.after
+
+    @property
+    def frame(self) -> Row:
+        """Answer what stands around the rows."""
+        return Row(self.digest, self.before + self.after)
+
+
+def draw(account_id: int, template_id: int, contact_id: int | None = None) -> Drawn:
+    """Render an email as a person gets it, or somebody invented; raises NotFound, or Invalid if it cannot be."""
+    template = templates.get(account_id, template_id)
+    if template.channel != "email":
+        raise NotFound
+    contact = contacts.get(account_id, contact_id) if contact_id else None
+    said = revisions.document(template)
+    html = looking.of_fields(account_id, said, contact, marked=True).html
+    if said["body"] and not outline.entries(said["design"]):
+        return Drawn(template.revision, _digest(html), html, None, "")
+    return _Cut(outline.entries(said["design"]), contact).drawn(html, template.revision)
+
+
+class _Cut:
+    """Cuts one rendering at its marks."""
+
+    def __init__(self, entries: list[Entry], contact: Contact | None) -> None:
+        self.known = {one.section.path: one for one in entries}
+        self.whose = contact
+
+    def drawn(self, html: str, revision: int) -> Drawn:
+        """Answer the rows of a rendering, with what they hold told at their marks."""
+        pieces: list[str] = []
+        opened: list[tuple[str, int]] = []
+        rows: list[Row] = []
+        before, at = "", 0
+        for found in _MARKS.finditer(html):
+            pieces.append(html[at : found.start()])
+            at = found.end()
+            if not found[1]:
+                opened.append((found[2], len(pieces)))
+                pieces.append(self._begin(found[2]))
+                if found[2] == "rows":
+                    before, pieces = "".join(pieces), []
+                continue
+            path, start = opened.pop()
+            if path == "rows":
+                break
+            if not _COMMENT.sub("", "".join(pieces[start + 1 :])).strip():
+                pieces.append(self._nothing(path))
+            pieces.append(f"<!--/{MARK}-->")
+            if len(opened) == 1:
+                row = "".join(pieces)
+                rows.append(Row(_digest(row), row))
+                pieces = []
+        if not rows:
+            row = f'<!--{MARK}["","",null,false]-->{self._nothing("rows")}<!--/{MARK}-->'
+            rows.append(Row(_digest(row), row))
+        after = f"{''.join(pieces)}<!--/{MARK}-->{html[at:]}"
+        name = _digest(before + after)
+        return Drawn(revision, name, before.replace(f"{MARK}rows", f'{MARK}"{name}"'), tuple(rows), after)
+
+    def _begin(self, path: str) -> str:
+        entry = self.known.get(path)
+        if path == "rows":
+            return f"<!--{MARK}rows-->"
+        column = _COLUMN.search(path)
+        told: Any = int(column[1]) if column else None
+        if entry is not None:
+            kind = entry.section.kind
+            may = kind is not None and kind.in_columns
+            told = [entry.key, entry.label, entry.column if entry.parent else None, may]
+        text = json.dumps(told)
+        for one in "-<>":
+            text = text.replace(one, f"\\u{ord(one):04x}")
+        return f"<!--{MARK}{text}-->"
+
+    def _nothing(self, path: str) -> str:
+        """Answer what is shown where nothing is, so that it can be seen, chosen and dropped upon."""
+        entry = self.known.get(path)
+        if path == "rows":
+            words = "Nothing here yet. Add a first section."
+        elif entry is None:
+            words = "Empty column"
+        elif entry.section.kind is None:
+            words = f"{entry.section.type[:60] or 'A section'}: from the API, kept as it is and not shown in emails"
+        elif entry.section.props.get("show_if"):
+            words = f"{entry.label}: not shown to {_name(self.whose)}"
+        else:
+            words = f"{entry.label}: nothing in it yet"
+        note = f'<div data-note style="{_NOTE}">{escape(words)}</div>'
+        return note if path.count("[") <= 1 else f"<tr><td>{note}</td></tr>"
+
+
+def _name(contact: Contact | None) -> str:
+    if contact is None:
+        return "this person"
+    return " ".join(one for one in (contact.first_name, contact.last_name) if one) or "this person"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

@@ -1,0 +1,82 @@
+/* In the frame that shows an email: points at its sections, and tells the page what a hand did. */
+(() => {
+  "use strict";
+  const { email, document: { documentElement: html } } = window, { box, holds, say } = email;
+  let chosen, over;
+  const known = (id) => email.sections.find((one) => one.id === id);
+
+  // What lies over the email has a tree of its own, so that no style of the email reaches it.
+  const host = html.appendChild(document.createElement("div")), shade = host.attachShadow({ mode: "closed" });
+  shade.append(document.querySelector("head > template").content);
+  const part = (name) => shade.querySelector(`.${name}`);
+  const put = (name, rect) => {
+    const spot = part(name);
+    spot.hidden = !rect?.height;
+    for (const side of spot.hidden ? [] : ["left", "top", "width", "height"])
+      spot.style[side] = `${rect[side] + (side === "left" ? scrollX : side === "top" ? scrollY : 0)}px`;
+  };
+  const paint = () => {
+    const one = email.held ? null : over || chosen, rect = one && box(one);
+    put("pick", chosen && box(chosen));
+    put("over", rect);
+    part("tag").textContent = one?.label;
+    part("over").className = `over${rect && rect.top + scrollY < 30 ? " low" : ""}${email.locked ? " bare" : ""}${over ? "" : " still"}`;
+    host.toggleAttribute("data-turned", html.hasAttribute("data-forced"));
+    html.toggleAttribute("data-held", !!email.held);
+  };
+  email.moved = () => {
+    [chosen, over] = [chosen, over].map((one) => one && known(one.id));
+    paint();
+  };
+  const choose = (id, scroll) => {
+    chosen = known(id);
+    const rect = scroll && chosen && box(chosen);
+    if (rect?.height && (rect.top < 40 || rect.bottom > innerHeight - 20))
+      scrollBy({ top: rect.top - Math.max(40, (innerHeight - rect.height) / 3), behavior: scroll });
+    paint();
+  };
+
+  const family = (inside, column) => email.sections.filter((one) => one.inside === inside && (!inside || one.column === column));
+  const home = (inside, column) => (inside ? { id: inside.id, column } : null);
+  const act = (name, one) => {
+    const all = family(one.inside, one.column), at = all.indexOf(one) + (name === "after");
+    if (name === "before" || name === "after") say("add", { kind: null, before: all[at]?.id || null, into: home(one.inside, one.column) });
+    else if (name !== "drag") say("act", { id: one.id, act: name });
+  };
+
+  const on = (name, handler, target = document) => target.addEventListener(name, handler, true);
+  const find = ({ target }) => (target === host ? over || chosen : email.sections.findLast((one) => one.id && holds(one, target)));
+  on("pointermove", (event) => {
+    const found = find(event);
+    if (found !== over && event.pointerType === "mouse") over = found, paint();
+  });
+  on("pointerleave", () => { over = null; paint(); }, html);
+  on("click", (event) => {
+    event.preventDefault();
+    if (event.target === host) return;
+    const one = find(event);
+    choose(one?.id);
+    say("select", { id: one?.id ?? null });
+  });
+  on("click", (event) => {
+    const name = event.target.closest("[data-act]")?.dataset.act, one = over || chosen;
+    if (name && one) act(name, one);
+  }, shade);
+  on("dblclick", (event) => event.target !== host && say("edit", { id: find(event)?.id ?? null }));
+  on("dragstart", (event) => event.preventDefault());
+  on("keydown", (event) => {
+    const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
+    if (key === "Escape" && email.held) return email.release();
+    if (key === "Tab" || (event.target === host && /^( |Enter)$/.test(key))) return;
+    if (ctrlKey || metaKey ? /^[dsyzk]$/i.test(key) : /^(Arrow(Up|Down)|Delete|Backspace|Enter|Escape|\/)$/.test(key)) event.preventDefault();
+    say("key", { key, ctrlKey, metaKey, altKey, shiftKey });
+  });
+  Object.assign(email, { on, find, put, paint, family, home, grips: (event) => event.target !== host || shade.querySelector("[data-act=drag]:hover") });
+  on("load", paint);
+  on("resize", paint, window);
+  on("message", ({ source, data }) => {
+    if (source !== parent) return;
+    if ("locked" in data) email.locked = data.locked;
+    if ("id" in data) choose(data.id, data.scroll);
+  }, window);
+})();

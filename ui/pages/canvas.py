@@ -1,0 +1,105 @@
+"""The canvas of an editor: an email in a frame of its own, with one script of ours in it, and its rows one by one."""
+
+import re
+from typing import Any
+
+import msgspec
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors
+from appliance.contacts import known
+from appliance.contacts import store as contacts
+from appliance.contacts.requests import ContactQuery
+from appliance.db.work import call
+from appliance.messages import canvas
+from appliance.tables import Contact
+from appliance.templates import store as templates
+from ui import files, guard, mail, view, words
+from ui.forms import number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_canvas", url_prefix="/templates")
+_SHOWN = 7
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}\Z")
+_HEAD_ENDS = re.compile(r"</head\s*>", re.IGNORECASE)
+
+
+@pages.get("/<template_id:int>/canvas", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """The email as the editor's frame shows it: `as` is a contact."""
+    try:
+        drawn = await call(canvas.draw, visit.account_id, template_id, _person(request))
+    except errors.Invalid as refused:
+        return mail.broken(_why(refused))
+    have = ",".join((drawn.digest, *(one.digest for one in drawn.rows or ())))
+    head = view.environment().get_template("canvas/head.html").render(have=have)
+    html = drawn.html if "<" in drawn.html else f"<p>{drawn.html}</p>"
+    if _HEAD_ENDS.search(html):
+        html = _HEAD_ENDS.sub(lambda found: head + found[0], html, count=1)
+    else:
+        html = f"<!doctype html><html><head>{head}</head>{html}</html>"
+    headers = {"content-security-policy": _policy(request), "referrer-policy": "no-referrer"}
+    return HTTPResponse(html, 200, headers, "text/html; charset=utf-8")
+
+
+@pages.get("/<template_id:int>/rows", name="rows")
+@signed_in
+async def rows(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """What a canvas shows now: every row by its digest, with its HTML where the canvas does not `have` it."""
+    have = set((request.args.get("have") or "").split(","))
+    try:
+        drawn = await call(canvas.draw, visit.account_id, template_id, _person(request))
+    except errors.Invalid as refused:
+        return _json({"error": _why(refused)}, 422)
+    parts = [_part(one, have) for one in drawn.rows] if drawn.rows is not None else None
+    return _json({"revision": drawn.revision, "rows": parts, "frame": _part(drawn.frame, have)})
+
+
+@pages.get("/<template_id:int>/people", name="people")
+@signed_in
+async def people(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Whose email a canvas may show: the last ones added, whoever is looked for, somebody without a first name."""
+    search = (request.args.get("search") or "").strip()[:254]
+    await call(templates.get, visit.account_id, template_id)
+    found, nameless = await call(_found, visit.account_id, search)
+    return view.page(request, "canvas/people.html", rows=found, nameless=nameless, search=search)
+
+
+def _found(account_id: int, search: str) -> tuple[list[Contact], Contact | None]:
+    if search:
+        return list(contacts.find(account_id, search, 1, _SHOWN).rows), None
+    found = list(contacts.page(account_id, ContactQuery(limit=_SHOWN)).rows)
+    return found, known.nameless(account_id)
+
+
+def _part(row: canvas.Row, have: set[str]) -> tuple[str, str | None]:
+    return row.digest, None if row.digest in have else row.html
+
+
+def _person(request: Request) -> int | None:
+    return number(request.args.get("as"), 0, 10**9) or None
+
+
+def _why(refused: errors.Invalid) -> str:
+    return words.sentence(next(iter(refused.fields.values()))[0])
+
+
+def _json(content: Any, status: int = 200) -> HTTPResponse:
+    return HTTPResponse(msgspec.json.encode(content), status, content_type="application/json")
+
+
+def _policy(request: Request) -> str:
+    """Answer the policy of mail in a page, with three scripts and one sheet of ours.
+
+    They are named by address: the frame has no origin of its own, so not every browser knows what 'self' is.
+    """
+    host = request.host if _HOST.match(request.host) else "invalid."
+
+    def at(*names: str) -> str:
+        return " ".join(f"{scheme}://{host}{files.url(name)}" for name in names for scheme in ("http", "https"))
+
+    policy = guard.mail_policy().partition(";")[2].replace("style-src ", f"style-src {at('css/canvas.css')} ")
+    return f"sandbox allow-scripts;{policy}; script-src {at('js/canvas.js', 'js/hand.js', 'js/drag.js')}"
