@@ -33,7 +33,8 @@ _SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume")
 # Forms that are too long for an address and change nothing
 _READING = ("/segments/rows",)
 
-Handler = Callable[..., Awaitable[HTTPResponse]]
+# None of a page that sent its answer itself, piece by piece
+Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
 
 def mail_policy() -> str:
@@ -121,7 +122,7 @@ def open_page(function: Handler) -> Handler:
     """Mark a page that needs no sign-in; refusals become pages."""
 
     @wraps(function)
-    async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse:
+    async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
         request.ctx.visit = None
         return await _answer(request, function(request, *args, **kwargs))
 
@@ -132,7 +133,7 @@ def signed_in(function: Handler) -> Handler:
     """Mark a page for people who are signed in; others go to sign-in and come back here afterwards."""
 
     @wraps(function)
-    async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse:
+    async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
         request.ctx.visit = await session.visit(request)
         if request.ctx.visit is None:
             return _to_sign_in(request)
@@ -153,7 +154,7 @@ def _to_sign_in(request: Request) -> HTTPResponse:
     return view.go(request, where)
 
 
-async def _answer(request: Request, answer: Awaitable[HTTPResponse]) -> HTTPResponse:
+async def _answer(request: Request, answer: Awaitable[HTTPResponse | None]) -> HTTPResponse | None:
     try:
         return await answer
     except errors.NotFound:

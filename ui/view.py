@@ -37,6 +37,7 @@ def environment() -> Environment:
     made.globals["part"] = made.get_template("parts/all.html").module
     made.globals["rows"] = made.get_template("parts/rows.html").module
     made.globals["canvas"] = made.get_template("parts/canvas.html").module
+    made.globals["data"] = made.get_template("parts/data.html").module
     return made
 
 

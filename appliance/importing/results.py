@@ -73,8 +73,11 @@ class _Outcomes:
         self.contacts[line] = contact_id or 0
 
 
-def pieces(account_id: int, import_id: int) -> Iterator[bytes]:
-    """Yield the results as CSV; each step is some reading. Raises NotFound, also once the lines are no longer kept."""
+def pieces(account_id: int, import_id: int, *, only_problems: bool = False) -> Iterator[bytes]:
+    """Yield the results as CSV; each step is some reading. Raises NotFound, also once the lines are no longer kept.
+
+    With `only_problems` those lines alone that could not be taken.
+    """
     job = store.get(account_id, import_id)
     path = store.directory(import_id) / "staging.db"
     if job.phase == "staging" or not path.exists():
@@ -93,7 +96,8 @@ def pieces(account_id: int, import_id: int) -> Iterator[bytes]:
         if not found:
             return
         after = found[-1][0]
-        yield _csv([_row(job, outcomes, *one) for one in found])
+        table = [_row(job, outcomes, *one) for one in found]
+        yield _csv([row for row in table if row[1] == "failed"] if only_problems else table)
 
 
 def _why_not(job: Import) -> str:

@@ -39,8 +39,13 @@ class Review(NamedTuple):
     roles: Some
 
 
-def of_file(path: Path) -> Review:
-    """Look over a staging file; a second or so for a million lines, so neither on the loop nor on the writer."""
+def of_file(path: Path) -> Review | None:
+    """Look over a staging file, None if it is not kept any more.
+
+    It takes a second or so for a million lines: neither on the loop nor on the writer.
+    """
+    if not path.exists():
+        return None
     staged = Staged(path)
     try:
         return Review(Some(*staged.faults(SHOWN)), Some(*staged.doubles(SHOWN)), Some(*staged.named(ROLES, SHOWN)))

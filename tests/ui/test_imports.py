@@ -1,0 +1,118 @@
+"""A file of people, from the drop to the undo: nothing is written before its numbers were seen."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit import axe
+from tests.kit.browser import sign_in
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+FILE = (
+    "E-Mail;Vorname;Ort;Kunde seit\nann@example.org;Ann;Bath;2024-05-01\nInfo@shop.example;;York;\n"
+    "bad;x;y;\nANN@example.org;Anna;Bath;\n<b>x</b>@example.org;<i>I</i>;;\n"
+)  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file as Excel writes it where commas are decimal: semicolons, a mark at its beginning."""
+    path = tmp_path / "customers.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + FILE.encode())
+    return path
+
+
+def handed_in(page: Page, file: Path) -> None:
+    """Choose a file and come to its columns."""
+    page.goto("/contacts/imports/new")
+    page.get_by_label("Drop a CSV file here").set_input_files(file)
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("heading", name="Columns")).to_be_visible()
+
+
+def test_a_file_comes_in_and_is_taken_back(browser_page: Page, api: Client, file: Path) -> None:
+    """Columns are guessed and changed, the check tells all numbers and writes nothing, the import can be undone."""
+    page = browser_page
+    handed_in(page, file)
+    expect(page.get_by_role("combobox", name="E-Mail")).to_have_value("email")
+    expect(page.get_by_role("combobox", name="Vorname")).to_have_value("first_name")
+    expect(page.get_by_role("row", name="Ort")).to_contain_text("York")
+    page.get_by_label("Name of the field for Ort").fill("city")
+    page.get_by_role("combobox", name="Kunde seit").select_option("")
+    expect(page.get_by_label("Name of the field for Kunde seit")).to_be_hidden()
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_label("Where they come from")).to_be_focused()
+    expect(page.get_by_label("Name of the field for Ort")).to_have_value("city")
+    page.get_by_label("Where they come from").fill("The fair in May")
+    page.get_by_label("or a new list").fill("Fair")
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_role("heading", name="What would happen")).to_be_visible()
+    assert api.get("/contacts").json == [] and api.get("/lists").json == []
+    for words in ("2 rows have problems", "1 row repeats an address", "1 address belongs to a role"):
+        page.get_by_text(words).click()
+    expect(page.get_by_text("on line 2")).to_be_visible()
+    assert axe.faults_in_both_looks(page) == []
+    with page.expect_download() as coming:
+        page.get_by_role("link", name="Download them").click()
+    lines = Path(coming.value.path()).read_text().splitlines()
+    assert len(lines) == 3 and "email is invalid: bad" in lines[1]
+    page.get_by_role("button", name="Import 2 people").click()
+    expect(page.get_by_text("2 people came in")).to_be_visible()
+    people = {one["channels"][0]["value"]: one for one in api.all("/contacts")}
+    assert people["ann@example.org"]["data"] == {"city": "Bath"} and people["ann@example.org"]["subscribed_email"]
+    assert api.get("/lists").json[0]["contacts_count"] == 2
+    page.get_by_role("button", name="Undo this import").click()
+    expect(page.get_by_role("button", name="Keep")).to_be_focused()
+    page.get_by_role("button", name="Take it back").click()
+    expect(page.get_by_role("status")).to_contain_text("Taken back")
+    assert api.get("/contacts").json == []
+
+
+def test_what_cannot_be_is_said_at_its_place(browser_page: Page, file: Path, tmp_path: Path) -> None:
+    """No file, one without a table, no column of addresses, two columns to one place: each says so, and keeps all."""
+    page = browser_page
+    page.goto("/contacts/imports/new")
+    empty = tmp_path / "empty.csv"
+    empty.write_text(" \n")
+    page.get_by_label("Drop a CSV file here").set_input_files(empty)
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator("#f-file-err")).to_contain_text("The file is empty")
+    handed_in(page, file)
+    page.get_by_label("Where they come from").fill("The fair in May")
+    page.get_by_role("combobox", name="E-Mail").select_option("")
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_role("alert")).to_contain_text("which column holds the email addresses")
+    page.get_by_role("combobox", name="E-Mail").select_option("email")
+    page.get_by_role("combobox", name="Ort").select_option("first_name")
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_text("“Vorname” goes there already")).to_be_visible()
+    expect(page.get_by_label("Where they come from")).to_have_value("The fair in May")
+    page.get_by_role("button", name="Discard").click()
+    expect(page.locator(".toast")).to_contain_text("customers.csv is discarded")
+
+
+def test_it_works_without_a_script(browser: Browser, server: Server, api: Client, tmp_path: Path) -> None:
+    """Addresses that must get nothing come in by plain forms, and the list of imports tells what came of it."""
+    path = tmp_path / "blocked.csv"
+    path.write_text("address,why\nno@example.org,they asked\n")
+    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context.set_default_timeout(10_000)
+    page = sign_in(context.new_page())
+    page.goto("/contacts/imports/new")
+    page.get_by_label("Drop a CSV file here").set_input_files(path)
+    page.get_by_label("Addresses that must get nothing").check()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("combobox", name="why").select_option("note")
+    page.get_by_role("button", name="Check the file").click()
+    number = int(re.findall(r"\d+", page.url)[-1])
+    api.wait(f"/imports/{number}", lambda one: one["status"] == "complete")
+    page.reload()
+    page.get_by_role("button", name="Import 1 address").click()
+    api.wait(f"/imports/{number}", lambda one: one["status"] == "complete" and not one["dry_run"])
+    page.goto("/contacts/imports")
+    assert "Imported" in page.get_by_role("row").filter(has_text="blocked.csv").inner_text()
+    assert api.get("/suppressions", address="no@example.org").json[0]["note"] == "they asked"
+    context.close()
