@@ -112,7 +112,7 @@ def _load(options: argparse.Namespace, page: dict[str, Any] | None = None) -> Lo
     path = options.config or os.environ.get("CAMPANERO_CONFIG")
     named = {name: value for name, value in given.items() if value}
     loaded = config.load(named, file=Path(path) if path else None, page=page)
-    config.use(loaded.config)
+    config.use(loaded.config, loaded)
     if lacks := PROVIDERS[loaded.config.sms.transport].lacks():
         raise ConfigError("; ".join(f"{name}: {words}" for name, words in lacks))
     clock.follow(os.environ.get("CAMPANERO_TEST_CLOCK"))
@@ -126,9 +126,7 @@ def _open(options: argparse.Namespace) -> Loaded:
     open_database(directory / "campanero.db")
     migrate()
     tokens.load_key(directory)
-    loaded = _load(options, settings.read())
-    config.use(loaded.config)
-    return loaded
+    return _load(options, settings.read())
 
 
 def _serve(options: argparse.Namespace) -> None:

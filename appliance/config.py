@@ -29,6 +29,12 @@ class Loaded(msgspec.Struct, frozen=True):
     config: Config
     sources: dict[str, str]
     warnings: list[str]
+    options: dict[str, Any] = {}
+    file: Path | None = None
+
+    def with_pages(self, page: Mapping[str, Any]) -> "Loaded":
+        """Join the layers again, with what pages set meanwhile; raises ConfigError, and then nothing has changed."""
+        return load(self.options, None, self.file, page)
 
 
 def seconds(duration: str) -> float:
@@ -101,7 +107,7 @@ def load(
             sources[name] = "default"
     config = _build(values, sources)
     _check(config, environment)
-    return Loaded(config, sources, warnings + _advice(config))
+    return Loaded(config, sources, warnings + _advice(config), options, file)
 
 
 def _environment(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> tuple[dict[str, Any], list[str]]:
@@ -270,12 +276,20 @@ def _toml(value: Any) -> str:
 
 
 _current: Config | None = None
+_layers: Loaded | None = None
 
 
-def use(config: Config) -> None:
-    """Fix the configuration of this process; called once at start."""
-    global _current
-    _current = config
+def use(config: Config, layers: Loaded | None = None) -> None:
+    """Fix the configuration of this process, and what it was joined from: at start, and when a page changed it."""
+    global _current, _layers
+    _current, _layers = config, layers
+
+
+def layers() -> Loaded:
+    """Answer what the configuration of this process was joined from."""
+    if _layers is None:
+        raise RuntimeError("the configuration was not joined from layers")
+    return _layers
 
 
 def current() -> Config:

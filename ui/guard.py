@@ -107,7 +107,7 @@ def may(role: str, method: str, path: str) -> bool:
 
     A viewer changes nothing; an author writes and does not send; brand and settings are for owners and admins.
     """
-    if method in _SAFE or path in ("/logout", "/settings/theme", *_READING):
+    if method in _SAFE or path in ("/logout", "/settings/theme", "/settings/keyboard", *_READING):
         return True
     if role in ("owner", "admin"):
         return True

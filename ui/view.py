@@ -15,6 +15,16 @@ from ui import files, nav, session, shortcuts, talk, words
 _notices: dict[int, dict[str, Any]] = {}
 
 
+# Macros are globals, so that a block rendered alone has them too; each may use those above it.
+_PARTS = {
+    "part": "all",
+    "rows": "rows",
+    "canvas": "canvas",
+    "data": "data",
+    "way": "sending",
+}
+
+
 @cache
 def environment() -> Environment:
     """Answer the one template environment of the interface."""
@@ -33,11 +43,8 @@ def environment() -> Environment:
         "shortcuts": shortcuts.KEYS,
         "talking": talk,
     }
-    # Macros are globals, so that a block rendered alone has them too.
-    made.globals["part"] = made.get_template("parts/all.html").module
-    made.globals["rows"] = made.get_template("parts/rows.html").module
-    made.globals["canvas"] = made.get_template("parts/canvas.html").module
-    made.globals["data"] = made.get_template("parts/data.html").module
+    for name, file in _PARTS.items():
+        made.globals[name] = made.get_template(f"parts/{file}.html").module
     return made
 
 

@@ -50,17 +50,15 @@ class Works:
             self._ending.wait(1.0)
         close_database()
 
+    def renew(self) -> None:
+        """Let what is on its way end, and send by the present configuration from then on; returns at once."""
+        threading.Thread(target=self.jobs.renew, name="renewing").start()
+
     def stop(self) -> None:
         """Let open SMTP transactions finish (30 s at most), start nothing new."""
         bell.silence()
         self._ending.set()
-        self.jobs.sender.stop()
-        self.jobs.texter.stop()
-        self.jobs.importer.stopping.set()
-        self.jobs.large.stopping.set()
-        self.jobs.settler.stopping.set()
-        self.jobs.flows.stopping.set()
-        self.jobs.teller.stop()
+        self.jobs.stop()
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()
         self._consumer.stop(graceful=True)

@@ -38,6 +38,8 @@ from appliance.work.texting import Texter
 
 log = logging.getLogger("campanero.jobs")
 _HOUR_MS = 3600 * 1000
+# A sender that is told to end has ended by then; requests that hang are ended before
+_END_SECONDS = 27.0
 
 
 class WakeStorage(MemoryStorage):  # type: ignore[misc]  # its library has no types
@@ -76,6 +78,7 @@ class Jobs:
     """The tasks of one process, bound to its bell."""
 
     def __init__(self, process: str) -> None:
+        self.process = process
         self.huey = Huey("campanero", storage_class=WakeStorage, results=False)
         self.sender = Sender(process)
         self.texter = Texter(process)
@@ -86,6 +89,8 @@ class Jobs:
         self.keeper = Keeper(process)
         self.teller = Teller()
         self._draining = threading.Lock()
+        self._renewing, self._swapping = threading.Lock(), threading.Lock()
+        self._ending = False
         self._rehearsing = threading.Lock()
         self._verifying = threading.Lock()
         self._tidied = 0
@@ -134,6 +139,31 @@ class Jobs:
         finally:
             self._draining.release()
         self.tend_campaigns()
+
+    def renew(self) -> None:
+        """Put senders that read the configuration anew in the place of those at work, once these have ended.
+
+        What they had in hand is theirs to the end, so nothing is handed over twice and nothing is left in doubt.
+        """
+        with self._renewing:
+            self.sender.stop()
+            self.texter.stop()
+            with self._draining, self._swapping:
+                self.sender = self.sender if self._ending else Sender(self.process)
+            self.texter.join(_END_SECONDS)
+            with self._swapping:
+                self.texter = self.texter if self._ending else Texter(self.process)
+        bell.ring("outbox")
+
+    def stop(self) -> None:
+        """Let open transactions and requests finish, and start nothing new."""
+        with self._swapping:
+            self._ending = True
+            self.sender.stop()
+            self.texter.stop()
+        for one in (self.importer, self.large, self.settler, self.flows):
+            one.stopping.set()
+        self.teller.stop()
 
     def tend_flows(self) -> None:
         """Take people through flows; who rings for that wrote events, which webhooks may wait for too."""

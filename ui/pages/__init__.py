@@ -20,6 +20,7 @@ from ui.pages import (
     pictures,
     reports,
     segments,
+    sending,
     settings,
     setup,
     suppressions,
@@ -53,6 +54,7 @@ BLUEPRINTS = tuple(
         brand,
         doctor,
         domains,
+        sending,
         settings,
     )
 )

@@ -62,9 +62,9 @@ async def theme(request: Request, visit: Visit) -> HTTPResponse:
     return _remember(request, "theme", session.THEMES)
 
 
-@pages.post("/keys", name="single_keys")
+@pages.post("/keyboard", name="keyboard")
 @signed_in
-async def keys(request: Request, visit: Visit) -> HTTPResponse:
+async def keyboard(request: Request, visit: Visit) -> HTTPResponse:
     """Switch the single keys on or off in this browser, and come back to the same page."""
     return _remember(request, "keys", ("on", "off"))
 

@@ -6,10 +6,11 @@ from appliance.delivery import greeting
 from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.send import Server
 from appliance.errors import Ours
+from appliance.settings import Email
 
 
-def _relay() -> Server:
-    email = config.current().email
+def relay_of(email: Email) -> Server:
+    """Answer the server that these settings name."""
     relay = email.relay
     return Server(
         relay.host, relay.port, relay.tls, relay.username, relay.password,
@@ -17,6 +18,10 @@ def _relay() -> Server:
         reply_timeout=seconds(email.reply_timeout),
         most_messages=email.messages_per_connection,
     )  # fmt: skip
+
+
+def _relay() -> Server:
+    return relay_of(config.current().email)
 
 
 _capture_port: int | None = None
@@ -44,3 +49,8 @@ async def connect(provider: str) -> Dialogue:
     if server_of is None:
         raise Ours(f"{provider} is no way out of this installation")
     return await greeting.connect(server_of())
+
+
+async def greet(email: Email) -> None:
+    """Open a conversation with the relay that these settings name, log in, and close it; raises as `connect` does."""
+    await (await greeting.connect(relay_of(email))).close()

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from appliance.errors import Ours
+from appliance.settings import Sms
 from appliance.sms.providers.kind import Provider
 from appliance.sms.text import Accepted, Text
 
@@ -23,7 +24,7 @@ class Capture(Provider):
     name: ClassVar[str] = "capture"
     takes_once: ClassVar[bool] = True
 
-    def lacks(self) -> list[tuple[str, str]]:
+    def lacks(self, sms: Sms | None = None) -> list[tuple[str, str]]:
         """Answer nothing: it is always there."""
         return []
 

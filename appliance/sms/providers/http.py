@@ -38,9 +38,9 @@ class Http(Provider):
     chooses_sender: ClassVar[bool] = True
     hooks: ClassVar[tuple[str, ...]] = ("sms",)
 
-    def lacks(self) -> list[tuple[str, str]]:
+    def lacks(self, sms: settings.Sms | None = None) -> list[tuple[str, str]]:
         """Answer what is missing or wrong in the settings."""
-        here, found = _here(), []
+        here, found = sms.http if sms else _here(), []
         if not here.url:
             found.append(("sms.http.url", "needed when sms.transport is http"))
         elif (fault := shared.fault_of_url(here.url)) is not None:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from appliance.errors import NotFound, Unlisted
+from appliance.settings import Sms
 from appliance.sms.text import Accepted, Text
 from appliance.sms.told import Received, Told
 
@@ -18,8 +19,8 @@ class Provider(ABC):
     hooks: ClassVar[tuple[str, ...]] = ()  # names of its doors under /hooks/, "twilio/status"
 
     @abstractmethod
-    def lacks(self) -> list[tuple[str, str]]:
-        """Answer what is missing or wrong in the settings before it can be used: (name of the setting, words)."""
+    def lacks(self, sms: Sms | None = None) -> list[tuple[str, str]]:
+        """Answer what these settings (the present ones) lack before it can be used: (name of the setting, words)."""
 
     @abstractmethod
     async def send(self, text: Text) -> Accepted:

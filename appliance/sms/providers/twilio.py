@@ -37,9 +37,9 @@ class Twilio(Provider):
     can_look_up: ClassVar[bool] = True
     hooks: ClassVar[tuple[str, ...]] = ("twilio/status", "twilio/message")
 
-    def lacks(self) -> list[tuple[str, str]]:
+    def lacks(self, sms: settings.Sms | None = None) -> list[tuple[str, str]]:
         """Answer what is missing or wrong in the settings."""
-        here, found = _here(), []
+        here, found = sms.twilio if sms else _here(), []
         if not here.account_sid:
             found.append(("sms.twilio.account_sid", "needed when sms.transport is twilio"))
         elif not _SID.fullmatch(here.account_sid):

@@ -1,0 +1,102 @@
+"""How mail leaves, chosen in the browser: tried in the server's own words, in force at once, locked where fixed."""
+
+import time
+import urllib.request
+
+from playwright.sync_api import Browser, expect
+
+from tests.conftest import FreshServer
+from tests.journeys.test_sending import completed, people, send
+from tests.kit.axe import faults_in_both_looks
+from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.server import EMAIL, Server, free_port
+from tests.kit.smtp import SmtpServer
+from tests.ui.test_roles import ask, signed_in
+
+UNVERIFIED = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true", "CAMPANERO_EMAIL__RETRY_AFTER": "1,1,1"}
+SECRET = "a password of its own"
+
+
+def test_a_mail_server_is_connected_in_the_browser(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """Wrong ones are told at their field or in the server's words; the right one takes the next campaign."""
+    server = fresh_server(env=UNVERIFIED)
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    page.goto("/settings/sending")
+    page.get_by_role("radio", name="A mail server (SMTP)").check()
+    page.get_by_label("Port", exact=True).fill("99999")
+    page.get_by_role("button", name="Save").first.click()
+    expect(page.locator("#f-email-relay-port-err")).to_contain_text("A port is a number")
+    assert faults_in_both_looks(page) == []
+
+    page.get_by_label("Server", exact=True).fill("127.0.0.1")
+    page.get_by_label("Port", exact=True).fill(str(free_port()))
+    page.get_by_label("Encryption").select_option("none")
+    page.get_by_role("button", name="Test the server").click()
+    expect(page.get_by_role("status").filter(has_text="does not let us in")).to_be_visible()
+    shoot(page, "sending-refused")
+    page.get_by_label("Port", exact=True).fill(str(smtp_server.port))
+    page.get_by_role("button", name="Test the server").click()
+    expect(page.get_by_role("status").filter(has_text="is ready")).to_be_visible()
+    page.get_by_role("button", name="Save").first.click()
+    expect(page.get_by_text("Saved. What is sent from now on goes this way.")).to_be_visible()
+    expect(page.locator("#email-way .pill")).to_have_text("Leaves for real")
+
+    api = server.give_address().client()
+    completed(api, send(api, people(api, 3)))
+    assert len(smtp_server.messages) == 3
+    server.restart()
+    assert server.client().get("/account").expect(200)["transport"]["email"] == "relay"
+    page.context.close()
+    assert not browser_problems.found
+
+
+def read(server: Server, path: str, cookie: str) -> str:
+    """Answer the text of a page."""
+    request = urllib.request.Request(server.url + path, headers={"Cookie": cookie})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return str(answer.read().decode())
+
+
+def test_secrets_are_sealed_and_fixed_settings_stay(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """A password is in no page and not in the database; what the environment fixed cannot be changed on the page."""
+    server = fresh_server(env={"CAMPANERO_EMAIL__TRANSPORT": "capture"})
+    cookie = signed_in(server, EMAIL)
+    form = {
+        "part": "email",
+        "email.transport": "relay",
+        "email.relay.host": "127.0.0.1",
+        "email.relay.password": SECRET,
+    }
+    assert ask(server, "POST", "/settings/sending", cookie, **form)[0] == 303
+    answer = read(server, "/settings/sending", cookie)
+    assert SECRET not in answer and "Kept. Type to replace it." in answer and "an environment variable" in answer
+    assert server.client().get("/account").expect(200)["transport"]["email"] == "capture"
+    for path in server.data.iterdir():
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    assert SECRET not in server.output
+
+
+def test_a_change_in_the_middle_of_a_send(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Senders are exchanged while a campaign is under way: everybody gets it once, from the one server or the other."""
+    other = SmtpServer().start()
+    try:
+        server = fresh_server(env=UNVERIFIED | {"CAMPANERO_EMAIL__RATE_PER_SECOND": "40"})
+        cookie = signed_in(server, EMAIL)
+        form = {"part": "email", "email.transport": "relay", "email.relay.host": "127.0.0.1", "email.relay.tls": "none"}
+        assert (
+            ask(server, "POST", "/settings/sending", cookie, **form, **{"email.relay.port": str(other.port)})[0] == 303
+        )
+        api = server.give_address().client()
+        made = send(api, people(api, 90))
+        while len(other.messages) < 10:
+            time.sleep(0.02)
+        change = form | {"email.relay.port": str(smtp_server.port)}
+        assert ask(server, "POST", "/settings/sending", cookie, **change)[0] == 303
+        stats = completed(api, made)["stats"]
+        taken = [message.to for message in (*other.messages, *smtp_server.messages)]
+        assert (stats["sent"], len(taken), len(set(taken))) == (90, 90, 90)
+        assert smtp_server.messages and other.messages
+    finally:
+        other.stop()

@@ -1,0 +1,142 @@
+"""How mail and SMS leave: chosen, tried and saved here, as far as whoever runs the machine has not fixed it."""
+
+import asyncio
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import config, errors
+from appliance.account import settings
+from appliance.db.work import call, commit
+from appliance.delivery import providers
+from ui import view
+from ui.forms import Form
+from ui.guard import signed_in
+from ui.relays import RELAYS
+from ui.session import Visit
+
+pages = Blueprint("ui_sending", url_prefix="/settings/sending")
+_EMAIL = (
+    "email.transport", "email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username",
+    "email.relay.password", "email.rate_per_hour",
+)  # fmt: skip
+_SMS = (
+    "sms.transport", "sms.twilio.account_sid", "sms.twilio.auth_token", "sms.twilio.from", "sms.http.url",
+    "sms.http.secret",
+)  # fmt: skip
+_SECRETS = {name for name, info in config.leaves() if config.is_secret(info)}
+_TRY_SECONDS = 20.0
+# Settings are the whole installation's: the account that was there first keeps them.
+_FIRST_ACCOUNT = 1
+_WORDS = {
+    "email.relay.host": "Write the name of the server, like smtp.example.com.",
+    "email.relay.port": "A port is a number from 1 to 65535: 587 with STARTTLS, 465 with TLS.",
+    "sms.twilio.account_sid": "Copy the account SID from the console; it begins with AC.",
+    "sms.twilio.auth_token": "Copy the auth token from the console.",
+    "sms.twilio.from": "Write a number like +15551234567, a short code, or a name of up to 11 letters.",
+    "sms.http.url": "Write the address that takes each SMS; it begins with https://",
+    "sms.http.secret": "Write the secret that signs what is posted.",
+}
+
+
+@pages.get("/", name="show", strict_slashes=False)
+@signed_in
+async def show(request: Request, visit: Visit) -> HTTPResponse:
+    """What is in force, where it was set, and the form for what may be changed here; a preset fills in its server."""
+    form = present(_EMAIL + _SMS)
+    fill_preset(form, request.args.get("preset") or "")
+    return _page(request, visit, form, 200)
+
+
+@pages.post("/", name="save", strict_slashes=False)
+@signed_in
+async def save(request: Request, visit: Visit) -> HTTPResponse:
+    """Keep what was changed, all or nothing; senders take it over at once."""
+    form = Form.of(request)
+    names = _SMS if form["part"] == "sms" else _EMAIL
+    try:
+        await keep(request, visit, form, names)
+    except errors.Invalid as refused:
+        return _page(request, visit, noted(form, refused), 422)
+    view.say(request, "Saved. What is sent from now on goes this way.")
+    return view.go(request, "/settings/sending")
+
+
+@pages.post("/test", name="test")
+@signed_in
+async def test(request: Request, visit: Visit) -> HTTPResponse:
+    """Ask the server that the form names, and show its own words; nothing is saved and nothing is sent."""
+    form = Form.of(request)
+    answer = await tried(form)
+    return _page(request, visit, form, 200, answer=answer)
+
+
+def present(names: tuple[str, ...]) -> Form:
+    """Answer a form with what is in force; secrets are never shown."""
+    here = config.current()
+    return Form({name: "" if name in _SECRETS else str(config.value_of(here, name)) for name in names})
+
+
+def fill_preset(form: Form, key: str) -> None:
+    """Fill in the server of a well-known service."""
+    if found := RELAYS.get(key):
+        form.values |= {
+            "email.transport": "relay", "email.relay.host": found.host, "email.relay.port": str(found.port),
+            "email.relay.tls": found.tls, "email.relay.username": found.username,
+        }  # fmt: skip
+
+
+async def keep(request: Request, visit: Visit, form: Form, names: tuple[str, ...]) -> None:
+    """Save what a form says of these settings, and let the senders take it over; raises Invalid, NotAllowed."""
+    if visit.account_id != _FIRST_ACCOUNT:
+        raise errors.NotAllowed("How messages leave is settled by the first account of this installation.")
+    changed = _changed(form, names)
+    loaded = await commit(settings.save, changed)
+    config.use(loaded.config, loaded)
+    request.app.ctx.config = loaded.config
+    request.app.ctx.works.renew()
+
+
+def _changed(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
+    """Answer what differs from what is in force; an empty secret stays as it is, an empty field is the default."""
+    before = present(names)
+    posted = [name for name in names if name in form.values and settings.may_set(name)]
+    found: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != before[name]}
+    for name in found:
+        if name in _SECRETS:
+            found[name] = form.exact(name) or None
+    return {name: value for name, value in found.items() if not (name in _SECRETS and value is None)}
+
+
+async def tried(form: Form) -> dict[str, Any]:
+    """Answer whether the relay of a form lets us in, in its own words."""
+    values = {name: form.exact(name) or None for name in _EMAIL if name in form.values}
+    values = {name: value for name, value in values.items() if value is not None}
+    values["email.transport"] = "relay"
+    try:
+        email = config.layers().with_pages(await call(settings.read) | values).config.email
+        async with asyncio.timeout(_TRY_SECONDS):
+            await providers.greet(email)
+    except (errors.ConfigError, errors.DeliveryError, OSError, TimeoutError) as error:
+        return {"good": False, "server": form["email.relay.host"], "words": str(error) or "No answer in 20 seconds."}
+    login = f" and lets {email.relay.username} in" if email.relay.username else ""
+    return {"good": True, "server": email.relay.host, "words": f"It answers{login}."}
+
+
+def noted(form: Form, refused: errors.Invalid) -> Form:
+    """Note faults at their fields, in words for people."""
+    for name, messages in refused.fields.items():
+        field = name if name in form.values else "base"
+        form.wrong(field, _WORDS.get(name) or f"{name}: {messages[0]}")
+    return form
+
+
+def _page(request: Request, visit: Visit, form: Form, status: int, answer: Any = None) -> HTTPResponse:
+    here = config.current()
+    locked = {name: config.layers().sources[name] for name in (*_EMAIL, *_SMS) if not settings.may_set(name)}
+    stored = {name for name in _SECRETS if config.value_of(here, name)}
+    return view.page(
+        request, "settings/sending.html", status, form=form, answer=answer, relays=RELAYS, locked=locked,
+        stored=stored, config=here, may_change=visit.account_id == _FIRST_ACCOUNT,
+    )  # fmt: skip
