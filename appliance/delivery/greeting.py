@@ -34,7 +34,8 @@ async def connect(server: Server, context: Context = ssl.create_default_context)
         raise Ours(f"TLS with {server.host} failed: {error}") from None
     except (OSError, Lost) as error:
         dialogue.abort()
-        raise Unreachable(f"{server.host}:{server.port} cannot be reached: {error}") from None
+        words = getattr(error, "strerror", None) or error
+        raise Unreachable(f"{server.host}:{server.port} cannot be reached: {words}") from None
     except DeliveryError:
         await dialogue.close()
         raise
