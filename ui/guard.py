@@ -28,7 +28,7 @@ _ALWAYS = {
     "cache-control": "no-store",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume")
+_SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume", "schedule")
 
 # Forms that are too long for an address and change nothing
 _READING = ("/segments/rows",)

@@ -1,5 +1,7 @@
 """People who sign in."""
 
+from typing import Any
+
 import msgspec
 
 from appliance import addresses, clock
@@ -76,3 +78,12 @@ def verify(email: str, password: str) -> User | None:
         passwords.waste(password)
         return None
     return user if passwords.holds(user.password_hash, password) else None
+
+
+def prefer(user_id: int, name: str, value: Any) -> None:
+    """Remember how somebody likes it, under a name; None forgets."""
+    writing()
+    user = User.get_by_id(user_id)
+    kept = {key: one for key, one in (user.preferences or {}).items() if key != name}
+    user.preferences = kept if value is None else {**kept, name: value}
+    user.save(only=["preferences"])

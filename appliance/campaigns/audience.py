@@ -67,8 +67,14 @@ def _filters(segment_id: int) -> list[Any]:
     return list(Segment.get_by_id(segment_id).filters)
 
 
-def of(campaign: Campaign) -> Audience:
-    """Answer the people of a campaign: lists united, cut with the segment, less the excluded ones."""
+def excludes(campaign: Campaign) -> bool:
+    """Say whether anybody is left out of a campaign on purpose."""
+    data = campaign.trigger.data
+    return bool(data.get("exclude_contact_list_ids") or data.get("exclude_segment_ids"))
+
+
+def of(campaign: Campaign, whole: bool = False) -> Audience:
+    """Answer the people of a campaign: lists united, cut with the segment, less the excluded ones unless `whole`."""
     trigger, data = campaign.trigger, campaign.trigger.data
     account_id = campaign.account_id
     parameters: dict[str, Any] = {"account": account_id}
@@ -80,10 +86,10 @@ def of(campaign: Campaign) -> Audience:
         clauses.append(_segment(account_id, trigger.segment_id, parameters, "s"))
     if not lists and not trigger.segment_id and not is_everyone(data):
         clauses.append("0")
-    excluded = _found(account_id, data.get("exclude_contact_list_ids") or [])
+    excluded = {} if whole else _found(account_id, data.get("exclude_contact_list_ids") or [])
     if excluded:
         clauses.append(f"({_any_list(account_id, excluded, parameters, 'x')}) IS NOT TRUE")
-    for index, number in enumerate(data.get("exclude_segment_ids") or []):
+    for index, number in enumerate([] if whole else data.get("exclude_segment_ids") or []):
         clauses.append(f"({_segment(account_id, int(number), parameters, f'y{index}_')}) IS NOT TRUE")
     double = any(found is not None and found.double_opt_in for found in lists.values())
     return Audience(f"SELECT c.id FROM {' AND '.join(clauses)}", parameters, double)

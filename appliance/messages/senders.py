@@ -1,7 +1,10 @@
 """From whom a message is, and what stands in the way of that (decisions, section 6, Sender)."""
 
+from typing import NamedTuple
+
 from appliance import brand as brands
 from appliance import config
+from appliance.db.open import rows
 from appliance.sending_domains import names
 from appliance.sending_domains import store as domains
 from appliance.tables import Account
@@ -10,6 +13,28 @@ from appliance.tables import Account
 def resolve(account: Account, chosen: str | None) -> str:
     """Answer the From address: the chosen one, the account's, or hello@ of the first verified domain."""
     return chosen or account.email_from_email or _hello(account.id)
+
+
+class Offered(NamedTuple):
+    """An address that mail may come from, and whether its domain is verified."""
+
+    address: str
+    is_verified: bool
+
+
+def offered(account: Account) -> list[Offered]:
+    """Answer the addresses to choose from: of verified domains first, then what was used last."""
+    used = [
+        row[0]
+        for row in rows(
+            "SELECT from_email FROM template WHERE account_id = ? AND from_email IS NOT NULL "
+            "GROUP BY lower(from_email) ORDER BY max(updated_at) DESC LIMIT 8",
+            (account.id,),
+        )
+    ]
+    found = dict.fromkeys(one for one in (resolve(account, None), *used) if not one.endswith("@campanero.invalid"))
+    known = [Offered(one, domains.is_verified(account.id, names.of_address(one))) for one in found]
+    return sorted(known, key=lambda one: not one.is_verified)
 
 
 def problems(account: Account, address: str, transport: str, marketing: bool) -> list[tuple[str, str]]:

@@ -96,7 +96,7 @@ def test_compose_and_send_with_the_exact_number(page: Page) -> None:
     page.get_by_label("Name").fill("October letter")
     page.get_by_role("button", name="Start writing").click()
     page.get_by_label("Newsletter").check()
-    expect(page.locator(".sumline")).to_contain_text("= 3 people")
+    expect(page.locator(".sums .total")).to_have_text("=3 people")
     page.locator("#card-from summary").click()
     page.get_by_label("Subject").fill("Three things for {{ first_name }}")
     expect(page.locator("#side .mailrow")).to_contain_text("Three things for")

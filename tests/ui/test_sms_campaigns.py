@@ -20,10 +20,9 @@ def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) ->
     made = api.post("/campaigns", asked).expect(201)["id"]
     page = browser_page
     page.goto(f"{server.url}/campaigns/{made}?open=content")
-    frame = page.frame_locator("iframe.frame")
 
     expect(page.locator("#rehearsal")).to_contain_text("4 parts for 2 people", timeout=15_000)
-    expect(frame.locator("p")).to_contain_text("Bakery: hi Ann, <b>fresh</b>")
+    expect(page.locator(".handset .bubble")).to_contain_text("Bakery: hi Ann, <b>fresh</b>")
     expect(page.locator("#composer")).to_contain_text("From +15005550006")
     expect(page.get_by_label("Subject")).to_have_count(0)
     page.goto(f"{server.url}/campaigns/{made}/send")

@@ -6,10 +6,10 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
-from appliance.campaigns import requests, states, store
+from appliance.campaigns import again, choosing, copying, requests, states, store
 from appliance.db.work import call, commit
 from appliance.templates import store as templates
-from ui import people, view
+from ui import audiences, view
 from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.session import Visit
@@ -42,9 +42,10 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         (key, label, sum(counted.values()) if not phases else sum(counted.get(one, 0) for one in phases))
         for key, (label, phases) in CHIPS.items()
     ]
-    lists = {row.id: row.name for row in await call(people.all_lists, visit.account_id)}
+    names = (await call(audiences.choices, visit.account_id)).names
+    to = {row.id: audiences.name(row, names) for row in found.rows}
     return view.page(
-        request, "campaigns/index.html", found=found, search=search, phase=phase, chips=chips, lists=lists,
+        request, "campaigns/index.html", found=found, search=search, phase=phase, chips=chips, to=to,
         moving=any(row.phase in MOVING for row in found.rows), query=request.query_string,
     )  # fmt: skip
 
@@ -53,7 +54,8 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """A name, and what to begin from."""
-    form = Form({"template": request.args.get("template") or ""})
+    channel = "sms" if request.args.get("channel") == "sms" else "email"
+    form = Form({"template": request.args.get("template") or "", "channel": channel})
     return await _new(request, visit, form, 200)
 
 
@@ -63,8 +65,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a draft; with a template it begins with a copy of it."""
     form = Form.of(request)
     try:
-        template = int(form["template"]) if form["template"].isdecimal() else None
-        made = await commit(_create, visit.account_id, form["name"], template)
+        made = await commit(_create, visit.account_id, form, visit.user.id)
     except errors.Invalid as refused:
         return await _new(request, visit, form.take(refused), 422)
     return view.go(request, f"/campaigns/{made.id}")
@@ -79,18 +80,34 @@ async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
     return view.go(request, "/campaigns")
 
 
+@pages.post("/<campaign_id:int>/duplicate", name="duplicate")
+@signed_in
+async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Make a draft that says the same to the same people."""
+    made = await commit(copying.duplicate, visit.account_id, campaign_id)
+    view.say(request, "This is the copy. The first one stays as it is.")
+    return view.go(request, f"/campaigns/{made.id}")
+
+
+@pages.post("/<campaign_id:int>/not-opened", name="not_opened")
+@signed_in
+async def once_more(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Make a draft for those who did not open it, with a segment that knows who they are."""
+    made = await commit(again.not_opened, visit.account_id, campaign_id)
+    view.say(request, "A draft for those who did not open it. Another subject often helps.")
+    return view.go(request, f"/campaigns/{made.id}?open=from")
+
+
 async def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
-    asked = templates.TemplateQuery(limit=100, standalone=True)
+    asked = templates.TemplateQuery(limit=100, standalone=True, channel=form["channel"] or "email")
     choices = (await call(templates.page, visit.account_id, asked)).rows
-    return view.page(request, "campaigns/new.html", status, form=form, templates=choices)
+    return view.page(request, "campaigns/new.html", status, form=form, templates=choices, sms=form["channel"] == "sms")
 
 
-def _create(account_id: int, name: str, template_id: int | None) -> Any:
-    raw: dict[str, Any] = {"name": name or "Untitled email"}
-    if template_id:
-        source = templates.get(account_id, template_id)
-        raw |= {"name": name or source.name or "Untitled email", "channel": source.channel}
-        raw["template_attributes"] = {
-            key: value for key in ("subject", "preheader", "body", "design") if (value := getattr(source, key))
-        }
-    return store.create(account_id, fields.read(requests.CampaignCreate, raw))
+def _create(account_id: int, form: Form, user_id: int) -> Any:
+    source = templates.get(account_id, int(form["template"])) if form["template"].isdecimal() else None
+    channel = source.channel if source is not None else "sms" if form["channel"] == "sms" else "email"
+    untitled = "Untitled SMS" if channel == "sms" else "Untitled email"
+    name = form["name"] or (source.name if source is not None else "") or untitled
+    made = store.create(account_id, fields.read(requests.CampaignCreate, {"name": name, "channel": channel}))
+    return made if source is None else choosing.take(account_id, made.id, source.id, user_id)

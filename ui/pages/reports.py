@@ -12,10 +12,10 @@ from appliance.db.work import call, commit
 from appliance.messages import deciding
 from appliance.messages import store as messages
 from appliance.messages.deciding import Part
-from ui import people, view, words
+from ui import audiences, people, view, words
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.pages import compose
+from ui.pages import compose, compose_send
 from ui.session import Visit
 
 pages = Blueprint("ui_reports", url_prefix="/campaigns")
@@ -36,6 +36,8 @@ async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     facts = await call(_facts, visit.account_id, campaign_id)
     if facts["campaign"].phase == "draft":
         return await compose.page(request, visit, campaign_id)
+    if facts["campaign"].phase == "scheduled":
+        return await compose_send.armed(request, visit, campaign_id)
     # The answer to a poll has no trigger once nothing moves any more, so polling ends itself.
     return view.page(request, "campaigns/report.html", moving=_is_moving(facts["campaign"]), **facts)
 
@@ -86,7 +88,6 @@ def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
 _action("pause", states.pause, "Paused. Nothing more leaves until you continue.")
 _action("resume", states.resume, "Going on.")
 _action("cancel", states.cancel, "Stopped. What had not left stays here.")
-_action("undo", lambda account, number, _: states.to_draft(account, number), "Nothing was sent. It is a draft again.")
 
 
 @pages.get("/<campaign_id:int>/decide", name="decide")
@@ -157,11 +158,10 @@ def _chosen(account_id: int, campaign_id: int, kept: dict[str, str]) -> str:
 
 def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
     campaign = store.get(account_id, campaign_id)
-    chosen = {row.id: row.name for row in people.all_lists(account_id)}
     return {
         "campaign": campaign,
         "stats": campaign.stats,
-        "audience": compose.audience_name(campaign, chosen),
+        "audience": audiences.name(campaign, audiences.choices(account_id).names),
         "progress": report.progress(campaign),
         "figures": results.of(account_id, campaign_id),
         "problems": report.problems(campaign),

@@ -1,0 +1,32 @@
+/* Small help for the pages of a draft: counters while one types, finding in a long list, arrows from person to person. */
+(() => {
+  "use strict";
+  document.addEventListener("input", (event) => {
+    const field = event.target;
+    const count = field.dataset?.count && document.getElementById(field.dataset.count);
+    if (count) {
+      const soft = Number(count.dataset.soft), long = [...field.value].length;
+      count.textContent = long > soft ? `${long} · phones show about ${soft}` : String(long);
+    }
+    const rows = field.dataset?.narrows && document.getElementById(field.dataset.narrows);
+    if (rows) {
+      event.stopPropagation();
+      const word = field.value.trim().toLowerCase();
+      for (const row of rows.children) row.hidden = word !== "" && !row.textContent.toLowerCase().includes(word);
+    }
+  }, true);
+
+  // In a dialog the way back is to close it; as a page of its own it is a link.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("dialog a[data-close]");
+    if (!link || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    link.closest("dialog").close();
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, dialog")) return;
+    const way = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
+    document.querySelector(way ? `[data-step=${way}]` : "nothing")?.click();
+  });
+})();

@@ -1,0 +1,133 @@
+"""What the pages of a draft show: its audience in numbers, its checklist, its message as somebody gets it."""
+
+from datetime import datetime
+from typing import Any
+
+from appliance import clock
+from appliance.campaigns import audience, forecast, groups, preflight, preview, store
+from appliance.contacts import store as contacts
+from appliance.designs import document as designs
+from appliance.messages import senders
+from ui import audiences, guard, words
+from ui.forms import Form
+from ui.session import Visit
+
+CARDS = ("to", "from", "content", "when")
+FROM = ("subject", "preheader", "from_name", "from_email", "reply_to")
+# Told by the rehearsal itself, with the people whom it concerns
+_REHEARSED = ("missing_value", "render_error")
+# Where a finding of the checklist is mended: on a card, by the start of its field, or elsewhere, by its code
+_CARDS = (
+    ("trigger_attributes", "to"), ("confirm_send_to_all", "to"), ("template_attributes.body", "content"),
+    ("template_attributes.design", "content"), ("template_attributes", "from"), ("scheduled_at", "when"),
+)  # fmt: skip
+_ELSEWHERE = {
+    "postal_address": "/brand", "not_tested": "/campaigns/{}/test", "parts_per_day": "/settings",
+    "base_url_http": "/settings",
+}  # fmt: skip
+
+
+def facts(visit: Visit, campaign_id: int) -> dict[str, Any]:
+    """Answer everything the pages of a draft show; raises NotFound."""
+    account_id, account = visit.account_id, visit.account
+    campaign = store.get(account_id, campaign_id)
+    flight = preflight.check(account_id, campaign_id)
+    found = audiences.choices(account_id)
+    sums, sender = flight.facts, preflight.sender_of(campaign, account)
+    shown = preview.render(account_id, campaign_id)
+    sms = campaign.channel == "sms"
+    sending = sums["sms"]["parts"] if sms and sums["sms"]["parts"] else sums["sendable"]
+    later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
+    return {
+        "campaign": campaign, "sms": sms, "template": campaign.template, "choices": found, "names": found.names,
+        "audience": audiences.name(campaign, found.names), "has_audience": audience.is_set(campaign),
+        "sums": sums, "without": groups.left_out(campaign),
+        "less": [(why, words.reason(why, campaign.channel), count) for why, count in sums["skipped"].items()],
+        "flight": flight, "findings": _findings(flight, campaign_id), **rehearsed(sums), "sender": sender,
+        "offered": [] if sms else senders.offered(account), "shown": shown,
+        "sections": len(designs.sections(campaign.template.design)) if not sms else 0,
+        "is_later": later, "speed": forecast.of(campaign, sending, sender["email"]),
+        **rights(visit, campaign_id),
+    }  # fmt: skip
+
+
+def rights(visit: Visit, campaign_id: int) -> dict[str, bool]:
+    """Answer what somebody may do with a campaign, so that no button is shown that would be refused."""
+    here, role = f"/campaigns/{campaign_id}", visit.user.role
+    return {"may_write": guard.may(role, "POST", here), "may_send": guard.may(role, "POST", f"{here}/send")}
+
+
+def forms(found: dict[str, Any], visit: Visit) -> dict[str, Form]:
+    """Answer the forms of the four cards."""
+    campaign, template = found["campaign"], found["template"]
+    when = {"when": "now"}
+    if campaign.scheduled_at is not None:
+        local = datetime.fromtimestamp(campaign.scheduled_at / 1000, visit.zone)
+        when = {"when": "later", "day": local.strftime("%Y-%m-%d"), "hour": local.strftime("%H:%M")}
+    return {
+        "to": audiences.form(campaign),
+        "from": Form({name: getattr(template, name) or "" for name in FROM}),
+        "content": Form({"body": template.body or "", "tracking": "yes" if campaign.tracking else ""}),
+        "when": Form(when),
+    }
+
+
+def done(found: dict[str, Any]) -> dict[str, bool]:
+    """Say which of the cards have all they need."""
+    template = found["template"]
+    return {
+        "to": found["has_audience"] and found["sums"]["sendable"] > 0,
+        "from": bool(template.subject) or found["sms"],
+        "content": bool((template.body or "").strip() or found["sections"]),
+        "when": True,
+    }
+
+
+def rehearsal_of(account_id: int, campaign_id: int) -> dict[str, Any]:
+    """Answer how far the message is made for everybody."""
+    found = preflight.check(account_id, campaign_id).facts
+    return {"campaign": store.get(account_id, campaign_id), **rehearsed(found)}
+
+
+def rehearsed(found: dict[str, Any]) -> dict[str, Any]:
+    """Answer what the rehearsal found in words, with the people whom it concerns."""
+    told = found.get("rehearsal")
+    if told is None:
+        return {"rehearsal": None, "trouble": []}
+    said = [(f"{one['name']} is empty for {words.people(one['count'])}", "", one["contact_ids"])
+            for one in told["lacking"] if one["count"]]  # fmt: skip
+    if told["failed"]:
+        what = f"Cannot be made for {words.people(told['failed'])}, who would be skipped"
+        said.insert(0, (what, told["failures"][0]["error"], [one["contact_id"] for one in told["failures"]]))
+    ids = list(dict.fromkeys(number for _, _, people in said for number in people))
+    named = {contact.id: words.name(contact) for contact in contacts.by_ids(ids)}
+    trouble = [(what, why, [(one, named[one]) for one in people if one in named]) for what, why, people in said]
+    return {"rehearsal": told, "trouble": trouble}
+
+
+def _findings(flight: preflight.Preflight, campaign_id: int) -> list[tuple[str, str, str]]:
+    """Answer the checklist: its tone, its words, and where it is mended."""
+    return [
+        (tone, _said(one), place(one, campaign_id))
+        for tone, found in (("bad", flight.blockers), ("warn", flight.warnings))
+        for one in found
+        if one.code not in _REHEARSED
+    ]
+
+
+def _said(finding: Any) -> str:
+    if "campanero.invalid" in finding.message:
+        return "Add your domain, or say from which address it is: mail that leaves this machine needs one."
+    return words.finding(finding.code, finding.message)
+
+
+def place(finding: Any, campaign_id: int) -> str:
+    """Answer where a finding is mended."""
+    if "postal" in finding.message:
+        return "/brand"
+    if finding.code in _ELSEWHERE:
+        return _ELSEWHERE[finding.code].format(campaign_id)
+    if finding.code.startswith("domain_") or "not verified" in finding.message:
+        return "/settings/domains"
+    found = next((card for start, card in _CARDS if finding.field.startswith(start)), None)
+    return f"/campaigns/{campaign_id}?open={found}#card-{found}" if found else ""

@@ -1,0 +1,148 @@
+"""What a draft says: a template chosen for it, HTML pasted into it, and a test of it."""
+
+import re
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import brand as brands
+from appliance import errors, fields
+from appliance.account import users
+from appliance.campaigns import choosing, groups, store
+from appliance.contacts import store as contacts
+from appliance.db.work import call, commit
+from appliance.messages import trial
+from appliance.templates import history, starters
+from appliance.templates import store as templates
+from ui import composing, view, words
+from ui.forms import Form, listing, number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_compose_content", url_prefix="/campaigns")
+_MOST = 60
+# The name under which the addresses of tests are remembered, by channel
+_KEPT = {"email": "test_emails", "sms": "test_phones"}
+
+
+@pages.get("/<campaign_id:int>/template", name="templates")
+@signed_in
+async def choose(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """The templates and the designs to begin from, to take one for this campaign."""
+    raw, search = listing(request, _MOST)
+
+    def read() -> dict[str, Any]:
+        campaign = store.get(visit.account_id, campaign_id)
+        asked = templates.TemplateQuery(**raw, standalone=True, channel=campaign.channel)
+        begin = starters.made(brands.look(brands.get(visit.account_id))) if campaign.channel == "email" else ()
+        return {"campaign": campaign, "found": templates.page(visit.account_id, asked), "starters": begin}
+
+    return view.page(request, "campaigns/template.html", search=search, **await call(read))
+
+
+@pages.post("/<campaign_id:int>/template", name="template")
+@signed_in
+async def take(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Put a copy of a template into the campaign; what was there before is one click away."""
+    form = Form.of(request)
+    source: int | str = form["starter"] or number(form["template"], 0)
+    try:
+        done = await commit(choosing.take, visit.account_id, campaign_id, source, visit.user.id)
+    except errors.Invalid as refused:
+        view.say(request, words.sentence(next(iter(refused.fields.values()))[0]))
+        return view.go(request, f"/campaigns/{campaign_id}?open=content")
+    back = (f"/campaigns/{campaign_id}/template/undo", {"revision": str(done.template.revision)})
+    view.say(request, "It has its own copy now.", back)
+    return view.go(request, f"/campaigns/{campaign_id}?open=content#card-content")
+
+
+@pages.post("/<campaign_id:int>/template/undo", name="untake")
+@signed_in
+async def put_back(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Bring back the content that was there before a template was chosen."""
+    seen = number(Form.of(request)["revision"], 0) or None
+    campaign = await call(store.get, visit.account_id, campaign_id)
+    try:
+        await call(history.warm, visit.account_id, campaign.template_id, "undo")
+        await commit(history.undo, visit.account_id, campaign.template_id, visit.user.id, seen)
+        view.say(request, "The content from before is back.")
+    except (errors.Conflict, errors.Invalid):
+        view.say(request, "It was changed since. The history of the content has every version.")
+    return view.go(request, f"/campaigns/{campaign_id}?open=content")
+
+
+@pages.get("/<campaign_id:int>/test", name="asks_test")
+@signed_in
+async def ask_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """To whom a test goes, and whose values it shows."""
+    return await _asked(request, visit, campaign_id, None, 200)
+
+
+@pages.post("/<campaign_id:int>/test", name="test")
+@signed_in
+async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Send a test to some addresses, which are remembered; it is marked as one and counted nowhere."""
+    form = Form.of(request)
+    campaign = await call(store.get, visit.account_id, campaign_id)
+    sms = campaign.channel == "sms"
+    # Numbers have spaces in them
+    given = [one.strip() for one in re.split(r"[,;\n]+" if sms else r"[\s,;]+", form["addresses"]) if one.strip()]
+    form.need("addresses", "Say where it goes.")
+    raw: dict[str, Any] = {"phones" if sms else "emails": given}
+    if as_whom := number(form["as"], 0):
+        raw["contact_id"] = as_whom
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        asked = fields.read(trial.TestRequest, raw)
+        await call(trial.warm, visit.account_id, campaign.template_id)
+        told = await commit(trial.send, visit.account_id, campaign.template_id, asked)
+    except errors.Invalid as refused:
+        if not form.errors:
+            form.wrong("addresses", _why(refused, given, sms))
+        return await _asked(request, visit, campaign_id, form, 422)
+    await commit(users.prefer, visit.user.id, _KEPT[campaign.channel], [one.to for one in told.results])
+    view.say(request, _sent(told))
+    return view.go(request, f"/campaigns/{campaign_id}")
+
+
+async def _asked(request: Request, visit: Visit, campaign_id: int, form: Form | None, status: int) -> HTTPResponse:
+    raw, search = listing(request, 6)
+    chosen = number((form["as"] if form else request.args.get("as")) or "", 0)
+
+    def read() -> dict[str, Any]:
+        campaign = store.get(visit.account_id, campaign_id)
+        if search:
+            people = contacts.find(visit.account_id, search, 1, 6).rows
+        else:
+            people = groups.page(visit.account_id, campaign_id, fields.read(groups.GroupQuery, raw)).rows
+        known = contacts.get(visit.account_id, chosen) if chosen else None
+        rest = [one for one in people if known is None or one.id != known.id]
+        return {"campaign": campaign, "people": ([known] if known else []) + rest[:6],
+                **composing.rights(visit, campaign_id)}  # fmt: skip
+
+    found = await call(read)
+    kept = (visit.user.preferences or {}).get(_KEPT[found["campaign"].channel])
+    default = "" if found["campaign"].channel == "sms" else visit.user.email
+    form = form or Form({"addresses": ", ".join(kept) if kept else default, "as": str(chosen or "")})
+    return view.page(request, "campaigns/test.html", status, form=form, search=search, **found)
+
+
+def _why(refused: errors.Invalid, given: list[str], sms: bool) -> str:
+    kind = "phone number, like +44 7700 900123" if sms else "address, like name@example.com"
+    if {"emails", "phones"} & refused.fields.keys():
+        return f"Write at most {trial.MOST} of them."
+    paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in refused.fields)
+    wrong = [given[int(found[1])] for found in paths if found]
+    if wrong:
+        return f"{words.listed(wrong)} {'is' if len(wrong) == 1 else 'are'} not a {kind}."
+    return words.sentence(next(iter(refused.fields.values()), [refused.message])[0])
+
+
+def _sent(told: trial.TestsSent) -> str:
+    good = [one.to for one in told.results if one.success]
+    bad = [one.to for one in told.results if not one.success]
+    parts = [f"A test is on its way to {words.listed(good)}."] if good else []
+    parts += [f"{words.listed(bad)} may not be written to."] if bad else []
+    return " ".join(parts)
