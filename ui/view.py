@@ -22,6 +22,7 @@ _PARTS = {
     "canvas": "canvas",
     "data": "data",
     "way": "sending",
+    "composer": "compose",
 }
 
 
@@ -45,10 +46,6 @@ def environment() -> Environment:
     }
     for name, file in _PARTS.items():
         made.globals[name] = made.get_template(f"parts/{file}.html").module
-    # Macros are globals, so that a block rendered alone has them too.
-    made.globals["part"] = made.get_template("parts/all.html").module
-    made.globals["rows"] = made.get_template("parts/rows.html").module
-    made.globals["composer"] = made.get_template("parts/compose.html").module
     return made
 
 
