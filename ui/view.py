@@ -23,6 +23,8 @@ _PARTS = {
     "data": "data",
     "way": "sending",
     "composer": "compose",
+    "table": "table",
+    "crowd": "crowd",
 }
 
 
@@ -90,7 +92,7 @@ def whole(request: Request, template: str, status: int = 200, /, **context: Any)
     """Answer a whole page."""
     values = _context(request, context)
     visit = values["visit"]
-    values["notice"] = _notices.pop(visit.session.id, None) if visit else None
+    values["notice"] = _notice(visit.session.id) if visit else None
     return _html(environment().get_template(template).render(values), status)
 
 
@@ -105,9 +107,25 @@ def go(request: Request, where: str) -> HTTPResponse:
     return HTTPResponse("", 200 if "hx-redirect" in headers else 303, headers, "text/html; charset=utf-8")
 
 
-def say(request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None) -> None:
-    """Leave a short message for the next whole page; `undo` is where its button posts, and what."""
-    _notices[request.ctx.visit.session.id] = {"text": text, "undo": undo}
+def say(request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None, follow: str = "") -> None:
+    """Leave a short message for the next whole page; `undo` is where its button posts, and what.
+
+    What goes on for a while is told of at an address to `follow`: the message stays with whoever goes from page to
+    page, until that address says `hush`.
+    """
+    _notices[request.ctx.visit.session.id] = {"text": text, "undo": undo, "follow": follow}
+
+
+def hush(request: Request) -> None:
+    """Take back the message of what is over now."""
+    _notices.pop(request.ctx.visit.session.id, None)
+
+
+def _notice(session_id: int) -> dict[str, Any] | None:
+    found = _notices.get(session_id)
+    if found and not found["follow"]:
+        del _notices[session_id]
+    return found
 
 
 def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:

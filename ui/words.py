@@ -237,6 +237,11 @@ def email_of(contact: Any) -> Any:
     return next((channel for channel in contact.channels if channel.kind == "email"), None)
 
 
+def phone_of(contact: Any) -> Any:
+    """Answer the phone channel of a person, or None."""
+    return next((channel for channel in contact.channels if channel.kind == "phone"), None)
+
+
 def initials(text: str) -> str:
     """Answer one or two letters that stand for a name."""
     text = text.partition("<")[0].strip(' "') or text.strip("<>")

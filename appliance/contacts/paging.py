@@ -6,7 +6,7 @@ nothing was written.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from appliance.contacts import search
 from appliance.db.open import rows, scalar
@@ -21,23 +21,53 @@ _FEW = 2000
 _SORT_COST = 2
 
 
-def everybody(account_id: int, offset: int, limit: int) -> tuple[list[int], int]:
-    """Answer a page of ids of all contacts, newest first, and how many there are."""
+class Order(NamedTuple):
+    """An order of contacts: its column of the contact `c`, the index that has it, and which way it goes."""
+
+    column: str
+    along: str | None
+    down: bool = True
+
+    def by(self, way: str) -> str:
+        """Answer the terms of ORDER BY for one way through it, `DESC` or `ASC`."""
+        return f"{self.column} {way}, c.id {way}"
+
+    @property
+    def source(self) -> str:
+        """Answer the contacts as they are met on the way."""
+        return f"contact c INDEXED BY {self.along}" if self.along else "contact c NOT INDEXED"
+
+
+NEWEST = Order("c.created_at", "contact_account_id_created_at_id")
+ORDERS = {
+    "created": NEWEST,
+    "updated": Order("c.updated_at", "contact_account_id_updated_at"),
+    "seen": Order("c.last_interacted_at", None),
+    # Who has no name comes last
+    "name": Order(
+        "coalesce(nullif(trim(coalesce(c.first_name, '') || ' ' || coalesce(c.last_name, '')), ''), char(1114111)) "
+        "COLLATE NOCASE", None, False,
+    ),
+}  # fmt: skip
+
+
+def everybody(account_id: int, offset: int, limit: int, order: Order = NEWEST) -> tuple[list[int], int]:
+    """Answer a page of ids of all contacts, in an order, and how many there are."""
     count = people.total(account_id)
-    return _cut(count, offset, limit, lambda order, skip, take: _ids(
-        f"SELECT id FROM contact WHERE account_id = ? ORDER BY created_at {order}, id {order} LIMIT ? OFFSET ?",
+    return _cut(count, offset, limit, lambda way, skip, take: _ids(
+        f"SELECT c.id FROM {order.source} WHERE c.account_id = ? ORDER BY {order.by(way)} LIMIT ? OFFSET ?",
         account_id, take, skip,
-    )), count  # fmt: skip
+    ), order.down), count  # fmt: skip
 
 
-def members(account_id: int, list_id: int, count: int, offset: int, limit: int) -> list[int]:
-    """Answer a page of ids of a list that has `count` members, newest first."""
+def members(account_id: int, list_id: int, count: int, offset: int, limit: int, order: Order = NEWEST) -> list[int]:
+    """Answer a page of ids of a list that has `count` members, in an order."""
     if count <= 0:
         return []
     passed = (min(offset, max(count - offset, 0)) + limit) * people.total(account_id) / count
-    if passed < count * _SORT_COST:
+    if order.along and passed < count * _SORT_COST:
         sql = (
-            "SELECT c.id FROM contact c INDEXED BY contact_account_id_created_at_id WHERE c.account_id = ?2 "
+            f"SELECT c.id FROM {order.source} WHERE c.account_id = ?2 "
             "AND EXISTS (SELECT 1 FROM membership m WHERE m.contact_list_id = ?1 AND m.contact_id = c.id) "
         )
     else:
@@ -45,15 +75,16 @@ def members(account_id: int, list_id: int, count: int, offset: int, limit: int) 
             "SELECT c.id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
             "WHERE m.contact_list_id = ?1 AND c.account_id = ?2 "
         )
-    return _cut(count, offset, limit, lambda order, skip, take: _ids(
-        f"{sql} ORDER BY c.created_at {order}, c.id {order} LIMIT ?3 OFFSET ?4", list_id, account_id, take, skip
-    ))  # fmt: skip
+    return _cut(count, offset, limit, lambda way, skip, take: _ids(
+        f"{sql} ORDER BY {order.by(way)} LIMIT ?3 OFFSET ?4", list_id, account_id, take, skip
+    ), order.down)  # fmt: skip
 
 
 def filtered(
-    where: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None
-) -> tuple[list[int], int]:
-    """Answer a page of ids of the contacts `c` that a condition lets through, newest first, and how many there are.
+    where: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None,
+    order: Order = NEWEST,
+) -> tuple[list[int], int]:  # fmt: skip
+    """Answer a page of ids of the contacts `c` that a condition lets through, in an order, and how many there are.
 
     Conditions on times alone have an index each. Any other is counted by reading everybody once, as long as nothing is
     written only once, and its page is met on the way from the newest, or from the oldest where that is nearer. A
@@ -63,30 +94,35 @@ def filtered(
     exact = count is None
     if count is None:
         count = people.kept(f"SELECT count(*) FROM {table} WHERE {where}", parameters)
-    order = "contact c" if by_time or count < _FEW else "contact c INDEXED BY contact_account_id_created_at_id"
+    source = "contact c" if by_time or count < _FEW else order.source
 
     def ask(way: str, skip: int, take: int) -> list[int]:
         found = rows(
-            f"SELECT c.id FROM {order} WHERE {where} ORDER BY c.created_at {way}, c.id {way} LIMIT :limit OFFSET :skip",
+            f"SELECT c.id FROM {source} WHERE {where} ORDER BY {order.by(way)} LIMIT :limit OFFSET :skip",
             {**parameters, "limit": take, "skip": skip},
         )
         return [row[0] for row in found]
 
-    return (_cut(count, offset, limit, ask) if exact else ask("DESC", offset, limit)), count
+    if exact:
+        return _cut(count, offset, limit, ask, order.down), count
+    return ask("DESC" if order.down else "ASC", offset, limit), count
 
 
 def _ids(sql: str, *parameters: int) -> list[int]:
     return [row[0] for row in rows(sql, parameters)]
 
 
-def _cut(count: int, offset: int, limit: int, ask: Callable[[str, int, int], list[int]]) -> list[int]:
+def _cut(
+    count: int, offset: int, limit: int, ask: Callable[[str, int, int], list[int]], down: bool = True
+) -> list[int]:
     """Ask for a page from the end that is nearer."""
+    way, back = ("DESC", "ASC") if down else ("ASC", "DESC")
     if offset >= count:
         return []
     if offset <= count // 2:
-        return ask("DESC", offset, limit)
+        return ask(way, offset, limit)
     take = min(limit, count - offset)
-    return ask("ASC", count - offset - take, take)[::-1]
+    return ask(back, count - offset - take, take)[::-1]
 
 
 def hits(account_id: int, text: str) -> tuple[list[int], int | None]:
@@ -133,11 +169,12 @@ def many_hits(account_id: int, text: str, offset: int = 0, limit: int = -1) -> l
     return [row[0] for row in found]
 
 
-def newest(ids: list[int], offset: int, limit: int) -> list[int]:
-    """Answer a page, newest first, of some contacts."""
+def ordered(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> list[int]:
+    """Answer a page, in an order, of some contacts."""
     marks = ",".join("?" * len(ids))
     found = rows(
-        f"SELECT id FROM contact WHERE id IN ({marks}) ORDER BY created_at DESC, id DESC LIMIT ? OFFSET ?",
+        f"SELECT c.id FROM contact c WHERE c.id IN ({marks}) ORDER BY {order.by('DESC' if order.down else 'ASC')} "
+        "LIMIT ? OFFSET ?",
         [*ids, limit, offset],
     )
     return [row[0] for row in found]

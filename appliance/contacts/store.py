@@ -1,11 +1,13 @@
 """Contacts: found, listed, loaded with all that belongs to them."""
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
 from appliance.contacts import consent, paging, search
+from appliance.contacts.paging import NEWEST, Order
 from appliance.contacts.records import CHANNELS, CONTACTS
 from appliance.contacts.requests import ContactQuery
 from appliance.db.open import rows
@@ -32,25 +34,62 @@ def get(account_id: int, contact_id: int) -> Contact:
     return load(found)[0]
 
 
-def page(account_id: int, query: ContactQuery) -> Page:
-    """List contacts, newest first; raises Invalid for filters that cannot be read."""
+def page(account_id: int, query: ContactQuery, order: Order = NEWEST, rules: Sequence[Any] = ()) -> Page:
+    """List contacts, newest first unless another order is asked for; raises Invalid for filters that cannot be read.
+
+    `rules` are filters as those of a segment; who is listed passes them too.
+    """
     number, limit = query.page, query.size()
     offset = min((number - 1) * limit, _FARTHEST)
-    asked = filters(query)
+    asked = filters(query) | ({"rules"} if rules else set())
     if not asked:
-        ids, total = paging.everybody(account_id, offset, limit)
+        ids, total = paging.everybody(account_id, offset, limit, order)
         return Page(by_ids(ids), total, number, limit)
     if asked == {"list_id"}:
         found = _own_list(account_id, query.list_id)
-        ids = paging.members(account_id, found.id, found.contacts_count, offset, limit)
+        ids = paging.members(account_id, found.id, found.contacts_count, offset, limit, order)
         return Page(by_ids(ids), found.contacts_count, number, limit)
     if asked == {"search"}:
-        return _searched(account_id, query.text() or "", number, offset, limit)
-    condition, parameters = where(account_id, query)
+        searched = _searched(account_id, query, offset, order)
+        if searched is not None:
+            return searched
+    condition, parameters = where(account_id, query, rules)
     # Of a segment alone it is known how many it has, as its own page says
     count = _in_segment(account_id, query.segment_id) if asked == {"segment_id"} else None
-    ids, total = paging.filtered(condition, parameters, offset, limit, by_time=_by_time(asked), count=count)
+    ids, total = paging.filtered(
+        condition, parameters, offset, limit, by_time=_by_time(asked) and order == NEWEST, count=count, order=order
+    )
     return Page(by_ids(ids), total, number, limit)
+
+
+class Tallies(NamedTuple):
+    """How many people there are: all, those with a subscribed e-mail address, those with a suppressed address."""
+
+    everybody: int
+    subscribed: int
+    suppressed: int
+
+
+def tallies(account_id: int) -> Tallies:
+    """Count people by what may be sent to them; counted again only if anything was written since."""
+    each = "SELECT count(DISTINCT contact_id) FROM channel"
+    mine = {"account": account_id}
+    return Tallies(
+        people.total(account_id),
+        people.kept(
+            f"{each} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1", mine
+        ),
+        people.kept(
+            f"{each} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression NOT NULL", mine
+        ),
+    )  # fmt: skip
+
+
+def all_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> list[int]:
+    """Answer the ids of everybody whom filters let through, in no order that matters; raises Invalid."""
+    condition, parameters = where(account_id, query, rules)
+    with people.limited():
+        return [row[0] for row in rows(f"SELECT c.id FROM contact c NOT INDEXED WHERE {condition}", parameters)]
 
 
 def _by_time(asked: set[str]) -> bool:
@@ -58,13 +97,16 @@ def _by_time(asked: set[str]) -> bool:
     return all(name.endswith(("_after", "_before")) for name in asked)
 
 
-def _searched(account_id: int, text: str, number: int, offset: int, limit: int) -> Page:
-    """List the contacts that some words find, newest first."""
+def _searched(account_id: int, query: ContactQuery, offset: int, order: Order) -> Page | None:
+    """List the contacts that some words find; None where too many are found to put them in this order so."""
+    text, limit = query.text() or "", query.size()
     ids, many = paging.hits(account_id, text)
     if many is None:
-        return Page(by_ids(paging.newest(ids, offset, limit)), len(ids), number, limit)
+        return Page(by_ids(paging.ordered(ids, offset, limit, order)), len(ids), query.page, limit)
+    if order != NEWEST:
+        return None
     found = paging.among_hits(account_id, text, offset, limit) if offset < many else []
-    return Page(by_ids(found), many, number, limit)
+    return Page(by_ids(found), many, query.page, limit)
 
 
 def filters(query: ContactQuery) -> set[str]:
@@ -84,8 +126,10 @@ def find(account_id: int, text: str, page_number: int = 1, limit: int = 50) -> P
     return Page(by_ids(found), many, page_number, limit)
 
 
-def where(account_id: int, query: ContactQuery) -> tuple[str, dict[str, Any]]:
-    """Answer the filters of a query as a condition over the contact `c`, with its parameters; raises Invalid."""
+def where(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tuple[str, dict[str, Any]]:
+    """Answer the filters of a query, and rules as those of a segment, as a condition over the contact `c`, with its
+    parameters; raises Invalid.
+    """
     clauses = ["c.account_id = :account"]
     parameters: dict[str, Any] = {"account": account_id}
     text = query.text()
@@ -119,6 +163,9 @@ def where(account_id: int, query: ContactQuery) -> tuple[str, dict[str, Any]]:
                 + f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}' "
                 "AND h.subscribed = 1)"
             )
+    for part in _parts(account_id, rules, "r") if rules else ():
+        clauses.append(f"({part.sql})")
+        parameters.update(part.parameters)
     _times(account_id, query, clauses, parameters)
     return " AND ".join(clauses), parameters
 
@@ -143,8 +190,12 @@ def _own_segment(account_id: int, segment_id: Any) -> list[Compiled]:
     found = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
     if found is None:
         raise Invalid({"segment_id": ["must exist"]})
-    here = people.scope(account_id)
-    start, others = drive.way(people.nodes(account_id, found.filters), here, "s")
+    return _parts(account_id, found.filters, "s")
+
+
+def _parts(account_id: int, rules: Sequence[Any], prefix: str) -> list[Compiled]:
+    """Answer rules as conditions that hold together, the one to begin with first."""
+    start, others = drive.way(people.nodes(account_id, rules), people.scope(account_id), prefix)
     return [Compiled(f"c.id IN ({start.sql})", start.parameters), others] if start else [others]
 
 

@@ -1,5 +1,6 @@
 """The schema of the first version, as it stands in every database made by it; never edited, only migrated from."""
 
+from appliance.db.first_schema_acts import ACTS
 from appliance.db.first_schema_flows import FLOWS
 from appliance.db.first_schema_ledger import LEDGER
 from appliance.db.first_schema_sms import SMS
@@ -190,4 +191,4 @@ CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', 
 INSERT INTO contact_search (contact_search, rank) VALUES ('deletemerge', 0);
 """
 
-SQL = LEDGER + FLOWS + SMS + _REST
+SQL = LEDGER + FLOWS + SMS + _REST + ACTS

@@ -1,6 +1,7 @@
 """Columns and indexes of every table, and nothing else."""
 
 from appliance.tables.account import Account, ApiKey, Audit, Idempotency, RevokedToken, Session, Setting, User
+from appliance.tables.acts import CrowdAct, CrowdPart
 from appliance.tables.contact import (
     Channel,
     Consent,
@@ -35,6 +36,7 @@ ALL = (
     Webhook, WebhookDelivery,
     Form, Confirmation,
     Erasure, Import, ImportChunk,
+    CrowdAct, CrowdPart,
 )  # fmt: skip
 
 __all__ = [
@@ -50,6 +52,8 @@ __all__ = [
     "Consent",
     "Contact",
     "ContactList",
+    "CrowdAct",
+    "CrowdPart",
     "Cursor",
     "DomainKey",
     "Erasure",

@@ -13,7 +13,7 @@ from appliance.account import heartbeat
 from appliance.campaigns import large, preflight, rehearsal, send, states, watch
 from appliance.campaigns.books import Keeper
 from appliance.campaigns.large import Large
-from appliance.contacts import mirrors, suppress
+from appliance.contacts import crowd_jobs, mirrors, suppress
 from appliance.db import storage, work
 from appliance.db.open import checkpoint, rows
 from appliance.engagement import settling
@@ -101,6 +101,7 @@ class Jobs:
             "segments": tend_segments, "erasures": self.forget, "rehearsals": self.rehearse,
             "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
             "flows": self.tend_flows, "webhooks": self.teller.tend, "nights": self.look_at_nights,
+            "crowds": self.tend_crowds,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -194,6 +195,10 @@ class Jobs:
         nights.look_again()
         bell.ring("outbox")
 
+    def tend_crowds(self) -> None:
+        """Do what was asked for many people at once."""
+        crowd_jobs.tend(self.importer.stopping)
+
     def forget(self) -> None:
         """Drop what is over and what is too old."""
         forget_what_is_over()
@@ -235,6 +240,7 @@ class Jobs:
         self._tidied = now
         bell.ring("erasures")
         work.write(accept.tidy)
+        work.write(crowd_jobs.tidy)
         return True
 
     @staticmethod
@@ -276,6 +282,8 @@ class Jobs:
             bell.ring("flows")
         if teller.is_due():
             bell.ring("webhooks")
+        if crowd_jobs.is_due():
+            bell.ring("crowds")
 
 
 def tend_segments() -> None:

@@ -18,13 +18,14 @@ from ui.pages import BLUEPRINTS
 KINDS = {
     "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
     "captured_id": "captured", "domain_id": "domains", "suppression_id": "suppressions", "picture_id": "pictures",
-    "form_id": "forms", "segment_id": "segments", "import_id": "imports",
+    "form_id": "forms", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
 }  # fmt: skip
 _ID = re.compile(r"<(\w+):int>")
 # A form for every page that takes one; a page takes of it what it knows
 FORM = {
     "name": "taken", "first_name": "taken", "email": "taken@example.org", "subject": "taken", "body": "taken",
     "reason": "taken", "channel": "1", "subscribed": "no", "when": "now", "text": "taken",
+    "act": "tag_add", "tag": "taken",
 }  # fmt: skip
 
 
@@ -70,6 +71,8 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     shown = re.search(r'href="/templates/pictures/(\d+)"', owner.send("GET", "/templates/pictures").text)
     assert shown is not None
     ours.things["pictures"] = int(shown[1])
+    owner.send("POST", "/contacts/acts", {"act": "tag_remove", "tag": "alpha", "ids": ours.things["contacts"]})
+    ours.things["acts"] = 1
     return ours, owner, Visitor(server, "b@example.com"), theirs
 
 

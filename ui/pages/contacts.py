@@ -10,28 +10,25 @@ from appliance.contacts import erase, requests, store, write
 from appliance.db.work import call, commit
 from appliance.engagement import erasing
 from appliance.events import log
-from ui import people, view, words
-from ui.forms import Form, listing, number
+from ui import crowds, guard, people, tables, view, words
+from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
 pages = Blueprint("ui_contacts", url_prefix="/contacts")
 _PLAIN = ("first_name", "last_name", "country_code")
-_LIMIT = 50
 
 
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table, searched as one types."""
-    subscribed = {"subscribed": True, "not": False}.get(request.args.get("email") or "")
-    raw, search = listing(request, _LIMIT)
-    raw |= {"subscribed_email": subscribed} if subscribed is not None else {}
-    found = await call(store.page, visit.account_id, fields.read(requests.ContactQuery, raw))
-    lists = {row.id: row for row in await call(people.all_lists, visit.account_id)}
-    return view.page(
-        request, "contacts/index.html", found=found, lists=lists, search=search, email=request.args.get("email") or ""
-    )
+    table = tables.Table(
+        request, "/contacts", ("person", "people"), crowds.COLUMNS, "-updated", crowds.FILTERS
+    )  # fmt: skip
+    table.acts = "/contacts/acts" if guard.may(visit.user.role, "POST", "/contacts/acts") else ""
+    lists = await call(crowds.fill, visit.account_id, table)
+    return tables.answer(request, "contacts/index.html", table, lists=lists)
 
 
 @pages.get("/new", name="new")
@@ -118,6 +115,14 @@ async def consent(request: Request, visit: Visit, contact_id: int) -> HTTPRespon
     else:
         view.say(request, "Subscribed." if wanted else "Unsubscribed. Campaigns will skip this address.")
     return view.go(request, f"/contacts/{contact_id}")
+
+
+@pages.get("/<contact_id:int>/delete", name="sure")
+@signed_in
+async def sure(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """The question before a person is deleted."""
+    contact = await call(store.get, visit.account_id, contact_id)
+    return view.page(request, "contacts/delete.html", contact=contact)
 
 
 @pages.post("/<contact_id:int>/delete", name="delete")

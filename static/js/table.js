@@ -1,0 +1,66 @@
+/* Choosing rows of a table: ranges, all of a page, keys, and how many there are. Without it the boxes still work. */
+(() => {
+  "use strict";
+  const form = () => document.querySelector("#rows:has(.choose)");
+  const boxes = () => [...(form()?.querySelectorAll("td.choose input") || [])];
+  let last = null;
+
+  const number = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const tell = () => {
+    const here = form();
+    if (!here) return;
+    const all = here.querySelector("[name=all]"), mark = here.querySelector("[data-page]"), count = here.querySelector(".count");
+    const every = boxes(), chosen = every.filter((box) => box.checked).length;
+    if (mark) {
+      mark.checked = every.length > 0 && chosen === every.length;
+      mark.indeterminate = chosen > 0 && chosen < every.length;
+    }
+    if (!count) return;
+    const much = all?.checked ? all.dataset.all : number(chosen);
+    const text = `${much} ${much === "1" ? count.dataset.one : count.dataset.many} chosen`;
+    if (count.textContent !== text) count.textContent = text;
+  };
+  const set = (some, value) => {
+    for (const box of some) box.checked = value;
+    const all = form()?.querySelector("[name=all]");
+    if (all && !value) all.checked = false;
+    tell();
+  };
+  // From the box that was touched last to this one, all become what this one is
+  const range = (box) => {
+    const every = boxes(), from = every.indexOf(last), to = every.indexOf(box);
+    if (from >= 0 && to >= 0) set(every.slice(Math.min(from, to), Math.max(from, to) + 1), box.checked);
+  };
+  const clear = () => {
+    const back = document.activeElement?.closest(".bulk");
+    set(boxes(), false);
+    if (back) (last?.isConnected ? last : document.querySelector("#search"))?.focus();
+  };
+
+  document.addEventListener("click", (event) => {
+    const box = event.target.closest?.("td.choose input");
+    if (box && event.shiftKey) range(box);
+    if (box) last = box;
+    if (event.target.closest?.("[data-clear]")) clear();
+  });
+  document.addEventListener("change", (event) => {
+    const one = event.target;
+    if (one.matches("[data-page]")) set(boxes(), one.checked);
+    if (one.matches("[name=all]")) set(boxes(), one.checked);
+    if (one.matches("td.choose input")) set([one], one.checked);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open], :popover-open")) return;
+    if (event.key === "Escape" && boxes().some((box) => box.checked)) { event.preventDefault(); clear(); return; }
+    if (event.target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]")) return;
+    const box = (event.key === "x" || event.key === "X") && event.target.closest?.("tr")?.querySelector("td.choose input");
+    if (!box) return;
+    box.checked = event.shiftKey ? true : !box.checked;
+    if (event.shiftKey) range(box);
+    set([box], box.checked);
+    last = box;
+  });
+  document.addEventListener("htmx:after:swap", tell);
+  addEventListener("pageshow", tell);
+  tell();
+})();
