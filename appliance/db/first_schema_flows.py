@@ -4,7 +4,7 @@ FLOWS = """
 CREATE TABLE flow (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, hidden INTEGER NOT
     NULL, test INTEGER NOT NULL, status TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, name TEXT
     NOT NULL, goal TEXT, steps TEXT NOT NULL, last_action INTEGER NOT NULL, version INTEGER NOT NULL, live_from
-    INTEGER NOT NULL, data TEXT NOT NULL, sent_count INTEGER NOT NULL, entered_count INTEGER NOT NULL,
+    INTEGER NOT NULL, data TEXT NOT NULL, draft TEXT, sent_count INTEGER NOT NULL, entered_count INTEGER NOT NULL,
     completed_count INTEGER NOT NULL, exited_count INTEGER NOT NULL, paused_at INTEGER, drop_before INTEGER, closing
     TEXT, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id)
     REFERENCES account (id));

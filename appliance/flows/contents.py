@@ -25,9 +25,22 @@ def place(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | N
     placed = _placed(account_id, flow_id, steps, have, user_id)
     there = {step["id"] for _, step in walk(placed) if "template_id" in step}
     for action_id, template in have.items():
-        if action_id not in there and template.removed_at is None:
-            template.removed_at = clock.now_ms()
+        if (action_id not in there) == (template.removed_at is None):
+            template.removed_at = clock.now_ms() if action_id not in there else None
             template.save(only=[Template.removed_at])
+    return placed
+
+
+def set_apart(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None) -> list[Step]:
+    """Write the words of new steps of a draft into templates that do not count as the flow's yet.
+
+    Those of steps that the flow has are the same as before; `place` makes them all the flow's.
+    """
+    writing()
+    have = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
+    placed = _placed(account_id, flow_id, steps, have, user_id)
+    new = [step["template_id"] for _, step in walk(placed) if "template_id" in step and step["id"] not in have]
+    Template.update(removed_at=clock.now_ms()).where(Template.id.in_(new)).execute()
     return placed
 
 
@@ -60,6 +73,12 @@ def of_flows(flow_ids: Sequence[int]) -> dict[int, list[Template]]:
     for row in asked.order_by(Template.action_id):
         found[row.flow_id].append(row)
     return found
+
+
+def of_steps(steps: Sequence[Step]) -> list[Template]:
+    """Answer the templates of steps, also of some that a flow does not have yet."""
+    ids = [step["template_id"] for _, step in walk(steps) if step.get("template_id")]
+    return list(Template.select().where(Template.id.in_(ids))) if ids else []
 
 
 def words(rows: Sequence[Template]) -> dict[int, Mapping[str, Any]]:

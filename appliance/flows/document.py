@@ -43,7 +43,7 @@ def read(
     if raw is None:
         return Steps([], last_action)
     reader = _Reader(account_id, faults, {step["id"]: step for _, step in walk(before)}, last_action)
-    words = _size(raw)
+    words = size_fault(raw)
     if words:
         faults.add(path, words)
         return Steps([], last_action)
@@ -83,7 +83,7 @@ def is_neutral(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | dict | bool | int | float) and not value)
 
 
-def _size(raw: Any) -> str | None:
+def size_fault(raw: Any) -> str | None:
     """Say whether there are more steps, or deeper ones, than any flow has; before anything else looks at them."""
     count, depth, level = 0, 0, [raw]
     while level:

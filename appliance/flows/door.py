@@ -44,14 +44,14 @@ def enter(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) -> En
     start = triggers.of(Trigger.get(Trigger.flow == flow.id))
     event_id = None if start.event == MANUAL else _happened(flow, start, contact_id, given)
     data: dict[str, Any] = {} if event_id is None else _data(event_id)
-    told = [] if event_id is None else _reasons(flow.account_id, start, contact_id, data, now)
+    told = [] if event_id is None else reasons(flow.account_id, start, contact_id, data, now)
     # What a draft lacks yet has been told
     met = (
         event_id is None
         or bool(triggers.lacks(start))
         or bool(matching.met(flow.account_id, flow.id, start, [event_id]))
     )
-    notes = [] if met else [f"In reality {start.event} would not let them in: {_why(start, told, flow)}."]
+    notes = [] if met else [f"In reality {start.event} would not let them in: {why_not(start, told, flow)}."]
     opening = Open(flow.account_id, flow.id, flow.name, flow.version, triggers.frequency(start))
     arrival = Arrival(contact_id, event_id)
     began = starting.start(opening, [arrival])
@@ -124,7 +124,7 @@ def _data(event_id: int) -> dict[str, Any]:
     return found
 
 
-def _reasons(account_id: int, start: Start, contact_id: int, data: Any, now: int) -> list[Reason]:
+def reasons(account_id: int, start: Start, contact_id: int, data: Any, now: int) -> list[Reason]:
     """Explain the conditions of a trigger."""
     here = people.scope(account_id)._replace(place=Place.SPLIT)
     filters = list(start.data.get("where") or [])
@@ -136,7 +136,8 @@ def _reasons(account_id: int, start: Start, contact_id: int, data: Any, now: int
         return []  # it asks for what is gone, and lets nobody in
 
 
-def _why(start: Start, told: list[Reason], flow: Flow) -> str:
+def why_not(start: Start, told: list[Reason], flow: Flow) -> str:
+    """Say why a trigger lets somebody not in, of whom its conditions were explained."""
     if any(not one.holds for one in told):
         return saying.because(told, yes=False)
     if start.contact_list_id is not None:

@@ -48,7 +48,7 @@ def refuse(found: list[Blocker]) -> None:
 def _steps(flow: Flow) -> Iterator[Blocker]:
     if not flow.steps:
         yield Blocker("content_required", "can't be blank", "steps")
-    said = contents.words(contents.of_flow(flow.id))
+    said = contents.words(contents.of_steps(flow.steps))
     for path, step in walk(flow.steps):
         props = document.kept(step)
         if "template_id" in props:
@@ -60,7 +60,7 @@ def _steps(flow: Flow) -> Iterator[Blocker]:
 
 def _senders(flow: Flow) -> Iterator[Blocker]:
     account, here = Account.get_by_id(flow.account_id), config.current()
-    templates = {row.id: row for row in contents.of_flow(flow.id)}
+    templates = {row.id: row for row in contents.of_steps(flow.steps)}
     told = set()
     for path, step in walk(flow.steps):
         if step["type"] == "sms":

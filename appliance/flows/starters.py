@@ -49,10 +49,14 @@ def made(look: Look) -> tuple[Starter, ...]:
     )  # fmt: skip
 
 
+def of(account_id: int) -> tuple[Starter, ...]:
+    """Answer the four in the colours of an account."""
+    return made(Look(*brands.look(brands.get(account_id))))
+
+
 def find(account_id: int, key: str) -> Starter | None:
     """Answer one of the four by its key, in the colours of an account."""
-    look = Look(*brands.look(brands.get(account_id)))
-    return next((one for one in made(look) if one.key == key), None)
+    return next((one for one in of(account_id) if one.key == key), None)
 
 
 def _welcome(look: Look, home: str) -> Steps:

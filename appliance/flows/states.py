@@ -34,8 +34,14 @@ def move(flow: Flow, to: str, by: By) -> None:
     elif to == "archived":
         archive(flow, take_out=False)
     else:
-        refuse(flow, "draft")
-        flow.status, flow.paused_at = "draft", None
+        revive(flow)
+
+
+def revive(flow: Flow) -> None:
+    """Make a flow that was put aside a draft again; the caller saves it."""
+    writing()
+    refuse(flow, "draft")
+    flow.status, flow.paused_at = "draft", None
 
 
 def refuse(flow: Flow, to: str) -> None:

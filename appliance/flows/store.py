@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
+from peewee import fn
 
 from appliance import clock
 from appliance.db.open import rows
@@ -16,6 +17,7 @@ from appliance.flows.steps.writing import NO_SERVICE_MESSAGES
 from appliance.messages import quiet
 from appliance.pages import Page, paginate
 from appliance.tables import Flow, Template, Trigger
+from appliance.templates import revisions
 from appliance.templates import store as templates
 from appliance.work import bell
 
@@ -43,6 +45,12 @@ def page(account_id: int, query: FlowQuery) -> Page:
     with snapshot():
         result = paginate(found.order_by(Flow.created_at.desc(), Flow.id.desc()), query.page, query.size())
         return result._replace(rows=dress(list(result.rows)))
+
+
+def counted(account_id: int) -> dict[str, int]:
+    """Count the flows of an account by their status."""
+    asked = _select(account_id).select(Flow.status, fn.count(Flow.id)).group_by(Flow.status)
+    return dict(asked.tuples())
 
 
 def get(account_id: int, flow_id: int) -> Flow:
@@ -142,7 +150,7 @@ def create(account_id: int, request: FlowCreate, draft: Draft, by: By) -> Flow:
     _apply(flow, request, draft, by)
     if LIVE.get(str(request.status), request.status) == "active":
         states.activate(flow, by)
-    return _saved(flow)
+    return saved(flow)
 
 
 def update(account_id: int, flow_id: int, request: FlowPatch, draft: Draft, by: By) -> Flow:
@@ -161,7 +169,7 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: Draft, by: 
         states.edited(flow, by)
     if to == "active":
         states.move(flow, to, by)
-    return _saved(flow)
+    return saved(flow)
 
 
 def moved(account_id: int, flow_id: int, verb: Any, *arguments: Any) -> Flow:
@@ -169,7 +177,7 @@ def moved(account_id: int, flow_id: int, verb: Any, *arguments: Any) -> Flow:
     writing()
     flow = _find(account_id, flow_id)
     verb(flow, *arguments)
-    return _saved(flow)
+    return saved(flow)
 
 
 def delete(account_id: int, flow_id: int) -> Flow:
@@ -178,12 +186,13 @@ def delete(account_id: int, flow_id: int) -> Flow:
     before = get(account_id, flow_id)
     flow = _find(account_id, flow_id)
     flow.status, flow.deleted_at = "archived", clock.now_ms()
-    _saved(flow, gone=True)
+    saved(flow, gone=True)
     return before
 
 
-def _saved(flow: Flow, gone: bool = False) -> Flow:
+def saved(flow: Flow, gone: bool = False) -> Flow:
     """Save a flow as changed now; its time of change only ever grows. What counts people is not ours to write."""
+    writing()
     flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
     flow.save(only=_OURS)
     if flow.closing is not None or flow.deleted_at is not None:
@@ -193,7 +202,7 @@ def _saved(flow: Flow, gone: bool = False) -> Flow:
 
 
 _OURS = [
-    Flow.test, Flow.status, Flow.approval_state, Flow.approval_note, Flow.name, Flow.goal, Flow.steps,
+    Flow.test, Flow.status, Flow.draft, Flow.approval_state, Flow.approval_note, Flow.name, Flow.goal, Flow.steps,
     Flow.last_action, Flow.version, Flow.data, Flow.paused_at, Flow.drop_before, Flow.closing, Flow.deleted_at,
     Flow.updated_at,
 ]  # fmt: skip
@@ -207,7 +216,7 @@ def _apply(flow: Flow, request: FlowCreate | FlowPatch, draft: Draft, by: By) ->
         flow.goal = (request.goal or "").strip() or None
     if request.data is not UNSET:
         flow.data = request.data or {}
-    touched = draft.start is not None and _retrigger(flow, draft.start)
+    touched = draft.start is not None and retrigger(flow, draft.start)
     if draft.steps is not None:
         had, said = flow.steps, _revisions(flow.id)
         flow.steps = contents.place(flow.account_id, flow.id, draft.steps.steps, by.user_id)
@@ -216,7 +225,8 @@ def _apply(flow: Flow, request: FlowCreate | FlowPatch, draft: Draft, by: By) ->
     return touched
 
 
-def _retrigger(flow: Flow, start: triggers.Start) -> bool:
+def retrigger(flow: Flow, start: triggers.Start) -> bool:
+    """Write what starts a flow; answers whether that is something else than before."""
     row = Trigger.get(Trigger.flow == flow.id)
     if triggers.of(row) == start:
         return False
@@ -245,12 +255,35 @@ def rewritten(template: Template) -> None:
     path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), None)
     if path is None or flow.deleted_at is not None:
         return
+    if flow.version and flow.status in ("active", "paused") and revisions.is_by_person(template):
+        # What people write in a browser is not finished with each pause: it waits until they publish it
+        if flow.draft is None:
+            keep_draft(flow, draft_of(flow))
+        return
     try:
         states.edited(flow, By())
     except Invalid as refused:
         fields = {name.removeprefix(f"{path}."): words for name, words in refused.fields.items()}
         raise Invalid(fields, reason=refused.reason) from None
-    _saved(flow, gone=True)
+    saved(flow, gone=True)
+
+
+def draft_of(flow: Flow) -> dict[str, Any]:
+    """Answer the changes of a flow that nobody has published yet; without any, what is live."""
+    if flow.draft is not None:
+        return dict(flow.draft)
+    start = triggers.of(Trigger.get(Trigger.flow == flow.id))
+    return {
+        "steps": flow.steps, "last_action": flow.last_action, "goal": flow.goal,
+        "trigger": {**start._asdict(), "data": dict(start.data)},
+    }  # fmt: skip
+
+
+def keep_draft(flow: Flow, draft: dict[str, Any] | None) -> None:
+    """Keep changes that wait to be published, or none; for programs the flow is the same as before."""
+    writing()
+    flow.draft = draft
+    flow.save(only=[Flow.draft])
 
 
 templates.followers.append(rewritten)

@@ -24,6 +24,7 @@ class Flow(Table):
     version = IntegerField(default=0)  # the compiled plan that new runs take; 0: it was never live
     live_from = IntegerField(default=0)  # events up to this one are older than its going live, and start nothing
     data = Json(default=dict)
+    draft = Json(null=True)  # of one that was live: how people are changing it, until they publish that
     sent_count = IntegerField(default=0)
     # Runs without tests, ever; who is inside is what is left of the first
     entered_count = IntegerField(default=0)

@@ -134,6 +134,15 @@ def get(account_id: int, template_id: int, number: int) -> TemplateRevision:
     return found
 
 
+def is_by_person(template: Template) -> bool:
+    """Say whether somebody who is signed in wrote what a template says now, and not a program."""
+    found = TemplateRevision.select(TemplateRevision.user).where(
+        TemplateRevision.template == template.id, TemplateRevision.number == template.revision
+    )
+    row = found.first()
+    return row is not None and row.user_id is not None
+
+
 def name(account_id: int, template_id: int, number: int, label: str | None) -> TemplateRevision:
     """Name a revision, which keeps it for good; without a label it is one of many again. Raises NotFound."""
     writing()
