@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 from zoneinfo import ZoneInfo
 
 from sanic import Request
@@ -38,7 +38,7 @@ class Form:
         self.errors: dict[str, str] = {}
 
     @classmethod
-    def of(cls, request: Request) -> "Form":
+    def of(cls, request: Request) -> Self:
         """Read what the browser posted; surrounding spaces are dropped, line ends are one character."""
         posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
         values = {name: found[0].replace("\r\n", "\n").strip() for name, found in posted.items() if found}

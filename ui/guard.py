@@ -28,6 +28,7 @@ _ALWAYS = {
     "cache-control": "no-store",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_STARTING = ("activate", "publish", "pause", "archive", "revive", "move_on", "take_out")
 _SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume", "schedule")
 
 # Forms that are too long for an address and change nothing
@@ -115,6 +116,7 @@ def may(role: str, method: str, path: str) -> bool:
         return False
     sends = path.startswith("/campaigns/") and path.rsplit("/", 1)[-1] in _SENDING
     sends = sends or (path.startswith("/contacts/") and path.endswith("/conversation"))
+    sends = sends or (path.startswith("/flows/") and path.rsplit("/", 1)[-1] in _STARTING)
     return role == "editor" or (role == "author" and not sends)
 
 

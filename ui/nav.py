@@ -17,6 +17,7 @@ class Item(NamedTuple):
 _LINES = (
     ("Home", "/", "house", "main"),
     ("Campaigns", "/campaigns", "send", "main"),
+    ("Flows", "/flows", "workflow", "main"),
     ("Templates", "/templates", "layout-template", "main"),
     ("Contacts", "/contacts", "users", "main"),
     ("Lists", "/lists", "list", "people"),

@@ -25,6 +25,7 @@ _PARTS = {
     "composer": "compose",
     "table": "table",
     "crowd": "crowd",
+    "flows": "flows",
 }
 
 

@@ -1,0 +1,105 @@
+/* The tree of a flow: a menu at each +, keys, moving by hand. */
+(() => {
+  "use strict";
+  const tree = () => document.getElementById("tree");
+  const path = () => `/flows/${tree().dataset.flow}`;
+  const may = () => tree()?.dataset.edit !== undefined;
+  const names = () => [...tree().querySelectorAll(".node .n")];
+  const item = (name) => name?.closest("li[data-step]");
+  const say = (text) => { const mark = document.getElementById("said"); if (mark) mark.textContent = text; };
+
+  // What was moved keeps the focus, and its new place is told.
+  let mine = null;
+  const move = (step, to) => {
+    mine = step;
+    return htmx.ajax("POST", `${path()}/steps/${step}/move`, { target: "#panel", swap: "outerMorph", values: { to } });
+  };
+  const settle = () => {
+    if (!mine || !tree()) return;
+    const at = tree().querySelector(`li[data-step="${mine}"]`);
+    mine = null;
+    if (!at) return;
+    at.querySelector(".n").focus();
+    const all = [...at.parentElement.children];
+    say(`${at.dataset.name}: ${all.indexOf(at) + 1} of ${all.length}`);
+  };
+
+  // The menu of kinds opens at its +.
+  const open = (plus) => {
+    const menu = document.getElementById("add-menu");
+    if (!menu?.showPopover) return false;
+    menu.querySelector("[name=at]").value = plus.dataset.at;
+    menu.showPopover();
+    const at = plus.getBoundingClientRect(), room = innerHeight - at.bottom > menu.offsetHeight + 8;
+    menu.style.inset = `${room ? at.bottom + 4 : Math.max(8, at.top - menu.offsetHeight - 4)}px auto auto ${Math.min(at.left, document.documentElement.clientWidth - menu.offsetWidth - 8)}px`;
+    menu.querySelector("button").focus();
+    return true;
+  };
+  document.addEventListener("click", (event) => {
+    const plus = event.target.closest?.(".plus");
+    if (plus && !event.ctrlKey && !event.metaKey && open(plus)) event.preventDefault();
+  });
+
+  // Arrows go to the nearest step in their direction; with Alt they move the step.
+  const near = (from, key) => {
+    const middle = (name) => { const at = name.closest(".node").getBoundingClientRect(); return [at.left + at.width / 2, at.top + at.height / 2]; };
+    const [x, y] = middle(from), side = key === "ArrowLeft" || key === "ArrowRight", sign = key === "ArrowUp" || key === "ArrowLeft" ? -1 : 1;
+    let best = null, least = Infinity;
+    for (const name of names()) {
+      const [a, b] = middle(name), along = sign * (side ? a - x : b - y), beside = Math.abs(side ? b - y : a - x);
+      if (along > 8 && along + 3 * beside < least) [best, least] = [name, along + 3 * beside];
+    }
+    return best;
+  };
+  const keys = {
+    a: (step, li) => (li || tree()).querySelector(li ? `.plus[data-at="after-${step}"]` : ".plus")?.click(),
+    Delete: (step) => {
+      if (!step) return;
+      const button = document.getElementById("remove-step");
+      if (button && location.search.includes(`step=${step}`)) return button.click();
+      location.href = `${path()}?step=${step}`;
+    },
+  };
+  document.addEventListener("keydown", (event) => {
+    const name = event.target.closest?.(".node .n"), by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const kinds = [...(event.target.closest?.("#add-menu")?.querySelectorAll("button") || [])];
+    if (by && kinds.length) {
+      kinds.at((kinds.indexOf(event.target) + by) % kinds.length).focus();
+      return event.preventDefault();
+    }
+    if (!name || event.ctrlKey || event.metaKey) return;
+    const li = item(name), step = li?.dataset.step;
+    if (event.key.startsWith("Arrow")) {
+      event.preventDefault();
+      if (!event.altKey) return near(name, event.key)?.focus();
+      if (may() && step && by) move(step, by < 0 ? "up" : "down");
+    } else if (may() && !event.altKey && keys[event.key]) {
+      event.preventDefault();
+      keys[event.key](step, li);
+    }
+  });
+
+  // Steps are dragged among their siblings; other places are offered by “Move to…”.
+  const draw = () => {
+    if (!may() || !window.Sortable) return;
+    for (const list of tree().querySelectorAll(".way:not([data-sorts])")) {
+      list.dataset.sorts = "";
+      Sortable.create(list, {
+        group: list.dataset.first, animation: 150, delay: 150, delayOnTouchOnly: true, draggable: "li[data-step]", handle: ".node", filter: ".c", preventOnFilter: false, ghostClass: "moved", scroll: true,
+        onEnd: ({ item: moved, oldIndex, newIndex }) => {
+          if (oldIndex === newIndex) return;
+          const before = moved.previousElementSibling;
+          move(moved.dataset.step, before ? `after-${before.dataset.step}` : list.dataset.first);
+        },
+      });
+    }
+  };
+  document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
+    draw();
+    settle();
+    // Below the tree on a narrow page, what was chosen comes into sight
+    if (ctx.target?.id === "panel" && ctx.request?.method === "GET" && innerWidth <= 1080) document.getElementById("panel").scrollIntoView();
+  });
+  const start = () => { draw(); document.querySelector("dialog[data-open]")?.showModal(); };
+  document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
+})();

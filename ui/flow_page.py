@@ -1,0 +1,136 @@
+"""What the page of a flow needs: its tree, what is chosen in it, and the form of that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.flows import contents, document, people, publishing, report, sketch, tree, triggers
+from appliance.flows.sketch import Sketch
+from appliance.flows.states import By
+from appliance.flows.steps import BY_TYPE, KINDS
+from appliance.segments import store as segments
+from appliance.segments.requests import SegmentQuery
+from ui import filter_look, flow_forms, flow_tree, words
+from ui import people as named
+from ui.filter_offers import BRANCH
+from ui.filters import Rows
+from ui.flow_forms import StepForm
+from ui.session import Visit
+
+RANGES = (("all", "All time"), ("30d", "30 days"), ("7d", "7 days"))
+START = "start"
+
+
+def by(visit: Visit) -> By:
+    """Answer who does something on a page: an author writes, and others approve of it."""
+    return By(approves=visit.user.role in ("owner", "admin", "editor"), user_id=visit.user.id)
+
+
+def facts(
+    visit: Visit, flow_id: int, query: Mapping[str, Any], form: StepForm | None = None, shows: str | None = None
+) -> dict[str, Any]:
+    """Answer all that the page of a flow shows; `shows` is what stands beside the tree, `form` what was typed there."""
+    flow = people.flow_of(visit.account_id, flow_id)
+    drawn = sketch.seen(flow)
+    said = sketch.said(drawn.steps)
+    span = query.get("range") if query.get("range") in dict(RANGES) else "all"
+    known = report.of(flow, span) if flow.version else None  # type: ignore[arg-type]  # one of the three
+    numbers = flow_tree.figures(known)
+    changes = publishing.differences(visit.account_id, flow_id) if drawn.is_changed else []
+    blocked = sketch.blockers(drawn, by(visit).approves) if flow.status != "archived" else []
+    lacks: dict[int, list[str]] = {}
+    for step_id, one in blocked:
+        if step_id is not None:
+            lacks.setdefault(step_id, []).append(words.sentence(one.message))
+    marks = {one.step_id: one.what for one in changes if one.step_id is not None}
+    chosen = _chosen(query) if shows is None else shows
+    step = tree.find(said, int(chosen)) if chosen.isdecimal() else None
+    where = tree.spot(str(query.get("at") or ""))
+    kind = str(query.get("add") or "")
+    return {
+        "flow": flow, "drawn": drawn, "cards": flow_tree.cards(drawn, said, numbers, lacks, marks),
+        "known": known, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
+        "start": flow_tree.start_words(visit.account_id, drawn.start), "lookup": flow_tree.page_of,
+        "findings": [
+            ("bad", words.sentence(one.message), f"/flows/{flow_id}?step={step_id or START}")
+            for step_id, one in blocked
+        ],
+        "start_lacks": [words.sentence(one.message) for step_id, one in blocked if step_id is None
+                        and one.field.startswith("trigger")],
+        "inside": sum(publishing.inside(flow_id).values()), "kinds": KINDS, "wants_start": False,
+        "saved": shows is not None, "wrong": bool(form is not None and form.errors),
+        "may_edit": visit.user.role != "viewer" and flow.status != "archived",
+        "may_send": visit.user.role in ("owner", "admin", "editor"), "range_query": "" if span == "all" else span,
+        "at": str(where) if where is not None else "", "adding": kind if kind in BY_TYPE and where else "",
+        **_panel(visit, drawn, said, step, kind if where else "", form, known),
+    }  # fmt: skip
+
+
+def _chosen(query: Mapping[str, Any]) -> str:
+    asked = str(query.get("step") or "")
+    return asked if asked.isdecimal() and len(asked) < 10 else START
+
+
+def _panel(
+    visit: Visit, drawn: Sketch, said: list[Any], step: Any, kind: str, form: StepForm | None, known: Any
+) -> dict[str, Any]:
+    """Answer what stands beside the tree: the form of a step, of a new one, or of the start."""
+    found: dict[str, Any] = {
+        "step": step, "chosen": step["id"] if step else START, "kind": None, "figures": None, "title": "",
+        "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
+        "starts": flow_forms.STARTS, "events": flow_forms.starting_events(), "units": flow_forms.UNITS,
+        "revision": 0, "shown": None, "pickable": [],
+        "conditions": len(drawn.start.data.get("where") or []), "pick_segments": [], "usual": "",
+    }  # fmt: skip
+    if kind in BY_TYPE:
+        found |= {"kind": BY_TYPE[kind], "form": form or flow_forms.shown({"type": kind, "duration": 86_400})}
+    elif step is not None:
+        found |= {
+            "kind": BY_TYPE[step["type"]], "form": form or flow_forms.shown(step), **_standing(drawn, said, step),
+            "title": flow_tree.said(visit.account_id, step)[0],
+            "revision": contents.of_steps([step])[0].revision if step.get("template_id") else 0,
+            "figures": next((one for one in known.steps if one.id == step["id"]), None) if known else None,
+        }  # fmt: skip
+    else:
+        found["form"] = form or flow_forms.start_shown(drawn.start, drawn.goal)
+        kept = segments.page(visit.account_id, SegmentQuery(limit=100)).rows
+        found["pick_segments"] = sorted(((str(row.id), row.name) for row in kept), key=lambda one: one[1].casefold())
+        plain = drawn.start._replace(data={})
+        found["usual"] = "As usual: " + ("once" if triggers.frequency(plain) == "once" else "each time")
+    found["tone"] = flow_tree.TONES.get(found["kind"].icon, "good") if found["kind"] else "good"
+    takes = {field.type for field in found["kind"].fields} if found["kind"] else {"list", "filters"}
+    if "list" in takes:
+        # A list that mirrors a segment has no comings and goings of its own
+        found["pickable"] = [
+            (str(row.id), row.name) for row in named.all_lists(visit.account_id) if row.segment_id is None
+        ]
+    if "filters" in takes:
+        asked = drawn.start.data.get("where") if found["kind"] is None else step["filters"] if step else []
+        rows = (form.rows if form is not None else None) or Rows.of(asked or [])
+        found["shown"] = filter_look.look(visit.account_id, rows, BRANCH)
+    return found
+
+
+def _standing(drawn: Sketch, said: list[Any], step: Any) -> dict[str, Any]:
+    """Answer where a step stands, where else it may stand, and who stands in it and before it."""
+    place = tree.place(drawn.steps, step["id"])
+    stand = publishing.inside(drawn.flow.id)
+    above = sum(stand.get(one["id"], 0) for one in tree.above(drawn.steps, step["id"]))
+    titles = {one["id"]: flow_tree.said(drawn.flow.account_id, one)[0] for _, one in document.walk(said)}
+    places = [
+        (str(one.where), "\u2003" * one.depth + _place_words(one, titles))
+        for one in tree.valid(drawn.steps, step["id"])
+    ]
+    below = [one["id"] for one in tree.below(step)]
+    return {
+        "places": places, "below": len(below), "above": above,
+        "waiting": sum(stand.get(one, 0) for one in (step["id"], *below)),
+        "sibling": (place.at, len(place.siblings)) if place else (0, 0),
+    }  # fmt: skip
+
+
+def _place_words(one: tree.Valid, titles: dict[int, str]) -> str:
+    if one.step is None:
+        return "At the start"
+    title = titles[one.step["id"]][:60]
+    how = one.where.how
+    return f"After “{title}”" if how == tree.AFTER else f"First in {how.capitalize()} of “{title}”"

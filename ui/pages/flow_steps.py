@@ -1,0 +1,244 @@
+"""The steps of a flow: put in, changed, moved, copied, taken out; and what starts it."""
+
+from collections import OrderedDict
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors
+from appliance.db.work import call, commit
+from appliance.flows import lookback, people, sketch, tree
+from appliance.flows.steps import BY_TYPE
+from ui import flow_forms, flow_tree, view, words
+from ui import people as named
+from ui.filters import Rows
+from ui.flow_forms import StepForm
+from ui.flow_page import START, by, facts
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_flow_steps", url_prefix="/flows")
+# Steps as they were before one was taken out, for the button that brings it back; a restart forgets them
+_MOST_KEPT = 50
+_before: "OrderedDict[int, list[Any]]" = OrderedDict()
+# Kinds that can stand in a flow before anything was said about them
+_AT_ONCE = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": {}}
+
+
+async def _shown(
+    request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
+) -> HTTPResponse:
+    """Answer the page, or the part of it that was saved, with what else changes by that."""
+    found = await call(facts, visit, flow_id, request.args, form, shows)
+    return view.page(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **found)
+
+
+def _to(flow_id: int, shows: int | str) -> str:
+    return f"/flows/{flow_id}?step={shows}"
+
+
+@pages.post("/<flow_id:int>/steps", name="add")
+@signed_in
+async def add(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Put a step in: at once, or once it is said what it needs."""
+    form = StepForm.of(request)
+    kind, where = form["kind"], tree.spot(form["at"])
+    if kind not in BY_TYPE or where is None:
+        raise errors.NotFound
+    raw: dict[str, Any] = dict(_AT_ONCE.get(kind, {}))
+    if kind not in _AT_ONCE or "ready" in form.values:
+        if "ready" not in form.values:
+            return view.go(request, f"/flows/{flow_id}?at={where}&add={kind}")
+        try:
+            raw = _read(form, kind)
+        except errors.Invalid as refused:
+            return await _new(request, visit, flow_id, form, refused)
+        if raw is None:
+            return await _new(request, visit, flow_id, form, None)
+    try:
+        step = await commit(sketch.add, visit.account_id, flow_id, where, kind, raw, by(visit))
+    except errors.Invalid as refused:
+        if "ready" not in form.values:
+            raise
+        return await _new(request, visit, flow_id, form, refused)
+    return view.go(request, _to(flow_id, step))
+
+
+async def _new(
+    request: Request, visit: Visit, flow_id: int, form: StepForm, refused: errors.Invalid | None
+) -> HTTPResponse:
+    query = {"at": form["at"], "add": form["kind"]}
+    if refused is not None:
+        _point(form, refused)
+    found = await call(facts, visit, flow_id, query, form, "")
+    return view.page(request, "flows/show.html", 422 if refused else 200, **found)
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>", name="change")
+@signed_in
+async def change(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Keep what a step takes."""
+    form = StepForm.of(request)
+    step = tree.find((await call(sketch.of, visit.account_id, flow_id)).steps, step_id)
+    if step is None:
+        raise errors.NotFound
+    try:
+        raw = _read(form, step["type"])
+        if raw is not None:
+            await commit(sketch.change, visit.account_id, flow_id, step_id, raw, by(visit))
+    except errors.Invalid as refused:
+        _point(form, refused)
+        return await _shown(request, visit, flow_id, str(step_id), form, 422)
+    if raw is None:
+        return await _shown(request, visit, flow_id, str(step_id), form)
+    return await _saved(request, visit, flow_id, str(step_id))
+
+
+def _point(form: StepForm, refused: errors.Invalid) -> None:
+    """Show faults where they are: of rules at their rows, the others at their fields."""
+    rules = {path: words for path, words in refused.fields.items() if path.startswith("filters")}
+    others = {path: words for path, words in refused.fields.items() if path not in rules}
+    if rules and form.rows is not None:
+        form.rows.take(errors.Invalid(rules))
+    if others or not rules:
+        flow_forms.take(form, errors.Invalid(others, reason=refused.reason) if others else refused)
+
+
+def _read(form: StepForm, kind: str) -> Any:
+    """Read a step's form; None if a button of its rows was pressed, which only changes the form."""
+    raw = flow_forms.read(form, kind)
+    if any(field.type == "filters" for field in BY_TYPE[kind].fields):
+        rows = form.rows = Rows.posted(form.lists)
+        if rows.act(form.lists):
+            return None
+        raw["filters"] = rows.filters() or None
+    return raw
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>/move", name="move")
+@signed_in
+async def move(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Move a step up, down, or to a place."""
+    form = StepForm.of(request)
+    where: Any = {"up": -1, "down": 1}.get(form["to"]) or tree.spot(form["to"])
+    if where is None:
+        raise errors.NotFound
+    await commit(sketch.move, visit.account_id, flow_id, step_id, where, by(visit))
+    return await _after(request, visit, flow_id, str(step_id))
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>/duplicate", name="duplicate")
+@signed_in
+async def duplicate(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Put a copy behind a step."""
+    made = await commit(sketch.duplicate, visit.account_id, flow_id, step_id, by(visit))
+    return await _after(request, visit, flow_id, str(made))
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>/remove", name="remove")
+@signed_in
+async def remove(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Take a step out; the message offers to bring it back."""
+    before = await commit(sketch.remove, visit.account_id, flow_id, step_id, by(visit))
+    _before[flow_id] = before
+    _before.move_to_end(flow_id)
+    while len(_before) > _MOST_KEPT:
+        _before.popitem(last=False)
+    gone = tree.find(before, step_id) or {"type": "exit"}
+    below = len(tree.below(gone))
+    more = f" and {words.count(below, 'step', 'steps')} in its branches" if below else ""
+    view.say(
+        request, f"{BY_TYPE[gone['type']].label} removed{more}.", (f"/flows/{flow_id}/undo", {"step": str(step_id)})
+    )
+    found = tree.place(before, step_id)
+    near: int | str = found.parent["id"] if found and found.parent else START
+    if found and found.at:
+        near = found.siblings[found.at - 1]["id"]
+    return view.go(request, _to(flow_id, near))
+
+
+@pages.post("/<flow_id:int>/undo", name="undo")
+@signed_in
+async def undo(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Bring back what was taken out last."""
+    await call(people.flow_of, visit.account_id, flow_id)
+    before = _before.pop(flow_id, None)
+    shows: str = StepForm.of(request)["step"] or START
+    if before is None or not shows.isdecimal():
+        view.say(request, "There is nothing to bring back any more.")
+        return view.go(request, f"/flows/{flow_id}")
+    await commit(sketch.restore, visit.account_id, flow_id, before, by(visit))
+    return view.go(request, _to(flow_id, shows))
+
+
+async def _after(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
+    if view.is_part(request):
+        return await _shown(request, visit, flow_id, shows)
+    return view.go(request, _to(flow_id, shows))
+
+
+@pages.post("/<flow_id:int>/trigger", name="trigger")
+@signed_in
+async def trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Keep what starts a flow, and its goal."""
+    form = StepForm.of(request)
+    drawn = await call(sketch.of, visit.account_id, flow_id)
+    try:
+        raw = flow_forms.start_read(form, drawn.start)
+        await commit(_keep, visit, flow_id, raw, form.text("goal"))
+    except errors.Invalid as refused:
+        return await _shown(request, visit, flow_id, START, flow_forms.take(form, refused), 422)
+    return await _saved(request, visit, flow_id, START)
+
+
+@pages.post("/<flow_id:int>/conditions", name="conditions")
+@signed_in
+async def conditions(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Keep what must hold of who enters, beside what happened to them."""
+    form = StepForm.of(request)
+    drawn = await call(sketch.of, visit.account_id, flow_id)
+    shown = flow_forms.start_shown(drawn.start, drawn.goal)
+    rows = shown.rows = Rows.posted(form.lists)
+    if rows.act(form.lists):
+        return await _shown(request, visit, flow_id, START, shown)
+    where = rows.filters()
+    data = {**drawn.start.data, "where": where}
+    try:
+        await commit(sketch.retrigger, visit.account_id, flow_id, {"data": data}, by(visit))
+    except errors.Invalid as refused:
+        rows.take(refused, "trigger.data.where")
+        return await _shown(request, visit, flow_id, START, shown, 422)
+    return await _saved(request, visit, flow_id, START)
+
+
+async def _saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
+    if view.is_part(request):
+        return await _shown(request, visit, flow_id, shows)
+    view.say(request, "Saved.")
+    return view.go(request, _to(flow_id, shows))
+
+
+def _keep(visit: Visit, flow_id: int, raw: dict[str, Any], goal: str | None) -> None:
+    sketch.retrigger(visit.account_id, flow_id, raw, by(visit))
+    sketch.aim(visit.account_id, flow_id, goal, by(visit))
+
+
+@pages.get("/<flow_id:int>/met", name="met")
+@signed_in
+async def met(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Who would have entered in the last days, and who would not, and why."""
+
+    def read() -> dict[str, Any]:
+        drawn = sketch.of(visit.account_id, flow_id)
+        found = lookback.look(drawn.flow, drawn.start)
+        inside = None
+        if drawn.start.segment_id is not None:
+            inside = lookback.inside_segment(visit.account_id, drawn.start.segment_id)
+        return {
+            "flow": drawn.flow, "drawn": drawn, "met": found, "inside_segment": inside,
+            "start": flow_tree.start_words(visit.account_id, drawn.start),
+            "known": named.by_id({one.contact_id for one in found.people}),
+        }  # fmt: skip
+
+    return view.page(request, "flows/met.html", **await call(read))

@@ -1,0 +1,204 @@
+"""Flows: the table, starters, and the page of one: its tree, the step that is chosen, and what moves it."""
+
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import errors, fields
+from appliance.db.work import call, commit
+from appliance.flows import publishing, report, requests, sketch, starters, states, store
+from ui import flow_tree, view, words
+from ui.flow_page import by, facts
+from ui.forms import Form, listing, number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_flows", url_prefix="/flows")
+CHIPS = (("", "All"), ("active", "Live"), ("paused", "Paused"), ("draft", "Drafts"), ("archived", "Archived"))
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """The table with chips for the states; without any flow, what one may begin from."""
+    status = request.args.get("status") or ""
+    status = status if status in dict(CHIPS) else ""
+    raw, search = listing(request, 50)
+    raw |= {"status": status} if status else {}
+
+    def read() -> dict[str, Any]:
+        found = store.page(visit.account_id, fields.read(requests.FlowQuery, raw))
+        rows = list(found.rows)
+        drawn = {row.id: sketch.seen(row) for row in rows}
+        return {
+            "found": found, "stats": report.stats(rows), "counted": store.counted(visit.account_id),
+            "starts": {row.id: flow_tree.start_words(visit.account_id, drawn[row.id].start) for row in rows},
+        }  # fmt: skip
+
+    seen = await call(read)
+    counted = seen["counted"]
+    chips = [(key, label, counted.get(key, 0) if key else sum(counted.values())) for key, label in CHIPS]
+    offers = await call(_starters, visit) if not chips[0][2] else []
+    return view.page(request, "flows/index.html", search=search, status=status, chips=chips, starters=offers, **seen)
+
+
+def _starters(visit: Visit) -> list[Any]:
+    return [*starters.of(visit.account_id)]
+
+
+@pages.get("/new", name="new")
+@signed_in
+async def new(request: Request, visit: Visit) -> HTTPResponse:
+    """What a flow may begin from."""
+    return view.page(request, "flows/new.html", starters=await call(_starters, visit))
+
+
+@pages.post("/", name="create", strict_slashes=False)
+@signed_in
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Make a draft from a starter, or a blank one."""
+    form = Form.of(request)
+    raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or store.UNTITLED}
+
+    def read() -> tuple[Any, Any]:
+        body = store.begun(visit.account_id, fields.read(requests.FlowCreate, raw))
+        draft = store.read(visit.account_id, body)
+        store.warm(visit.account_id, draft, live=False)
+        return body, draft
+
+    body, draft = await call(read)
+    made = await commit(store.create, visit.account_id, body, draft, by(visit))
+    return view.go(request, f"/flows/{made.id}")
+
+
+@pages.get("/<flow_id:int>", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """The tree of a flow, with the form of what is chosen beside it."""
+    return view.page(request, "flows/show.html", also=("tree",), **await call(facts, visit, flow_id, request.args))
+
+
+@pages.post("/<flow_id:int>", name="update")
+@signed_in
+async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Give a flow another name."""
+    form = Form.of(request)
+    name = form["name"][:255]
+    await call(store.get, visit.account_id, flow_id)
+    if not name:
+        view.say(request, "A flow needs a name.")
+    else:
+        read = fields.read(requests.FlowPatch, {"name": name})
+        draft = await call(store.read, visit.account_id, read, flow_id)
+        await commit(store.update, visit.account_id, flow_id, read, draft, by(visit))
+    return view.go(request, f"/flows/{flow_id}")
+
+
+@pages.get("/<flow_id:int>/publish", name="review")
+@signed_in
+async def review(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """What is otherwise than live, and what becomes of those who wait."""
+    return await _review(request, visit, flow_id, Form({"time": "keep"}), 200)
+
+
+@pages.post("/<flow_id:int>/publish", name="publish")
+@signed_in
+async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Let the changes be what is live, and give those who wait their new time if that is wanted."""
+    form = Form.of(request)
+    changes = await call(publishing.differences, visit.account_id, flow_id)
+    try:
+        await call(publishing.warm, visit.account_id, flow_id)
+        await commit(publishing.publish, visit.account_id, flow_id, by(visit))
+    except errors.Invalid:
+        return await _review(request, visit, flow_id, form, 422)
+    if form["time"] == "new":
+        for one in changes:
+            after: int | None = 0
+            while one.seconds is not None and one.step_id is not None and after is not None:
+                after = await commit(publishing.retime, flow_id, one.step_id, one.seconds, after)
+    view.say(request, "Published. People who come from now on take the new way.")
+    return view.go(request, f"/flows/{flow_id}")
+
+
+async def _review(request: Request, visit: Visit, flow_id: int, form: Form, status: int) -> HTTPResponse:
+    def read() -> dict[str, Any]:
+        drawn = sketch.of(visit.account_id, flow_id)
+        return {
+            "flow": drawn.flow, "changes": publishing.differences(visit.account_id, flow_id),
+            "inside": sum(publishing.inside(flow_id).values()),
+            "findings": _findings(drawn, visit),
+        }  # fmt: skip
+
+    return view.page(request, "flows/publish.html", status, form=form, **await call(read))
+
+
+def _findings(drawn: sketch.Sketch, visit: Visit) -> list[tuple[str, str, str]]:
+    return [
+        ("bad", words.sentence(one.message), f"/flows/{drawn.flow.id}?step={step or 'start'}")
+        for step, one in sketch.blockers(drawn, by(visit).approves)
+    ]
+
+
+@pages.post("/<flow_id:int>/discard", name="discard")
+@signed_in
+async def discard(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Drop what was changed; what is live was never touched."""
+    await commit(publishing.discard, visit.account_id, flow_id, by(visit))
+    view.say(request, "Changes dropped. The flow is as it is live.")
+    return view.go(request, f"/flows/{flow_id}")
+
+
+@pages.post("/<flow_id:int>/activate", name="activate")
+@signed_in
+async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Let a flow take people in, as it was changed; a paused one goes on."""
+    form = Form.of(request)
+    skip = number(form["skip"], 0) * 3600 if form["overdue"] == "skip" else None
+    before = await call(store.get, visit.account_id, flow_id)
+    try:
+        await call(publishing.warm, visit.account_id, flow_id)
+        await commit(publishing.start, visit.account_id, flow_id, by(visit), skip)
+    except errors.Invalid as refused:
+        if refused.reason == "invalid_transition":
+            view.say(request, "It has moved on meanwhile. This is how it stands.")
+            return view.go(request, f"/flows/{flow_id}")
+        found = await call(facts, visit, flow_id, request.args) | {"wants_start": True}
+        return view.page(request, "flows/show.html", 422, **found)
+    view.say(request, "Going on." if before.status == "paused" else "The flow is live.")
+    return view.go(request, f"/flows/{flow_id}")
+
+
+def _action(name: str, done: str, verb: Any) -> None:
+    """Register a button that moves a flow, and comes back to it."""
+
+    @pages.post(f"/<flow_id:int>/{name}", name=name)
+    @signed_in
+    async def act(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+        try:
+            await commit(store.moved, visit.account_id, flow_id, *verb(Form.of(request)))
+        except errors.Invalid as refused:
+            if refused.reason != "invalid_transition":
+                raise
+            view.say(request, "It has moved on meanwhile. This is how it stands.")
+        else:
+            view.say(request, done)
+        return view.go(request, f"/flows/{flow_id}")
+
+
+_action("pause", "Paused. Everybody stays where they are.", lambda _: (states.pause,))
+_action("archive", "Archived. Nobody enters any more.", lambda form: (states.archive, form["inside"] == "out"))
+_action("revive", "It is a draft again.", lambda _: (states.revive,))
+
+
+@pages.post("/<flow_id:int>/delete", name="delete")
+@signed_in
+async def delete(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Delete a flow; those inside leave, and what was sent stays in the books."""
+    flow = await call(store.get, visit.account_id, flow_id)
+    if flow.version and not by(visit).approves:
+        raise errors.NotAllowed("whoever may not start a flow deletes none that was live")
+    gone = await commit(store.delete, visit.account_id, flow_id)
+    view.say(request, f"{gone.name} is deleted.")
+    return view.go(request, "/flows")
