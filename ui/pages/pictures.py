@@ -1,25 +1,19 @@
 """Pictures: what emails and the brand show, uploaded here, told where it is used, deleted when nothing shows it."""
 
-import asyncio
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, media, multipart
+from appliance import errors, media
 from appliance.db.work import call, commit
-from appliance.pictures.remake import Picture
 from appliance.tables import Media
-from ui import guard, view, words
+from ui import guard, receiving, view, words
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
 pages = Blueprint("ui_pictures", url_prefix="/templates/pictures")
-# Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
-_PAST_READING = 20 * media.MOST_BYTES
 # What shows a picture: its noun, and where its page is if it has one
 _PLACES = {
     "template_id": ("Template", "/templates/{}/edit"), "campaign_id": ("Campaign", "/campaigns/{}"),
@@ -39,7 +33,8 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Keep a picture, and show it with its address."""
     try:
-        made = await _received(request, visit)
+        filename, picture = await receiving.picture(request)
+        made = await commit(media.add, visit.account_id, filename, picture)
     except errors.Invalid as refused:
         form = Form()
         form.wrong("file", words.sentence(refused.fields["file"][0]))
@@ -96,40 +91,3 @@ def _place(used: dict[str, Any]) -> tuple[str, str, str]:
         return "Messages", words.count(value, "single message", "single messages"), ""
     noun, page = _PLACES[kind]
     return noun, used["name"] or f"Untitled {noun.lower()}", page.format(value)
-
-
-async def _received(request: Request, visit: Visit) -> Media:
-    """Keep the picture that a form brings; raises Invalid in words about the file."""
-    room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
-    try:
-        target = Path(room.name) / "file"
-        form = await _form(request, target)
-        if not form.size:
-            raise errors.Invalid({"file": ["choose a file with a picture in it"]})
-        picture = await asyncio.get_running_loop().run_in_executor(media.STUDIO, _made, target)
-    finally:
-        await asyncio.to_thread(room.cleanup)
-    return await commit(media.add, visit.account_id, form.filename or "", picture)
-
-
-def _made(target: Path) -> Picture:
-    try:
-        return media.prepared(target)
-    except errors.Invalid as refused:
-        raise errors.Invalid({"file": [f"this file {refused.fields['file'][0]}"]}) from None
-
-
-async def _form(request: Request, target: Path) -> multipart.Form:
-    stream: Any = request.stream
-    try:
-        return await multipart.receive(request.headers, stream, target, media.MOST_BYTES)
-    except multipart.OtherType:
-        return multipart.Form({}, None, 0)
-    except multipart.Malformed:
-        raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
-    except multipart.TooLarge:
-        left = _PAST_READING
-        while left > 0 and (piece := await stream.read()):
-            left -= len(piece)
-        most = media.MOST_BYTES // 1_048_576
-        raise errors.Invalid({"file": [f"this file is larger than {most} MB: make the picture smaller"]}) from None
