@@ -130,13 +130,13 @@ async def _asked(request: Request, visit: Visit, campaign_id: int, form: Form | 
 
 
 def _why(refused: errors.Invalid, given: list[str], sms: bool) -> str:
-    kind = "phone number, like +44 7700 900123" if sms else "address, like name@example.com"
+    kind = "a phone number, like +44 7700 900123" if sms else "an address, like name@example.com"
     if {"emails", "phones"} & refused.fields.keys():
         return f"Write at most {trial.MOST} of them."
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in refused.fields)
     wrong = [given[int(found[1])] for found in paths if found]
     if wrong:
-        return f"{words.listed(wrong)} {'is' if len(wrong) == 1 else 'are'} not a {kind}."
+        return f"{words.listed(wrong)} {'is' if len(wrong) == 1 else 'are'} not {kind}."
     return words.sentence(next(iter(refused.fields.values()), [refused.message])[0])
 
 
