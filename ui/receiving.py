@@ -17,7 +17,7 @@ _PAST_READING = 20 * media.MOST_BYTES
 async def picture(request: Request) -> tuple[str, Picture]:
     """Answer the file's name and the picture made of it; raises Invalid in words about the file, under `file`.
 
-    The route has to be declared with `stream=True`.
+    A form that says `full_size` keeps it as wide as it is. The route has to be declared with `stream=True`.
     """
     room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
     try:
@@ -25,15 +25,17 @@ async def picture(request: Request) -> tuple[str, Picture]:
         form = await _form(request, target)
         if not form.size:
             raise errors.Invalid({"file": ["choose a file with a picture in it"]})
-        made = await asyncio.get_running_loop().run_in_executor(media.STUDIO, _made, target)
+        made = await asyncio.get_running_loop().run_in_executor(
+            media.STUDIO, _made, target, bool(form.texts.get("full_size"))
+        )
     finally:
         await asyncio.to_thread(room.cleanup)
     return form.filename or "", made
 
 
-def _made(target: Path) -> Picture:
+def _made(target: Path, full_size: bool) -> Picture:
     try:
-        return media.prepared(target)
+        return media.prepared(target, full_size)
     except errors.Invalid as refused:
         raise errors.Invalid({"file": [f"this file {refused.fields['file'][0]}"]}) from None
 

@@ -20,6 +20,8 @@ _PARTS = {
     "part": "all",
     "rows": "rows",
     "canvas": "canvas",
+    "merge": "merge",
+    "picture": "picture",
     "data": "data",
     "way": "sending",
     "composer": "compose",

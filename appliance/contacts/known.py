@@ -3,6 +3,7 @@
 It is shown beside merge tags, so that nobody is called by a name they never gave.
 """
 
+import re
 import time
 from collections import Counter
 from functools import lru_cache
@@ -11,13 +12,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.contacts import store
-from appliance.db.open import one, rows
+from appliance.db.open import one as first
+from appliance.db.open import rows
 from appliance.tables import Contact
 
 # So many of the last added are looked at for what their data hold
 _LOOKED_AT = 1_000
 _MOST_KEYS = 60
 _LONGEST = 40
+# No merge tag can say them
+_UNNAMED = re.compile(r"""["'{}.\[\]]|^_""")
 # Counts of a moment ago do
 _SECONDS = 30
 _COLUMNS = ("first_name", "last_name", "source", "country_code")
@@ -33,7 +37,7 @@ class Key(NamedTuple):
 
 def nameless(account_id: int) -> Contact | None:
     """Answer the last one added of those without a first name."""
-    found = one(
+    found = first(
         "SELECT id FROM contact WHERE account_id = ? AND coalesce(first_name, '') = '' "
         "ORDER BY created_at DESC, id DESC LIMIT 1", (account_id,),
     )  # fmt: skip
@@ -48,7 +52,7 @@ def columns(account_id: int) -> dict[str, Key]:
 @lru_cache(maxsize=32)
 def _columns(account_id: int, moment: int) -> dict[str, Key]:
     counted = ", ".join(f"count(nullif({name}, ''))" for name in _COLUMNS)
-    total, *having = one(f"SELECT count(*), {counted} FROM contact WHERE account_id = ?", (account_id,)) or (0,)
+    total, *having = first(f"SELECT count(*), {counted} FROM contact WHERE account_id = ?", (account_id,)) or (0,)
     last = rows(
         f"SELECT {', '.join(_COLUMNS)} FROM contact WHERE account_id = ? ORDER BY created_at DESC LIMIT 50",
         (account_id,),
@@ -70,12 +74,17 @@ def _keys(account_id: int, moment: int) -> list[Key]:
         "SELECT data FROM contact WHERE account_id = ? ORDER BY created_at DESC, id DESC LIMIT ?",
         (account_id, _LOOKED_AT),
     )
+    return counted([msgspec.json.decode(text) if text else None for (text,) in found])
+
+
+def counted(objects: list[Any]) -> list[Key]:
+    """Answer the keys of some objects, those that most have first, with the first value of each."""
     many, examples = Counter[str](), dict[str, str]()
-    for (text,) in found:
-        for name, value in _flat(msgspec.json.decode(text) if text else None, ""):
+    for one in objects:
+        for name, value in _flat(one, ""):
             many[name] += 1
             examples.setdefault(name, str(value)[:_LONGEST])
-    return [Key(name, examples[name], 1 - count / len(found)) for name, count in many.most_common(_MOST_KEYS)]
+    return [Key(name, examples[name], 1 - count / len(objects)) for name, count in many.most_common(_MOST_KEYS)]
 
 
 def _flat(value: Any, before: str) -> list[tuple[str, Any]]:
@@ -84,6 +93,6 @@ def _flat(value: Any, before: str) -> list[tuple[str, Any]]:
     for name, inner in (value or {}).items() if isinstance(value, dict | None) else ():
         if isinstance(inner, dict) and not before:
             found += _flat(inner, f"{name}.")
-        elif inner not in (None, "") and not isinstance(inner, dict | list):
+        elif inner not in (None, "") and not isinstance(inner, dict | list) and not _UNNAMED.search(name):
             found.append((f"{before}{name}", inner))
     return found

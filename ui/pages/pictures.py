@@ -75,7 +75,7 @@ async def _index(request: Request, visit: Visit, form: Form, status: int = 200) 
 async def _show(request: Request, visit: Visit, picture_id: int, status: int = 200) -> HTTPResponse:
     def read() -> tuple[Media, list[tuple[str, str, str]]]:
         row = media.get(visit.account_id, picture_id)
-        return row, [_place(one) for one in media.used_in(visit.account_id, picture_id)]
+        return row, [place(one) for one in media.used_in(visit.account_id, picture_id)]
 
     row, places = await call(read)
     return view.page(
@@ -84,7 +84,7 @@ async def _show(request: Request, visit: Visit, picture_id: int, status: int = 2
     )  # fmt: skip
 
 
-def _place(used: dict[str, Any]) -> tuple[str, str, str]:
+def place(used: dict[str, Any]) -> tuple[str, str, str]:
     """Answer the noun, the name and the page of something that shows a picture."""
     kind, value = next(iter(used.items()))
     if kind == "messages":

@@ -1,0 +1,98 @@
+/* Merge tags as chips, the picker for them, and what a chip says to people who have none. */
+(() => {
+  "use strict";
+  const TAG = /^\{\{\s*([^{}|]+?)\s*(?:\|\s*default:\s*(?:"([^"{}]*)"|'([^'{}]*)'))?\s*\}\}$/;
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const merge = (window.merge = { gap: "\u200b" });
+  const on = (name, handler) => document.addEventListener(name, handler);
+  let menu, box, loading, at;
+
+  const told = (tag) => {
+    const [, name = tag.slice(2, -2).trim(), two, one] = TAG.exec(tag) || [], said = CSS.escape(name);
+    return { name, known: menu && $(`[data-name="${said}"], [data-also="${said}"]`, menu), fallback: two ?? one ?? "" };
+  };
+  const write = (name, words) => (words ? `{{ ${name} | default: "${words.replace(/["{}]/g, "")}" }}` : `{{ ${name} }}`);
+  const paint = (chip) => {
+    const { tag } = chip.dataset, { name, known, fallback } = told(tag), last = name.split(".").at(-1).replaceAll("_", " ");
+    const strange = menu && TAG.test(tag) && !menu.dataset.roots.split(" ").includes(name.split(/[.[]/)[0]);
+    const weak = known?.dataset.without && !fallback;
+    chip.className = `merge${strange ? " bad" : weak ? " warn" : ""}`;
+    chip.title = strange ? "Nobody knows this tag: it blocks sending." : weak ? `${known.dataset.without}. Add a fallback.` : tag;
+    chip.textContent = (known?.dataset.label || last[0].toUpperCase() + last.slice(1)) + (fallback && ` ▸ ${fallback}`);
+  };
+  const chipOf = (merge.chip = (tag) => {
+    const chip = Object.assign(document.createElement("span"), { contentEditable: "false" });
+    chip.dataset.tag = tag;
+    paint(chip);
+    return chip;
+  });
+  // A caret needs text to stand in on both sides of a chip.
+  merge.chipped = (text) => text.split(/(\{\{[^{}]*\}\})/).map((part, at) => (at % 2 ? chipOf(part) : document.createTextNode(part || (text && merge.gap))));
+  merge.plain = (root) => {
+    const copy = root.cloneNode(true);
+    for (const chip of copy.querySelectorAll("[data-tag]")) chip.replaceWith(chip.dataset.tag);
+    return copy;
+  };
+
+  merge.load = (t) => (loading ??= (async () => {
+    const text = await (await fetch(`/templates/merge?t=${t || ""}`)).text();
+    document.body.append(...new DOMParser().parseFromString(text, "text/html").body.children);
+    [menu, box] = [$("#merge-menu"), $("#merge-chip")];
+    document.querySelectorAll("merge-field [data-tag]").forEach(paint);
+    document.querySelectorAll("merge-field").forEach((field) => field.warn());
+  })().catch(() => { loading = null; }));
+  merge.pick = async (field, anchor, cut) => {
+    await merge.load(field.dataset.t);
+    at = { field, cut };
+    const input = menu && $("input", menu);
+    if (!input) return;
+    find((input.value = ""));
+    rich.beside(menu, anchor);
+    input.focus();
+  };
+  merge.edit = (field, chip) => {
+    const { known, fallback } = told(chip.dataset.tag);
+    if (!box || !TAG.test(chip.dataset.tag)) return;
+    at = { field, chip };
+    const [name, words, input] = ["h3", "[data-without]", "input"].map((one) => $(one, box));
+    name.textContent = chip.textContent.split(" ▸ ")[0];
+    words.textContent = known?.dataset.without || "";
+    input.value = fallback;
+    rich.beside(box, chip);
+    input.focus();
+  };
+
+  const find = (words) => {
+    for (const one of menu.querySelectorAll("[data-tag]")) one.hidden = !one.textContent.toLowerCase().includes(words);
+    for (const one of menu.querySelectorAll("[role=group]")) one.hidden = !$("[data-tag]:not([hidden])", one);
+    $("[data-none]", menu).hidden = !!$("[data-tag]:not([hidden])", menu);
+  };
+  const take = (tag, words) => {
+    menu.hidePopover();
+    at.field.put(chipOf(tag), at.cut, words);
+    at.field.changed();
+  };
+  on("input", ({ target: { id, value } }) => {
+    if (id === "merge-search" && value.endsWith("}}")) take(`{{ ${value.slice(0, -2).trim()} }}`);
+    else if (id === "merge-search") find(value.trim().toLowerCase());
+    if (id !== "merge-fallback") return;
+    at.chip.dataset.tag = write(told(at.chip.dataset.tag).name, value);
+    paint(at.chip);
+    at.field.changed();
+  });
+  on("keydown", (event) => {
+    const { key, target: { id } } = event;
+    const next = key === "Enter" && $({ "merge-search": "#merge-menu [data-tag]:not([hidden])", "merge-fallback": "[data-done]" }[id] || "_");
+    if (next) { event.preventDefault(); next.click(); }
+  });
+  on("click", ({ target }) => {
+    const button = target.closest?.("#merge-menu [data-tag], #merge-chip button");
+    if (!button) return;
+    const { tag, text, fallback, name, remove } = button.dataset;
+    if (tag) return take(write(name, fallback), text);
+    if (remove !== undefined) at.chip.remove();
+    box.hidePopover();
+    at.field.editor.focus();
+    at.field.changed();
+  });
+})();

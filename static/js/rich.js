@@ -1,0 +1,69 @@
+/* What a rich text holds: HTML cut down to what the text of an email has, in paragraphs and lists. */
+(() => {
+  "use strict";
+  const { merge } = window;
+  const KEPT = { B: "strong", STRONG: "strong", I: "em", EM: "em", U: "u", S: "s", A: "a", UL: "ul", OL: "ol", LI: "li", BR: "br", P: "p", SPAN: "span", SUB: "sub", SUP: "sup", CODE: "code" };
+  const BLOCKS = /^(DIV|H[1-6]|BLOCKQUOTE|PRE|SECTION|ARTICLE|HEADER|FOOTER|DT|DD|TR|FIGCAPTION|CENTER)$/, GONE = /^(SCRIPT|STYLE|HEAD|TITLE|META|LINK|IMG|SVG|IFRAME|OBJECT|TEMPLATE|NOSCRIPT)$/;
+  const STYLES = ["color", "text-align", "font-weight", "font-style"];
+  const ADDRESS = /^(https?:|mailto:|tel:|sms:|\{\{)/i;
+
+  // Answers nodes that hold nothing but what is kept; `text` makes what a text is.
+  const cut = (from, text, pasted) => {
+    const into = document.createDocumentFragment();
+    for (const node of from.childNodes) {
+      if (node.nodeType === 3) into.append(...text(node.data));
+      if (node.nodeType !== 1 || GONE.test(node.nodeName.toUpperCase())) continue;
+      const name = KEPT[node.nodeName] || (BLOCKS.test(node.nodeName) && "p"), inner = cut(node, text, pasted);
+      if (!name || (name === "span" && (pasted || !(node.dataset.style || node.getAttribute("style")))) || (name === "p" && node.closest("li, p p"))) { into.append(inner); continue; }
+      const made = document.createElement(name);
+      if (name === "a" && ADDRESS.test(node.getAttribute("href") || "")) made.setAttribute("href", node.getAttribute("href"));
+      const said = Object.assign(document.createElement("i"), { style: node.dataset.style || node.getAttribute("style") || "" }).style;
+      if (!pasted) for (const style of STYLES) if (said[style]) made.style.setProperty(style, said[style]);
+      made.append(inner);
+      into.append(made);
+    }
+    return into;
+  };
+  // What the policy of pages forbids is not even asked for.
+  const quiet = (html) => html.replace(/<[^>]*>/g, (tag) => tag.replace(/\s(style|on\w+)\s*=/gi, " data-$1="));
+  const parse = (html) => new DOMParser().parseFromString(quiet(html), "text/html").body;
+  // What stands outside of paragraphs and lists gets a paragraph.
+  const whole = (root) => {
+    for (let node = root.firstChild, open = null; node; ) {
+      const next = node.nextSibling, block = /^(P|UL|OL)$/.test(node.nodeName);
+      if (block) {
+        open = null;
+        if (node.nodeName === "P" && node.querySelector("p, ul, ol")) node.replaceWith(...node.childNodes);
+      } else if (open || node.textContent.replace("\u200b", "").trim() || node.nodeName === "BR") {
+        if (!open) node.before((open = document.createElement("p")));
+        open.append(node);
+      }
+      node = next;
+    }
+    return root;
+  };
+
+  const rich = (window.rich = { ADDRESS, cut: (html) => whole(cut(parse(html), merge.chipped, true)) });
+  rich.made = (value) => {
+    const html = value && !/<[a-z]/i.test(value) ? value.split(/\n{2,}/).map((one) => `<p>${one.replaceAll("<", "&lt;").replaceAll("\n", "<br>")}</p>`).join("") : value;
+    const made = whole(cut(parse(html), merge.chipped));
+    if (!made.childNodes.length) made.append(Object.assign(document.createElement("p"), { innerHTML: "<br>" }));
+    return made.childNodes;
+  };
+  rich.read = (copy) => {
+    const made = whole(cut(copy, (text) => [text.replaceAll(merge.gap, "")]));
+    if (!made.textContent.trim()) return "";
+    const box = document.createElement("div");
+    box.append(made);
+    for (const one of box.querySelectorAll("strong:empty, em:empty, u:empty, span:empty")) one.remove();
+    return box.innerHTML.replace(/<br><\/p>/g, "</p>").replace(/(<p>(\s|&nbsp;)*<\/p>)+$/, "");
+  };
+  // A popover at what it belongs to, where there is room.
+  rich.beside = (popover, anchor) => {
+    const { left, top, bottom } = anchor.getBoundingClientRect();
+    popover.showPopover();
+    const { offsetWidth: wide, offsetHeight: high } = popover;
+    const spot = bottom + high + 12 < innerHeight || top < high ? Math.min(bottom + 4, innerHeight - high - 8) : top - high - 8;
+    popover.style.inset = `${Math.max(8, spot)}px auto auto ${Math.max(8, Math.min(left, innerWidth - wide - 12))}px`;
+  };
+})();

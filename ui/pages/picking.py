@@ -1,0 +1,23 @@
+"""The picker of merge tags, one for every page with fields that take them."""
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance.db.work import call
+from appliance.designs import merge
+from appliance.messages import picking
+from ui import view
+from ui.forms import number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_picking", url_prefix="/templates")
+
+
+@pages.get("/merge", name="merge")
+@signed_in
+async def show(request: Request, visit: Visit) -> HTTPResponse:
+    """What merge tags there are, for the template `t` or for any, with examples and how many people lack each."""
+    template_id = number(request.args.get("t"), 0, 10**9) or None
+    groups = await call(picking.groups, visit.account_id, template_id)
+    return view.page(request, "merge/menu.html", groups=groups, roots=merge.ROOTS)
