@@ -25,6 +25,10 @@ _SHOWN: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 }
 
 
+# Of a part of the people it is not said how many each has
+PLAIN_CHIPS = (Chip("", "Everyone"), Chip("subscribed", "Subscribed"), Chip("not", "Not subscribed"))
+
+
 class Asked(NamedTuple):
     """Whom a table asks for."""
 
@@ -72,8 +76,7 @@ def fill(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
     """
     all_lists = {row.id: row for row in people.all_lists(account_id)}
     table.active = active(account_id, table.state, all_lists)
-    if not more:
-        table.chips = chips(account_id)
+    table.chips = PLAIN_CHIPS if more else chips(account_id)
     try:
         asks = asked(table.matching, **table.raw, **more)
         table.found = store.page(account_id, asks.query, order(table), asks.rules)

@@ -8,29 +8,96 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.contacts import lists, requests, store
 from appliance.db.work import call, commit
-from ui import view, words
-from ui.forms import Form, listing
+from appliance.segments import store as segments
+from appliance.segments.requests import SegmentQuery
+from ui import crowds, guard, people, tables, view, words
+from ui.forms import Form, listing, number
 from ui.guard import signed_in
 from ui.session import Visit
+from ui.tables import Column, Selection, Table
 
 pages = Blueprint("ui_lists", url_prefix="/lists")
-_LIMIT = 50
+_COLUMNS = (
+    Column("List", "name", ""), Column("People", "people", number=True), Column("Changed", "updated"),
+    Column("Made", "created", shown=False),
+)  # fmt: skip
 
 
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table of lists."""
-    raw, search = listing(request, _LIMIT)
-    found = await call(lists.page, visit.account_id, fields.read(lists.ListQuery, raw))
-    return view.page(request, "lists/index.html", found=found, search=search)
+    table = Table(request, "/lists", ("list", "lists"), _COLUMNS, "-updated")
+    table.acts = "/lists/acts" if guard.may(visit.user.role, "POST", "/lists/acts") else ""
+    asked = fields.read(lists.ListQuery, table.raw)
+    table.found = await call(lists.page, visit.account_id, asked, table.sort)
+    named = await call(_segments, visit.account_id)
+    return tables.answer(request, "lists/index.html", table, segments=named)
+
+
+@pages.post("/acts", name="acts")
+@signed_in
+async def act(request: Request, visit: Visit) -> HTTPResponse:
+    """Delete the chosen lists, after a question; what a campaign or a flow needs stays."""
+    form = Form.of(request)
+    chosen = Selection(form)
+    only = number(request.args.get("only"), 0)
+    if only:
+        chosen.ids, chosen.is_all = [only], False
+    rows = await call(_chosen, visit.account_id, chosen)
+    if not rows or form["act"] != "delete":
+        view.say(request, "Nothing was chosen.")
+        return view.go(request, chosen.back("/lists"))
+    if form["expected"] != str(len(rows)):
+        return view.page(
+            request, "lists/sure.html", form=form, rows=rows, fields=[("act", "delete"), *chosen.fields],
+            back=chosen.back("/lists"),
+        )  # fmt: skip
+    gone, needed = 0, []
+    for row in rows:
+        try:
+            await commit(lists.delete, visit.account_id, row.id)
+            gone += 1
+        except errors.Invalid:
+            needed.append(row.name)
+    kept = f" Kept: {words.listed(needed)}, which a campaign or a flow needs." if needed else ""
+    view.say(request, f"{words.count(gone, 'list', 'lists')} deleted.{kept}")
+    return view.go(request, chosen.back("/lists"))
+
+
+def _chosen(account_id: int, chosen: Selection) -> list[Any]:
+    """Answer the lists meant: by their ids, or all that match."""
+    asked = lists.ListQuery(search=chosen.state["search"]) if chosen.state.get("search") else lists.ListQuery()
+    found: list[Any] = []
+    if not chosen.is_all:
+        return [row for one in chosen.ids[:500] if (row := _there(account_id, one)) is not None]
+    while len(found) < 500:
+        asked.page, asked.limit = len(found) // 100 + 1, 100
+        page = lists.page(account_id, asked)
+        found += page.rows
+        if page.page >= page.pages:
+            break
+    return found
+
+
+def _there(account_id: int, list_id: int) -> Any:
+    try:
+        return lists.get(account_id, list_id)
+    except errors.NotFound:
+        return None
+
+
+def _segments(account_id: int) -> dict[int, str]:
+    """Answer the names of segments by their ids, enough of them to choose from."""
+    found = segments.page(account_id, SegmentQuery(limit=people.MOST)).rows
+    return {row.id: row.name for row in sorted(found, key=lambda row: row.name.casefold())}
 
 
 @pages.get("/new", name="new")
 @signed_in
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """An empty form."""
-    return view.page(request, "lists/form.html", form=Form(), row=None)
+    return await _form(request, visit, Form({"segment_id": request.args.get("segment") or ""}), None, 200)
 
 
 @pages.post("/", name="create", strict_slashes=False)
@@ -44,8 +111,8 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
             raise errors.Invalid({})
         made = await commit(lists.create, visit.account_id, fields.read(lists.ListCreate, _said(form)))
     except errors.Invalid as refused:
-        return view.page(request, "lists/form.html", 422, form=_named(form, refused), row=None)
-    view.say(request, f"{made.name} is ready. Now bring people in.")
+        return await _form(request, visit, _named(form, refused), None, 422)
+    view.say(request, f"{made.name} is ready." + ("" if made.segment_id else " Now bring people in."))
     return view.go(request, f"/lists/{made.id}")
 
 
@@ -61,7 +128,7 @@ async def show(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 async def edit(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """The form with its name and rules."""
     row = await call(lists.get, visit.account_id, list_id)
-    return view.page(request, "lists/form.html", form=Form(_shown(row)), row=row)
+    return await _form(request, visit, Form(_shown(row)), row, 200)
 
 
 @pages.post("/<list_id:int>", name="update")
@@ -76,7 +143,7 @@ async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
             raise errors.Invalid({})
         await commit(lists.update, visit.account_id, list_id, fields.read(lists.ListPatch, _said(form)))
     except errors.Invalid as refused:
-        return view.page(request, "lists/form.html", 422, form=_named(form, refused), row=row)
+        return await _form(request, visit, _named(form, refused), row, 422)
     view.say(request, "Saved.")
     return view.go(request, f"/lists/{list_id}")
 
@@ -131,11 +198,14 @@ _RULES = ("public", "double_opt_in")
 
 
 def _said(form: Form) -> dict[str, Any]:
-    return {"name": form["name"], **{name: form[name] == "yes" for name in _RULES}}
+    chosen = form["segment_id"]
+    segment = int(chosen) if chosen.isdecimal() and len(chosen) < 19 else None
+    return {"name": form["name"], "segment_id": segment, **{name: form[name] == "yes" for name in _RULES}}
 
 
 def _shown(row: Any) -> dict[str, str]:
-    return {"name": row.name, **{name: "yes" if getattr(row, name) else "" for name in _RULES}}
+    here = {"name": row.name, "segment_id": str(row.segment_id or "")}
+    return {**here, **{name: "yes" if getattr(row, name) else "" for name in _RULES}}
 
 
 def _join(account_id: int, list_id: int, contact_ids: list[int]) -> lists.Joined:
@@ -150,13 +220,26 @@ def _named(form: Form, refused: errors.Invalid) -> Form:
     return form.take(refused) if refused.fields else form
 
 
+async def _form(request: Request, visit: Visit, form: Form, row: Any, status: int) -> HTTPResponse:
+    named = await call(_segments, visit.account_id)
+    choices = [(one, f"Everyone in the segment {name}") for one, name in named.items()]
+    return view.page(request, "lists/form.html", status, form=form, row=row, choices=choices)
+
+
 async def _show(request: Request, visit: Visit, list_id: int, status: int, form: Form | None = None) -> HTTPResponse:
     row = await call(lists.get, visit.account_id, list_id)
-    raw, search = listing(request, _LIMIT)
-    raw |= {"list_id": list_id}
-    found = await call(store.page, visit.account_id, fields.read(requests.ContactQuery, raw))
+    here = f"/lists/{list_id}"
+    table = Table(request, here, ("person", "people"), crowds.COLUMNS, "-updated", ("show", "tag"))
+    table.fixed = {"of_list": str(list_id)}
+    table.acts = "/contacts/acts" if guard.may(visit.user.role, "POST", "/contacts/acts") else ""
+    all_lists = await call(crowds.fill, visit.account_id, table, list_id=list_id)
     sendable = await call(lists.sendable, list_id)
-    return view.page(
-        request, "lists/show.html", status, row=row, found=found, search=search, sendable=sendable["email"],
-        form=form or Form(),
+    segment = await call(_segment, visit.account_id, row.segment_id)
+    return tables.answer(
+        request, "lists/show.html", table, status, row=row, sendable=sendable, form=form or Form(), lists=all_lists,
+        segment=segment, is_view=row.segment_id is not None,
     )  # fmt: skip
+
+
+def _segment(account_id: int, segment_id: int | None) -> Any:
+    return segments.get(account_id, segment_id) if segment_id else None
