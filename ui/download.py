@@ -21,7 +21,7 @@ async def send(request: Request, name: str, kind: str, pieces: Iterable[bytes | 
     piece = await call(next, made, None)
     headers = {
         "content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store",
-        "x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'; sandbox",
+        "x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'",
     }  # fmt: skip
     response: Any = await request.respond(status=200, headers=headers, content_type=kind)
     try:

@@ -1,0 +1,152 @@
+"""What is exported, in the words of a person, and how far the files are that are being sent right now."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from appliance import errors, fields
+from appliance.contacts import lists, store
+from appliance.contacts.requests import ContactQuery
+from appliance.events import log
+from appliance.events.log import EventQuery
+from appliance.exporting import happenings, people
+from appliance.messages import store as messages
+from appliance.messages.store import MessageQuery
+from appliance.segments import store as segments
+from ui import words
+
+# Of a list's address, what says how it is looked at and not what is in it
+_LOOKS = ("page", "limit", "per", "per_page", "sort", "order", "density", "format", "ticket")
+
+
+class Kind(NamedTuple):
+    """Something that can be exported."""
+
+    title: str
+    one: str
+    many: str
+    crumb: tuple[str, str]
+    query: Any
+    page: Callable[[int, Any], Any]
+    csv: Callable[[int, Any], Iterator[str]]
+    jsonl: Callable[[int, Any], Iterator[bytes]]
+
+
+KINDS = {
+    "contacts": Kind(
+        "Export contacts", "contact", "contacts", ("Contacts", "/contacts"), ContactQuery, store.page, people.csv,
+        people.jsonl,
+    ),
+    "events": Kind(
+        "Export activity", "event", "events", ("Activity", "/activity"), EventQuery, log.page,
+        lambda account_id, query: happenings.csv(happenings.EVENTS, account_id, query),
+        lambda account_id, query: happenings.jsonl(happenings.EVENTS, account_id, query),
+    ),
+    "messages": Kind(
+        "Export messages", "message", "messages", ("Outbox", "/outbox"), MessageQuery, messages.page,
+        lambda account_id, query: happenings.csv(happenings.MESSAGES, account_id, query),
+        lambda account_id, query: happenings.jsonl(happenings.MESSAGES, account_id, query),
+    ),
+}  # fmt: skip
+# Name in the form: words, ending, type, and whether it begins with the mark that Excel wants
+FORMATS = {
+    "excel": ("For Excel", "CSV that Excel and Numbers open with every letter right.", "csv", True),
+    "csv": ("CSV", "What other programs read, and what Import here takes back without loss.", "csv", False),
+    "jsonl": ("JSON lines", "For scripts: one object a line.", "jsonl", False),
+}
+TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
+_FLAGS = {
+    "subscribed_email": ("Subscribed to email", "Not subscribed to email"),
+    "subscribed_phone": ("Subscribed to SMS", "Not subscribed to SMS"), "test": ("Only tests", "Without tests"),
+}  # fmt: skip
+_NAMES = {
+    "created_after": "Since", "created_before": "Before", "updated_after": "Changed since",
+    "updated_before": "Changed before", "tag": "Tag", "source": "From", "to": "To", "channel": "Channel",
+    "contact_id": "Person", "campaign_id": "Campaign", "flow_id": "Flow", "source_type": "Kind",
+    "resource_name": "About", "resource_uid": "About",
+}  # fmt: skip
+
+
+def filters(kind: Kind, args: Any) -> dict[str, str]:
+    """Answer the filters of a list's address, without what only says how it was looked at."""
+    found = {name: str(args.get(name))[:500] for name in args if name not in _LOOKS}
+    return {name: value for name, value in found.items() if value.strip()}
+
+
+def query(kind: Kind, asked: dict[str, str], **pages: int) -> Any:
+    """Read filters; raises Invalid also for one that is not known, so that none is lost on the way."""
+    known = {info.name for info in fields.declared(kind.query)}
+    if unknown := sorted(set(asked) - known):
+        raise errors.Invalid({name: ["is not a filter of this list"] for name in unknown})
+    return fields.read(kind.query, {**asked, **pages}, loose=True)
+
+
+def chips(account_id: int, kind: Kind, asked: dict[str, str]) -> list[tuple[str, str]]:
+    """Answer each filter in words, with the query of the page without it."""
+    return [
+        (_said(account_id, name, value), words.query({one: asked[one] for one in asked if one != name}))
+        for name, value in asked.items()
+    ]
+
+
+def _said(account_id: int, name: str, value: str) -> str:
+    if name in ("search", "q", "query"):
+        return f"“{value}”"
+    if name in _FLAGS:
+        return _FLAGS[name][value.lower() not in ("true", "1", "yes")]
+    if name in ("list_id", "segment_id"):
+        found: Any = (lists if name == "list_id" else segments).get(account_id, int(value))
+        return f"{'In' if name == 'list_id' else 'Segment'} {found.name}"
+    if name == "event":
+        return words.event(value)[2]
+    if name == "status":
+        return words.STATUSES.get(value, ("", value))[1]
+    if name == "contact_id":
+        return words.name(store.get(account_id, int(value)))
+    return f"{_NAMES.get(name, name.replace('_', ' '))}: {value}"
+
+
+class Going(NamedTuple):
+    """A file that is being sent: whose, how many rows of how many, and whether it is whole, broken off or neither."""
+
+    account_id: int
+    rows: int
+    total: int
+    state: str
+    at: float
+
+
+_going: "OrderedDict[str, Going]" = OrderedDict()
+_MOST = 64
+
+
+def going(account_id: int, ticket: str) -> Going | None:
+    """Answer how far the file of a ticket is, or None if it has not begun."""
+    found = _going.get(ticket)
+    return found if found is not None and found.account_id == account_id else None
+
+
+def counted(account_id: int, ticket: str, total: int, pieces: Iterator[Any], mark: bytes, head: int) -> Iterator[bytes]:
+    """Yield what is sent as it is made, and note under a ticket how many rows that is; `head` lines are no rows."""
+    end, rows = b"\r\n" if head else b"\n", -head
+
+    def note(state: str) -> None:
+        if ticket:
+            _going[ticket] = Going(account_id, max(rows, 0), total, state, time.monotonic())
+            _going.move_to_end(ticket)
+            while len(_going) > _MOST:
+                _going.popitem(last=False)
+
+    note("going")
+    state = "broken"
+    try:
+        for piece in pieces:
+            sent = piece.encode() if isinstance(piece, str) else bytes(piece)
+            rows += sent.count(end)
+            note("going")
+            yield mark + sent
+            mark = b""
+        state = "done"
+    finally:
+        note(state)
