@@ -1,51 +1,79 @@
 """Rows of a filter as a page shows them: what each offers, whom they mean in words, how many people that is."""
 
+import asyncio
+import time
 from typing import NamedTuple
 
+from appliance.db.work import call
 from appliance.errors import Invalid
 from appliance.filters import read
 from appliance.filters.read import Group, Node
 from appliance.filters.scope import Place, Scope
-from appliance.segments import explain, people
+from appliance.segments import counting, explain, people
+from appliance.segments.counting import Counting
 from ui import filter_offers
 from ui.filter_offers import BRANCH, SEGMENT
 from ui.filter_row import Row
 from ui.filters import Rows
 
+PATIENCE = 1.5
+
 
 class Look(NamedTuple):
-    """Everything that the part `rows.builder` shows."""
+    """Everything that the part `rows.builder` shows; `tally` is None where nobody can be counted, `note` says why."""
 
     rows: Rows
     place: str = SEGMENT
     sentence: str = ""
-    total: int | None = None
-    everybody: int = 0
+    tally: Counting | None = None
+    note: str = ""
+
+
+async def shown(account_id: int, rows: Rows, place: str = SEGMENT, counted: bool = True) -> Look:
+    """Answer rows as a page shows them, with the number of people if it is found soon; else the page asks for it."""
+    made = await call(look, account_id, rows, place, counted)
+    if made.tally is not None:
+        await settled(made.tally)
+    return made
+
+
+async def settled(tally: Counting, seconds: float = PATIENCE) -> None:
+    """Wait until a count is done, at most so long, without keeping anybody else waiting."""
+    until = time.monotonic() + seconds
+    while not tally.is_done and time.monotonic() < until:
+        await asyncio.sleep(0.01)
 
 
 def look(account_id: int, rows: Rows, place: str = SEGMENT, counted: bool = True) -> Look:
-    """Answer rows as a page shows them; runs on a reader (`await call(look, …)`).
+    """Answer rows as a page shows them, with a count that is under way; runs on a reader (`await call(look, …)`).
 
     Faults of what is complete are noted at the rows. `place` is `split` where a flow asks: there the event that
     began it can be asked about, and then nobody can be counted ahead.
     """
     filter_offers.fill(account_id, rows, place)
-    here = people.scope(account_id, writing=True)
-    here = here._replace(place=Place.SPLIT) if place == BRANCH else here
     try:
-        nodes = read.filters(rows.complete(), here)
+        nodes, here = read_rows(account_id, rows, place)
     except Invalid as refused:
         rows.take(refused)
         return Look(rows, place)
     sentence = explain.sentence(account_id, nodes, here)
-    if not counted or _needs_event(nodes):
+    if not counted:
         return Look(rows, place, sentence)
+    if _needs_event(nodes):
+        return Look(rows, place, sentence, note="Whom this means depends on the event that begins the flow.")
     try:
         _share(account_id, rows, nodes, here)
-        return Look(rows, place, sentence, people.count(account_id, nodes, here), people.total(account_id))
     except Invalid as refused:
         rows.take(refused)
         return Look(rows, place, sentence)
+    return Look(rows, place, sentence, counting.begin(account_id, rows.asker, rows.complete(), rows.seed))
+
+
+def read_rows(account_id: int, rows: Rows, place: str = SEGMENT) -> tuple[list[Node], Scope]:
+    """Read the complete rows; raises Invalid with the faults at the paths of their rows."""
+    here = people.scope(account_id, writing=True)
+    here = here._replace(place=Place.SPLIT) if place == BRANCH else here
+    return read.filters(rows.complete(), here), here
 
 
 def _share(account_id: int, rows: Rows, nodes: list[Node], here: Scope) -> None:

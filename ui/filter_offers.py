@@ -60,9 +60,11 @@ class _Offers:
         groups = _inside(self.account_id, event) if event else self.fields
         kinds: list[tuple[str, str]] = []
         if field is not None and field.type == "json" and row.takes in ("value", "values", "pair"):
-            if not row["kind"]:
-                row.more["kind"] = self._guess(row, event)
-            kinds = [one for one in KINDS if one[0] != "boolean" or row.takes == "value"]
+            guess = self._guess(row, event)
+            row.more["kind"] = row["kind"] or guess or "text"
+            # What stands in the data says how a value is read; only where it does not, it is asked
+            if row["kind"] != guess:
+                kinds = [one for one in KINDS if one[0] != "boolean" or row.takes == "value"]
             kinds += [(filter_values.EXACT, "exactly, as JSON")] if row["kind"] == filter_values.EXACT else []
         before, _, after = _words(row).partition("…")
         row.offer = Offer(
@@ -70,11 +72,12 @@ class _Offers:
         )  # fmt: skip
 
     def _guess(self, row: Row, event: str) -> str:
+        """Answer the type that values of a path have where it is seen, or nothing."""
         name = row.field.label if row.field else ""
         known = seen.event_keys(self.account_id, event) if event else seen.keys(self.account_id)
         found = next((key for key in known if key.path == name), None)
         if found is None or found.type == "list":
-            return "text"
+            return "" if found is None else "text"
         return "date" if found.type == "text" and filter_values.DAY.fullmatch(str(found.example)) else found.type
 
     def _things(self, field: Field | None) -> list[tuple[str, str]]:

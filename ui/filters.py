@@ -6,6 +6,7 @@ being renamed, and a form reads the same with and without a script.
 """
 
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
@@ -28,6 +29,9 @@ class Rows:
         self.rows = rows
         self.prefix = prefix
         self.error = ""
+        # Whose counts these are, so that a newer question of the same page ends the older; and which sample is shown
+        self.asker = secrets.token_hex(8)
+        self.seed = 0
 
     @classmethod
     def of(cls, raw: Any, prefix: str = PREFIX) -> "Rows":
@@ -35,9 +39,18 @@ class Rows:
         return cls(list(_rows_of(raw, "")), prefix)
 
     @classmethod
+    def blank(cls, prefix: str = PREFIX) -> "Rows":
+        """Make one row in which nothing is chosen yet."""
+        return cls([Row("n0")], prefix)
+
+    @classmethod
     def posted(cls, posted: Mapping[str, list[str]], prefix: str = PREFIX) -> "Rows":
         """Read rows from what a form posted (`Form.lists`) or a query says, and choose what goes with each field."""
-        return cls(_read(posted, prefix, f"{prefix}.row", 1, set()), prefix)
+        made = cls(_read(posted, prefix, f"{prefix}.row", 1, set()), prefix)
+        asker, seed = (next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("asker", "seed"))
+        made.asker = asker if _KEY.fullmatch(asker) else made.asker
+        made.seed = int(seed) if seed.isdecimal() and len(seed) < 9 else 0
+        return made
 
     def __iter__(self) -> Iterator[Row]:
         """Answer every row, those inside others too."""
@@ -219,4 +232,17 @@ def _pick(rows: Rows, key: str, value: str) -> None:
             row.values = [value]
 
 
-_ACTS = {"add": _add, "remove": _remove, "up": _move(-1), "down": _move(1), "copy": _copy, "pick": _pick}
+def _shuffle(rows: Rows, _key: str, _value: str) -> None:
+    """Show others of those who match."""
+    rows.seed += 1
+
+
+_ACTS = {
+    "shuffle": _shuffle,
+    "add": _add,
+    "remove": _remove,
+    "up": _move(-1),
+    "down": _move(1),
+    "copy": _copy,
+    "pick": _pick,
+}

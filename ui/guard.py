@@ -32,7 +32,7 @@ _STARTING = ("activate", "publish", "pause", "archive", "revive", "move_on", "ta
 _SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume", "schedule")
 
 # Forms that are too long for an address and change nothing
-_READING = ("/segments/rows",)
+_READING = ("/segments/rows", "/segments/check")
 
 # None of a page that sent its answer itself, piece by piece
 Handler = Callable[..., Awaitable[HTTPResponse | None]]

@@ -88,11 +88,11 @@ def row(node: Node, here: Scope, contact_id: int, more: Mapping[str, Any] = NOTH
     return Row(
         node.raw["name"], node.raw["predicate"], node.raw.get("value"),
         words.clause(node, here, lambda kind, number: called(here.account_id, kind, number)),
-        _one(asked.sql, {**asked.parameters, **more}, contact_id), _actual(node, here, contact_id, more), parts,
+        _one(asked.sql, {**asked.parameters, **more}, contact_id), actual(node, here, contact_id, more), parts,
     )  # fmt: skip
 
 
-def _actual(node: Node, here: Scope, contact_id: int, more: Mapping[str, Any]) -> Any:
+def actual(node: Node, here: Scope, contact_id: int, more: Mapping[str, Any] = NOTHING) -> Any:
     """Answer the person's own value: times written out, ids as arrays, events counted."""
     if isinstance(node, Group):
         return None

@@ -1,7 +1,7 @@
 """Who is in a segment, as SQL over the contact alias `c`: to count, to list, to send to, to ask about one person."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -112,11 +112,14 @@ def source(placeholder: str, narrowed: bool = False) -> str:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """Give the statements inside twenty seconds; what takes longer is refused instead of keeping others out."""
+def limited(ends: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Give the statements inside twenty seconds; what takes longer is refused instead of keeping others out.
+
+    So is what `ends` says nobody waits for any more.
+    """
     here = connection()
     until = clock.now() + _LONGEST_SECONDS
-    here.set_progress_handler(lambda: clock.now() > until, _STEPS)
+    here.set_progress_handler(lambda: clock.now() > until or ends(), _STEPS)
     try:
         yield
     except apsw.InterruptError:

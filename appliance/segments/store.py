@@ -108,6 +108,17 @@ def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
     return found
 
 
+def drafts(account_id: int, segment_id: int) -> list[dict[str, Any]]:
+    """Answer the campaigns that choose a segment and were not sent: without it they wait for another choice."""
+    found = rows(
+        "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
+        "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
+        "AND c.status = 'draft' AND c.deleted_at IS NULL",
+        (account_id, segment_id, segment_id),
+    )
+    return [{"campaign_id": number, "name": name} for number, name in found]
+
+
 def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
     """Raise Invalid unless filters can be those of a segment: readable, not circular, not too many together."""
     here = people.scope(account_id, writing=True)

@@ -49,7 +49,7 @@ def shown(home: Home, rows: Rows, place: str = "segment") -> str:
     return (
         view.environment()
         .get_template("segments/_rows.html")
-        .render(shown=filter_look.look(home.account_id, rows, place))
+        .render(shown=filter_look.look(home.account_id, rows, place, counted=False), sample=None, checked=None)
     )
 
 

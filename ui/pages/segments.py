@@ -1,5 +1,6 @@
-"""Segments: the table, and the builder with its count."""
+"""Segments: the table, the builder, and what may be done with one."""
 
+import json
 from typing import Any
 
 from sanic import Blueprint, Request
@@ -9,11 +10,11 @@ from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.segments import explain, people, store
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
-from ui import filter_look, view
-from ui.filter_offers import BRANCH, SEGMENT
+from ui import filter_look, filter_people, view
 from ui.filters import Rows
 from ui.forms import Form, listing
 from ui.guard import signed_in
+from ui.pages import segment_rows
 from ui.session import Visit
 
 pages = Blueprint("ui_segments", url_prefix="/segments")
@@ -38,26 +39,11 @@ def _said(account_id: int, rows: list[Any]) -> dict[str, Any]:
     return {"counts": store.counts(account_id, rows), "sentences": sentences, "everybody": people.total(account_id)}
 
 
-@pages.post("/rows", name="rows")
-@signed_in
-async def rows(request: Request, visit: Visit) -> HTTPResponse:
-    """The rows of any form as they are now: what a button of theirs did, what fits the chosen field, who is meant.
-
-    Nothing is kept: the form around them does that.
-    """
-    form = Form.of(request)
-    found = Rows.posted(form.lists, form["rows"][:40] or "f")
-    found.act(form.lists)
-    place = BRANCH if form[f"{found.prefix}.place"] == BRANCH else SEGMENT
-    shown = await call(filter_look.look, visit.account_id, found, place)
-    return view.fragment(request, "segments/_rows.html", shown=shown)
-
-
 @pages.get("/new", name="new")
 @signed_in
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """An empty builder with one row to begin with."""
-    return await _builder(request, visit, Form(), Rows.of([]), None, 200)
+    return await _builder(request, visit, Form(), Rows.blank(), None, 200)
 
 
 @pages.post("/", name="create", strict_slashes=False)
@@ -72,7 +58,8 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """The builder with the rules of a segment."""
     row = await call(store.get, visit.account_id, segment_id)
-    return await _builder(request, visit, Form({"name": row.name}), Rows.of(row.filters), row, 200)
+    found = Rows.of(row.filters)
+    return await _builder(request, visit, Form({"name": row.name}), found, row, 200)
 
 
 @pages.post("/<segment_id:int>", name="update")
@@ -82,10 +69,52 @@ async def update(request: Request, visit: Visit, segment_id: int) -> HTTPRespons
     return await _save(request, visit, await call(store.get, visit.account_id, segment_id))
 
 
+@pages.post("/<segment_id:int>/copy", name="copy")
+@signed_in
+async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
+    """Make another one with the same rules."""
+    row = await call(store.get, visit.account_id, segment_id)
+    raw = {"name": f"{row.name[:240]}, copy", "filters": row.filters}
+    made = await commit(store.create, visit.account_id, fields.read(SegmentCreate, raw))
+    view.say(request, f"This is a copy of {row.name}. Change what should differ.")
+    return view.go(request, f"/segments/{made.id}")
+
+
+@pages.post("/<segment_id:int>/delete", name="delete")
+@signed_in
+async def delete(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
+    """Delete a segment that nothing needs; the message offers to make it again."""
+    row = await call(store.get, visit.account_id, segment_id)
+    try:
+        await commit(store.delete, visit.account_id, segment_id)
+    except errors.Invalid:
+        form = Form({"name": row.name})
+        form.wrong("base", "This segment is in use, as the page says. Take it out there first.")
+        return await _builder(request, visit, form, Rows.of(row.filters), row, 422)
+    undo = ("/segments/restore", {"name": row.name, "filters": json.dumps(row.filters)})
+    view.say(request, f"The segment {row.name} is deleted. Its people are still in Contacts.", undo)
+    return view.go(request, "/segments")
+
+
+@pages.post("/restore", name="restore")
+@signed_in
+async def restore(request: Request, visit: Visit) -> HTTPResponse:
+    """Make a deleted segment again."""
+    form = Form.of(request)
+    try:
+        filters = json.loads(form.exact("filters") or "[]")
+    except ValueError:
+        filters = None
+    asked = fields.read(SegmentCreate, {"name": form["name"], "filters": filters})
+    made = await commit(store.create, visit.account_id, asked)
+    view.say(request, f"{made.name} is back.")
+    return view.go(request, f"/segments/{made.id}")
+
+
 async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
     form = Form.of(request)
     found = Rows.posted(form.lists)
-    if found.act(form.lists):
+    if found.act(form.lists) or form["look"]:
         return await _builder(request, visit, form, found, row, 200)
     form.need("name", "Give the segment a name, for example Regulars in Berlin.")
     try:
@@ -93,16 +122,30 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
             raise errors.Invalid({})
         raw = {"name": form["name"], "filters": found.filters()}
         if row is None:
-            row = await commit(store.create, visit.account_id, fields.read(SegmentCreate, raw))
+            kept = await commit(store.create, visit.account_id, fields.read(SegmentCreate, raw))
         else:
-            await commit(store.update, visit.account_id, row.id, fields.read(SegmentPatch, raw))
+            kept = await commit(store.update, visit.account_id, row.id, fields.read(SegmentPatch, raw))
     except errors.Invalid as refused:
+        return await _builder(request, visit, form, found, row, 422, refused)
+    view.say(request, "Saved." if row else f"{kept.name} is ready. It keeps itself up to date.")
+    return view.go(request, f"/segments/{kept.id}")
+
+
+async def _builder(
+    request: Request, visit: Visit, form: Form, found: Rows, row: Any, status: int,
+    refused: errors.Invalid | None = None,
+) -> HTTPResponse:  # fmt: skip
+    """Answer the whole builder; what the rules refuse is said at the rows, over what is said of those still open."""
+    shown = await filter_look.shown(visit.account_id, found)
+    if refused is not None:
+        found.filters()
         found.take(refused)
-        return await _builder(request, visit, form, found, row, 422)
-    view.say(request, "Saved.")
-    return view.go(request, f"/segments/{row.id}")
-
-
-async def _builder(request: Request, visit: Visit, form: Form, found: Rows, row: Any, status: int) -> HTTPResponse:
-    shown = await call(filter_look.look, visit.account_id, found)
-    return view.page(request, "segments/show.html", status, form=form, shown=shown, row=row)
+        form.take(errors.Invalid({name: said for name, said in refused.fields.items() if name == "name"}))
+    sample = await call(filter_people.sample, visit.account_id, shown)
+    checked = await segment_rows.checked(visit, form, found)
+    used = await call(store.used_by, visit.account_id, row.id) if row else []
+    drafts = await call(store.drafts, visit.account_id, row.id) if row else []
+    return view.page(
+        request, "segments/show.html", status, form=form, shown=shown, row=row, sample=sample, checked=checked,
+        used=used, drafts=drafts,
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+/* Long choices that are searched: a button opens one finder over the options of its select. */
+(() => {
+  "use strict";
+  // One finder for all long choices: a field to type in, and the options that contain all of its words.
+  const finder = Object.assign(document.createElement("div"), { id: "finder", className: "menu", popover: "auto" });
+  const field = Object.assign(document.createElement("input"), { className: "input", type: "text", autocomplete: "off", placeholder: "Search" });
+  const list = Object.assign(document.createElement("div"), { id: "finder-list", role: "listbox" });
+  for (const [name, value] of [["role", "combobox"], ["aria-expanded", "true"], ["aria-controls", "finder-list"], ["aria-label", "Search what to choose"], ["spellcheck", "false"]]) field.setAttribute(name, value);
+  list.setAttribute("aria-label", "Choices");
+  finder.append(field, list);
+  document.body.append(finder);
+  let select = null, button = null, current = 0;
+  const options = () => [...list.querySelectorAll("[role=option]")];
+  const mark = (at) => {
+    const all = options();
+    current = Math.max(0, Math.min(at, all.length - 1));
+    all.forEach((one, index) => one.setAttribute("aria-selected", String(index === current)));
+    field.setAttribute("aria-activedescendant", all[current]?.id || "");
+    all[current]?.scrollIntoView({ block: "nearest" });
+  };
+  const fill = () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let group = null;
+    list.replaceChildren();
+    for (const option of select.options) {
+      const under = option.parentElement.label || "";
+      if (!option.value || !words.every((word) => `${option.text} ${under}`.toLowerCase().includes(word))) continue;
+      if (under !== group && under) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: under, role: "presentation" }));
+      group = under;
+      const made = Object.assign(document.createElement("div"), { id: `finder-${option.index}`, role: "option", textContent: option.text });
+      made.dataset.value = option.value;
+      list.append(made);
+    }
+    if (!list.children.length) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: "Nothing is called so", role: "presentation" }));
+    mark(words.length ? 0 : options().findIndex((one) => one.dataset.value === select.value));
+  };
+  const choose = (option) => {
+    finder.hidePopover();
+    if (!option) return;
+    select.value = option.dataset.value;
+    button.firstElementChild.textContent = option.textContent;
+    button.classList.remove("none");
+    button.focus();
+    for (const name of ["input", "change"]) select.dispatchEvent(new Event(name, { bubbles: true }));
+  };
+  document.addEventListener("click", ({ target }) => {
+    const found = target.closest?.("button[data-for]");
+    if (!found) return;
+    button = found;
+    select = document.getElementById(found.dataset.for);
+    field.value = "";
+    finder.showPopover();
+    const at = found.getBoundingClientRect(), below = innerHeight - at.bottom > 350 || at.top < 350;
+    Object.assign(finder.style, { inset: "auto", margin: 0, left: `${Math.max(8, Math.min(at.left, innerWidth - 300))}px`, top: below ? `${at.bottom + 4}px` : "auto", bottom: below ? "auto" : `${innerHeight - at.top + 4}px` });
+    fill();
+    field.focus();
+  });
+  field.addEventListener("input", (event) => { event.stopPropagation(); fill(); });
+  field.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
+    if (step) { event.preventDefault(); mark(current + step); }
+    if (event.key === "Enter") { event.preventDefault(); choose(options()[current]); }
+    if (event.key === "Tab") choose(options()[current]);
+    if (event.key === "Escape") button.focus();
+  });
+  list.addEventListener("click", ({ target }) => choose(target.closest("[role=option]")));
+})();
