@@ -114,7 +114,7 @@ def may(role: str, method: str, path: str) -> bool:
         return True
     if role == "viewer" or path.startswith(("/brand", "/settings", "/welcome")):
         return False
-    sends = path.startswith("/campaigns/") and path.rsplit("/", 1)[-1] in _SENDING
+    sends = path.startswith(("/campaigns/", "/outbox/")) and path.rsplit("/", 1)[-1] in _SENDING
     sends = sends or (path.startswith("/contacts/") and path.endswith("/conversation"))
     sends = sends or (path.startswith("/flows/") and path.rsplit("/", 1)[-1] in _STARTING)
     return role == "editor" or (role == "author" and not sends)

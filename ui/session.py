@@ -10,6 +10,7 @@ from sanic.response import HTTPResponse
 from appliance.account import sessions
 from appliance.db.work import call, commit
 from appliance.errors import Unavailable
+from appliance.messages import glance
 
 _YEAR = 365 * 86400
 THEMES = ("system", "light", "dark")
@@ -26,6 +27,7 @@ class Visit:
         self.account_id: int = self.account.id
         self.actor = f"user:{self.user.id}"
         self.zone = zone(self.account.time_zone)
+        self.queue = glance.Glance("idle")
 
 
 def zone(name: str | None) -> ZoneInfo:
@@ -51,14 +53,22 @@ async def visit(request: Request) -> Visit | None:
     token = request.cookies.get(cookie_name(request))
     if not token:
         return None
-    session = await call(sessions.find, token)
+    session, queue = await call(_find, token, request.headers.get("hx-request") != "true")
     if session is None:
         return None
     if sessions.needs_touch(session):
         # Who only looks is served although nothing can be written
         with suppress(Unavailable):
             await commit(sessions.touch, session.id)
-    return Visit(request, session)
+    found = Visit(request, session)
+    found.queue = queue or found.queue
+    return found
+
+
+def _find(token: str, whole: bool) -> tuple[Any, glance.Glance | None]:
+    """Answer a session, and for a whole page how sending stands, which is at its edge."""
+    session = sessions.find(token)
+    return session, glance.of(session.user.account_id) if whole and session is not None else None
 
 
 async def begin(request: Request, response: HTTPResponse, user_id: int) -> None:

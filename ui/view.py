@@ -9,7 +9,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import assets, clock, datadir
-from ui import files, nav, session, shortcuts, talk, words
+from ui import charts, files, nav, session, shortcuts, talk, words
 
 # One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
 _notices: dict[int, dict[str, Any]] = {}
@@ -28,6 +28,9 @@ _PARTS = {
     "table": "table",
     "crowd": "crowd",
     "flows": "flows",
+    "chart": "charts",
+    "live": "live",
+    "queue": "queue",
 }
 
 
@@ -48,6 +51,7 @@ def environment() -> Environment:
         "words": words,
         "shortcuts": shortcuts.KEYS,
         "talking": talk,
+        "charts": charts,
     }
     for name, file in _PARTS.items():
         made.globals[name] = made.get_template(f"parts/{file}.html").module

@@ -124,7 +124,14 @@ def percent(part: int, whole: int) -> str:
     if not whole:
         return "—"
     share = 100 * part / whole
+    if 0 < share < 0.05:
+        return "under 0.1 %"
     return f"{share:.1f} %" if 0 < share < 10 or 99 < share < 100 else f"{share:.0f} %"
+
+
+def share(part: float) -> str:
+    """Write a share that is known as a part of one."""
+    return percent(round(part * 1_000_000), 1_000_000) if part else "0 %"
 
 
 def size(value: int) -> str:
@@ -203,6 +210,16 @@ def duration(seconds: float) -> str:
         return f"about {minutes} min"
     hours = round(seconds / 3600)
     return f"about {hours} hours" if hours < 48 else f"about {round(hours / 24)} days"
+
+
+def ago(ms: int) -> str:
+    """Write how long ago a moment was, roughly; of another day, when it was."""
+    minutes = max(0, clock.now_ms() - ms) // 60_000
+    if minutes < 1:
+        return "a moment ago"
+    if minutes < 60:
+        return f"{count(minutes, 'minute', 'minutes')} ago"
+    return f"{count(minutes // 60, 'hour', 'hours')} ago" if minutes < 24 * 60 else when(ms)
 
 
 def reason(code: str | None, channel: str = "email") -> str:

@@ -16,8 +16,8 @@ from appliance.sms import numbers
 from appliance.tables import Hit, Message
 from appliance.tables.message import OPEN
 
-# By people (that is not known to be machines), or seen by machines and nobody else
-By = Literal["people", "machines"]
+# By people (that is not known to be machines), seen by machines and nobody else, or by no person though it was accepted
+By = Literal["people", "machines", "nobody"]
 # Whom a message of the campaign led to opt out; the evidence names the message. Who called it spam is counted as that
 UNSUBSCRIBED = (
     "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
@@ -54,6 +54,20 @@ class RecipientQuery(PageQuery):
 
 def page(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
     """List a campaign's messages, newest first; raises NotFound."""
+    found = _chosen(account_id, campaign_id, query)
+    result = paginate(found.order_by(Message.id.desc()), query.page, query.size())
+    return result._replace(rows=messages.by_ids([row.id for row in result.rows]))
+
+
+def ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
+    """Answer the messages that a query names, newest first, all of them; raises NotFound."""
+    return [
+        row[0]
+        for row in _chosen(account_id, campaign_id, query).select(Message.id).order_by(Message.id.desc()).tuples()
+    ]
+
+
+def _chosen(account_id: int, campaign_id: int, query: RecipientQuery) -> Any:
     campaign = store.get(account_id, campaign_id)
     found = Message.select().where(Message.campaign == campaign_id)
     if query.status is not UNSET:
@@ -80,8 +94,7 @@ def page(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
     if query.unsubscribed is not UNSET:
         among = _among(unsubscribed(campaign_id))
         found = found.where(among if query.unsubscribed else ~among)
-    result = paginate(found.order_by(Message.id.desc()), query.page, query.size())
-    return result._replace(rows=messages.by_ids([row.id for row in result.rows]))
+    return found
 
 
 def unsubscribed(campaign_id: int) -> list[int]:
@@ -103,6 +116,8 @@ def bounds(campaign_id: int) -> tuple[int | None, int | None]:
 def _engaged(found: Any, campaign_id: int, kind: str, by: str) -> Any:
     if by == "people":
         return found.where(_AT[kind].is_null(False))
+    if by == "nobody":
+        return found.where(_AT[kind].is_null(), Message.status.in_(_ACCEPTED))
     machines = _hits(campaign_id, kind).where(Hit.verdict == "machine")
     return found.where(_AT[kind].is_null(), Message.id.in_(machines))
 

@@ -4,6 +4,7 @@ Only what has ended badly or in doubt can be decided (decisions, section 7); wha
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from appliance import clock
@@ -99,6 +100,24 @@ def retry_some(campaign_id: int, part: Part, actor: str) -> tuple[int, int]:
     _open(may, campaign_id)
     log.info("%s sends %s messages of campaign %s again", actor, len(may), campaign_id)
     return len(may), found[-1].id if len(found) == _MOST else 0
+
+
+def retry_these(account_id: int, numbers: Sequence[int], actor: str) -> int:
+    """Send some of an account's messages again, whatever they belong to; answers how many.
+
+    Whoever may not be written to any more, and what ended otherwise, is left as it is.
+    """
+    writing()
+    sql = f"SELECT {COLUMNS} FROM message WHERE account_id = ? AND id = ? AND status IN ('failed', 'uncertain')"
+    found = [Claim._make(row) for number in numbers for row in rows(sql, (account_id, number))]
+    of: dict[int | None, list[int]] = {}
+    for row in found:
+        if not _is_over(row.campaign_id) and outbox.refusal(row) is None:
+            of.setdefault(row.campaign_id, []).append(row.id)
+    for campaign_id, ids in of.items():
+        _open(ids, campaign_id)
+    log.info("%s sends %s messages again", actor, sum(map(len, of.values())))
+    return sum(map(len, of.values()))
 
 
 def assume_some(campaign_id: int, part: Part, actor: str) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from ui.pages import BLUEPRINTS
 KINDS = {
     "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
     "captured_id": "captured", "domain_id": "domains", "suppression_id": "suppressions", "picture_id": "pictures",
-    "form_id": "forms", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
+    "form_id": "forms", "message_id": "messages", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
     "flow_id": "flows", "step_id": "steps", "run_id": "runs",
 }  # fmt: skip
 _ID = re.compile(r"<(\w+):int>")

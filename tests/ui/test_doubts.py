@@ -20,7 +20,7 @@ def test_one_is_sent_again_and_the_rest_counted(
     path = send(api, "one", "two", "three", "four")
     done(api, path)
     page = sign_in(new_page(browser, server.url, browser_problems))
-    page.goto(path)
+    page.goto(f"{path}/problems")
     expect(page.locator("#doubts tbody tr")).to_have_count(3)
     page.locator("#doubts").get_by_role("link", name="Decide").click()
     # Which three of the four met the fault, nobody knows beforehand

@@ -34,7 +34,7 @@ LOOK = """() => ({
   icons: [...document.querySelectorAll('use')].map(e => e.getAttribute('href')),
   primary: document.querySelectorAll('main .btn.primary:not(dialog *)').length,
   width: document.documentElement.scrollWidth,
-  links: [...document.querySelectorAll('a[href^="/"]')].map(a => a.getAttribute('href')),
+  links: [...document.querySelectorAll('a[href^="/"]:not([download])')].map(a => a.getAttribute('href')),
 })"""
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a campaign after it is sent: its report, the people behind each number, and what a person decides."""
+"""What becomes of a campaign after it is sent: its report in tabs, and how its sending stands."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,14 +6,12 @@ from typing import Any
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import clock, errors, fields
-from appliance.campaigns import books, preflight, recipients, report, results, states, store
+from appliance import clock
+from appliance.campaigns import acts, afterwards, books, comparing, link_map, preflight, report, results, states, store
 from appliance.db.work import call, commit
-from appliance.messages import deciding
-from appliance.messages import store as messages
-from appliance.messages.deciding import Part
-from ui import audiences, people, view, words
-from ui.forms import Form, number
+from appliance.designs.merge import MergeError
+from appliance.errors import Invalid
+from ui import audiences, charts, guard, mail, reading, view, words
 from ui.guard import signed_in
 from ui.pages import compose, compose_send
 from ui.session import Visit
@@ -21,47 +19,77 @@ from ui.session import Visit
 pages = Blueprint("ui_reports", url_prefix="/campaigns")
 _MOVING = ("sending", "holding")
 _SETTLES_MS = 15_000
-# By what the people of a campaign may be chosen, and what that is called
-_BY = {
-    "status": "", "opened": "opened", "clicked": "clicked", "link": "clicked a link", "domain": "mailboxes at",
-    "country": "numbers in",
-    "problem": "", "accepted": "handed over", "unsubscribed": "unsubscribed", "pending": "waiting",
-}  # fmt: skip
 
 
 @pages.get("/<campaign_id:int>", name="show")
 @signed_in
 async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """A draft opens its composer; anything later is a report that follows what happens."""
-    facts = await call(_facts, visit.account_id, campaign_id)
-    if facts["campaign"].phase == "draft":
+    by = "day" if request.args.get("by") == "day" else "hour"
+    base = await call(facts, visit, campaign_id, "")
+    if base["campaign"].phase == "draft":
         return await compose.page(request, visit, campaign_id)
-    if facts["campaign"].phase == "scheduled":
+    if base["campaign"].phase == "scheduled":
         return await compose_send.armed(request, visit, campaign_id)
-    # The answer to a poll has no trigger once nothing moves any more, so polling ends itself.
-    return view.page(request, "campaigns/report.html", moving=_is_moving(facts["campaign"]), **facts)
+    told = await call(_overview, visit.account_id, base, by)
+    return view.page(request, "campaigns/overview.html", **base, **told)
 
 
-@pages.get("/<campaign_id:int>/people", name="people")
+@pages.get("/<campaign_id:int>/live", name="live")
 @signed_in
-async def persons(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Every person of a campaign and what became of their message."""
-    campaign = await call(store.get, visit.account_id, campaign_id)
-    kept = {name: request.args.get(name) for name in _BY if request.args.get(name)}
-    raw = {**_typed(kept), "page": number(request.args.get("page")), "limit": 50}
+async def live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """How the sending stands; the answer has no trigger once nothing moves any more, so polling ends itself."""
+    base = await call(facts, visit, campaign_id, "people" if request.args.get("slim") else "")
+    if not view.is_part(request) or base["campaign"].phase in ("draft", "scheduled"):
+        # Somebody took it back meanwhile: it is a draft, and that has another page
+        return view.go(request, f"/campaigns/{campaign_id}")
+    return view.page(request, "campaigns/report.html", **base)
+
+
+@pages.get("/<campaign_id:int>/links", name="links")
+@signed_in
+async def links(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Every link: on the message as people saw it, and as a table."""
+    return await tab(request, visit, campaign_id, "links")
+
+
+@pages.get("/<campaign_id:int>/links/map", name="map")
+@signed_in
+async def map_(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """The message as a document of its own, each link with its number and how many people clicked it."""
+
+    def read() -> str:
+        campaign = store.get(visit.account_id, campaign_id)
+        if campaign.content_id is None:
+            return ""
+        return link_map.html(campaign, results.of(visit.account_id, campaign_id).links)
+
     try:
-        asked = fields.read(recipients.RecipientQuery, raw)
-    except errors.Invalid:
-        return view.go(request, f"/campaigns/{campaign_id}/people")
-    found = await call(recipients.page, visit.account_id, campaign_id, asked)
-    known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
-    chosen = None
-    if set(kept) - {"status"}:
-        chosen = await call(_chosen, visit.account_id, campaign_id, kept)
-    return view.page(
-        request, "campaigns/people.html", campaign=campaign, found=found, status=kept.get("status", ""), known=known,
-        kept=kept, chosen=chosen,
-    )  # fmt: skip
+        return mail.frame(await call(read))
+    except MergeError as broken:
+        return mail.broken(broken.words())
+
+
+@pages.get("/<campaign_id:int>/domains", name="domains")
+@signed_in
+async def domains(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Who keeps the mailboxes, or which countries the numbers are of, and what became of each."""
+    return await tab(request, visit, campaign_id, "domains", everything=bool(request.args.get("all")))
+
+
+@pages.get("/<campaign_id:int>/problems", name="problems")
+@signed_in
+async def problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """What did not arrive, by the answer that was given, and what a person has to decide."""
+    return await tab(request, visit, campaign_id, "problems")
+
+
+async def tab(request: Request, visit: Visit, campaign_id: int, name: str, **more: Any) -> HTTPResponse:
+    """Answer one of the tabs; what has no report yet answers its own page."""
+    base = await call(facts, visit, campaign_id, name)
+    if base["campaign"].phase in ("draft", "scheduled"):
+        return view.go(request, f"/campaigns/{campaign_id}")
+    return view.page(request, f"campaigns/{name}.html", **base, **more)
 
 
 def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
@@ -75,7 +103,7 @@ def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
             await call(preflight.warm, visit.account_id, campaign_id, None)
         try:
             await commit(verb, visit.account_id, campaign_id, visit.actor)
-        except errors.Invalid as refused:
+        except Invalid as refused:
             if refused.reason != "invalid_transition":
                 raise
             # The page was older than the campaign: show where it is now instead of an error.
@@ -90,36 +118,55 @@ _action("resume", states.resume, "Going on.")
 _action("cancel", states.cancel, "Stopped. What had not left stays here.")
 
 
-@pages.get("/<campaign_id:int>/decide", name="decide")
-@signed_in
-async def undecided(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """The messages of which nobody knows whether they arrived, or those refused, for a person to decide."""
-    campaign = await call(store.get, visit.account_id, campaign_id)
-    status = "failed" if request.args.get("status") == "failed" else "uncertain"
-    raw = {"page": number(request.args.get("page")), "limit": 50, "campaign_id": campaign_id, "status": status}
-    found = await call(messages.page, visit.account_id, fields.read(messages.MessageQuery, raw))
-    known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
-    return view.page(request, "campaigns/decide.html", campaign=campaign, found=found, status=status, known=known)
+def facts(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
+    """Answer what every tab shows: the campaign, how it stands, and what this person may do."""
+    campaign = store.get(visit.account_id, campaign_id)
+    role = visit.user.role
+    found: dict[str, Any] = {
+        "campaign": campaign, "stats": campaign.stats, "tab": name, "wide": name == "",
+        "moving": _is_moving(campaign), "act": acts.last(campaign),
+        "audience": audiences.name(campaign, audiences.choices(visit.account_id).names),
+        "progress": report.progress(campaign),
+        "wrong": books.quick(campaign) if campaign.started_at else [],
+        "skips": [(words.reason(code, campaign.channel), count) for code, count in report.skips(campaign).items()],
+        "may_send": guard.may(role, "POST", f"/campaigns/{campaign_id}/pause"),
+        "may_write": guard.may(role, "POST", f"/campaigns/{campaign_id}/delete"),
+    }  # fmt: skip
+    if campaign.phase in ("draft", "scheduled"):
+        return found
+    figures = results.of(visit.account_id, campaign_id)
+    found |= {"figures": figures, "report_tabs": _tabs(campaign, len(figures.links))}
+    if name == "problems":
+        found |= {"problems": report.problems(campaign), "doubts": report.doubts(campaign_id)}
+    return found
 
 
-def _decision(name: str, verb: Callable[[int, Part, str], tuple[int, int]], done: str) -> None:
-    """Register a button of that page: it decides about the messages chosen, or all of them, in short transactions."""
-
-    @pages.post(f"/<campaign_id:int>/{name}", name=name)
-    @signed_in
-    async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-        campaign, form = await call(store.get, visit.account_id, campaign_id), Form.of(request)
-        part = Part(form["status"], chosen=None if form["all"] else tuple(form.ids("message")))
-        decided, more = 0, True
-        while more:
-            count, after = await commit(verb, campaign.id, part, visit.actor)
-            decided, part, more = decided + count, part._replace(after=after), after > 0
-        view.say(request, done.format(words.people(decided)) if decided else "There was nothing to decide any more.")
-        return view.go(request, f"/campaigns/{campaign_id}")
+def _tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
+    """Answer the tabs: their paths, words, and how many there are of what each shows."""
+    stats = campaign.stats
+    wrong = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
+    return [
+        ("", "Overview", 0, ""), ("links", "Links", links, ""), ("people", "People", stats["audience"], ""),
+        ("domains", "Countries" if campaign.channel == "sms" else "Mailboxes", 0, ""),
+        ("problems", "Problems", wrong, "bad"),
+    ]  # fmt: skip
 
 
-_decision("retry", deciding.retry_some, "On its way again to {}.")
-_decision("assume", deciding.assume_some, "Counted as sent to {}.")
+def _overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, Any]:
+    campaign, stats = base["campaign"], base["stats"]
+    if "figures" not in base:
+        return {"by": by}
+    figures = base["figures"]
+    usual = comparing.usual(campaign)
+    after = afterwards.of(campaign) if figures.tracking else []
+    return {
+        "by": by, "usual": usual, "after": after,
+        "facts": reading.facts(figures, stats, usual),
+        "steps": reading.steps(campaign.id, figures, stats, usual, after),
+        "columns": charts.columns(figures.over_time, by), "is_long": charts.is_long(figures.over_time),
+        "summary": reading.summary(figures.over_time),
+        "top_links": reading.top_links(campaign.id, figures), "places": reading.places(campaign.id, figures),
+    }  # fmt: skip
 
 
 def _is_moving(campaign: Any) -> bool:
@@ -128,44 +175,3 @@ def _is_moving(campaign: Any) -> bool:
         return True
     settling = campaign.stats["pending"] and clock.now_ms() - campaign.updated_at < _SETTLES_MS
     return campaign.phase in _MOVING or bool(settling and campaign.phase in ("paused", "cancelled"))
-
-
-def _typed(kept: dict[str, str]) -> dict[str, Any]:
-    """Read what an address says as what the filters take."""
-    truth = {"true": True, "false": False}
-    return {
-        name: int(value) if name == "link" and value.isdecimal() and len(value) < 9 else truth.get(value, value)
-        for name, value in kept.items()
-    }
-
-
-def _chosen(account_id: int, campaign_id: int, kept: dict[str, str]) -> str:
-    """Say whom the page shows."""
-    said = []
-    for name, value in kept.items():
-        if name == "link":
-            urls = {str(one.number): one.words or one.url for one in results.of(account_id, campaign_id).links}
-            value = urls.get(value, value)
-        if name == "problem":
-            found = report.problems(store.get(account_id, campaign_id))
-            same = [one["text"] or words.reason(one["reason"]) for one in found if one["key"] == value]
-            said.append(same[0] if same else "a problem that is gone")
-        elif name != "status":
-            shown = {"people": "", "true": "", "machines": "by machines only", "false": "not"}.get(value, value)
-            said.append(f"{_BY[name]} {shown}".strip())
-    return ", ".join(said)
-
-
-def _facts(account_id: int, campaign_id: int) -> dict[str, Any]:
-    campaign = store.get(account_id, campaign_id)
-    return {
-        "campaign": campaign,
-        "stats": campaign.stats,
-        "audience": audiences.name(campaign, audiences.choices(account_id).names),
-        "progress": report.progress(campaign),
-        "figures": results.of(account_id, campaign_id),
-        "problems": report.problems(campaign),
-        "doubts": report.doubts(campaign_id),
-        "wrong": books.quick(campaign) if campaign.started_at else [],
-        "skips": [(words.reason(code, campaign.channel), count) for code, count in report.skips(campaign).items()],
-    }

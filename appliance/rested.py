@@ -1,0 +1,38 @@
+"""What is dear to count and may be a little old: counted again only after a rest of many times what counting took."""
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+_RESTS = 20
+
+
+class Rested(Generic[T]):
+    """Answers by key; what is known is told again for `least` seconds, and for twenty times what it took to find."""
+
+    def __init__(self, least: float = 0.0, most_kept: int = 200) -> None:
+        self._least, self._most_kept = least, most_kept
+        self._lock = threading.Lock()
+        self._known: dict[Hashable, tuple[float, T]] = {}
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Answer what belongs to a key, made now unless it is known from a moment ago."""
+        begun = time.monotonic()
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and begun < known[0]:
+            return known[1]
+        made = make()
+        ended = time.monotonic()
+        with self._lock:
+            if len(self._known) >= self._most_kept:
+                self._known.clear()
+            self._known[key] = ended + max(self._least, _RESTS * (ended - begun)), made
+        return made
+
+    def forget(self, key: Hashable) -> None:
+        """Let what belongs to a key be made anew."""
+        with self._lock:
+            self._known.pop(key, None)
