@@ -70,7 +70,7 @@ def read(form: Form, kind: str) -> dict[str, Any]:
         elif field.type == "boolean":
             raw[field.name] = True if text == "yes" else None
         elif field.type == "object":
-            raw[field.name] = _object(field.name, text) or None
+            raw[field.name] = lines(text, field.name) or None
         elif field.type == "list":
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 19 else None
         elif field.type == "event":
@@ -120,7 +120,7 @@ def _value(text: str) -> Any:
     return text
 
 
-def _object(name: str, text: str) -> dict[str, Any]:
+def lines(text: str, name: str) -> dict[str, Any]:
     """Read lines of `name: value`; a value that looks like a number, yes or no in JSON is one."""
     found: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):

@@ -59,6 +59,11 @@ def figures(found: FlowReport | None) -> Figures:
     return Figures(found.runs.entered.count, {one.id: one for one in found.steps})
 
 
+def looks() -> dict[str, tuple[str, str]]:
+    """Answer icon and colour of each kind of step."""
+    return {kind.type: (kind.icon, TONES.get(kind.icon, "good")) for kind in BY_TYPE.values()}
+
+
 def page_of(number: Number | Any) -> str:
     """Answer the page behind a number of a report."""
     return str(number.people).replace("/v1/my/flows/", "/flows/").replace("/runs?", "/people?")

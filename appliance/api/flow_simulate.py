@@ -1,13 +1,13 @@
 """/flows/{id}: rehearsals, which write nothing."""
 
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.rehearsing import rehearse
 from appliance.api.reply import Fault, page_headers
 from appliance.fields import PageQuery
 from appliance.flows import crowd, scripts, simulate
 from appliance.flows.asked import SimulateRequest
 from appliance.flows.counted import Crowd
 from appliance.flows.crowd import CrowdRequest
+from appliance.flows.rehearsing import rehearse
 from appliance.flows.scripts import ScriptResult
 from appliance.flows.timeline import Simulated
 

@@ -9,12 +9,12 @@ from appliance import brand as brands
 from appliance import tables
 from appliance.api import flow_shapes
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.rehearsing import rehearse
 from appliance.api.reply import Fault, page_headers
 from appliance.db.work import call, commit
 from appliance.designs.theme import Look
 from appliance.flows import report, scripts, spec, starters, states, store
 from appliance.flows.asked import SCRIPTS
+from appliance.flows.rehearsing import rehearse
 from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery, Reject
 from appliance.flows.states import By
 

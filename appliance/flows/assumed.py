@@ -43,7 +43,7 @@ _FACTS: dict[str, tuple[Kind, int | None, str | None, str]] = {
 OF_MESSAGES = frozenset({*_FACTS, "email_opened", "email_clicked", "email_replied", "sms_clicked"})
 _OF_LISTS = frozenset({"list_add", "list_remove"})
 _AS_THEY_ARE = frozenset({"form_submitted", "double_opt_in_confirmed", "tag_add", "tag_remove"})
-_KNOWN = OF_MESSAGES | _OF_LISTS | _AS_THEY_ARE | {"opt_out", "opt_in", "contact_update", "message", "keyword"}
+KNOWN = OF_MESSAGES | _OF_LISTS | _AS_THEY_ARE | {"opt_out", "opt_in", "contact_update", "message", "keyword"}
 
 
 class Assumed(Struct):
@@ -85,7 +85,7 @@ def check(
     """Note what of a script can never happen."""
     for index, one in enumerate(assumed):
         here = f"{path}[{index}]"
-        reserved = kinds.fault(one.event) is not None and one.event not in _KNOWN
+        reserved = kinds.fault(one.event) is not None and one.event not in KNOWN
         if reserved:
             faults.add(f"{here}.event", "cannot be assumed: it follows from what happens")
         if one.after is not UNSET and one.at is not UNSET:

@@ -10,7 +10,8 @@ from appliance.errors import Faults, Invalid
 from appliance.fields import PageQuery
 from appliance.flows import asked, store
 from appliance.flows.asked import MOST_SCRIPTS, SCRIPTS, Expect
-from appliance.flows.simulate import rehearse
+from appliance.flows.simulate import rehearse, sketched
+from appliance.flows.sketch import Sketch
 from appliance.flows.timeline import Entry, Simulated
 from appliance.pages import Page
 from appliance.tables import Flow
@@ -37,8 +38,12 @@ def page(account_id: int, flow_id: int, query: PageQuery, sees_people: bool = Tr
     return Page(found, len(_of(flow)), query.page, size)
 
 
-def results(flow: Flow, sees_people: bool = True, wanted: range = range(MOST_SCRIPTS)) -> list[ScriptResult]:
+def results(
+    flow: Flow, sees_people: bool = True, wanted: range = range(MOST_SCRIPTS), drawn: Sketch | None = None
+) -> list[ScriptResult]:
     """Play scripts of a flow as it stands now; those with a real person fail for who may not see people.
+
+    Of a flow that people are changing they may be played with what is `drawn`.
 
     Whoever edits waits for them: those that come too late are not played, and say so.
     """
@@ -49,7 +54,7 @@ def results(flow: Flow, sees_people: bool = True, wanted: range = range(MOST_SCR
         if time.monotonic() - begun > MOST_SECONDS:
             found.append(ScriptResult(_name(raw, index), False, 0, ["not played: the others took too long"], ""))
         else:
-            found.append(_played(flow, raw, index, sees_people))
+            found.append(_played(flow, raw, index, sees_people, drawn))
     return found
 
 
@@ -58,7 +63,7 @@ def _of(flow: Flow) -> list[Any]:
     return found[:MOST_SCRIPTS] if isinstance(found, list) else []
 
 
-def _played(flow: Flow, raw: Any, index: int, sees_people: bool) -> ScriptResult:
+def _played(flow: Flow, raw: Any, index: int, sees_people: bool, drawn: Sketch | None) -> ScriptResult:
     faults = Faults()
     script = asked.script(raw, faults, f"{SCRIPTS}[{index}]")
     named = _name(raw, index)
@@ -68,7 +73,10 @@ def _played(flow: Flow, raw: Any, index: int, sees_people: bool) -> ScriptResult
     if script.contact_id and not sees_people:
         return ScriptResult(named, False, len(expected), ["its person may be seen with the scope contacts:read"], "")
     try:
-        found = rehearse(flow, script, None, Faults(), sees_people)
+        if drawn is not None:
+            found = sketched(drawn, script, sees_people)
+        else:
+            found = rehearse(flow, script, None, Faults(), sees_people)
     except Invalid as invalid:
         # Its person or a step was deleted since
         return ScriptResult(named, False, len(expected), _words(invalid.fields), "")

@@ -33,8 +33,10 @@ from appliance.flows.asked import Asked, SimulateRequest
 from appliance.flows.assumed import Cast
 from appliance.flows.recorded import Came
 from appliance.flows.rehearsal import Rehearsal
+from appliance.flows.sketch import Sketch
 from appliance.flows.stage import Stage
 from appliance.flows.timeline import Entry, Person, Simulated
+from appliance.flows.triggers import Start
 from appliance.flows.why import spoken
 from appliance.segments import people
 from appliance.tables import Contact, Flow, Trigger
@@ -66,9 +68,10 @@ def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_peopl
 
 
 def rehearse(
-    flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, faults: Faults, sees_people: bool = True
-) -> Simulated:
-    """Rehearse a flow, or other steps in their place; raises Invalid with all faults.
+    flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, faults: Faults, sees_people: bool = True,
+    start: Start | None = None,
+) -> Simulated:  # fmt: skip
+    """Rehearse a flow, or other steps or another start in their place; raises Invalid with all faults.
 
     Whoever may not see people does not learn from it that somebody's address is suppressed or opted out.
     """
@@ -78,7 +81,19 @@ def rehearse(
     people = [contact_id] if contact_id is not None else []
     known = _addresses(asked) if sees_people else []
     with Stage(flow, people, times.start, steps or (), known).open() as version:
+        if start is not None:
+            said = {**start._asdict(), "data": dict(start.data)}
+            work.write(Trigger.update(**said).where(Trigger.flow == flow.id).execute)
         return _played(flow, asked, steps, times, version)
+
+
+def sketched(drawn: Sketch, request: Asked, sees_people: bool = True) -> Simulated:
+    """Rehearse a flow as people are changing it; raises Invalid with all faults."""
+    apart = drawn.is_changed
+    return rehearse(
+        store.get(drawn.flow.account_id, drawn.flow.id), request, drawn.steps if apart else None, Faults(),
+        sees_people, drawn.start if apart else None,
+    )  # fmt: skip
 
 
 def _times(asked: Asked, faults: Faults) -> Times:
