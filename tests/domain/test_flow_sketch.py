@@ -1,0 +1,222 @@
+"""A flow that is changed step by step: at once where it was never live, beside what is live where it was."""
+
+from typing import Any
+
+import pytest
+
+from appliance import fields
+from appliance.account import users
+from appliance.account.users import NewUser
+from appliance.db import work
+from appliance.db.open import rows
+from appliance.errors import Invalid
+from appliance.flows import lookback, plan, publishing, scripts, simulate, sketch, store, tree
+from appliance.flows import run as runs
+from appliance.flows.asked import Asked
+from appliance.flows.requests import FlowCreate, FlowPatch
+from appliance.flows.states import By
+from appliance.flows.tree import Spot
+from appliance.flows.triggers import Start
+from appliance.tables import Flow, Step, Template, TemplateRevision
+from appliance.templates import store as templates
+from appliance.templates.requests import TemplateWrite
+from tests.domain.flows_home import happen
+from tests.domain.home import Home
+from tests.domain.test_flow_run import enter
+
+TABLES = ("run", "message", "event", "contact", "template", "passage")
+LETTER = {"subject": "One", "body": "<p>Hello</p>"}
+BRANCH = {"filters": [{"name": "contact_first_name", "predicate": "eq", "value": "Ana"}]}
+
+
+@pytest.fixture
+def ana(home: Home) -> By:
+    """Somebody who is signed in and may approve."""
+    made = work.write(users.add, home.account_id, NewUser("ana@example.org", "Ana", "a hash"))
+    return By(approves=True, user_id=made.id)
+
+
+def make(home: Home, *steps: dict[str, Any], status: str = "draft", event: str = "order_paid") -> int:
+    """Make a flow as a request does, and answer its id."""
+    request = fields.read(FlowCreate, {"trigger": {"event": event}, "status": status, "steps": list(steps)})
+    flow = work.write(store.create, home.account_id, request, store.read(home.account_id, request), By())
+    return int(flow.id)
+
+
+def ways(home: Home, flow_id: int) -> list[Any]:
+    """Return the kinds of the steps as they are being changed."""
+
+    def kinds(steps: list[Any]) -> list[Any]:
+        return [[one["type"], kinds(one["yes"]), kinds(one["no"])] if "yes" in one else one["type"] for one in steps]
+
+    return kinds(sketch.of(home.account_id, flow_id).steps)
+
+
+def add(home: Home, flow_id: int, where: str, kind: str, raw: dict[str, Any], by: By) -> int:
+    """Put a step in."""
+    spot = tree.spot(where)
+    assert spot is not None
+    return int(work.write(sketch.add, home.account_id, flow_id, spot, kind, raw, by))
+
+
+def test_a_draft_grows_step_by_step(home: Home, ana: By) -> None:
+    """Steps stand where they were put, with words of their own, and nothing waits to be published."""
+    flow = make(home)
+    letter = add(home, flow, "start", "email", {}, ana)
+    branch = add(home, flow, f"after-{letter}", "split", BRANCH, ana)
+    add(home, flow, f"no-{branch}", "wait", {"duration": 60}, ana)
+    work.write(sketch.change, home.account_id, flow, letter, {"subject": "Hi", "transactional": None}, ana)
+    copy = work.write(sketch.duplicate, home.account_id, flow, letter, ana)
+    work.write(sketch.move, home.account_id, flow, copy, Spot("yes", branch), ana)
+    drawn = sketch.of(home.account_id, flow)
+    assert ways(home, flow) == ["email", ["split", ["email"], ["wait"]]]
+    assert not drawn.is_changed and not drawn.apart
+    said = [row.subject for row in Template.select().where(Template.flow == flow).order_by(Template.action_id)]
+    assert said == ["Hi", "Hi"]
+    assert store.get(home.account_id, flow).steps == drawn.steps
+
+
+def test_what_was_removed_comes_back_with_its_words(home: Home, ana: By) -> None:
+    """Taking a step out with its branches can be undone."""
+    flow = make(home, LETTER, {"duration": 60})
+    before = work.write(sketch.remove, home.account_id, flow, 1, ana)
+    assert ways(home, flow) == ["wait"] and not store.get(home.account_id, flow).written
+    work.write(sketch.restore, home.account_id, flow, before, ana)
+    assert ways(home, flow) == ["email", "wait"]
+    assert [row.subject for row in store.get(home.account_id, flow).written] == ["One"]
+
+
+def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: By) -> None:
+    """Steps, words, start and goal are as they were for everybody else; then all of them change at once."""
+    flow = make(home, LETTER, {"duration": 60}, status="active")
+    shown = store.get(home.account_id, flow)
+    version = shown.version
+    template = sketch.template(home.account_id, flow, 1)
+    work.write(templates.update, home.account_id, template.id, TemplateWrite(subject="Two"), ana.user_id)
+    work.write(sketch.change, home.account_id, flow, 2, {"duration": 120}, ana)
+    new = add(home, flow, "after-2", "email", {"subject": "New", "body": "<p>n</p>"}, ana)
+    work.write(sketch.retrigger, home.account_id, flow, {"event": "checkout"}, ana)
+    work.write(sketch.aim, home.account_id, flow, "order_paid", ana)
+    told = {(one.what, one.label) for one in publishing.differences(home.account_id, flow)}
+    assert told == {
+        ("changed", "Start"),
+        ("changed", "Goal"),
+        ("changed", "Email"),
+        ("changed", "Wait"),
+        ("added", "Email"),
+    }
+    same = store.get(home.account_id, flow)
+    assert (same.version, same.steps, same.goal, same.started_by.event) == (version, shown.steps, None, "order_paid")
+    assert [row.action_id for row in same.written] == [1]
+
+    work.write(publishing.publish, home.account_id, flow, ana)
+    live = store.get(home.account_id, flow)
+    assert (live.version, live.goal, live.started_by.event, live.draft) == (version + 1, "order_paid", "checkout", None)
+    assert [node.props.get("duration") for node in plan.read(flow, live.version).nodes.values()] == [None, 120, None]
+    said = [
+        TemplateRevision.get_by_id(step.content_id).document["subject"]
+        for step in Step.select().where(Step.flow == flow, Step.version == live.version, Step.content.is_null(False))
+    ]
+    assert sorted(said) == ["New", "Two"] and {row.action_id for row in live.written} == {1, new}
+    assert publishing.differences(home.account_id, flow) == []
+
+
+def test_dropped_changes_leave_what_is_live(home: Home, ana: By) -> None:
+    """After dropping them steps and words are those that are live, and nothing waits."""
+    flow = make(home, LETTER, status="active")
+    work.write(sketch.change, home.account_id, flow, 1, {"subject": "Two"}, ana)
+    add(home, flow, "start", "wait", {"duration": 5}, ana)
+    work.write(publishing.discard, home.account_id, flow, ana)
+    drawn = sketch.of(home.account_id, flow)
+    assert not drawn.is_changed and ways(home, flow) == ["email"]
+    assert sketch.template(home.account_id, flow, 1).subject == "One"
+
+
+def test_a_change_that_was_taken_back_is_none(home: Home, ana: By) -> None:
+    """Whoever puts a wait back to what it was has changed nothing."""
+    flow = make(home, {"duration": 60}, LETTER, status="active")
+    work.write(sketch.change, home.account_id, flow, 1, {"duration": 120}, ana)
+    assert sketch.of(home.account_id, flow).is_changed
+    work.write(sketch.change, home.account_id, flow, 1, {"duration": 60}, ana)
+    assert not sketch.of(home.account_id, flow).is_changed
+
+
+def test_a_program_and_a_person_give_no_id_twice(home: Home, ana: By) -> None:
+    """A step that a program adds meanwhile is another one than that of the draft, with words of its own."""
+    flow = make(home, LETTER, status="active")
+    new = add(home, flow, "after-1", "email", {"subject": "Mine", "body": "<p>x</p>"}, ana)
+    request = fields.read(FlowPatch, {"steps": [{"id": 1}, {"subject": "Theirs", "body": "<p>y</p>"}]})
+    draft = store.read(home.account_id, request, flow)
+    changed = work.write(store.update, home.account_id, flow, request, draft, By())
+    assert new not in {step["id"] for step in changed.steps}
+    assert sketch.template(home.account_id, flow, new).subject == "Mine"
+
+
+def test_what_is_not_complete_is_not_published(home: Home, ana: By) -> None:
+    """Publishing says what is missing and at which step, and changes nothing."""
+    flow = make(home, LETTER, status="active")
+    empty = add(home, flow, "after-1", "email", {}, ana)
+    found = sketch.blockers(sketch.of(home.account_id, flow), approves=True)
+    assert {step for step, _ in found} == {empty}
+    with pytest.raises(Invalid):
+        work.write(publishing.publish, home.account_id, flow, ana)
+    drawn = sketch.of(home.account_id, flow)
+    assert drawn.is_changed and drawn.flow.version == 1
+
+
+def test_people_who_wait_take_the_new_time(home: Home, ana: By) -> None:
+    """They wait so long since they came; who has waited that long is due."""
+    flow = make(home, {"duration": 86_400}, LETTER, status="active")
+    people = [home.contact(f"p{number}@example.org").id for number in range(3)]
+    enter(home, Flow.get_by_id(flow), *people)
+    work.write(runs.take_on, flow, 10)
+    entered = dict(rows("SELECT run_id, entered_at FROM passage WHERE flow_id = ?", (flow,)))
+    after: int | None = 0
+    while after is not None:
+        after = work.write(publishing.retime, flow, 1, 60, after)
+    due = dict(rows("SELECT id, due_at FROM run WHERE flow_id = ?", (flow,)))
+    assert due == {run_id: at + 60_000 for run_id, at in entered.items()} and len(due) == 3
+
+
+def everything(flow_id: int) -> list[Any]:
+    """Return what a rehearsal could have written."""
+    counts = [rows(f"SELECT count(*), max(id) FROM {table}") for table in TABLES]
+    return [*counts, rows("SELECT draft, steps, last_action FROM flow WHERE id = ?", (flow_id,))]
+
+
+def test_a_rehearsal_shows_what_is_not_published_and_writes_nothing(home: Home, ana: By) -> None:
+    """The changed way is taken, the database stays as it was; so do the tests that are kept with the flow."""
+    flow = make(home, LETTER, status="active")
+    new = add(home, flow, "after-1", "email", {"subject": "New {{ first_name }}", "body": "<p>n</p>"}, ana)
+    data = {"scripts": [{"name": "New", "expect": [{"step": new, "subject": "New Alex"}]}]}
+    Flow.update(data=data).where(Flow.id == flow).execute()
+    before = everything(flow)
+    drawn = sketch.of(home.account_id, flow)
+    found = simulate.sketched(drawn, Asked())
+    assert [one.message.subject for one in found.timeline if one.message] == ["One", "New Alex"]
+    assert [one.passed for one in scripts.results(drawn.flow, drawn=drawn)] == [True]
+    assert [one.passed for one in scripts.results(drawn.flow)] == [False]
+    assert everything(flow) == before
+
+
+def test_who_would_have_entered_is_told_with_why_not(home: Home) -> None:
+    """Of the last people an event happened to, each is held against the start and its conditions."""
+    flow = Flow.get_by_id(make(home, {"duration": 60}))
+    ana, ben = home.contact("ana@example.org", first_name="Ana"), home.contact("ben@example.org", first_name="Ben")
+    for one in (ana, ben):
+        happen(home, "order_paid", one.id)
+    asked = Start("order_paid", None, None, {"where": BRANCH["filters"]})
+    found = lookback.look(flow, asked)
+    assert [(one.contact_id, one.enters) for one in found.people] == [(ben.id, False), (ana.id, True)]
+    assert "Ben" in found.people[0].why and found.number == 2
+    assert lookback.look(flow, Start()).people == []
+
+
+def test_faults_name_the_field(home: Home, ana: By) -> None:
+    """A step that cannot be so is refused with the names of its own keys."""
+    flow = make(home)
+    with pytest.raises(Invalid) as refused:
+        add(home, flow, "start", "emit_event", {"event_name": None}, ana)
+    assert set(refused.value.fields) == {"event_name"}
+    with pytest.raises(Invalid):
+        work.write(sketch.move, home.account_id, make(home, LETTER), 1, Spot("after", 99), ana)
