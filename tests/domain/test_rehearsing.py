@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from appliance.api import rehearsing
 from appliance.db import work
 from appliance.errors import TooMany
+from appliance.flows import rehearsing
 from tests.domain.home import Home
 
 
