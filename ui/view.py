@@ -22,6 +22,7 @@ _PARTS = {
     "canvas": "canvas",
     "merge": "merge",
     "picture": "picture",
+    "gallery": "gallery",
     "data": "data",
     "way": "sending",
     "composer": "compose",

@@ -5,15 +5,14 @@ from typing import Any
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import brand as brands
 from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.designs import document as designs
 from appliance.messages import looking
-from appliance.templates import revisions, starters, store
-from appliance.templates.requests import TemplateQuery, TemplateWrite
+from appliance.templates import revisions, store
+from appliance.templates.requests import TemplateWrite
 from ui import mail, view, words
-from ui.forms import Form, listing, number
+from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
@@ -22,54 +21,6 @@ FIELDS = ("name", "subject", "preheader", "body")
 _NAMES = {"name": "the name", "subject": "the subject", "preheader": "the preview line", "body": "the content",
           "design": "the design", "from_name": "the sender", "from_email": "the sender",
           "reply_to": "the reply address"}  # fmt: skip
-
-
-@pages.get("/", name="index", strict_slashes=False)
-@signed_in
-async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The templates as cards, each with a small picture of itself."""
-    raw, search = listing(request, 24)
-    raw |= {"standalone": True}
-    found = await call(store.page, visit.account_id, fields.read(TemplateQuery, raw))
-    return view.page(request, "templates/index.html", found=found, search=search)
-
-
-@pages.get("/new", name="new")
-@signed_in
-async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Six designs to begin from, and an empty page for HTML."""
-    if request.args.get("kind") == "html":
-        return view.page(request, "templates/form.html", form=Form(), row=None, sections=0, advice=[])
-    found = await call(_starters, visit.account_id)
-    return view.page(request, "templates/new.html", starters=found)
-
-
-@pages.post("/begin", name="begin")
-@signed_in
-async def begin(request: Request, visit: Visit) -> HTTPResponse:
-    """Make a template of one of the six."""
-    key = Form.of(request)["starter"]
-    one = await call(_starter, visit.account_id, key)
-    asked = fields.read(TemplateWrite, {
-        "name": one.label, "subject": one.subject, "preheader": one.preheader, "design": one.design,
-    })  # fmt: skip
-    await call(store.warm, visit.account_id, asked)
-    made = await commit(store.create, visit.account_id, asked, None, visit.user.id, f"Begun from {one.label}")
-    view.say(request, f"{one.label} is yours now. Give it your own words.")
-    return view.go(request, f"/templates/{made.id}/edit")
-
-
-@pages.get("/starters/<key:str>/preview", name="starter")
-@signed_in
-async def starter(request: Request, visit: Visit, key: str) -> HTTPResponse:
-    """One of the six as a frame shows it."""
-
-    def read() -> str:
-        one = _starter(visit.account_id, key)
-        said: dict[str, Any] = dict.fromkeys(revisions.FIELDS) | {"subject": one.subject, "preheader": one.preheader}
-        return looking.of_fields(visit.account_id, said | {"design": one.design}).html
-
-    return mail.frame(await call(read))
 
 
 @pages.post("/", name="create", strict_slashes=False)
@@ -138,24 +89,6 @@ def changed_since(refused: errors.Conflict) -> str:
     return f"{who} changed {words.listed(names) if names else 'this template'} since you opened it."
 
 
-@pages.post("/<template_id:int>/delete", name="delete")
-@signed_in
-async def delete(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Delete a template; campaigns made from it have their own copy."""
-    gone = await commit(store.delete, visit.account_id, template_id)
-    view.say(request, f"{gone.name or 'The template'} is deleted. Campaigns made from it keep their copy.")
-    return view.go(request, "/templates")
-
-
-@pages.post("/<template_id:int>/duplicate", name="duplicate")
-@signed_in
-async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Make a copy and open it."""
-    made = await commit(store.duplicate, visit.account_id, template_id, visit.user.id)
-    view.say(request, "This is the copy.")
-    return view.go(request, f"/templates/{made.id}/edit")
-
-
 @pages.get("/<template_id:int>/preview", name="preview")
 @signed_in
 async def preview(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
@@ -180,14 +113,3 @@ async def preview(request: Request, visit: Visit, template_id: int) -> HTTPRespo
 
 def _asked(form: Form) -> TemplateWrite:
     return fields.read(TemplateWrite, {name: form.text(name) for name in FIELDS if name in form.values})
-
-
-def _starters(account_id: int) -> tuple[starters.Starter, ...]:
-    return starters.made(brands.look(brands.get(account_id)))
-
-
-def _starter(account_id: int, key: str) -> starters.Starter:
-    found = starters.find(brands.look(brands.get(account_id)), key)
-    if found is None:
-        raise errors.NotFound
-    return found

@@ -1,0 +1,123 @@
+"""The canvas on the wire: rows by their digests, nothing that runs but our scripts, the email as a person gets it."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import EMAIL, PASSWORD, Server
+from tests.ui.test_roles import ask, signed_in
+
+MARK = re.compile(r"<!--cn:(.*?)-->")
+
+
+@pytest.fixture(scope="module")
+def get(server: Server, api: Client) -> Callable[[str], Any]:
+    """Ask for a page as the owner; answers the response."""
+    cookie = signed_in(server, EMAIL)
+    assert PASSWORD and ask(server, "GET", "/templates", cookie)[0] == 200
+    return lambda path: api.request("GET", path, headers={"Cookie": cookie})
+
+
+def make(api: Client, *sections: dict[str, Any]) -> int:
+    """Make a template of sections."""
+    return int(api.post("/templates", {"name": "T", "design": {"sections": list(sections)}}).expect(201)["id"])
+
+
+def heading(key: str, text: str, **props: Any) -> dict[str, Any]:
+    """Answer a heading."""
+    return {"id": key, "type": "heading", "props": {"text": text, **props}}
+
+
+def rows(get: Callable[[str], Any], template: int, have: str = "") -> Any:
+    """Answer what a canvas is told."""
+    return get(f"/templates/{template}/rows?have={have}").expect(200)
+
+
+def test_only_what_changed_is_sent_again(get: Callable[[str], Any], api: Client) -> None:
+    """An edit of one section changes its row alone; a move changes none; a theme changes what stands around them."""
+    one = make(api, heading("a", "First"), heading("b", "Second"), heading("c", "Third"))
+    first = rows(get, one)
+    assert len(first["rows"]) == 3 and "Second" in first["rows"][1][1]
+    have = ",".join([first["frame"][0], *(name for name, _ in first["rows"])])
+    again = rows(get, one, have)
+    assert again["frame"][1] is None and [html for _, html in again["rows"]] == [None] * 3
+    design = api.get(f"/templates/{one}").expect(200)["design"]
+    design["sections"][1]["props"]["text"] = "Changed"
+    api.patch(f"/templates/{one}", {"design": design}).expect(200)
+    edited = rows(get, one, have)
+    assert [html is None for _, html in edited["rows"]] == [True, False, True] and edited["frame"][1] is None
+    design["sections"].reverse()
+    api.patch(f"/templates/{one}", {"design": design}).expect(200)
+    moved = rows(get, one, have + "," + edited["rows"][1][0])
+    assert [name for name, _ in moved["rows"]] == [name for name, _ in reversed(edited["rows"])]
+    assert all(html is None for _, html in moved["rows"])
+    api.patch(f"/templates/{one}", {"design": design | {"theme": {"bg_color": "#ffeedd"}}}).expect(200)
+    assert rows(get, one, have)["frame"][1] is not None
+
+
+def test_marks_tell_where_sections_are(get: Callable[[str], Any], api: Client) -> None:
+    """Every section has its key and label, those in columns their column; an empty column can be dropped upon."""
+    inner = {"sections": [heading("in", "Inside", name="My heading")]}
+    one = make(api, {"id": "cols", "type": "columns", "props": {"columns": [inner, {"sections": []}]}})
+    page = get(f"/templates/{one}/canvas").text
+    told = [json.loads(found) for found in MARK.findall(page)]
+    assert isinstance(told[0], str)
+    assert told[1:] == [["cols", "Columns", None, True], 0, ["in", "My heading", 0, True], 1]
+    assert "Empty column" in page and page.count("<!--cn:") == page.count("<!--/cn:-->")
+
+
+def test_hostile_documents_only_ever_show(get: Callable[[str], Any], api: Client) -> None:
+    """Ids, names and texts that end no comment and begin no script; the policy names our scripts alone."""
+    bad = '--><script>alert(1)</script><!--cn:["x","y",0,true]-->{{ "a" }}'
+    one = make(
+        api, heading(bad, "<script>alert(2)</script>", name=bad), heading("x\u2028", "Two"), {"id": 7, "type": bad},
+        {"id": "h", "type": "html", "props": {"html": f"<p onclick=x>Hi</p>{bad}<script src=//x></script>"}},
+    )  # fmt: skip
+    answer = get(f"/templates/{one}/canvas")
+    assert answer.status == 200
+    assert "alert(1)</script>" not in answer.text.replace("&lt;", "") and "onclick" not in answer.text
+    assert len(re.findall("<script", answer.text)) == 3
+    told = [json.loads(found) for found in MARK.findall(answer.text)]
+    assert len([found for found in told if isinstance(found, list)]) == 4
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("sandbox allow-scripts;") and "allow-same-origin" not in policy
+    scripts = re.search(r"script-src ([^;]*)", policy)
+    assert scripts is not None
+    assert {found.rpartition("/")[2] for found in scripts[1].split()} == {"canvas.js", "hand.js", "drag.js"}
+    assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
+
+
+def test_it_is_shown_as_a_person_gets_it(get: Callable[[str], Any], api: Client) -> None:
+    """Their own values; a section that is not for them says so in its place; a stranger to the account is not found."""
+    mara = api.post("/contacts", {"email": "mara@example.org", "first_name": "Mara"}).expect(201)["id"]
+    only = [{"name": "contact_last_name", "predicate": "present"}]
+    one = make(api, heading("a", "Hello {{ contact.first_name }}"), heading("b", "For all with a name", show_if=only))
+    assert "Hello Mara" in get(f"/templates/{one}/canvas?as={mara}").text
+    assert "Heading: not shown to Mara" in get(f"/templates/{one}/canvas?as={mara}").text
+    assert "For all with a name" in get(f"/templates/{one}/canvas").text
+    assert get(f"/templates/{one}/canvas?as=999999").status == 404
+    assert get("/templates/999999/rows").status == 404
+
+
+def test_what_cannot_be_rendered_is_said(get: Callable[[str], Any], api: Client) -> None:
+    """A template that is HTML has no rows; one without sections shows where the first will be."""
+    plain = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ email }}</p>"}).expect(201)["id"]
+    assert rows(get, plain)["rows"] is None
+    empty = rows(get, make(api))
+    assert len(empty["rows"]) == 1 and "Add a first section" in empty["rows"][0][1]
+
+
+def test_the_picker_knows_the_people(get: Callable[[str], Any], api: Client) -> None:
+    """Data keys come with an example and the share of people who lack them; links are for emails alone."""
+    for number in range(4):
+        api.post("/contacts", {"email": f"p{number}@example.net", "data": {"pet": {"name": "Rex"}} if number else {}})
+    page = get("/templates/merge").text
+    assert 'data-tag="{{ contact.data.pet.name }}"' in page and "Rex" in page and "% have no" in page
+    assert "unsubscribe_url" in page
+    note = api.post("/templates", {"name": "N", "channel": "sms", "body": "Hi"}).expect(201)["id"]
+    assert 'data-name="unsubscribe_url"' not in get(f"/templates/merge?t={note}").text
+    assert get("/templates/merge?t=999999").status == 404
