@@ -22,6 +22,7 @@ from appliance.messages.targets import Targets, Wanted
 from appliance.tables import Message
 
 SOURCE = "capture"
+_MOST_LINKS = 60
 # A message is captured a moment before its row says that it was sent
 _TRIES, _PAUSE = 40, 0.05
 # What is captured may be looked at before it is written that it left; by then it is
@@ -94,6 +95,16 @@ async def perform(play: Play) -> None:
             if busy.code != "unavailable" or not left:
                 raise
             await asyncio.sleep(_PAUSE)
+
+
+def clickable(message: Message) -> list[tuple[int, str]]:
+    """Answer the links of a message that lead through us, by number, with where each leads."""
+    targets = Targets()
+    first = targets.find([Wanted(message.id, 1)]).get(Wanted(message.id, 1))
+    if first is None:
+        return []
+    found = targets.find([Wanted(message.id, number) for number in range(1, min(first.links, _MOST_LINKS) + 1)])
+    return sorted((one.number, led.url) for one, led in found.items() if one.number is not None and led.url is not None)
 
 
 def _hit(message: Message, request: Simulate) -> Hit:

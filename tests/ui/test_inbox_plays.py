@@ -5,15 +5,16 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
+from tests.kit import axe
 from tests.kit.client import Client
 
 LINKED = "<p><a href='https://example.com/'>Read</a></p>"
 
 
-def captured(api: Client, address: str, **body: Any) -> tuple[Any, int]:
+def captured(api: Client, address: str, **more: Any) -> tuple[Any, int]:
     """Send somebody new a message and return it with its number in the inbox."""
     api.post("/contacts", {"email": address}).expect(201)
-    made = api.post("/messages", {"to": address, "subject": "News", "body": LINKED, **body}).expect(201)
+    made = api.post("/messages", {"to": address, "subject": "News", "body": LINKED, **more}).expect(201)
     [row] = api.wait("/capture", bool, message_id=made["id"])
     return made, row["id"]
 
@@ -21,8 +22,8 @@ def captured(api: Client, address: str, **body: Any) -> tuple[Any, int]:
 def play(page: Page, number: int, act: str) -> None:
     """Open a message and let something happen to it."""
     page.goto(f"/inbox/{number}")
-    page.get_by_role("button", name="Let something happen").click()
     page.get_by_role("button", name=act).click()
+    expect(page.locator(".plays .said")).not_to_be_empty()
     expect(page).to_have_url(re.compile(f"/inbox/{number}$"))
 
 
@@ -30,7 +31,7 @@ def test_things_happen_to_a_message(browser_page: Page, api: Client) -> None:
     """Each line of the menu does the real thing to message and person, and says so."""
     page = browser_page
     made, number = captured(api, "ann@example.org", transactional=False)
-    play(page, number, "They click the first link")
+    play(page, number, "They click a link")
     expect(page.get_by_text("Clicked. What follows from it is done")).to_be_visible()
     play(page, number, "They do not exist")
     expect(page.get_by_text("there is no such recipient")).to_be_visible()
@@ -40,10 +41,10 @@ def test_things_happen_to_a_message(browser_page: Page, api: Client) -> None:
 
 
 def test_what_cannot_happen_is_said(browser_page: Page, api: Client) -> None:
-    """A message without tracked links cannot be clicked; the page says why and nothing changes."""
+    """In a message without tracked links none can be clicked, and one that is asked for all the same is refused."""
     made, number = captured(api, "bob@example.org")
-    play(browser_page, number, "They click the first link")
-    expect(browser_page.get_by_text("no link that leads through us")).to_be_visible()
+    browser_page.goto(f"/inbox/{number}")
+    expect(browser_page.get_by_role("button", name="They click a link")).to_be_disabled()
     assert api.get(f"/messages/{made['id']}").expect(200)["clicked_at"] is None
 
 
@@ -71,3 +72,36 @@ def test_an_sms_shows_as_a_phone(browser_page: Page, api: Client) -> None:
     assert api.get("/suppressions", address=number).expect(200)[0]["reason"] == "stop_keyword"
     page.goto(f"/contacts/{made['contact_id']}")
     expect(page.locator(".timeline")).to_contain_text("Wrote an SMSThanks <i>!</i>")
+
+
+def test_the_link_that_is_clicked_is_chosen(browser_page: Page, api: Client) -> None:
+    """Of several links one is chosen by where it leads; what happened stands beside the message."""
+    page = browser_page
+    body = "<p><a href='https://example.com/one'>One</a> <a href='https://example.com/two'>Two</a></p>"
+    made, number = captured(api, "eve@example.org", transactional=False, body=body)
+    page.goto(f"/inbox/{number}")
+    page.get_by_role("button", name="They click a link").click()
+    page.get_by_role("button", name="example.com/two").click()
+    expect(page.locator(".plays .said")).to_contain_text("Clicked.")
+    page.get_by_role("link", name="What happened").click()
+    expect(page.locator(".timeline")).to_contain_text("https://example.com/two")
+    assert axe.faults_in_both_looks(page) == []
+    [event] = api.get("/events", event="email_clicked", contact_id=made["contact_id"]).expect(200)
+    assert event["resource_url"] == "https://example.com/two"
+
+
+def test_the_list_is_sifted_by_channel(browser_page: Page, api: Client) -> None:
+    """Emails and SMS stand in one list, or each by itself; a search keeps the channel."""
+    page = browser_page
+    captured(api, "sift@example.org")
+    page.goto("/inbox")
+    page.get_by_role("link", name="SMS", exact=True).click()
+    expect(page.locator("#rows")).not_to_contain_text("sift@example.org")
+    page.get_by_role("link", name="Email", exact=True).first.click()
+    page.get_by_label("Search messages").fill("sift")
+    expect(page.locator("#rows li")).to_have_count(1)
+    expect(page).to_have_url(re.compile("search=sift.*channel=email|channel=email.*search=sift"))
+    page.set_viewport_size({"width": 320, "height": 700})
+    page.locator("#rows li a").click()
+    expect(page.get_by_role("link", name="Back to the list")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320

@@ -6,23 +6,31 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
+from appliance.contacts import store as contacts
 from appliance.db.work import call, commit
 from appliance.engagement import phones, simulating
 from appliance.engagement.simulating import Simulate
+from appliance.events import log
 from appliance.messages import captured
+from appliance.messages import store as messages
 from appliance.sms import gsm
-from appliance.tables import Message
-from ui import mail, view
+from ui import guard, mail, view
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
 pages = Blueprint("ui_inbox", url_prefix="/inbox")
-VIEWS = ("html", "text", "source", "headers")
+VIEWS = {
+    "email": (
+        ("html", "Email"), ("text", "Text"), ("source", "Source"), ("headers", "Headers"), ("events", "What happened"),
+    ),
+    "sms": (("phone", "Phone"), ("events", "What happened")),
+}  # fmt: skip
+CHANNELS = (("", "All"), ("email", "Email"), ("sms", "SMS"))
 # What may happen to a message: icon, words, and what was said once it has
 PLAYS = {
     "open": ("mail-open", "They open it", "Opened."),
-    "click": ("mouse-pointer-click", "They click the first link", "Clicked."),
+    "click": ("mouse-pointer-click", "They click a link", "Clicked."),
     "reply": ("reply", "They reply", "Replied."),
     "unsubscribe": ("ban", "They unsubscribe", "Unsubscribed."),
     "complain": ("circle-alert", "They call it spam", "Called spam."),
@@ -31,7 +39,7 @@ PLAYS = {
 }
 PHONE_PLAYS = {
     "deliver": ("check", "It arrives", "Delivered."),
-    "click": ("mouse-pointer-click", "They follow the first link", "Clicked."),
+    "click": ("mouse-pointer-click", "They follow a link", "Clicked."),
     "stop": ("ban", "They write STOP", "They wrote STOP."),
     "start": ("undo-2", "They write START", "They wrote START."),
     "help": ("reply", "They write HELP", "They wrote HELP."),
@@ -77,38 +85,65 @@ async def clear(request: Request, visit: Visit) -> HTTPResponse:
 async def simulate(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
     """Let something happen to a message, by the way it really comes."""
     form = Form.of(request)
-    action, words = form["action"], form.text("text")
     row = await call(captured.get, visit.account_id, captured_id)
+    # The button of a link says by itself that it is clicked
+    action = "click" if form["link"] else form["action"]
+    raw: dict[str, Any] = {"action": action}
+    raw |= {"link": number(form["link"])} if form["link"] else {}
+    raw |= {"text": form["text"]} if action == "reply" and form["text"] else {}
     try:
-        asked = fields.read(Simulate, {"action": action, **({"text": words} if action == "reply" and words else {})})
+        asked = fields.read(Simulate, raw)
         await simulating.perform(await call(simulating.plan, visit.account_id, captured_id, asked))
     except errors.Invalid as refused:
-        view.say(request, _refusal(refused))
+        said = _refusal(refused)
     else:
-        said = (PHONE_PLAYS if row.channel == "sms" else PLAYS).get(action, ("", "", "They wrote back."))[2]
-        view.say(request, f"{said} What follows from it is done, as if it were real.")
+        told = (PHONE_PLAYS if row.channel == "sms" else PLAYS).get(action, ("", "", "They wrote back."))[2]
+        said = f"{told} What follows from it is done, as if it were real."
+    if view.is_part(request):
+        return await _show(request, visit, captured_id, said)
+    view.say(request, said)
     return view.go(request, f"/inbox/{captured_id}")
 
 
-async def _show(request: Request, visit: Visit, captured_id: int | None) -> HTTPResponse:
+async def _show(request: Request, visit: Visit, captured_id: int | None, said: str = "") -> HTTPResponse:
     search = (request.args.get("search") or "").strip()[:255]
+    channel = request.args.get("channel") or ""
+    channel = channel if channel in VIEWS else ""
     opened = await call(_opened, visit.account_id, captured_id) if captured_id is not None else None
-    chosen = request.args.get("view") or ("html" if opened is None or opened["html"] else "text")
-    found = await call(captured.page, visit.account_id, number(request.args.get("page")), 50, search or None)
+    found = await call(
+        captured.page, visit.account_id, number(request.args.get("page")), 50, search or None, channel=channel or None
+    )
+    views = VIEWS[opened["row"].channel if opened is not None else "email"]
+    chosen = request.args.get("view") or ("text" if opened and not opened["sms"] and not opened["html"] else "")
     return view.page(
-        request, "inbox/index.html", found=found, search=search, opened=opened,
-        view=chosen if chosen in VIEWS else "html", page_number=found.page,
+        request, "inbox/index.html", found=found, search=search, channel=channel, channels=CHANNELS, opened=opened,
+        views=views, view=chosen if chosen in dict(views) else views[0][0], said=said,
+        keep={"search": search, "channel": channel, "page": found.page if found.page > 1 else ""},
         plays=PHONE_PLAYS if opened is not None and opened["sms"] is not None else PLAYS,
+        may_write=guard.may(visit.user.role, "POST", "/inbox"),
     )  # fmt: skip
 
 
 def _opened(account_id: int, captured_id: int) -> dict[str, Any]:
     row = captured.get(account_id, captured_id)
-    found = {"row": row, **captured.parts(row)}
+    found = {"row": row, **captured.parts(row), "message": None, "links": [], "events": [], "person": None}
     if found["sms"] is not None:
         found["thread"] = phones.thread(row)
         found["forcing"] = gsm.named(found["sms"].forcing) if found["sms"].forcing else None
-        found["message"] = Message.get_or_none(Message.id == row.message_id)
+    if row.message_id is None:
+        return found
+    try:
+        message = messages.get(account_id, row.message_id)
+    except errors.NotFound:
+        return found
+    asked = log.EventQuery(resource_uid=f"message:{message.id}", limit=50)
+    found |= {
+        "message": message, "links": simulating.clickable(message), "events": log.page(account_id, asked).rows,
+    }  # fmt: skip
+    people = contacts.by_ids([message.contact_id]) if message.contact_id else []
+    found["person"] = people[0] if people else None
+    for event in found["events"]:
+        event.who = None
     return found
 
 
