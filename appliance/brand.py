@@ -85,6 +85,17 @@ def update(account_id: int, request: BrandWrite) -> Brand:
     return brand
 
 
+def tried(account_id: int, request: BrandWrite) -> Brand:
+    """Answer the brand with these changes, kept nowhere; what `update` would refuse is left out."""
+    brand, faults = get(account_id), Faults()
+    _check(account_id, request, faults)
+    wrong = {path.partition("[")[0].partition(".")[0] for path in faults.fields}
+    for name, value in given(request).items():
+        if name not in wrong and name != "links":
+            setattr(brand, name, value or _EMPTY.get(name))
+    return brand
+
+
 def _check(account_id: int, request: BrandWrite, faults: Faults) -> None:
     for index, link in enumerate(request.links or []):
         if not _leads_somewhere(link.url):

@@ -25,6 +25,7 @@ _PARTS = {
     "gallery": "gallery",
     "data": "data",
     "way": "sending",
+    "branding": "brand",
     "composer": "compose",
     "table": "table",
     "crowd": "crowd",

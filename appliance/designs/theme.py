@@ -13,6 +13,8 @@ _SERIF = ("georgia", "times", "times new roman", "palatino", "garamond", "cambri
 _MONO = ("courier", "courier new", "menlo", "monaco", "consolas")
 # What every machine has; the first that a reader's machine knows is used
 SANS = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
+# Families that readers' machines have, or that look well where they stand in: offered where a font is chosen
+FONTS = ("Arial", "Georgia", "Helvetica", "Tahoma", "Times New Roman", "Trebuchet MS", "Verdana", "Courier New")
 WIDTH, NARROWEST, WIDEST = 600, 480, 720
 THEME: tuple[Prop, ...] = (
     colour("brand_color", "Brand colour", help="buttons, links, signs"),

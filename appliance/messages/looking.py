@@ -14,7 +14,7 @@ from appliance.fields import Data, Id, Line, Subject, Text
 from appliance.messages import compose, texts, values
 from appliance.messages.compose import Content, Filled
 from appliance.messages.texts import Shown, Worded
-from appliance.tables import Account, Contact
+from appliance.tables import Account, Brand, Contact
 from appliance.templates import checks
 from appliance.templates.requests import DESIGN_BYTES
 
@@ -120,6 +120,16 @@ def of_fields(account_id: int, said: dict[str, Any], contact: Contact | None = N
     return _rendered(account_id, said, contact, {}, marked)[1]
 
 
+def sample(account_id: int, said: dict[str, Any], changed: brands.BrandWrite) -> str:
+    """Render the fields of a template as HTML in the brand with these changes, of which nothing is kept.
+
+    What could not be kept is left out, so that a sample is shown while somebody types; raises Invalid if the fields
+    themselves cannot be rendered.
+    """
+    brand = brands.tried(account_id, changed)
+    return _rendered(account_id, said, None, {}, brand=brand)[1].html
+
+
 def advice(account_id: int, said: dict[str, Any]) -> list[PreviewWarning]:
     """Answer what is worth a second look in the fields of a template; that it cannot be rendered is the only one."""
     try:
@@ -129,10 +139,15 @@ def advice(account_id: int, said: dict[str, Any]) -> list[PreviewWarning]:
 
 
 def _rendered(
-    account_id: int, said: dict[str, Any], contact: Contact | None, data: dict[str, Any], marked: bool = False
+    account_id: int,
+    said: dict[str, Any],
+    contact: Contact | None,
+    data: dict[str, Any],
+    marked: bool = False,
+    brand: Brand | None = None,
 ) -> tuple[Content, Filled]:
     account = Account.get_by_id(account_id)
-    brand = brands.get(account_id)
+    brand = brand or brands.get(account_id)
     source = compose.source_of(said, brands.look(brand), account.locale)
     if not said["body"]:
         # Without sections too it is a mail in the brand's colours, with nothing in it yet

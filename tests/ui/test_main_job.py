@@ -45,9 +45,11 @@ def test_set_up_by_the_link(page: Page, first_run: Server) -> None:
     expect(page).to_have_url(re.compile("/welcome$"))
     page.get_by_label("Postal address").fill("4 Mill Lane, Leeds LS1 4DT")
     page.get_by_role("button", name="Save and go on").click()
+    for screen in ("mail", "domain", "brand"):
+        expect(page).to_have_url(re.compile(f"/welcome/{screen}$"))
+        page.get_by_role("link", name="Later").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Ana")
     expect(page.get_by_text("2 of 4 done")).to_be_visible()
-    expect(page.locator(".toast")).to_contain_text("Saved")
 
 
 def test_the_link_works_once(page: Page, first_run: Server) -> None:

@@ -42,6 +42,7 @@ from ui.pages import (
     suppressions,
     template_acts,
     templates,
+    welcome,
 )  # fmt: skip
 
 BLUEPRINTS = tuple(
@@ -49,6 +50,7 @@ BLUEPRINTS = tuple(
     for module in (
         setup,
         live,
+        welcome,
         login,
         home,
         jump,

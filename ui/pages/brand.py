@@ -1,29 +1,25 @@
-"""The brand: how mail looks and signs."""
+"""The brand: how mail looks and signs, with a letter beside it that shows each change."""
 
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import brand, errors, fields, media
+from appliance import brand, errors, media
 from appliance.db.work import call, commit
-from ui import view
+from ui import guard, looks, mail, receiving, view, words
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
 pages = Blueprint("ui_brand", url_prefix="/brand")
-_FIELDS = (
-    "company_name", "physical_address", "logo", "brand_color", "text_color", "bg_color", "font_heading", "font_body",
-    "tone", "company_description",
-)  # fmt: skip
 
 
 @pages.get("/", name="show", strict_slashes=False)
 @signed_in
 async def show(request: Request, visit: Visit) -> HTTPResponse:
-    """The form with what is known."""
-    look = await call(brand.get, visit.account_id)
-    form = Form({name: getattr(look, name) or "" for name in _FIELDS} | {"logo": media.shown(look.logo) or ""})
-    return view.page(request, "brand/show.html", form=form)
+    """The form with what is known; colours of the address stand in it as proposals."""
+    form = looks.form_of(await call(brand.get, visit.account_id))
+    form.values |= {name: request.args[name][0] for name in looks.COLOURS if request.args.get(name)}
+    return await _page(request, visit, form)
 
 
 @pages.post("/", name="save", strict_slashes=False)
@@ -31,22 +27,48 @@ async def show(request: Request, visit: Visit) -> HTTPResponse:
 async def save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep the brand."""
     form = Form.of(request)
-    for name in ("brand_color", "text_color", "bg_color"):
-        if form[name] and not form[name].startswith("#"):
-            form.values[name] = f"#{form[name]}"
     try:
-        asked = fields.read(brand.BrandWrite, {name: form.text(name) for name in _FIELDS if name in form.values})
-        await commit(brand.update, visit.account_id, asked)
+        await commit(brand.update, visit.account_id, looks.write_of(form))
     except errors.Invalid as refused:
-        return view.page(request, "brand/show.html", 422, form=_in_words(form, refused))
-    view.say(request, "Saved.")
+        return await _page(request, visit, looks.noted(form, refused), 422)
+    view.say(request, "Saved. Emails that are not sent yet look like this from now on.")
     return view.go(request, "/brand")
 
 
-def _in_words(form: Form, refused: errors.Invalid) -> Form:
-    for name in refused.fields:
-        if name.endswith("_color"):
-            form.wrong(name, "Write a colour like #0f617d.")
-        if name == "logo":
-            form.wrong(name, "Start the address of the picture with https://")
-    return form.take(refused)
+@pages.get("/sample", name="sample")
+@signed_in
+async def sample(request: Request, visit: Visit) -> HTTPResponse:
+    """A letter in the brand, with the values that were typed and not kept yet."""
+    asked = {name: values[0][:2000] for name, values in request.args.items() if values}
+    return mail.frame(await call(looks.sample, visit.account_id, asked))
+
+
+@pages.get("/look", name="look")
+@signed_in
+async def look(request: Request, visit: Visit) -> HTTPResponse:
+    """The sample and the marks of what was typed."""
+    form = Form({name: values[0][:2000] for name, values in request.args.items() if values})
+    return await _page(request, visit, form)
+
+
+@pages.post("/logo", name="logo", stream=True)
+@signed_in
+async def logo(request: Request, visit: Visit) -> HTTPResponse:
+    """Take a picture as the logo, and propose its colours."""
+    back = "/welcome/brand" if request.args.get("first") else "/brand"
+    try:
+        filename, picture = await receiving.picture(request)
+    except errors.Invalid as refused:
+        view.say(request, words.sentence(refused.fields["file"][0]))
+        return view.go(request, back)
+    found = await looks.keep_logo(visit.account_id, filename, picture)
+    view.say(request, "This is your logo now." + (" Its colours are proposed below." if found else ""))
+    return view.go(request, back)
+
+
+async def _page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    return view.page(
+        request, "brand/show.html", status, form=form, question=looks.question(form), marks=looks.marks(form),
+        fonts=looks.fonts(form), proposed=await looks.proposed(visit.account_id), most=media.MOST_BYTES // 1_048_576,
+        may_change=guard.may(visit.user.role, "POST", "/brand"),
+    )  # fmt: skip

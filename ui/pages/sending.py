@@ -17,11 +17,11 @@ from ui.relays import RELAYS
 from ui.session import Visit
 
 pages = Blueprint("ui_sending", url_prefix="/settings/sending")
-_EMAIL = (
+EMAIL = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username",
     "email.relay.password", "email.rate_per_hour",
 )  # fmt: skip
-_SMS = (
+SMS = (
     "sms.transport", "sms.twilio.account_sid", "sms.twilio.auth_token", "sms.twilio.from", "sms.http.url",
     "sms.http.secret",
 )  # fmt: skip
@@ -44,7 +44,7 @@ _WORDS = {
 @signed_in
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """What is in force, where it was set, and the form for what may be changed here; a preset fills in its server."""
-    form = present(_EMAIL + _SMS)
+    form = present(EMAIL + SMS)
     fill_preset(form, request.args.get("preset") or "")
     return _page(request, visit, form, 200)
 
@@ -54,7 +54,7 @@ async def show(request: Request, visit: Visit) -> HTTPResponse:
 async def save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep what was changed, all or nothing; senders take it over at once."""
     form = Form.of(request)
-    names = _SMS if form["part"] == "sms" else _EMAIL
+    names = SMS if form["part"] == "sms" else EMAIL
     try:
         await keep(request, visit, form, names)
     except errors.Invalid as refused:
@@ -111,7 +111,7 @@ def _changed(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
 
 async def tried(form: Form) -> dict[str, Any]:
     """Answer whether the relay of a form lets us in, in its own words."""
-    values = {name: form.exact(name) or None for name in _EMAIL if name in form.values}
+    values = {name: form.exact(name) or None for name in EMAIL if name in form.values}
     values = {name: value for name, value in values.items() if value is not None}
     values["email.transport"] = "relay"
     try:
@@ -134,7 +134,7 @@ def noted(form: Form, refused: errors.Invalid) -> Form:
 
 def _page(request: Request, visit: Visit, form: Form, status: int, answer: Any = None) -> HTTPResponse:
     here = config.current()
-    locked = {name: config.layers().sources[name] for name in (*_EMAIL, *_SMS) if not settings.may_set(name)}
+    locked = {name: config.layers().sources[name] for name in (*EMAIL, *SMS) if not settings.may_set(name)}
     stored = {name for name in _SECRETS if config.value_of(here, name)}
     return view.page(
         request, "settings/sending.html", status, form=form, answer=answer, relays=RELAYS, locked=locked,

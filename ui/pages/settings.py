@@ -11,7 +11,7 @@ from appliance.messages import warming
 from ui import session, view
 from ui.forms import Form, local_path
 from ui.guard import signed_in
-from ui.pages.setup import zones
+from ui.pages.welcome import zones
 from ui.session import Visit
 
 pages = Blueprint("ui_settings", url_prefix="/settings")

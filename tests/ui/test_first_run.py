@@ -1,0 +1,71 @@
+"""From the printed link to the first campaign received, as somebody new goes through it."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.conftest import FreshServer
+from tests.kit.axe import faults_in_both_looks
+from tests.kit.browser import Problems, new_page, shoot
+from tests.kit.pictures import photo, saved
+
+WORDS = "correct horse battery"
+
+
+def sound(page: Page, name: str) -> None:
+    """Hold the screen against WCAG, and take its picture."""
+    assert faults_in_both_looks(page) == [], name
+    shoot(page, f"first-{name}")
+
+
+def test_from_the_link_to_the_brand(
+    browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
+) -> None:
+    """Five screens, each saved by itself; the logo proposes its colours, and the letter shows what is not kept yet."""
+    server = fresh_server(set_up=False, address=False)
+    page = new_page(browser, server.url, browser_problems)
+    page.goto(server.setup_link)
+    sound(page, "you")
+    page.get_by_label("Your name").fill("Ana")
+    page.get_by_label("Team or company").fill("Northwind")
+    page.get_by_label("Email").fill("ana@northwind.example")
+    page.get_by_label("Password").fill(WORDS)
+    page.get_by_role("button", name="Continue").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Who is writing to people?")
+    sound(page, "sender")
+    page.get_by_label("Postal address").fill("4 Mill Lane, Leeds")
+    page.get_by_role("button", name="Save and go on").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("How does mail leave?")
+    sound(page, "mail")
+    page.get_by_role("button", name="Save and go on").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Is the domain yours?")
+    expect(page.get_by_label("Domain")).to_have_value("northwind.example")
+    sound(page, "domain")
+    page.get_by_role("link", name="Later").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("How does it look?")
+    logo = tmp_path / "logo.png"
+    logo.write_bytes(saved(photo(), "PNG"))
+    page.get_by_label("A picture").set_input_files(logo)
+    page.get_by_role("button", name="Use as logo").click()
+    proposed = page.get_by_role("link", name=re.compile("^#[0-9a-f]{6}$")).first
+    colour = proposed.inner_text().strip()
+    proposed.click()
+    expect(page.locator("#f-brand-color")).to_have_value(colour)
+    page.locator("#f-bg-color").fill("#eeeeee")
+    letter = page.frame_locator("iframe[title='A letter in this brand']")
+    expect(letter.locator("[bgcolor='#eeeeee'], [style*='#eeeeee']").first).to_be_attached()
+    sound(page, "brand")
+    page.get_by_role("button", name="Save and begin").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Ana")
+    expect(page.get_by_text("All set. Send yourself a first email.")).to_be_visible()
+    kept = server.client(server.new_key()).get("/brand").expect(200)
+    assert (kept["brand_color"], kept["bg_color"], kept["physical_address"]) == (
+        colour,
+        "#eeeeee",
+        "4 Mill Lane, Leeds",
+    )
+    page.context.close()
+    assert not browser_problems.found

@@ -1,0 +1,175 @@
+"""The screens after the first: who is writing, how mail leaves, the domain, the brand; each can be left for later."""
+
+import asyncio
+from typing import Any
+from zoneinfo import available_timezones
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import brand, config, errors, fields, media
+from appliance.account import accounts, settings
+from appliance.db.work import call, commit
+from appliance.delivery.groups import domain_of
+from appliance.sending_domains import keys, names, store
+from ui import looks, view
+from ui.forms import Form
+from ui.guard import signed_in
+from ui.pages import domains, sending
+from ui.pages.setup import STEPS
+from ui.relays import RELAYS
+from ui.session import Visit
+
+pages = Blueprint("ui_welcome", url_prefix="/welcome")
+_BRAND = ("company_name", "physical_address")
+_ACCOUNT = ("time_zone", "email_from_name", "email_from_email")
+
+
+@pages.get("/", name="sender", strict_slashes=False)
+@signed_in
+async def sender(request: Request, visit: Visit) -> HTTPResponse:
+    """Ask who is writing; what is known already is filled in."""
+    look = await call(brand.get, visit.account_id)
+    form = Form({
+        **{name: getattr(look, name) or "" for name in _BRAND},
+        **{name: getattr(visit.account, name) or "" for name in _ACCOUNT},
+    })  # fmt: skip
+    form.values["company_name"] = form["company_name"] or visit.account.name
+    form.values["email_from_name"] = form["email_from_name"] or visit.account.name
+    form.values["email_from_email"] = form["email_from_email"] or visit.user.email
+    return _screen(request, "sender", form, zones=zones())
+
+
+@pages.post("/", name="sender_save", strict_slashes=False)
+@signed_in
+async def sender_save(request: Request, visit: Visit) -> HTTPResponse:
+    """Keep company, postal address, time zone and sender."""
+    form = Form.of(request)
+    try:
+        await _save_sender(visit, form)
+    except errors.Invalid as refused:
+        return _screen(request, "sender", form.take(refused), 422, zones=zones())
+    return view.go(request, "/welcome/mail")
+
+
+async def _save_sender(visit: Visit, form: Form) -> None:
+    """Write the sender's details, all or nothing; raises Invalid."""
+    about = fields.read(accounts.AccountWrite, {name: form.text(name) for name in _ACCOUNT if name in form.values})
+    look = {name: form.text(name) for name in _BRAND if name in form.values}
+
+    def both() -> None:
+        accounts.update(visit.account_id, about)
+        brand.update(visit.account_id, fields.read(brand.BrandWrite, look))
+
+    await commit(both)
+
+
+def zones() -> list[tuple[str, str]]:
+    """Answer the time zones of this machine as choices, the plain one first."""
+    named = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith(("Etc/", "SystemV/")))
+    return [("UTC", "UTC"), *((zone, zone.replace("_", " ")) for zone in named)]
+
+
+@pages.get("/mail", name="mail")
+@signed_in
+async def mail(request: Request, visit: Visit) -> HTTPResponse:
+    """Ask how mail leaves; a preset fills in its server."""
+    form = sending.present(sending.EMAIL)
+    sending.fill_preset(form, request.args.get("preset") or "")
+    return _mail(request, form)
+
+
+@pages.post("/mail", name="mail_save")
+@signed_in
+async def mail_save(request: Request, visit: Visit) -> HTTPResponse:
+    """Keep how mail leaves, and go on."""
+    form = Form.of(request)
+    try:
+        await sending.keep(request, visit, form, sending.EMAIL)
+    except errors.Invalid as refused:
+        return _mail(request, sending.noted(form, refused), 422)
+    return view.go(request, "/welcome/domain")
+
+
+@pages.post("/mail/test", name="mail_test")
+@signed_in
+async def mail_test(request: Request, visit: Visit) -> HTTPResponse:
+    """Ask the server that the form names; nothing is saved and nothing is sent."""
+    form = Form.of(request)
+    return _mail(request, form, answer=await sending.tried(form))
+
+
+def _mail(request: Request, form: Form, status: int = 200, answer: Any = None) -> HTTPResponse:
+    layers = config.layers().sources
+    locked = {name: layers[name] for name in sending.EMAIL if not settings.may_set(name)}
+    stored = {name for name in sending.EMAIL if config.value_of(config.current(), name)}
+    return _screen(request, "mail", form, status, locked=locked, stored=stored, relays=RELAYS, answer=answer)
+
+
+@pages.get("/domain", name="domain")
+@signed_in
+async def domain(request: Request, visit: Visit) -> HTTPResponse:
+    """The domains there are and how they stand, or a form for the first."""
+    form = Form({"name": domain_of(visit.account.email_from_email or visit.user.email)})
+    return await _domain(request, visit, form)
+
+
+@pages.post("/domain", name="domain_save")
+@signed_in
+async def domain_save(request: Request, visit: Visit) -> HTTPResponse:
+    """Add the domain; its records are shown."""
+    form = Form.of(request)
+    form.need("name", "Write the domain, like example.com.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        asked = fields.read(store.DomainCreate, {"domain": {"name": form["name"]}})
+        await call(store.read, visit.account_id, asked)
+        pairs = await asyncio.to_thread(keys.generate)
+        made = await commit(store.create, visit.account_id, asked, pairs, domains.by(request, visit))
+    except errors.Invalid as refused:
+        for message in refused.fields.get("domain.name", []):
+            form.wrong("name", domains.NAME_FAULTS.get(message, message))
+        return await _domain(request, visit, form, 422)
+    view.say(request, "Enter these records where you manage the domain; they are looked for by themselves.")
+    return view.go(request, f"/settings/domains/{made.id}?first=1")
+
+
+async def _domain(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    asked = fields.read(store.DomainQuery, {"limit": 5})
+    rows = [(row, *domains.state(row)) for row in (await call(store.page, visit.account_id, asked)).rows]
+    return _screen(request, "domain", form, status, rows=rows, shown=names.shown)
+
+
+@pages.get("/brand", name="brand")
+@signed_in
+async def look(request: Request, visit: Visit) -> HTTPResponse:
+    """Logo and colours, with a letter that shows them."""
+    form = looks.form_of(await call(brand.get, visit.account_id))
+    form.values |= {name: request.args[name][0] for name in looks.COLOURS if request.args.get(name)}
+    return await _look(request, visit, form)
+
+
+@pages.post("/brand", name="brand_save")
+@signed_in
+async def look_save(request: Request, visit: Visit) -> HTTPResponse:
+    """Keep colours and type; then the checklist says how to go on."""
+    form = Form.of(request)
+    try:
+        await commit(brand.update, visit.account_id, looks.write_of(form))
+    except errors.Invalid as refused:
+        return await _look(request, visit, looks.noted(form, refused), 422)
+    view.say(request, "All set. Send yourself a first email.")
+    return view.go(request, "/")
+
+
+async def _look(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    return _screen(
+        request, "brand", form, status, question=looks.question(form), marks=looks.marks(form),
+        fonts=looks.fonts(form), proposed=await looks.proposed(visit.account_id), most=media.MOST_BYTES // 1_048_576,
+    )  # fmt: skip
+
+
+def _screen(request: Request, step: str, form: Form, status: int = 200, **more: Any) -> HTTPResponse:
+    at = [key for key, _ in STEPS].index(step)
+    return view.page(request, f"setup/{step}.html", status, form=form, steps=STEPS, step=step, at=at, **more)
