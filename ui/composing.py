@@ -84,9 +84,11 @@ def done(found: dict[str, Any]) -> dict[str, bool]:
 
 
 def rehearsal_of(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Answer how far the message is made for everybody."""
+    """Answer how far the message is made for everybody, and of an SMS what that takes."""
     found = preflight.check(account_id, campaign_id).facts
-    return {"campaign": store.get(account_id, campaign_id), **rehearsed(found)}
+    campaign = store.get(account_id, campaign_id)
+    shown = preview.render(account_id, campaign_id) if campaign.channel == "sms" else None
+    return {"campaign": campaign, "shown": shown, "people": found["sendable"], **rehearsed(found)}
 
 
 def rehearsed(found: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from appliance import clock
 from appliance.campaigns import closing, numbered, store
 from appliance.db.open import connection
 from appliance.db.work import after_commit, writing
-from appliance.errors import Invalid
+from appliance.errors import Invalid, NotFound
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.messages import senders, verdicts
@@ -182,6 +182,21 @@ def delete(account_id: int, campaign_id: int) -> Campaign:
     campaign.save()
     _finish_flow(campaign)
     return before
+
+
+def bring_back(account_id: int, campaign_id: int) -> Campaign:
+    """Undo the deletion of a campaign that was never sent: it is a draft again; raises NotFound for any other."""
+    writing()
+    found = Campaign.get_or_none(
+        Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null(False),
+        Campaign.started_at.is_null(),
+    )  # fmt: skip
+    if found is None:
+        raise NotFound
+    found.deleted_at, found.phase, found.status = None, "draft", "draft"
+    store.touch(found)
+    _finish_flow(found, "draft")
+    return store.get(account_id, campaign_id)
 
 
 def settle() -> int:

@@ -3,6 +3,7 @@
 from ui.pages import (
     activity,
     brand,
+    campaign_acts,
     campaigns,
     canvas,
     compose,
@@ -56,6 +57,7 @@ BLUEPRINTS = tuple(
         jump,
         campaigns,
         recipients,
+        campaign_acts,
         reports,
         compose,
         compose_content,

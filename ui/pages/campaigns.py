@@ -6,13 +6,14 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
-from appliance.campaigns import again, choosing, copying, requests, states, store
+from appliance.campaigns import choosing, requests, store
 from appliance.db.work import call, commit
 from appliance.templates import store as templates
-from ui import audiences, view
-from ui.forms import Form, listing
+from ui import audiences, guard, tables, view
+from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
+from ui.tables import Chip, Column
 
 pages = Blueprint("ui_campaigns", url_prefix="/campaigns")
 # Chip: label and the phases it stands for.
@@ -25,29 +26,36 @@ CHIPS = {
     "completed": ("Done", ("completed",)),
     "cancelled": ("Stopped", ("cancelled",)),
 }
-MOVING = ("sending", "holding")
+_COLUMNS = (
+    Column("Campaign", "name", ""), Column("Status"), Column("Audience"), Column("Handed over", number=True),
+    Column("When", "updated"), Column("Newest first", "created", shown=False),
+)  # fmt: skip
 
 
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The table with chips for the phases; it refreshes itself while something is sending."""
-    phase = request.args.get("phase") or ""
-    phase = phase if phase in CHIPS else ""
-    raw, search = listing(request, 50)
-    raw |= {"phase": phase} if phase else {}
-    found = await call(store.page, visit.account_id, fields.read(requests.CampaignQuery, raw))
-    counted = await call(store.phases, visit.account_id)
-    chips = [
-        (key, label, sum(counted.values()) if not phases else sum(counted.get(one, 0) for one in phases))
-        for key, (label, phases) in CHIPS.items()
-    ]
-    names = (await call(audiences.choices, visit.account_id)).names
-    to = {row.id: audiences.name(row, names) for row in found.rows}
-    return view.page(
-        request, "campaigns/index.html", found=found, search=search, phase=phase, chips=chips, to=to,
-        moving=any(row.phase in MOVING for row in found.rows), query=request.query_string,
-    )  # fmt: skip
+    """The table with chips for the phases; its cells that move ask for themselves."""
+    table = tables.Table(request, "/campaigns", ("campaign", "campaigns"), _COLUMNS, "-updated", ("phase",))
+    table.chip_name = "phase"
+    table.acts = "/campaigns/acts" if guard.may(visit.user.role, "POST", "/campaigns/acts") else ""
+    phase = table.state["phase"]
+
+    def read() -> dict[int, str]:
+        counted = store.phases(visit.account_id)
+        for key, (label, phases) in CHIPS.items():
+            many = sum(counted.get(one, 0) for one in phases) if phases else sum(counted.values())
+            if many or key in ("", "draft", phase):
+                table.chips = [*table.chips, Chip(key, label, many)]
+        table.found = store.page(visit.account_id, _query(table.raw, phase), table.sort)
+        names = audiences.choices(visit.account_id).names
+        return {row.id: audiences.name(row, names) for row in table.found.rows}
+
+    return tables.answer(request, "campaigns/index.html", table, to=await call(read))
+
+
+def _query(raw: dict[str, Any], phase: str) -> requests.CampaignQuery:
+    return fields.read(requests.CampaignQuery, raw | ({"phase": phase} if phase in CHIPS and phase else {}))
 
 
 @pages.get("/new", name="new")
@@ -69,33 +77,6 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     except errors.Invalid as refused:
         return await _new(request, visit, form.take(refused), 422)
     return view.go(request, f"/campaigns/{made.id}")
-
-
-@pages.post("/<campaign_id:int>/delete", name="delete")
-@signed_in
-async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Delete a campaign; what is still waiting will not leave."""
-    gone = await commit(states.delete, visit.account_id, campaign_id)
-    view.say(request, f"{gone.name} is deleted.")
-    return view.go(request, "/campaigns")
-
-
-@pages.post("/<campaign_id:int>/duplicate", name="duplicate")
-@signed_in
-async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Make a draft that says the same to the same people."""
-    made = await commit(copying.duplicate, visit.account_id, campaign_id)
-    view.say(request, "This is the copy. The first one stays as it is.")
-    return view.go(request, f"/campaigns/{made.id}")
-
-
-@pages.post("/<campaign_id:int>/not-opened", name="not_opened")
-@signed_in
-async def once_more(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Make a draft for those who did not open it, with a segment that knows who they are."""
-    made = await commit(again.not_opened, visit.account_id, campaign_id)
-    view.say(request, "A draft for those who did not open it. Another subject often helps.")
-    return view.go(request, f"/campaigns/{made.id}?open=from")
 
 
 async def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:

@@ -94,4 +94,6 @@ async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTP
 async def show_rehearsal(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """How far the message is made for everybody, and who lacks what."""
     facts = await call(composing.rehearsal_of, visit.account_id, campaign_id)
-    return view.page(request, "campaigns/rehearsal.html", **facts)
+    # What an SMS takes is known for sure once it was made for everybody
+    also = ("sms_meter",) if facts["shown"] and facts["shown"]["sms"] else ()
+    return view.page(request, "campaigns/rehearsal.html", also=also, **facts)
