@@ -31,6 +31,8 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _STARTING = ("activate", "publish", "pause", "archive", "revive", "move_on", "take_out")
 _SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume", "schedule")
 
+# What everybody decides about themselves
+_OWN = ("/logout", "/settings/theme", "/settings/keyboard", "/settings/you", "/settings/you/password")
 # Forms that are too long for an address and change nothing
 _READING = ("/segments/rows", "/segments/check")
 
@@ -108,7 +110,7 @@ def may(role: str, method: str, path: str) -> bool:
 
     A viewer changes nothing; an author writes and does not send; brand and settings are for owners and admins.
     """
-    if method in _SAFE or path in ("/logout", "/settings/theme", "/settings/keyboard", *_READING):
+    if method in _SAFE or path in (*_OWN, *_READING):
         return True
     if role in ("owner", "admin"):
         return True

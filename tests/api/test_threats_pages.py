@@ -19,7 +19,7 @@ KINDS = {
     "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
     "captured_id": "captured", "domain_id": "domains", "suppression_id": "suppressions", "picture_id": "pictures",
     "form_id": "forms", "message_id": "messages", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
-    "flow_id": "flows", "step_id": "steps", "run_id": "runs",
+    "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
 }  # fmt: skip
 _ID = re.compile(r"<(\w+):int>")
 # A form for every page that takes one; a page takes of it what it knows
@@ -68,7 +68,7 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     found = re.search(r'href="/inbox/(\d+)"', owner.send("GET", "/inbox").text)
     assert found is not None
     ours.things["captured"] = int(found[1])
-    ours.things["steps"] = 1
+    ours.things["steps"] = ours.things["users"] = ours.things["keys"] = 1
     upload_picture(ours.api, saved(photo(), "PNG"), "alpha picture").expect(201)
     shown = re.search(r'href="/templates/pictures/(\d+)"', owner.send("GET", "/templates/pictures").text)
     assert shown is not None

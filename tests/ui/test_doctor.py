@@ -14,7 +14,7 @@ from tests.ui.test_roles import ask, signed_in
 def test_findings(browser_page: Page, server: Server) -> None:
     """Somebody asks, and gets each finding with its mark, the worst first."""
     browser_page.goto("/settings")
-    browser_page.get_by_role("link", name="Look it over").click()
+    browser_page.get_by_role("link", name="Health").click()
     assert not browser_page.get_by_label("Send a seed too").is_checked()
     browser_page.get_by_role("button", name="Look it over").click(no_wait_after=True)
     browser_page.locator("#findings").wait_for(timeout=60_000)

@@ -1,0 +1,65 @@
+"""The team: who may change whom, and that an account always has an owner."""
+
+import pytest
+
+from appliance.account import sessions, team, users
+from appliance.db import work
+from appliance.errors import Invalid, NotAllowed
+from appliance.tables import User
+from tests.domain.home import Home
+
+
+def member(home: Home, role: str, name: str = "") -> User:
+    """Add somebody as the service itself would."""
+    new = users.NewUser(f"{name or role}@example.org", name or role, "x")
+    return work.write(users.add, home.account_id, new, role)
+
+
+def test_an_account_keeps_an_owner(home: Home) -> None:
+    """The last owner can neither be lowered nor shut out; with a second one both are possible."""
+    first = member(home, "owner")
+    User.update(disabled_at=1).where(User.id != first.id).execute()
+    second = member(home, "admin")
+    with pytest.raises(Invalid):
+        work.write(team.change, first, first.id, "editor")
+    with pytest.raises(Invalid):
+        work.write(team.close, first, first.id)
+    work.write(team.change, first, second.id, "owner")
+    second = team.get(home.account_id, second.id)
+    assert work.write(team.change, second, first.id, "viewer").role == "viewer"
+
+
+def test_only_owners_decide_about_owners(home: Home) -> None:
+    """An admin makes no owner, and changes none; who writes and looks decides about nobody."""
+    owner, admin, editor = (member(home, role) for role in ("owner", "admin", "editor"))
+    for attempt in (
+        lambda: work.write(team.change, admin, editor.id, "owner"),
+        lambda: work.write(team.change, admin, owner.id, "viewer"),
+        lambda: work.write(team.close, admin, owner.id),
+        lambda: work.write(team.give_password, admin, owner.id, "y"),
+        lambda: work.write(team.change, editor, admin.id, "viewer"),
+        lambda: work.write(team.add, editor, users.NewUser("n@example.org", "n", "x"), "viewer"),
+    ):
+        with pytest.raises(NotAllowed):
+            attempt()
+    assert [one.role for one in (team.get(home.account_id, user.id) for user in (owner, admin, editor))] == [
+        "owner", "admin", "editor"
+    ]  # fmt: skip
+
+
+def test_who_is_shut_out_is_signed_out(home: Home) -> None:
+    """Closing, and a new password, end every browser and token; one's own new password all but this browser."""
+    owner, editor = member(home, "owner"), member(home, "editor")
+    token = work.write(sessions.begin, editor.id, None, None)
+    work.write(team.close, owner, editor.id)
+    assert sessions.find(token) is None
+    assert team.get(home.account_id, editor.id).token_version == editor.token_version + 1
+    work.write(team.reopen, owner, editor.id)
+    assert sessions.find(token) is None
+    here, there = (work.write(sessions.begin, editor.id, None, None) for _ in range(2))
+    found = sessions.find(here)
+    assert found is not None
+    work.write(team.choose_password, editor.id, "z", found.id)
+    assert sessions.find(here) is not None and sessions.find(there) is None
+    work.write(team.give_password, owner, editor.id, "w")
+    assert sessions.find(here) is None

@@ -1,0 +1,93 @@
+"""What is noticed of people and how often they are written to; and the data of the account: how much, and where."""
+
+from pathlib import Path
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import VERSION, config, errors, fields
+from appliance.account import accounts
+from appliance.db.work import call, commit
+from ui import view
+from ui.forms import Form
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_policies", url_prefix="/settings")
+IPS = (
+    ("truncated", "The first part", "Enough for a country, not for a person."),
+    ("full", "The whole address", "Needs a reason that your privacy notice names."),
+    ("none", "Nothing", "No address is kept with what people do."),
+)
+
+
+@pages.get("/consent", name="consent")
+@signed_in
+async def consent(request: Request, visit: Visit) -> HTTPResponse:
+    """The form with what holds now."""
+    account = visit.account
+    cap, quiet = account.frequency_cap or {}, account.sms_quiet_hours or {}
+    form = Form({
+        "privacy_ip": account.privacy_ip, "cap_messages": str(cap.get("messages", "")),
+        "cap_days": str(cap.get("days", "")), "quiet_from": quiet.get("from", ""), "quiet_to": quiet.get("to", ""),
+        "sms_opt_out_hint": account.sms_opt_out_hint or "",
+    })  # fmt: skip
+    return view.page(request, "settings/consent.html", form=form, ips=IPS)
+
+
+@pages.post("/consent", name="keep_consent")
+@signed_in
+async def keep_consent(request: Request, visit: Visit) -> HTTPResponse:
+    """Keep it."""
+    form = Form.of(request)
+    raw = {
+        "privacy_ip": form["privacy_ip"], "sms_opt_out_hint": form.text("sms_opt_out_hint"),
+        "frequency_cap": _pair(form, "cap_messages", "messages", "cap_days", "days", whole=True),
+        "sms_quiet_hours": _pair(form, "quiet_from", "from", "quiet_to", "to"),
+    }  # fmt: skip
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        await commit(accounts.update, visit.account_id, fields.read(accounts.AccountWrite, raw))
+    except errors.Invalid as refused:
+        names = {"messages": "cap_messages", "days": "cap_days", "from": "quiet_from", "to": "quiet_to",
+                 "sms_quiet_hours": "quiet_to"}  # fmt: skip
+        return view.page(
+            request, "settings/consent.html", 422, ips=IPS, form=form.take(refused, names) if refused.fields else form
+        )
+    view.say(request, "Saved.")
+    return view.go(request, "/settings/consent")
+
+
+@pages.get("/data", name="data")
+@signed_in
+async def data(request: Request, visit: Visit) -> HTTPResponse:
+    """How much there is, where it lies, how long it is kept, and the files to take it away in."""
+    here = config.current()
+    counts = await call(accounts.counts, visit.account_id)
+    size = await call(_size, Path(here.data_dir))
+    rules = visit.user.role in ("owner", "admin")
+    return view.page(
+        request, "settings/data.html", counts=counts, size=size, where=str(here.data_dir) if rules else "",
+        keep=config.seconds(here.events.keep) // 86_400, version=VERSION,
+    )  # fmt: skip
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("*") if path.is_file())
+
+
+def _pair(form: Form, first: str, one: str, second: str, other: str, whole: bool = False) -> dict[str, Any] | None:
+    """Answer two fields that are filled in together or not at all."""
+    if not form[first] and not form[second]:
+        return None
+    for name in (first, second):
+        form.need(name, "Fill in both, or neither.")
+    values = (form[first], form[second])
+    if whole:
+        for name in (first, second):
+            if form[name] and not (form[name].isdecimal() and len(form[name]) < 9):
+                form.wrong(name, "Write a number.")
+        return {one: int(values[0]), other: int(values[1])} if not form.errors else None
+    return {one: values[0], other: values[1]}
