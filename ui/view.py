@@ -33,6 +33,7 @@ _PARTS = {
     "chart": "charts",
     "live": "live",
     "queue": "queue",
+    "edit": "editor",
 }
 
 
@@ -95,6 +96,15 @@ def page(
             spot = other.replace("_", "-")
             body += f'<hx-partial hx-target="#{spot}" hx-swap="outerMorph">{_block(found, other, values)}</hx-partial>'
     return _html(body, status)
+
+
+def pieces(
+    request: Request, template: str, names: tuple[str, ...], status: int = 200, /, **context: Any
+) -> HTTPResponse:
+    """Answer blocks of a page, one after the other; a script puts each where the element of its id stands."""
+    found = environment().get_template(template)
+    values = _context(request, context)
+    return _html("".join(_block(found, name, values) for name in names), status)
 
 
 def whole(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:

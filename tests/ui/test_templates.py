@@ -38,11 +38,10 @@ def test_a_template_is_begun_from_one_of_six(page: Page, api: Client) -> None:
     expect(pictures.nth(0).content_frame.get_by_text("Harbour").first).to_be_visible()
     shoot(page, "templates-new")
     page.get_by_role("button", name="Begin with Announcement").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Announcement")
-    expect(page.get_by_label("Subject")).to_have_value("Something new is here")
-    expect(page.locator("main")).to_contain_text("Its content is a design of 7 sections")
-    expect(page.get_by_label("Content")).to_have_count(0)
-    shown = page.frame_locator("iframe.frame")
+    expect(page.get_by_label("Name of this template")).to_have_value("Announcement")
+    expect(page.locator("[name='email.subject']")).to_have_value("Something new is here")
+    expect(page.locator("#list li")).to_have_count(7)
+    shown = page.frame_locator("#canvas")
     expect(shown.locator("h1")).to_have_text("Something new is here")
     shoot(page, "templates-edit")
     made = api.get("/templates", search="Something new").expect(200)[0]
@@ -53,33 +52,36 @@ def test_a_preview_shows_the_mail_and_no_tags(page: Page, api: Client) -> None:
     """Somebody is greeted by a name; a body of plain HTML too, and the pictures in the list."""
     one = make(api, "Shown")
     two = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ contact.first_name }}</p>"}).expect(201)["id"]
-    for number, words in ((one, "Hello Anna"), (two, "Dear Anna")):
+    for number, frame, words in ((one, "#canvas", "Hello Anna"), (two, "iframe.frame", "Dear Anna")):
         page.goto(f"/templates/{number}/edit")
-        expect(page.frame_locator("iframe.frame").locator("body")).to_contain_text(words)
+        expect(page.frame_locator(frame).locator("body")).to_contain_text(words)
     page.goto("/templates")
     expect(page.locator(".tile iframe").first.content_frame.locator("body")).to_contain_text("Dear Anna")
     empty = api.post("/templates", {"name": "Empty"}).expect(201)["id"]
     page.goto(f"/templates/{empty}/edit")
+    expect(page.locator("#list")).to_contain_text("Nothing here yet")
+    page.goto(f"/templates/{empty}/edit?as=html")
     expect(page.frame_locator("iframe.frame").locator("body")).to_contain_text("Nothing written yet")
 
 
-def test_simple_texts_are_edited_and_the_design_stays(page: Page, api: Client) -> None:
-    """Name, subject and preview line; what a script wrote in the design is not touched."""
-    one = make(api, "Simple")
+def test_html_keeps_its_form(page: Page, api: Client) -> None:
+    """Name, subject, preview line and the HTML itself, with the email beside it."""
+    one = api.post("/templates", {"name": "Simple", "body": "<p>Before</p>"}).expect(201)["id"]
     page.goto(f"/templates/{one}/edit")
-    expect(page.locator(".checklist")).to_contain_text("A section of the kind 'hologram' cannot be shown")
     page.get_by_label("Subject").fill("Another subject")
     page.get_by_label("Preview line").fill("Before you open it")
+    page.get_by_label("Content").fill("<p>After</p>")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_contain_text("Saved")
+    expect(page.frame_locator("iframe.frame").locator("p")).to_have_text("After")
     row = api.get(f"/templates/{one}").expect(200)
 
-    assert (row["subject"], row["preheader"], row["design"]) == ("Another subject", "Before you open it", DESIGN)
+    assert (row["subject"], row["preheader"], row["body"]) == ("Another subject", "Before you open it", "<p>After</p>")
 
 
 def test_the_second_of_two_keeps_what_they_typed(page: Page, api: Client) -> None:
     """It is said what changed meanwhile; saving again puts one's own in its place."""
-    one = make(api, "Shared")
+    one = api.post("/templates", {"name": "Shared", "subject": "S", "body": "<p>Words</p>"}).expect(201)["id"]
     page.goto(f"/templates/{one}/edit")
     api.patch(f"/templates/{one}", {"subject": "From elsewhere"}).expect(200)
     page.get_by_label("Subject").fill("Mine")
@@ -96,6 +98,7 @@ def test_a_design_goes_out_as_a_file_and_comes_back(page: Page, api: Client, tmp
     """Byte for byte the same document; a faulty one is refused with all that is wrong, and nothing changes."""
     one = make(api, "Letter / June")
     page.goto(f"/templates/{one}/edit")
+    page.get_by_role("button", name="More").click()
     with page.expect_download() as waiting:
         page.get_by_role("link", name="Download the design").click()
     path = tmp_path / waiting.value.suggested_filename
@@ -103,6 +106,7 @@ def test_a_design_goes_out_as_a_file_and_comes_back(page: Page, api: Client, tmp
     assert (path.name, json.loads(path.read_text())) == ("Letter-June.json", DESIGN)
     bad = tmp_path / "bad.json"
     bad.write_text(json.dumps({"sections": [{"type": "button", "props": {"text": "{{", "href": "javascript:x"}}]}))
+    page.get_by_role("button", name="Design from a file").click()
     page.get_by_label("A JSON file").set_input_files(bad)
     page.get_by_role("button", name="Put it in place").click()
     expect(page.locator("#f-file-err")).to_contain_text("design.sections[0].props.href is invalid")
@@ -112,7 +116,9 @@ def test_a_design_goes_out_as_a_file_and_comes_back(page: Page, api: Client, tmp
     path.write_text(path.read_text().replace("Hello", "Good day"))
     page.get_by_label("A JSON file").set_input_files(path)
     page.get_by_role("button", name="Put it in place").click()
-    expect(page.frame_locator("iframe.frame").locator("h1")).to_have_text("Good day Anna")
+    expect(page.frame_locator("#canvas").locator("h1")).to_have_text("Good day Anna")
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="Design from a file").click()
     bad.write_text("no json")
     page.get_by_label("A JSON file").set_input_files(bad)
     page.get_by_role("button", name="Put it in place").click()
@@ -127,13 +133,15 @@ def test_a_file_does_not_overwrite_what_came_meanwhile(page: Page, api: Client, 
     api.patch(f"/templates/{one}", {"design": theirs}).expect(200)
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(DESIGN).replace("Hello", "Mine"))
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="Design from a file").click()
     page.get_by_label("A JSON file").set_input_files(path)
     page.get_by_role("button", name="Put it in place").click()
     expect(page.locator("#f-file-err")).to_contain_text("Somebody changed the design since you opened it.")
     assert api.get(f"/templates/{one}").expect(200)["design"] == theirs
     page.get_by_label("A JSON file").set_input_files(path)
     page.get_by_role("button", name="Put it in place").click()
-    expect(page.frame_locator("iframe.frame").locator("h1")).to_have_text("Mine Anna")
+    expect(page.frame_locator("#canvas").locator("h1")).to_have_text("Mine Anna")
 
 
 def test_the_history_shows_and_brings_back(page: Page, api: Client) -> None:
@@ -141,8 +149,7 @@ def test_the_history_shows_and_brings_back(page: Page, api: Client) -> None:
     one = make(api, "Past")
     changed = json.loads(json.dumps(DESIGN).replace("Hello", "Servus"))
     api.patch(f"/templates/{one}", {"design": changed}).expect(200)
-    page.goto(f"/templates/{one}/edit")
-    page.get_by_role("link", name="History").click()
+    page.goto(f"/templates/{one}/history")
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.first).to_contain_text("Changed design")
@@ -166,9 +173,9 @@ def test_the_history_shows_and_brings_back(page: Page, api: Client) -> None:
     expect(page.get_by_role("button", name="Redo")).to_be_disabled()
 
 
-def test_a_copy_is_made_and_a_test_is_sent(page: Page, api: Client) -> None:
+def test_a_copy_is_made_and_a_test_of_html_is_sent(page: Page, api: Client) -> None:
     """The copy is opened; a test goes to oneself where nobody is named, and a slip in an address is said."""
-    one = make(api, "Twice")
+    one = api.post("/templates", {"name": "Twice", "subject": "S", "body": "<p>Words</p>"}).expect(201)["id"]
     page.goto(f"/templates/{one}/edit")
     page.get_by_role("button", name="More actions").click()
     page.get_by_role("button", name="Duplicate").click()
@@ -188,20 +195,21 @@ def test_a_copy_is_made_and_a_test_is_sent(page: Page, api: Client) -> None:
 
 
 def test_all_of_it_works_without_javascript(browser: Browser, server: Server, api: Client) -> None:
-    """Begin, save, history and test are plain links and forms."""
+    """Begin, write, duplicate a section and the history are plain links and forms."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     context.set_default_timeout(10_000)
     bare = sign_in(context.new_page())
     bare.goto("/templates/new")
     bare.get_by_role("button", name="Begin with Plain letter").click()
-    bare.get_by_label("Subject").fill("Without a script")
-    bare.get_by_role("button", name="Save").click()
-    assert "Saved" in bare.locator(".toast").inner_text()
-    bare.get_by_role("button", name="Send test").click()
-    assert "on its way" in bare.locator(".toast").inner_text()
-    bare.get_by_role("link", name="History").click()
+    bare.locator("[name='email.subject']").fill("Without a script")
+    bare.locator("#inspector").get_by_role("button", name="Save").click()
+    assert bare.locator("[name='email.subject']").input_value() == "Without a script"
+    bare.locator("#o-").locator("xpath=..").get_by_role("link", name="Text").first.click()
+    bare.locator("#inspector").get_by_role("button", name="Duplicate").click()
+    assert bare.locator("#list li").count() == 4
+    bare.goto(bare.url.replace("/edit", "/history").partition("?")[0])
     bare.get_by_role("button", name="Undo").first.click()
-    assert bare.locator("tbody tr").count() == 3
+    assert bare.locator("tbody tr").count() == 4
     context.close()
 
 

@@ -1,7 +1,7 @@
 """What can be done with a template besides writing it: its design as a file, its history, a test of it."""
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from sanic import Blueprint, Request
@@ -11,12 +11,14 @@ from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.fields import PageQuery
 from appliance.messages import trial
-from appliance.templates import history, revisions, store
+from appliance.templates import history, homes, revisions, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
 from ui import view, words
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.pages.templates import FIELDS, changed_since, page
+from ui.pages import editor
+from ui.pages.editor import page_of
+from ui.pages.templates import FIELDS, changed_since, is_edited, page
 from ui.session import Visit
 
 pages = Blueprint("ui_template_acts", url_prefix="/templates")
@@ -50,14 +52,21 @@ async def upload(request: Request, visit: Visit, template_id: int) -> HTTPRespon
         told = [f"{path} {messages[0]}" for path, messages in refused.fields.items()]
         more = f" and {len(told) - _MOST_FAULTS} more" if len(told) > _MOST_FAULTS else ""
         form.wrong("file", f"This file cannot be used: {'; '.join(told[:_MOST_FAULTS])}{more}.")
-        return await page(request, row, form, 422)
+        return await _refused(request, visit, row, form)
     except errors.Conflict as refused:
         row = await call(store.get, visit.account_id, template_id)
         form = _form(row)
         form.wrong("file", f"{changed_since(refused)} Look at it; choose the file again to put it in its place.")
-        return await page(request, row, form, 422)
+        return await _refused(request, visit, row, form)
     view.say(request, "The design of the file is in place. The one before is in the history.")
-    return view.go(request, f"/templates/{template_id}/edit")
+    return view.go(request, page_of(await call(homes.of, row)))
+
+
+async def _refused(request: Request, visit: Visit, row: Any, form: Form) -> HTTPResponse:
+    """Show what is wrong with a file, where it was chosen."""
+    if is_edited(row):
+        return await editor.show(request, visit, row, 422, file=form.errors["file"])
+    return await page(request, row, form, 422)
 
 
 def _design(request: Request) -> Any:
@@ -84,6 +93,7 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     typed = Form.of(request)
     row = await call(store.get, visit.account_id, template_id)
     is_sms = row.channel == "sms"
+    edits = is_edited(row)
     # Numbers have spaces in them
     given = re.split(r"[,;\n]+" if is_sms else r"[\s,;]+", typed["emails"])
     emails = [one.strip() for one in given if one.strip()] or ([] if is_sms else [visit.user.email])
@@ -95,7 +105,11 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
         form = _form(row)
         form.values["emails"] = typed["emails"]
         form.wrong("emails", _why(refused, emails))
+        if edits:
+            return await editor.told(request, visit, row, {"emails": form.errors["emails"]})
         return await page(request, row, form, 422)
+    if edits:
+        return await editor.answer(request, visit, template_id, None, (), notice={"text": _sent(told), "undo": None})
     view.say(request, _sent(told))
     return view.go(request, f"/templates/{template_id}/edit")
 
@@ -129,51 +143,12 @@ async def show_history(request: Request, visit: Visit, template_id: int) -> HTTP
         query = PageQuery(page=number(request.args.get("page")), limit=30)
         at = revisions.get(visit.account_id, template_id, asked or row.revision)
         found = revisions.page(visit.account_id, template_id, query)
-        return {"row": row, "found": found, "at": at, "reach": history.reach(row)}
+        home = homes.of(row)
+        may_write = visit.user.role != "viewer" and not home.is_locked
+        return {"row": row, "found": found, "at": at, "reach": history.reach(row), "title": home.name,
+                "back": page_of(home), "may_write": may_write}  # fmt: skip
 
     return view.page(request, "templates/history.html", **await call(read))
-
-
-@pages.post("/<template_id:int>/restore", name="restore")
-@signed_in
-async def restore(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Bring a revision back, as an edit of its own."""
-    form = Form.of(request)
-    at, seen = number(form["at"], 0), number(form["revision"], 0) or None
-    asked = (visit.account_id, template_id, at, visit.user.id, seen)
-    return await _move(request, visit, template_id, at, history.restore, *asked)
-
-
-@pages.post("/<template_id:int>/undo", name="undo")
-@signed_in
-async def undo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Take the last edit back."""
-    seen = number(Form.of(request)["revision"], 0) or None
-    asked = (visit.account_id, template_id, visit.user.id, seen)
-    return await _move(request, visit, template_id, "undo", history.undo, *asked)
-
-
-@pages.post("/<template_id:int>/redo", name="redo")
-@signed_in
-async def redo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Take an undo back."""
-    seen = number(Form.of(request)["revision"], 0) or None
-    asked = (visit.account_id, template_id, visit.user.id, seen)
-    return await _move(request, visit, template_id, "redo", history.redo, *asked)
-
-
-async def _move(
-    request: Request, visit: Visit, template_id: int, to: int | Literal["undo", "redo"], verb: Any, *asked: Any
-) -> HTTPResponse:
-    try:
-        await call(history.warm, visit.account_id, template_id, to)
-        await commit(verb, *asked)
-        view.say(request, "Done. Nothing is lost: every step is in the history.")
-    except errors.Conflict as refused:
-        view.say(request, f"{changed_since(refused)} Look at it first.")
-    except errors.Invalid as refused:
-        view.say(request, words.sentence(next(iter(refused.fields.values()))[0]))
-    return view.go(request, f"/templates/{template_id}/history")
 
 
 @pages.post("/<template_id:int>/label", name="label")

@@ -9,11 +9,12 @@ from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.designs import document as designs
 from appliance.messages import looking
-from appliance.templates import revisions, store
+from appliance.templates import homes, revisions, store
 from appliance.templates.requests import TemplateWrite
 from ui import mail, view, words
 from ui.forms import Form, number
 from ui.guard import signed_in
+from ui.pages import editor
 from ui.session import Visit
 
 pages = Blueprint("ui_templates", url_prefix="/templates")
@@ -44,10 +45,19 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<template_id:int>/edit", name="edit")
 @signed_in
 async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """The form, with the email beside it."""
+    """The editor; for what is one piece of HTML and for an SMS a form, with the message beside it."""
     row = await call(store.get, visit.account_id, template_id)
+    if row.flow_id is not None:
+        return view.go(request, editor.page_of(await call(homes.of, row)))
+    if is_edited(row) and not (request.args.get("as") == "html" and not designs.sections(row.design)):
+        return await editor.show(request, visit, row)
     form = Form({name: getattr(row, name) or "" for name in FIELDS} | {"revision": str(row.revision)})
     return await page(request, row, form)
+
+
+def is_edited(row: Any) -> bool:
+    """Say whether an email is made of sections, or may still be."""
+    return row.channel == "email" and bool(designs.sections(row.design) or not row.body or row.flow_id is not None)
 
 
 async def page(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:

@@ -1,0 +1,148 @@
+/* The editor of an email. The server owns the document; here are a selection and what is being typed. */
+(() => {
+  "use strict";
+  const editor = window.editor;
+  if (!editor) return;
+  const { root, $, byId, emit, saved, here, locked, rev, marks, send, post, busy } = editor;
+
+  // Fields: 300 ms after the last letter, at once when a choice is made or the field is left.
+  const timers = new Map();
+  const named = (form, name) => form.elements[name] instanceof RadioNodeList ? [...form.elements[name]] : [form.elements[name]];
+  const value = (form, name) => {
+    const all = named(form, name), box = all.find((one) => one.type === "checkbox");
+    return box ? (box.checked ? "on" : "") : all[0].type === "radio" ? all.find((one) => one.checked)?.value ?? "" : all.at(-1).value;
+  };
+  const said = (form, name) => () => {
+    const body = new URLSearchParams([[name, value(form, name)]]), seen = form.elements["seen:" + name];
+    if (seen) body.append("seen:" + name, seen.value);
+    return body;
+  };
+  const clear = (field) => { const slot = byId("e" + field.id.slice(1)); if (slot?.firstElementChild && !$(".clash", slot)) { slot.replaceChildren(); marks(); } };
+  const save = (form, name) => {
+    const id = `${form.action} ${name}`;
+    clearTimeout(timers.get(id)?.timer);
+    timers.delete(id);
+    (form.sent ??= {})[name] = value(form, name);
+    return send(form.action, said(form, name), (told) => {
+      for (const [one, seen] of Object.entries(told.seen || {})) if (form.elements["seen:" + one]) form.elements["seen:" + one].value = seen;
+      if (told.kept && form.isConnected) { byId("e-" + name.replace(/[._]/g, "-"))?.replaceChildren(); marks(); }
+    });
+  };
+  const soon = (field) => {
+    const form = field.form, name = field.name, id = `${form.action} ${name}`;
+    clearTimeout(timers.get(id)?.timer);
+    timers.set(id, { form, name, timer: setTimeout(() => save(form, name), 300) });
+    busy();
+  };
+  const flush = () => Promise.all([...timers.values()].map(({ form, name }) => save(form, name)));
+  const mine = (field) => !locked && field.form?.dataset.form && field.name && !field.name.startsWith("seen:");
+  root.addEventListener("input", ({ target }) => {
+    if (target.dataset.own) return own(target);
+    for (const count of root.querySelectorAll("[data-count]")) if (count.dataset.count === target.id) count.textContent = target.value.length;
+    if (mine(target)) { clear(target); soon(target); }
+  });
+  root.addEventListener("change", ({ target }) => { if (mine(target) && !target.dataset.own && target.form.sent?.[target.name] !== value(target.form, target.name)) save(target.form, target.name); });
+  root.addEventListener("focusout", ({ target }) => { if (target.form && timers.has(`${target.form.action} ${target.name}`)) save(target.form, target.name); });
+  // A colour of one's own becomes one more choice.
+  const own = (well) => {
+    const select = byId(well.dataset.own);
+    let option = $("[data-mine]", select);
+    if (!option) { option = new Option(); option.dataset.mine = ""; select.append(option); }
+    option.value = option.textContent = well.value;
+    option.selected = true;
+    soon(select);
+  };
+
+  // Selecting
+  const shown = () => {
+    root.dataset.key = editor.key;
+    for (const link of root.querySelectorAll("[data-select]")) link.closest("#list") && (link.dataset.select === editor.key ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current"));
+    $("#adding [name=behind]") && ($("#adding [name=behind]").value = editor.key);
+    history.replaceState(null, "", root.dataset.page + (editor.key ? `?s=${editor.key}` : ""));
+    emit("canvas:show", { id: editor.key || null });
+  };
+  // Where something typed could not be kept, one stays with it; whoever goes on then leaves it as it was.
+  const select = async (next, focus) => {
+    if ((await flush()).some((told) => told?.status > 299)) return;
+    editor.key = next || "";
+    shown();
+    return send(editor.key ? `${here}/sections/${editor.key}` : `${here}/details`, null, () => { if (focus) pane("right"), [...root.querySelectorAll("#inspector form.form :is(input, textarea, select, [contenteditable])")].find((one) => one.offsetParent)?.focus(); });
+  };
+  const pane = (name) => {
+    root.dataset.pane = name;
+    for (const one of root.querySelectorAll(".tabbar [data-pane-to]")) one.dataset.paneTo === name ? one.setAttribute("aria-current", "true") : one.removeAttribute("aria-current");
+  };
+  const tab = (name, focus) => {
+    if (!byId("tab-" + name)) return;
+    $("#left").dataset.tab = name;
+    for (const one of root.querySelectorAll("[role=tab]")) {
+      const on = one.id === "tab-" + name;
+      one.setAttribute("aria-selected", on);
+      one.tabIndex = on ? 0 : -1;
+      if (on && focus) one.focus();
+    }
+  };
+
+  // Acts: forms marked data-act, whoever sends them.
+  const act = (path, values, after) => { flush(); return send(`${here}${path}`, () => new URLSearchParams({ revision: rev(), s: editor.key, ...values }), after); };
+  const there = (spot) => Object.fromEntries(Object.entries({ before: spot.before, behind: spot.behind, parent: spot.into?.id, column: spot.into?.column }).filter(([, one]) => one !== null && one !== undefined && one !== ""));
+  const add = (kind, spot) => act("/sections", { kind, ...there(spot) }, () => { tab("outline"); pane("right"); byId("o-" + editor.key)?.scrollIntoView({ block: "nearest" }); });
+  const move = (id, spot) => act(`/sections/${id}/move`, there(spot));
+  const acts = {
+    up: (id) => act(`/sections/${id}/move`, { way: "up" }), down: (id) => act(`/sections/${id}/move`, { way: "down" }),
+    duplicate: (id) => act(`/sections/${id}/duplicate`, {}), remove: (id) => act(`/sections/${id}/remove`, {}, () => byId("o-" + editor.key)?.focus()),
+  };
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.dataset.form) { event.preventDefault(); flush(); return; }
+    if (form.dataset.act === undefined && !(form.closest(".toast") && form.action.includes(`${here}/`))) return;
+    event.preventDefault();
+    const data = new FormData(form, event.submitter);
+    if (form.id === "adding" && editor.place) { data.delete("behind"); for (const [name, one] of Object.entries(there(editor.place))) data.append(name, one); editor.place = null; }
+    if (data.has("revision")) data.set("revision", rev());
+    data.append("s", editor.key);
+    flush();
+    send(form.action, () => new URLSearchParams(data), (told) => {
+      form.closest(".toast")?.remove();
+      if (form.id === "adding") tab("outline"), pane("right");
+      if (form.id === "test-form" && told.status === 200) byId("send-test").close(), saved("Test sent");
+      if (form.dataset.act === "theme" && told.kept) emit("theme");
+    });
+  });
+  root.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-select], [data-pane-to], [role=tab], [data-add-to], [data-clash], [data-clear]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const { select: next, paneTo, addTo, column, clash, clear: path } = link.dataset;
+    if (next !== undefined) { event.preventDefault(); select(next); pane("right"); }
+    else if (paneTo) { event.preventDefault(); pane(paneTo); }
+    else if (addTo) { editor.place = { into: { id: addTo, column } }; tab("palette", true); pane("left"); }
+    else if (path) act(`/sections/${editor.key}`, { [path]: "" }, () => select(editor.key));
+    else if (clash === "theirs") select(editor.key, true);
+    else if (clash) {
+      const box = link.closest(".clash"), form = box.closest("form");
+      form.elements["seen:" + box.dataset.path].value = box.dataset.seen;
+      save(form, box.dataset.path);
+    } else tab(link.id.slice(4));
+  });
+  root.addEventListener("keydown", (event) => {
+    const tabs = [...root.querySelectorAll("[role=tab]")], at = tabs.indexOf(event.target), by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (at >= 0 && by) tab(tabs[(at + by + tabs.length) % tabs.length].id.slice(4), true);
+  });
+
+  // Who else is here, and what they changed: every 20 seconds while somebody looks.
+  const beat = () => new URLSearchParams({ revision: rev(), s: editor.key });
+  if (!locked) {
+    setInterval(() => { if (!document.hidden && !editor.waiting) send(`${here}/presence`, beat, null, true); }, 20000);
+    setTimeout(() => send(`${here}/presence`, beat, null, true), 400);
+  }
+  addEventListener("pagehide", () => {
+    for (const { form, name } of timers.values()) post(form.action, said(form, name)());
+    if (!locked) navigator.sendBeacon(`${here}/presence`, new URLSearchParams({ gone: "1" }));
+  });
+  addEventListener("beforeunload", (event) => { if (editor.waiting && byId("saved")?.textContent.startsWith("Not saved")) event.preventDefault(); });
+
+  for (const dialog of document.querySelectorAll("dialog[data-open]")) dialog.showModal();
+  if (editor.key) emit("canvas:show", { id: editor.key });
+  const refresh = () => select("").then(() => send(`${here}/presence`, beat, null, true));
+  Object.assign(editor, { select, shown, flush, add, move, acts, tab, pane, gone: refresh, typing: () => timers.size });
+})();

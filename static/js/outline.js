@@ -1,0 +1,74 @@
+/* The outline: dragging, the keyboard, the history; and what a hand did in the canvas. */
+(() => {
+  "use strict";
+  const editor = window.editor;
+  if (!editor) return;
+  const { root, locked, $, byId, select, flush, add, move, acts, tab, pane, saved, say } = editor;
+
+  // Dragging
+  const spotOf = (item) => {
+    const next = item.nextElementSibling?.dataset.key, list = item.parentElement.dataset;
+    return next ? { before: next } : { before: null, into: list.parent ? { id: list.parent, column: list.column } : null };
+  };
+  const drags = () => {
+    if (locked || !window.Sortable) return;
+    for (const list of root.querySelectorAll(".lines")) Sortable.get(list) || Sortable.create(list, {
+      group: "sections", handle: ".grip", animation: matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 150, fallbackOnBody: true, swapThreshold: 0.6,
+      onEnd: ({ item, from, to, oldIndex, newIndex }) => { if (from !== to || oldIndex !== newIndex) move(item.dataset.key, spotOf(item)); },
+      onAdd: ({ item }) => { if (!item.dataset.key) { const spot = spotOf(item); item.remove(); add(item.dataset.kind, spot); } },
+    });
+    for (const list of root.querySelectorAll("[data-palette]")) Sortable.get(list) || Sortable.create(list, {
+      group: { name: "sections", pull: "clone", put: false }, sort: false, animation: 150,
+      setData: (data, item) => { data.setData("text/x-section", item.dataset.kind); if ("inner" in item.dataset) data.setData("text/x-column", ""); },
+      onStart: () => $("#left").classList.add("dragging"), onEnd: () => $("#left").classList.remove("dragging"),
+    });
+  };
+  new MutationObserver(drags).observe($("#outline"), { childList: true, subtree: true });
+
+  // History
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest?.("[data-drawer]");
+    if (!link || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    byId("editor-menu").hidePopover?.();
+    await flush();
+    const answer = await fetch(link.href, { headers: { "HX-Request": "true", "HX-Target": "dialog#drawer" } });
+    byId("drawer").innerHTML = await answer.text();
+    if (!byId("drawer").open) byId("drawer").showModal();
+  });
+  byId("drawer").addEventListener("submit", () => byId("drawer").close());
+
+  // The canvas
+  const on = (name, hear) => document.addEventListener("canvas:" + name, ({ detail }) => hear(detail));
+  on("select", ({ id }) => { if ((id || "") !== editor.key) select(id); pane(matchMedia("(max-width: 860px)").matches ? "right" : root.dataset.pane); });
+  on("edit", ({ id }) => select(id, true));
+  on("move", ({ id, before, into }) => move(id, { before, into }));
+  on("act", ({ id, act: name }) => { if (Object.hasOwn(acts, name) && !locked) acts[name](id); });
+  on("add", ({ kind, before, into }) => { if (kind) add(kind, { before, into }); else { editor.place = { before, into }; tab("palette", true); pane("left"); } });
+
+  // Keys; in a field they are the browser's own, but for saving.
+  const lines = () => [...root.querySelectorAll("#list [data-select]")];
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented) return;
+    const { target, key: pressed, altKey, shiftKey } = event, ctrl = event.ctrlKey || event.metaKey, low = pressed.toLowerCase();
+    if (ctrl && low === "s") { event.preventDefault(); flush().then(() => { saved("Saved"); say("Saved"); }); return; }
+    const field = target.closest?.("input:not([type=radio], [type=checkbox], [type=color]), textarea, select, [contenteditable]");
+    if (pressed === "Escape" && target.closest?.(".right") && !target.closest("[popover]")) { (byId("o-" + editor.key) || byId("o-")).focus(); return; }
+    if (field || target.closest?.("dialog, [popover]")) return;
+    const known = () => event.preventDefault(), at = lines().findIndex((one) => one.dataset.select === editor.key), within = target.closest?.("#list, iframe") || target === document.body;
+    if (ctrl && low === "z" && !locked) { known(); byId(shiftKey ? "redo" : "undo")?.click(); return; }
+    if (ctrl && low === "d" && editor.key && !locked) { known(); acts.duplicate(editor.key); return; }
+    const by = { ArrowUp: -1, ArrowDown: 1 }[pressed];
+    if (by && within && altKey && editor.key && !locked) { known(); acts[by < 0 ? "up" : "down"](editor.key); return; }
+    if (by && within && !ctrl) { known(); const next = lines()[at + by]; if (next) { next.focus(); select(next.dataset.select); } return; }
+    if (ctrl || altKey) return;
+    if (pressed === "Delete" && editor.key && within && !locked) { known(); acts.remove(editor.key); return; }
+    if (pressed === "Enter" && target.matches("[data-select], iframe")) { known(); target.matches("iframe") ? select(editor.key, true) : select(target.dataset.select, true); return; }
+    if (document.body.dataset.keys === "off") return;
+    if (low === "a" && !locked) { known(); tab("palette"); pane("left"); $(".tile-add")?.focus(); }
+    const view = { 1: "desktop", 2: "phone", 3: "dark" }[pressed];
+    if (view) $(`[data-view=${view}]:is(button)`)?.click();
+  });
+
+  drags();
+})();

@@ -1,0 +1,95 @@
+/* The questions of the editor to the server, one after the other, and the pieces of the page that it answers. */
+(() => {
+  "use strict";
+  const root = document.getElementById("editor");
+  if (!root) return;
+  const $ = (selector, within = document) => within.querySelector(selector);
+  const byId = (id) => document.getElementById(id);
+  const emit = (name, detail = {}) => document.dispatchEvent(new CustomEvent(name, { detail }));
+  const saved = (text) => { const mark = byId("saved"); if (mark) mark.textContent = text; };
+  const say = (text) => { byId("say").textContent = ""; setTimeout(() => { byId("say").textContent = text; }, 60); };
+  const editor = window.editor = { root, $, byId, emit, saved, say, here: root.dataset.editor, locked: "locked" in root.dataset, key: root.dataset.key, place: null, waiting: 0 };
+  const rev = editor.rev = () => root.dataset.rev;
+
+  // Pieces of the page take the place of the elements of their ids; what has the focus keeps it, by its id too.
+  const apply = (html) => {
+    const focused = document.activeElement, id = focused?.id, made = document.createElement("template");
+    made.innerHTML = html;
+    $(".toast", made.content) && $(".toast")?.remove();
+    for (const piece of [...made.content.children]) {
+      const old = piece.id && byId(piece.id);
+      if (piece.matches(".toast")) document.body.append(piece);
+      else if (old) old.replaceWith(piece);
+      if (old || piece.matches(".toast")) htmx.process(piece);
+    }
+    if (!focused?.isConnected && id) byId(id)?.focus({ preventScroll: true });
+    if (made.content.querySelector || $(".toast")) document.dispatchEvent(new CustomEvent("htmx:after:swap", { detail: { ctx: { target: document.body } } }));
+    marks();
+  };
+  // A field with a mistake says so to those who do not see it.
+  const marks = () => {
+    for (const slot of root.querySelectorAll(".slot")) {
+      const field = byId("f" + slot.id.slice(1));
+      if (!field) continue;
+      slot.firstElementChild ? field.setAttribute("aria-invalid", "true") : field.removeAttribute("aria-invalid");
+    }
+  };
+
+  // One question after the other, each until it is answered: without an answer nothing later is asked.
+  let chain = Promise.resolve();
+  // What is on its way is not taken back when the page goes, as far as browsers allow: up to 64 KB.
+  const post = (path, body) => fetch(path, {
+    method: body ? "POST" : "GET", body, headers: { "HX-Request": "true" }, keepalive: !!body && String(body).length < 50000,
+  });
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  const ask = async (path, body) => {
+    for (let wait = 1000; ; wait = Math.min(wait * 2, 15000)) {
+      try {
+        const answer = await post(path, body?.());
+        if (answer.status !== 503 && answer.status !== 502) return answer;
+      } catch { /* Offline is told below, and tried again. */ }
+      saved("Not saved: offline, trying again");
+      await pause(wait);
+    }
+  };
+  const heard = async (answer) => {
+    const where = answer.headers.get("HX-Redirect");
+    if (where) { location.assign(where); return {}; }
+    const told = JSON.parse(answer.headers.get("X-Editor") || "{}"), html = await answer.text();
+    if (!answer.headers.has("X-Editor")) {
+      saved(answer.status === 404 ? "This is gone: somebody removed it" : answer.status === 403 ? "Your role does not allow this" : "Not saved: the server could not do it");
+      if (answer.status === 404 && editor.key) editor.gone();
+      return { failed: true };
+    }
+    if (told.rev) root.dataset.rev = told.rev;
+    for (const field of document.querySelectorAll(told.kept || told.select ? "[name=revision]" : "[name=revision]:not([data-revision])")) field.value = rev();
+    if (told.select !== undefined) editor.key = told.select || "";
+    apply(html);
+    if (told.say) say(told.say);
+    if (told.base) saved(told.base);
+    return { ...told, status: answer.status };
+  };
+  const queue = new Set();
+  const busy = () => root.toggleAttribute("data-busy", !!editor.waiting || !!editor.typing?.());
+  const send = (path, body, after, quiet) => {
+    const one = { path, body };
+    queue.add(one);
+    editor.waiting += 1;
+    busy();
+    return chain = chain.then(async () => {
+      queue.delete(one);
+      if (body && !quiet) saved("Saving…");
+      const told = await heard(await ask(path, body));
+      editor.waiting -= 1;
+      if (told.status === 422) saved("Not saved yet");
+      if (told.status === 409) saved("Somebody else was here first");
+      await after?.(told);
+      if (told.kept) emit("section", { id: editor.key, rev: told.rev });
+      if (told.changed) { emit("sections", { rev: told.rev }); if (told.select !== undefined) editor.shown(); }
+      busy();
+      return told;
+    });
+  };
+  addEventListener("pagehide", () => { for (const { path, body } of queue) if (body) post(path, body()); });
+  Object.assign(editor, { marks, send, post, busy });
+})();
