@@ -38,6 +38,7 @@
     edit({ id }) { shown.id = id; emit("edit", { id }); },
     move({ id, before, into }) { emit("move", { id, before, into }); },
     add({ kind, before, into }) { emit("add", { kind, before, into }); },
+    hover({ over }) { stage.toggleAttribute("data-hover", over); },
     act({ id, act }) { emit("act", { id, act }); },
     key(keys) { canvas.dispatchEvent(new KeyboardEvent("keydown", { ...keys, bubbles: true, cancelable: true })); },
   };
@@ -62,6 +63,7 @@
     for (const one of document.querySelectorAll("[data-darks]")) one.hidden = main !== "dark";
     look();
   };
+  document.addEventListener("dragstart", () => stage.removeAttribute("data-hover"), true);
   document.addEventListener("view", ({ detail }) => view(detail.view));
   const see = (id, words) => {
     shown.as = id;

@@ -17,8 +17,14 @@
     drop = { before: next?.id || null, into: home(column?.inside, column?.number) };
     if (y < 50 || y > innerHeight - 50) scrollBy(0, y < 50 ? -14 : 14);
   };
+  // The click that a hand makes by letting go chooses nothing.
+  const stop = (event) => { event.preventDefault(); event.stopImmediatePropagation(); };
   email.release = (keep) => {
-    if (keep && drop && email.held) say("move", { id: held.id, ...drop });
+    if (keep && drop && email.held) {
+      say("move", { id: held.id, ...drop });
+      addEventListener("click", stop, true);
+      setTimeout(() => removeEventListener("click", stop, true), 50);
+    }
     held = drop = email.held = null;
     put("line");
     paint();
@@ -47,9 +53,14 @@
     const { types } = event.dataTransfer;
     if (email.locked || !types.includes("text/x-section")) return;
     event.preventDefault();
+    say("hover", { over: true });
     aim(event.clientX, event.clientY, { may: types.includes("text/x-column") });
   });
-  on("dragleave", (event) => event.relatedTarget || email.release());
+  on("dragleave", (event) => {
+    if (event.relatedTarget) return;
+    say("hover", { over: false });
+    email.release();
+  });
   on("drop", (event) => {
     event.preventDefault();
     const kind = event.dataTransfer.getData("text/x-section");

@@ -64,6 +64,8 @@ async def people(request: Request, visit: Visit, template_id: int) -> HTTPRespon
     """Whose email a canvas may show: the last ones added, whoever is looked for, somebody without a first name."""
     search = (request.args.get("search") or "").strip()[:254]
     await call(templates.get, visit.account_id, template_id)
+    if not view.is_part(request):
+        return view.go(request, f"/templates/{template_id}/edit")
     found, nameless = await call(_found, visit.account_id, search)
     return view.page(request, "canvas/people.html", rows=found, nameless=nameless, search=search)
 

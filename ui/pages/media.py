@@ -23,6 +23,8 @@ _MOST_PLACES = 3
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The pictures of the account as small ones to choose from."""
+    if not view.is_part(request):
+        return view.go(request, "/templates/pictures")
     search = (request.args.get("search") or "").strip()[:255]
     found = await call(media.page, visit.account_id, number(request.args.get("page")), _SHOWN, search)
     return _answer(request, found=found, search=search)
@@ -32,6 +34,9 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
     """One picture, with its size and what shows it already."""
+    if not view.is_part(request):
+        await call(media.get, visit.account_id, picture_id)
+        return view.go(request, f"/templates/pictures/{picture_id}")
     return await _one(request, visit, picture_id)
 
 
