@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from appliance import clock
 from ui.happenings import event as event
+from ui.happenings import is_ours as is_ours
 
 # The zone of the account whose page is being rendered.
 zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)

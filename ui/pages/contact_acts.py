@@ -38,7 +38,9 @@ async def begin(request: Request, visit: Visit) -> HTTPResponse:
     only = number(request.args.get("only"), 0)
     if only:
         chosen.ids, chosen.is_all = [only], False
-    back = _back(chosen)
+    # Who is on somebody's page comes back to it
+    at = number(form["at"], 0)
+    back = f"/contacts/{at}" if at else _back(chosen)
     wish = await _wish(visit, form, chosen)
     if not wish.ids:
         view.say(request, "Nobody was chosen.")
@@ -46,7 +48,7 @@ async def begin(request: Request, visit: Visit) -> HTTPResponse:
     if wish.act in _ASKED and not _is_sure(form, len(wish.ids)):
         return _ask(request, form, chosen, wish, await call(crowd_jobs.first, visit.account_id, wish.ids))
     made = await commit(crowd_jobs.begin, visit.account_id, visit.user.id, *wish[:2], wish.ids, people.evidence(visit))
-    await _go_on(request, visit, made)
+    await _go_on(request, visit, made, at)
     return view.go(request, back)
 
 
@@ -72,8 +74,9 @@ async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
     except errors.Invalid:
         view.say(request, "This was undone already.")
         return view.go(request, "/contacts")
-    await _go_on(request, visit, made)
-    return view.go(request, _list_of(made) or "/contacts")
+    at = number(Form.of(request)["at"], 0)
+    await _go_on(request, visit, made, at)
+    return view.go(request, f"/contacts/{at}" if at else _list_of(made) or "/contacts")
 
 
 async def _wish(visit: Visit, form: Form, chosen: Selection) -> Wish:
@@ -126,22 +129,24 @@ def _ask(request: Request, form: Form, chosen: Selection, wish: Wish, first: lis
     )  # fmt: skip
 
 
-async def _go_on(request: Request, visit: Visit, made: Any) -> None:
+async def _go_on(request: Request, visit: Visit, made: Any, at: int = 0) -> None:
     """Do a small act to its end; of a large one the next pages tell."""
     if made.number <= crowd_jobs.AT_ONCE:
         while await commit(crowd_jobs.step, made.id):
             pass
     found = await call(crowd_jobs.get, visit.account_id, made.id)
     name = await call(acts.name_of, visit.account_id, found.act, found.argument)
-    told = _told(found, name)
+    told = _told(found, name, at)
     view.say(request, told["text"], told["undo"], told["follow"])
 
 
-def _told(found: Any, name: str) -> dict[str, Any]:
+def _told(found: Any, name: str, at: int = 0) -> dict[str, Any]:
     here = f"/contacts/acts/{found.id}"
     if found.state == "working":
         return {"text": acts.going(found, name), "undo": None, "follow": here}
-    undo: tuple[str, dict[str, str]] | None = (f"{here}/undo", {}) if found.can_undo else None
+    undo: tuple[str, dict[str, str]] | None = (
+        (f"{here}/undo", {"at": str(at)} if at else {}) if found.can_undo else None
+    )
     return {"text": acts.done(found, name), "undo": undo, "follow": ""}
 
 

@@ -8,10 +8,8 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.contacts import erase, requests, store, write
 from appliance.db.work import call, commit
-from appliance.engagement import erasing
-from appliance.events import log
-from ui import crowds, guard, people, tables, view, words
-from ui.forms import Form, number
+from ui import crowds, guard, own_data, people, tables, view, words
+from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
@@ -46,31 +44,25 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Add a person, or bring up to date the one who has the address."""
     form = Form.of(request)
+    if form["more"] or form["drop"]:
+        return await _form(request, visit, form, None, 200)
     raw = _raw(form)
+    raw["data"] = own_data.read(form, own_data.posted(form)) or None
     raw["email"], raw["phone"], raw["opt_in"] = form.text("email"), form.text("phone"), form["opt_in"] == "yes"
     if not (form["email"] or form["phone"] or form["first_name"] or form["last_name"]):
         form.wrong("email", "Write an address, or at least a name.")
+    if form.errors:
         return await _form(request, visit, form, None, 422)
     try:
         asked = fields.read(requests.ContactWrite, {name: value for name, value in raw.items() if value is not None})
-        done = await commit(write.upsert, visit.account_id, asked, people.evidence(visit))
+        evidence = people.evidence(visit)
+        evidence.text = form["agreed"][:1000] or None
+        done = await commit(write.upsert, visit.account_id, asked, evidence)
     except errors.Invalid as refused:
         return await _form(request, visit, form.take(refused), None, 422)
     who = words.name(done.contact)
     view.say(request, f"{who} is added." if done.created else f"{who} was here already and is now up to date.")
     return view.go(request, f"/contacts/{done.contact.id}")
-
-
-@pages.get("/<contact_id:int>", name="show")
-@signed_in
-async def show(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """One person: addresses and consent, lists, data, what happened."""
-    contact = await call(store.get, visit.account_id, contact_id)
-    asked = log.EventQuery(contact_id=contact_id, limit=50)
-    events = await call(log.page, visit.account_id, asked)
-    lists = await call(people.all_lists, visit.account_id)
-    wants = await call(erasing.is_open, visit.account_id, contact_id)
-    return view.page(request, "contacts/show.html", contact=contact, events=events, lists=lists, wants_erasure=wants)
 
 
 @pages.get("/<contact_id:int>/edit", name="edit")
@@ -82,6 +74,9 @@ async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     for channel in contact.channels:
         form.values.setdefault(channel.kind, channel.value)
     form.lists["list_ids"] = [str(one) for one in contact.list_ids]
+    for row in own_data.rows(contact.data):
+        for name, value in zip(("data_key", "data_kind", "data_value"), row, strict=True):
+            form.lists.setdefault(name, []).append(value)
     return await _form(request, visit, form, contact, 200)
 
 
@@ -91,29 +86,22 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     """Keep what was changed; a changed address is the same channel under another address."""
     form = Form.of(request)
     contact = await call(store.get, visit.account_id, contact_id)
+    if form["more"] or form["drop"]:
+        return await _form(request, visit, form, contact, 200)
     raw = {**_raw(form), "channels_attributes": _channels(contact, form)}
+    # A form that does not show the data leaves it as it is; what came meanwhile under other names stays
+    if "data_shown" in form.values:
+        shown = set(form["data_shown"].split("\n"))
+        kept = {key: value for key, value in contact.data.items() if key not in shown or key == "tags"}
+        raw["data"] = kept | own_data.read(form, own_data.posted(form))
     try:
+        if form.errors:
+            raise errors.Invalid({})
         asked = fields.read(requests.ContactPatch, raw)
         await commit(write.update, visit.account_id, contact_id, asked, people.evidence(visit))
     except errors.Invalid as refused:
-        return await _form(request, visit, form.take(refused, {"value": "email"}), contact, 422)
+        return await _form(request, visit, _taken(form, refused), contact, 422)
     view.say(request, "Saved.")
-    return view.go(request, f"/contacts/{contact_id}")
-
-
-@pages.post("/<contact_id:int>/consent", name="consent")
-@signed_in
-async def consent(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Opt one address of a person in or out, with this act as the evidence."""
-    form = Form.of(request)
-    wanted = form["subscribed"] == "yes"
-    raw = {"channels_attributes": [{"id": number(form["channel"], 0), "subscribed": wanted}]}
-    asked = fields.read(requests.ContactPatch, raw)
-    done = await commit(write.update, visit.account_id, contact_id, asked, people.evidence(visit))
-    if wanted and done.kept_opt_out:
-        view.say(request, "They asked not to be written to, and that stays until they say otherwise.")
-    else:
-        view.say(request, "Subscribed." if wanted else "Unsubscribed. Campaigns will skip this address.")
     return view.go(request, f"/contacts/{contact_id}")
 
 
@@ -165,4 +153,15 @@ def _channels(contact: Any, form: Form) -> list[dict[str, Any]]:
 
 async def _form(request: Request, visit: Visit, form: Form, contact: Any, status: int) -> HTTPResponse:
     lists = await call(people.all_lists, visit.account_id)
-    return view.page(request, "contacts/form.html", status, form=form, contact=contact, lists=lists)
+    data = own_data.posted(form) + ([own_data.Row("", "text", "")] if form["more"] else [])
+    shown = "\n".join(key for key in contact.data if key != "tags") if contact else ""
+    shown = form.values.get("data_shown", shown)
+    return view.page(
+        request, "contacts/form.html", status, form=form, contact=contact, lists=lists, data=data, shown=shown,
+        kinds=own_data.KINDS,
+    )  # fmt: skip
+
+
+def _taken(form: Form, refused: errors.Invalid) -> Form:
+    """Note the faults of the domain; where the form found some itself there are none."""
+    return form.take(refused, {"value": "email", "data": "data"}) if refused.fields else form
