@@ -36,7 +36,7 @@
     if (verb === "add") (blank((list && document.getElementById(list)) || filter) || filter.querySelector(".more button")).focus();
     if (verb === "remove") {
       const rules = filter.querySelectorAll(":scope > .rules > li");
-      (rules[Math.min(at, rules.length - 1)]?.querySelector(".find, select") || filter.querySelector(":scope > .more button")).focus();
+      (rules[Math.min(at, rules.length - 1)]?.querySelector(".find") || filter.querySelector(":scope > .more button")).focus();
     }
     if (rule && (verb === "up" || verb === "down")) {
       rule.querySelector("[popovertarget]").focus();
@@ -68,13 +68,16 @@
     const before = rule.nextElementSibling;
     grip.setPointerCapture(event.pointerId);
     rule.classList.add("held");
+    // The neighbours move: what is taken out of the page loses the hand that holds it. A tall one changes places once
+    // the hand is so far inside that it would not jump back.
     const move = ({ clientY: y }) => {
-      const past = [...rule.parentElement.children].find((one) => {
-        const box = one.getBoundingClientRect(), own = rule.getBoundingClientRect();
-        // A tall neighbour changes places once the hand is so far inside that it would not jump back
-        return one !== rule && (one.compareDocumentPosition(rule) & 4 ? y < box.top + Math.min(box.height, own.height) : y > box.bottom - Math.min(box.height, own.height));
-      });
-      if (past) past.compareDocumentPosition(rule) & 4 ? past.before(rule) : past.after(rule);
+      for (;;) {
+        const { previousElementSibling: above, nextElementSibling: below } = rule, own = rule.offsetHeight;
+        const high = above?.getBoundingClientRect(), low = below?.getBoundingClientRect();
+        if (high && y < high.top + Math.min(high.height, own)) rule.after(above);
+        else if (low && y > low.bottom - Math.min(low.height, own)) rule.before(below);
+        else return;
+      }
     };
     const end = () => {
       grip.removeEventListener("pointermove", move);

@@ -114,7 +114,7 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
 async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
     form = Form.of(request)
     found = Rows.posted(form.lists)
-    if found.act(form.lists) or form["look"]:
+    if found.act(form.lists) or form["look"] or form["pick"]:
         return await _builder(request, visit, form, found, row, 200)
     form.need("name", "Give the segment a name, for example Regulars in Berlin.")
     try:
@@ -140,12 +140,13 @@ async def _builder(
     if refused is not None:
         found.filters()
         found.take(refused)
-        form.take(errors.Invalid({name: said for name, said in refused.fields.items() if name == "name"}))
+        if "name" in refused.fields:
+            form.take(errors.Invalid({"name": refused.fields["name"]}))
     sample = await call(filter_people.sample, visit.account_id, shown)
     checked = await segment_rows.checked(visit, form, found)
     used = await call(store.used_by, visit.account_id, row.id) if row else []
     drafts = await call(store.drafts, visit.account_id, row.id) if row else []
     return view.page(
         request, "segments/show.html", status, form=form, shown=shown, row=row, sample=sample, checked=checked,
-        used=used, drafts=drafts,
+        used=used, drafts=drafts, writes=visit.user.role != "viewer",
     )  # fmt: skip

@@ -1,0 +1,235 @@
+"""Segments as people make them: rules found by typing, counted as they change, held against people."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.conftest import FreshServer
+from tests.kit.axe import faults_in_both_looks
+from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.client import Client
+from tests.kit.server import PASSWORD, Server
+
+CITIES = ("Berlin", "Wien", "Berlin", "Lyon")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def filled(server: Server, api: Client) -> None:
+    """Forty people in four towns, half of them in a list, with orders of theirs."""
+    group = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+    for number in range(40):
+        person = {
+            "first_name": f"Person {number}", "email": f"p{number}@example.com",
+            "list_ids": [group] if number % 2 else [],
+            "data": {"city": CITIES[number % 4], "orders": number, "<b>odd</b>": number % 3 == 0},
+        }  # fmt: skip
+        made = api.post("/contacts", person).expect(201)
+        if number % 5 == 0:
+            api.post("/events", {"event": "order_placed", "contact_id": made["id"], "data": {"total": number}})
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """The owner at one browser; any error on the console fails the module."""
+    problems = Problems()
+    opened = sign_in(new_page(browser, server.url, problems, width=1360))
+    yield opened
+    opened.context.close()
+    assert not problems.found
+
+
+def choose(page: Page, rule: Locator, words: str) -> None:
+    """Find a field by typing some of its words, with the keyboard alone."""
+    rule.locator(".find").first.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("combobox", name="Search what to choose").fill(words)
+    page.keyboard.press("Enter")
+
+
+def total(page: Page) -> Locator:
+    """Answer the line with the number of people."""
+    return page.locator("#f-total")
+
+
+def test_rules_are_found_counted_and_said(page: Page, api: Client) -> None:
+    """A field is found by typing; each change says who is meant and how many, each rule how many alone; it is kept."""
+    page.goto("/segments/new")
+    expect(total(page)).to_have_text("40 of 40 people")
+    page.get_by_label("Name", exact=True).fill("Regulars in Berlin")
+    first = page.locator("[data-rule]").first
+    choose(page, first, "city")
+    first.get_by_label("Value").fill("Berlin")
+    expect(page.locator(".said")).to_have_text("People whose city is “Berlin”.")
+    expect(total(page)).to_have_text("20 of 40 people, 50 %")
+    expect(first.get_by_role("button", name="Berlin 20")).to_be_visible()
+    page.get_by_role("button", name="Add rule").click()
+    second = page.locator("[data-rule]").nth(1)
+    expect(second.locator(".find")).to_be_focused()
+    choose(page, second, "orders data")
+    second.get_by_label("How it is asked").select_option("gteq")
+    second.get_by_label("Value").fill("20")
+    expect(total(page)).to_have_text("10 of 40 people, 25 %")
+    expect(first.locator(".tail")).to_contain_text("20")
+    expect(second.locator(".tail")).to_contain_text("20")
+    expect(page.locator("#sample tbody tr")).to_have_count(8)
+    expect(page.locator("#sample tbody td[data-l=city]").first).to_have_text("Berlin")
+    page.get_by_role("button", name="Create segment").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Regulars in Berlin")
+    made = api.get("/segments").expect(200)[0]
+    assert made["filters"] == [
+        {"name": "contact_data.city", "predicate": "eq", "value": "Berlin"},
+        {"name": "contact_data.orders", "predicate": "gteq", "value": 20},
+    ]
+    assert made["contacts_count"] == 10
+
+
+def test_count_sample_check_and_branch_agree(page: Page, api: Client) -> None:
+    """Of every person of the sample, and of some others, page, API and a flow's branch say the same."""
+    filters = [
+        {"name": "contact_data.city", "predicate": "in", "value": ["Berlin", "Lyon"]},
+        {"name": "group", "predicate": "any", "value": [
+            {"name": "event", "predicate": "performed", "value": {"event": "order_placed", "at_least": 1}},
+            {"name": "contact_list", "predicate": "present", "value": True},
+        ]},
+    ]  # fmt: skip
+    row = api.post("/segments", {"name": "Agreed", "filters": filters}).expect(201)
+    split = {"type": "split", "filters": filters, "yes": [{"event_name": "said_yes"}], "no": []}
+    flow = api.post("/flows", {"name": "Agreed", "trigger": {"event": "asked"}, "steps": [split]}).expect(201)
+    page.goto(f"/segments/{row['id']}")
+    expect(total(page)).to_contain_text(f"{row['contacts_count']} of 40 people")
+    inside = [int(href.rsplit("/", 1)[1]) for href in page.locator("#sample a.person").evaluate_all(
+        "all => all.map(one => one.getAttribute('href'))")]  # fmt: skip
+    assert len(inside) == 8
+    outside = [one["id"] for one in api.all("/contacts") if one["data"]["city"] == "Wien"][:1]
+    for contact in inside[:2] + outside:
+        expected = contact in inside
+        person = api.get(f"/contacts/{contact}").expect(200)
+        assert api.get(f"/segments/{row['id']}/explain", contact_id=contact).expect(200)["matches"] is expected
+        page.get_by_label("Name or address").fill(person["channels"][0]["value"])
+        page.locator(".hits button").filter(has_text=re.compile(f"{person['first_name']}$")).click()
+        said = "is in this segment." if expected else "is not in this segment."
+        expect(page.locator("#check [role=status]")).to_have_text(f"{person['first_name']} {said}")
+        assert page.locator("#check > div > .answers > li").count() == 2
+        told: Any = api.post(f"/flows/{flow['id']}/simulate", {"contact_id": contact}).expect(200)
+        assert ("said_yes" in str(told)) is expected, told
+
+
+def test_rules_are_moved_copied_and_grouped_by_keys(page: Page, api: Client) -> None:
+    """Arrows on the grip move a rule and say where it is; the menu copies; a removed rule gives the focus on."""
+    filters = [{"name": name, "predicate": "present", "value": True} for name in ("first_name", "email", "country")]
+    row = api.post("/segments", {"name": "Moved", "filters": filters}).expect(201)
+    page.goto(f"/segments/{row['id']}")
+    rules = page.locator("#f-rules > .rules > li")
+    rules.nth(2).locator("[data-grip]").focus()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("[data-moved]")).to_have_text("Rule is 2 of 3")
+    expect(page.locator("#f-2 [data-grip]")).to_be_focused()
+    rules.nth(0).get_by_role("button", name="More for this rule").click()
+    page.get_by_role("button", name="Duplicate", exact=True).last.click()
+    expect(rules).to_have_count(4)
+    rules.nth(1).get_by_role("button", name="Remove rule").click()
+    expect(rules).to_have_count(3)
+    expect(rules.nth(1).locator(".find").first).to_be_focused()
+    box, other = rules.nth(0).locator("[data-grip]").bounding_box(), rules.nth(2).bounding_box()
+    assert box is not None and other is not None
+    page.mouse.move(box["x"] + 8, box["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 8, other["y"] + other["height"] + 4, steps=8)
+    page.mouse.up()
+    page.get_by_role("button", name="Add group").click()
+    expect(page.locator(".rule.group .rule")).to_have_count(2)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".toast")).to_contain_text("Saved")
+    kept = api.get(f"/segments/{row['id']}").expect(200)["filters"]
+    assert [one["name"] for one in kept] == ["country", "email", "first_name"]
+
+
+def test_a_rule_that_is_not_finished_is_told_at_its_place(page: Page) -> None:
+    """Saving says what is missing at the rule, keeps all that was typed, and nothing is made."""
+    page.goto("/segments/new")
+    page.get_by_label("Name", exact=True).fill("Unfinished")
+    choose(page, page.locator("[data-rule]").first, "first name")
+    expect(page.get_by_label("How it is asked")).to_be_visible()
+    page.get_by_role("button", name="Create segment").click()
+    expect(page.locator("[data-rule] .err")).to_contain_text("Fill this in")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("Unfinished")
+    expect(page.get_by_label("Value")).to_have_attribute("aria-invalid", "true")
+
+
+def test_it_works_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+    """Rules are added, chosen, removed and saved with plain buttons."""
+    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context.set_default_timeout(10_000)
+    bare = sign_in(context.new_page())
+    bare.goto("/segments/new")
+    bare.get_by_label("Name", exact=True).fill("Bare")
+    bare.locator("#f-n0-name").select_option("contact_list")
+    bare.get_by_role("button", name="Add rule").click()
+    bare.locator("#f-n0-value").select_option(label="Newsletter")
+    bare.get_by_role("button", name="Remove rule").last.click()
+    bare.get_by_role("button", name="Create segment").click()
+    assert bare.locator(".said").inner_text() == "People in Newsletter."
+    assert bare.locator("#f-total").inner_text() == "20 of 40 people, 50 %"
+    context.close()
+    assert api.get("/segments").expect(200)[0]["contacts_count"] == 20
+
+
+def test_a_deleted_segment_comes_back_and_a_used_one_stays(page: Page, api: Client) -> None:
+    """Deleting offers to undo it; what needs a segment is named instead."""
+    row = api.post("/segments", {"name": "Short lived"}).expect(201)
+    page.goto(f"/segments/{row['id']}")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Short lived")
+    kept = int(page.url.rsplit("/", 1)[1])
+    api.post("/lists", {"name": "Its mirror", "segment_id": kept}).expect(201)
+    page.reload()
+    expect(page.locator(".banner")).to_contain_text("1 thing uses this segment")
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Its mirror")
+    page.get_by_role("button", name="Keep it").click()
+
+
+def test_the_builder_is_accessible_and_fits_a_phone(page: Page, api: Client) -> None:
+    """With every kind of rule: no breach of WCAG 2.2 AA in either look, and no sideways scroll at 320 pixels."""
+    filters: list[dict[str, Any]] = [
+        {"name": "contact_list", "predicate": "in", "value": [1]},
+        {"name": "contact_data.city", "predicate": "in", "value": ["Berlin", "Wien"]},
+        {"name": "contact_created_at", "predicate": "between", "value": ["2026-01-01", "2099-01-01T10:00:00Z"]},
+        {"name": "contact_data.<b>odd</b>", "predicate": "eq", "value": True},
+        {"name": "email_open_count", "predicate": "between", "value": [0, 5]},
+        {"name": "group", "predicate": "none", "value": [
+            {"name": "event", "predicate": "performed", "value": {
+                "event": "order_placed", "at_least": 1, "at_most": 3, "within_days": 30, "since": "2026-01-01",
+                "where": [{"name": "event.total", "predicate": "gt", "value": 1000}]}},
+            {"name": "contact_verification_status", "predicate": "eq", "value": "suppressed"}]},
+    ]  # fmt: skip
+    row = api.post("/segments", {"name": "Everything", "filters": filters}).expect(201)
+    page.goto(f"/segments/{row['id']}")
+    expect(total(page)).to_contain_text("of 40 people")
+    shoot(page, "segment")
+    assert faults_in_both_looks(page) == []
+    page.set_viewport_size({"width": 320, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    shoot(page, "segment-phone")
+    page.set_viewport_size({"width": 1360, "height": 900})
+    page.goto("/segments")
+    assert faults_in_both_looks(page) == []
+
+
+def test_who_only_looks_is_offered_nothing_that_is_refused(browser: Browser, fresh_server: FreshServer) -> None:
+    """A viewer may ask and count, and has no button that keeps or deletes."""
+    server = fresh_server()
+    row = server.client().post("/segments", {"name": "Seen"}).expect(201)
+    server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin=PASSWORD + "\n")
+    problems = Problems()
+    page = sign_in(new_page(browser, server.url, problems), "viewer@example.org")
+    page.goto(f"/segments/{row['id']}")
+    expect(page.get_by_role("button", name=re.compile("^(Save|Delete|Duplicate)$"))).to_have_count(0)
+    page.get_by_role("button", name="Add rule").click()
+    expect(page.locator("[data-rule]")).to_have_count(1)
+    page.context.close()
+    assert problems.found == []
