@@ -127,7 +127,8 @@ def percent(part: int, whole: int) -> str:
     share = 100 * part / whole
     if 0 < share < 0.05:
         return "under 0.1 %"
-    return f"{share:.1f} %" if 0 < share < 10 or 99 < share < 100 else f"{share:.0f} %"
+    rounded = f"{share:.1f}" if 0 < share < 10 or 99 < share < 100 else f"{share:.0f}"
+    return f"{rounded.removesuffix('.0')} %"
 
 
 def share(part: float) -> str:

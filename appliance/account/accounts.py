@@ -11,8 +11,11 @@ from appliance.db.work import after_commit, writing
 from appliance.designs import merge
 from appliance.errors import Faults, NotFound
 from appliance.fields import EmailText, Line, Name, given
+from appliance.rested import Rested
 from appliance.tables import Account, Brand
 from appliance.work import bell
+
+_crowd: Rested[tuple[int, int]] = Rested()
 
 
 class FrequencyCap(Struct):
@@ -142,6 +145,19 @@ def counts(account_id: int) -> dict[str, int]:
         scalar("SELECT count(*) FROM template WHERE account_id = ? AND flow_id IS NULL", (account_id,))
     )
     return found
+
+
+def crowd(account_id: int) -> tuple[int, int]:
+    """Answer how many people and how many lists an account has; of many, at most a moment ago."""
+
+    def count() -> tuple[int, int]:
+        people, lists = (
+            int(scalar(f"SELECT count(*) FROM {table} WHERE account_id = ?", (account_id,)))
+            for table in ("contact", "contact_list")
+        )
+        return people, lists
+
+    return _crowd.get(account_id, count)
 
 
 def usage(account_id: int) -> dict[str, Any]:

@@ -38,8 +38,13 @@ def counts(account_id: int) -> dict[State, int]:
         [f"SELECT count(*) FROM message WHERE {where} AND {_OPEN}" for where, _ in again], [one for _, one in again]
     )
     for status in ("sending", "failed", "uncertain"):
-        found[status] = sum(int(scalar(f"SELECT count(*) {part}", (account_id, status))) for part in _BY_STATUS)
+        found[status] = count(account_id, status)
     return found
+
+
+def count(account_id: int, status: str) -> int:
+    """Count the messages in one status."""
+    return sum(int(scalar(f"SELECT count(*) {part}", (account_id, status))) for part in _BY_STATUS)
 
 
 def page(account_id: int, state: State, page: int, limit: int) -> Page:

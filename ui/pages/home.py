@@ -7,10 +7,13 @@ from sanic.response import HTTPResponse
 
 from appliance import brand, config
 from appliance.account import accounts
-from appliance.campaigns import store
+from appliance.campaigns import store, watch
 from appliance.campaigns.requests import CampaignQuery
+from appliance.contacts import growth
 from appliance.db.work import call
+from appliance.events import health
 from appliance.events.log import EventQuery
+from appliance.messages import unsettled
 from appliance.sending_domains import store as domains
 from ui import view
 from ui.guard import signed_in
@@ -20,37 +23,62 @@ from ui.session import Visit
 pages = Blueprint("ui_home")
 _NOW = ("holding", "sending", "paused")
 _FEW = 5
+# From here on mailbox providers begin to refuse (decisions, section 6)
+_MOST_BOUNCED, _MOST_COMPLAINED = watch.MOST_BOUNCES, watch.MOST_COMPLAINTS
 
 
 @pages.get("/", name="index")
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The checklist until it is done; then now, next and what happened."""
+    """The checklist until it is done; then now, next, how lists grow, how mail fares, and what happened."""
+    if view.is_part(request) and view.target(request) == "happening":
+        return view.page(request, "home/index.html", **await call(_happening, visit.account_id))
     facts = await call(_facts, visit.account_id, visit.account)
     return view.page(request, "home/index.html", **facts)
 
 
-def _facts(account_id: int, account: Any) -> dict[str, Any]:
+def _happening(account_id: int) -> dict[str, Any]:
+    """Answer what goes on now and what comes next; asked for again and again while something moves."""
     phases = store.phases(account_id)
-
-    def some(*names: str) -> list[Any]:
-        found = [row for name in names if phases.get(name) for row in _few(account_id, name)]
-        return sorted(found, key=lambda row: row.updated_at, reverse=True)
-
-    now = some(*_NOW)
-    counts = accounts.counts(account_id)
-    has_sent = any(phases.get(name) for name in (*_NOW, "completed", "cancelled"))
+    now = sorted(_some(account_id, phases, _NOW), key=lambda row: row.updated_at, reverse=True)
     return {
-        "steps": _steps(brand.get(account_id), account, counts, has_sent),
-        "counts": counts,
-        "sent": accounts.usage(account_id)["email_sent"],
         "now_rows": now,
         "moving": any(row.phase in ("holding", "sending") for row in now),
-        "next_rows": sorted(some("scheduled"), key=lambda row: row.scheduled_at),
-        "drafts": some("draft")[:_FEW],
-        "done_rows": some("completed", "cancelled")[:_FEW],
-        "events": activity.load(account_id, EventQuery(limit=8, test=False)).rows,
+        "next_rows": sorted(_some(account_id, phases, ("scheduled",)), key=lambda row: row.scheduled_at),
+        "doubts": unsettled.count(account_id, "uncertain"),
     }
+
+
+def _facts(account_id: int, account: Any) -> dict[str, Any]:
+    phases = store.phases(account_id)
+    people, lists = accounts.crowd(account_id)
+    has_sent = any(phases.get(name) for name in (*_NOW, "completed", "cancelled"))
+    fared = health.of(account_id)
+    return {
+        **_happening(account_id),
+        "steps": _steps(brand.get(account_id), account, people, lists, has_sent),
+        "people": people, "lists": lists, "campaigns": sum(phases.values()), "fared": fared, "limits": _limits(fared),
+        "growing": [one for one in growth.of(account_id) if one.size],
+        "drafts": _some(account_id, phases, ("draft",))[:_FEW],
+        "done_rows": _some(account_id, phases, ("completed", "cancelled"))[:_FEW],
+        "events": activity.load(account_id, EventQuery(limit=8, test=False)).rows,
+    }  # fmt: skip
+
+
+def _limits(fared: health.Health) -> list[tuple[str, int, float, float, str]]:
+    """Answer what providers judge by: its name, how many, their share, where it begins to hurt, and where they are."""
+    if fared.sent < watch.FROM_MESSAGES:
+        return []  # too few to say anything
+    reached = max(fared.sent - fared.bounced, 1)
+    return [
+        ("Bounced", fared.bounced, fared.bounced / fared.sent, _MOST_BOUNCED, "/activity?event=email_bounced"),
+        ("Called spam", fared.complained, fared.complained / reached, _MOST_COMPLAINED,
+         "/activity?event=email_complained"),
+    ]  # fmt: skip
+
+
+def _some(account_id: int, phases: dict[str, int], names: tuple[str, ...]) -> list[Any]:
+    return [row for name in names if phases.get(name) for row in _few(account_id, name)]
 
 
 def _few(account_id: int, phase: str) -> list[Any]:
@@ -67,7 +95,7 @@ def _domain(account_id: int) -> list[tuple[str, str, str, str, bool]]:
     return [("Show that your domain is yours", text, "/settings/domains", "zap", done)]
 
 
-def _steps(look: Any, account: Any, counts: dict[str, int], has_sent: bool) -> list[dict[str, Any]]:
+def _steps(look: Any, account: Any, people: int, lists: int, has_sent: bool) -> list[dict[str, Any]]:
     lines = (
         ("Say who is writing", "Company and postal address stand at the foot of every email.", "/brand", "palette",
          bool(look.company_name and look.physical_address)),
@@ -75,8 +103,7 @@ def _steps(look: Any, account: Any, counts: dict[str, int], has_sent: bool) -> l
          bool(account.email_from_email)),
         *_domain(account.id),
         ("Bring in your people", "Add one person to begin with, and put them into a list.",
-         "/lists/new" if counts["contacts"] else "/contacts/new", "users",
-         counts["contacts"] > 0 and counts["lists"] > 0),
+         "/lists/new" if people else "/contacts/new", "users", people > 0 and lists > 0),
         ("Send a first email", "In capture mode it goes to the inbox here, so nothing can go wrong.", "/campaigns/new",
          "send", has_sent),
     )  # fmt: skip
