@@ -113,6 +113,11 @@ def _waiting(campaign: Campaign) -> tuple[int, int]:
     return campaign.id, campaign.hold_until or 0
 
 
+def in_hand(campaign_id: int) -> int:
+    """Count the messages that are being handed over at this moment."""
+    return int(scalar("SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'sending'", (campaign_id,)))
+
+
 def doubts(campaign_id: int, most: int = 5) -> list[Message]:
     """Answer some of the messages of which nobody knows whether they arrived, the first ones first."""
     asked = Message.select().where(Message.campaign == campaign_id, Message.status == "uncertain")

@@ -18,7 +18,8 @@ from ui.session import Visit
 
 pages = Blueprint("ui_reports", url_prefix="/campaigns")
 _MOVING = ("sending", "holding")
-_SETTLES_MS = 15_000
+# What was marked right before a pause may still be on its way into somebody's hands
+_SETTLES_MS = 3_000
 
 
 @pages.get("/<campaign_id:int>", name="show")
@@ -173,5 +174,6 @@ def _is_moving(campaign: Any) -> bool:
     """Say whether the numbers may still change by themselves; after a pause or stop, what is in hand still ends."""
     if campaign.freezing or (campaign.closing and campaign.stats["pending"]):
         return True
-    settling = campaign.stats["pending"] and clock.now_ms() - campaign.updated_at < _SETTLES_MS
-    return campaign.phase in _MOVING or bool(settling and campaign.phase in ("paused", "cancelled"))
+    if campaign.phase in ("paused", "cancelled"):
+        return clock.now_ms() - campaign.updated_at < _SETTLES_MS or report.in_hand(campaign.id) > 0
+    return campaign.phase in _MOVING

@@ -1,0 +1,131 @@
+"""A campaign on its way: how it stands is asked again and again until it is done, and nobody waits for that."""
+
+import re
+import time
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.conftest import FreshServer
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.smtp import SmtpServer
+
+CONNECTIONS = 4  # of the kit's relay
+
+
+def under_way(api: Client, people: int = 30) -> int:
+    """Send a campaign to so many, and answer its id."""
+    made = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+    for number in range(people):
+        api.post("/contacts", {"email": f"p{number}@example.com", "list_ids": [made]}).expect(201)
+    content = {"subject": "News", "body": "<p>Hello</p>", "from_email": "ana@example.com"}
+    body = {"name": "Slow", "trigger_attributes": {"contact_list_id": made}, "template_attributes": content}
+    campaign = int(api.post("/campaigns", body).expect(201)["id"])
+    api.post(f"/campaigns/{campaign}/send").expect(200)
+    return campaign
+
+
+def asked(page: Page) -> list[str]:
+    """Note every request of a page that asks how things stand."""
+    found: list[str] = []
+    page.on("request", lambda request: found.append(request.url) if request.headers.get("hx-request") else None)
+    return found
+
+
+def test_polling_ends_itself(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """While it is sending the page follows; once it is done no request is made any more, and all is there."""
+    smtp_server.rules.delay("body", 0.3)
+    server = fresh_server(relay=smtp_server.port)
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    campaign = under_way(server.client(), 32)
+    polls = asked(page)
+    page.goto(f"/campaigns/{campaign}")
+    expect(page.locator("#live[hx-trigger]")).to_be_visible()
+    expect(page.locator("#live .pill", has_text="Done")).to_be_visible(timeout=20_000)
+    expect(page.locator("#live, #figures").and_(page.locator("[hx-trigger]"))).to_have_count(0, timeout=15_000)
+    expect(page.locator("#progress-title")).to_have_text("32 of 32 handed over")
+    expect(page.locator("#live [role=status]")).to_have_text("100 % done")
+    before = len(polls)
+    page.wait_for_timeout(2_500)  # longer than a poll waits
+
+    assert before >= 1 and not [url for url in polls[before:] if "queue" not in url]
+    page.context.close()
+    assert not browser_problems.found
+
+
+def test_pause_stops_within_one_batch(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """What is in hand ends, nothing else leaves; who paused is said, and after Continue everybody gets it once."""
+    smtp_server.rules.delay("body", 0.3)
+    server = fresh_server(relay=smtp_server.port)
+    api = server.client()
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    campaign = under_way(api)
+    page.goto(f"/campaigns/{campaign}")
+    smtp_server.wait_for(2)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    taken = len(smtp_server.messages)
+    expect(page.locator("#live .banner", has_text="Paused by owner, today")).to_be_visible()
+    # Follows until what was in hand is settled, and then no longer
+    expect(page.locator("#live[hx-trigger]")).to_have_count(0, timeout=25_000)
+    assert len(smtp_server.messages) <= taken + CONNECTIONS
+    stats = api.get(f"/campaigns/{campaign}").expect(200)["stats"]
+    assert stats["pending"] + stats["accepted"] == 30 and stats["accepted"] == len(smtp_server.messages)
+    smtp_server.rules.delay("body", 0)
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator("#live .pill", has_text="Done")).to_be_visible(timeout=20_000)
+
+    assert sorted(message.to for message in smtp_server.messages) == sorted(f"p{n}@example.com" for n in range(30))
+    page.context.close()
+    assert not browser_problems.found
+
+
+def test_lists_ask_once_for_all_rows(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """One request brings the cells of what is named and moves; an id of nobody's is passed over."""
+    smtp_server.rules.delay("body", 1)
+    server = fresh_server(relay=smtp_server.port)
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    campaign = under_way(server.client(), 8)
+    headers = {"hx-request": "true", "hx-target": "div#live-campaigns"}
+    path = f"/live/campaigns?ids={campaign},99,x"
+    text = page.request.get(path, headers=headers).text()
+    assert f'hx-get="/live/campaigns?ids={campaign}"' in text and text.count("<hx-partial") == 1
+    assert re.search(r"\d of 8 handed over", text)
+    page.goto("/")
+    expect(page.locator("#happening")).to_contain_text("of 8 handed over")
+    smtp_server.rules.delay("body", 0)
+    expect(page.locator("#happening[hx-trigger]")).to_have_count(0, timeout=15_000)
+    done = page.request.get(path, headers=headers).text()
+
+    assert "hx-trigger" not in done and "Done" in done
+    page.context.close()
+    assert not browser_problems.found
+
+
+def test_the_service_ends_quickly_with_an_open_report(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """A report that is followed in a browser holds nothing up when the service stops."""
+    browser_problems.allow("ERR_|Failed to load resource|NetworkError|fetch")
+    server: Server = fresh_server(relay=smtp_server.port)
+    api = server.client()
+    smtp_server.rules.delay("body", 0.4)
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    campaign = under_way(api, 60)
+    polls = asked(page)
+    page.goto(f"/campaigns/{campaign}")
+    with page.expect_response(re.compile("/live$")):
+        pass
+    begun = time.monotonic()
+    server.stop()
+
+    assert time.monotonic() - begun < 3
+    assert polls
+    page.context.close()

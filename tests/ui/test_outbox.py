@@ -1,0 +1,79 @@
+"""The outbox: what was refused or is in doubt is found, looked at, and sent again or taken back."""
+
+from playwright.sync_api import Browser, expect
+
+from tests.conftest import FreshServer
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.server import PASSWORD
+from tests.kit.smtp import SmtpServer
+from tests.ui.test_roles import ask, signed_in
+
+LETTER = {"subject": "Your order", "body": "<p>Thank you</p>"}
+
+
+def test_what_was_refused_is_sent_again(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """It stands with the server's own words, can be read as it left, and goes again once the reason is gone."""
+    smtp_server.rules.refuse("data", code=554, text="5.3.4 Message too big for this system")
+    server = fresh_server(relay=smtp_server.port)
+    api = server.client()
+    ids = [api.post("/messages", {"to": f"{name}@example.org", **LETTER}).expect(201)["id"] for name in ("one", "two")]
+    for number in ids:
+        api.wait(f"/messages/{number}", lambda row: row["status"] == "failed")
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    page.locator("#queue-state").click()
+    expect(page.get_by_text("Nothing waiting")).to_be_visible()
+    page.get_by_role("link", name="Refused").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.get_by_role("link", name="one@example.org").click()
+    expect(page.locator("main")).to_contain_text("Message too big for this system")
+    page.get_by_role("link", name="Raw source").click()
+    expect(page.locator("pre")).to_contain_text("Subject: Your order")
+    page.get_by_role("link", name="Message", exact=True).click()
+    expect(page.frame_locator("main iframe").locator("body")).to_contain_text("Thank you")
+    smtp_server.rules.clear()
+    page.goto("/outbox?state=failed")
+    page.get_by_label("Message to two@example.org").check()
+    page.get_by_role("button", name="Retry selected").click()
+    page.get_by_role("dialog").get_by_role("button", name="Send again").click()
+    expect(page.get_by_text("On its way again: 1 message.")).to_be_visible()
+    api.wait(f"/messages/{ids[1]}", lambda row: row["status"] == "sent")
+    page.context.close()
+
+    assert [message.to for message in smtp_server.messages] == ["two@example.org"]
+    assert not browser_problems.found
+
+
+def test_what_waits_is_taken_back(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
+    """While sending is stopped a message waits in sight of everybody; taken back it never leaves."""
+    server = fresh_server()
+    api = server.client()
+    api.patch("/account", {"sending_stopped": True, "stop_reason": "a slip in the footer"}).expect(200)
+    number = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    expect(page.locator("#queue-state")).to_contain_text("Sending is stopped · 1 waiting")
+    page.goto("/outbox")
+    expect(page.locator("#standing")).to_contain_text("a slip in the footer")
+    page.get_by_role("link", name="one@example.org").click()
+    page.get_by_role("button", name="Take back").click()
+    expect(page.get_by_text("Taken back. It will not leave.")).to_be_visible()
+    api.patch("/account", {"sending_stopped": False}).expect(200)
+    page.context.close()
+
+    assert api.get(f"/messages/{number}").expect(200)["status"] == "cancelled"
+    assert not browser_problems.found
+
+
+def test_who_may_not_send_only_looks(fresh_server: FreshServer) -> None:
+    """An author sees the outbox and its messages, and decides nothing there."""
+    server = fresh_server()
+    api = server.client()
+    number = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
+    api.wait(f"/messages/{number}", lambda row: row["status"] == "sent")
+    server.cli("user", "add", "--email", "author@example.org", "--role", "author", stdin=PASSWORD + "\n")
+    cookie = signed_in(server, "author@example.org")
+
+    assert ask(server, "GET", f"/outbox/{number}", cookie)[0] == 200
+    paths = ("/outbox/retry", f"/outbox/{number}/retry", f"/outbox/{number}/assume", f"/outbox/{number}/cancel")
+    assert [ask(server, "POST", path, cookie)[0] for path in paths] == [403] * 4
