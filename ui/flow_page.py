@@ -1,9 +1,10 @@
 """What the page of a flow needs: its tree, what is chosen in it, and the form of that."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appliance.flows import contents, document, people, publishing, report, sketch, tree, triggers
+from appliance.flows.readiness import Blocker
 from appliance.flows.sketch import Sketch
 from appliance.flows.states import By
 from appliance.flows.steps import BY_TYPE, KINDS
@@ -50,12 +51,8 @@ def facts(
         "flow": flow, "drawn": drawn, "cards": flow_tree.cards(drawn, said, numbers, lacks, marks),
         "known": known, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
         "start": flow_tree.start_words(visit.account_id, drawn.start), "lookup": flow_tree.page_of,
-        "findings": [
-            ("bad", words.sentence(one.message), f"/flows/{flow_id}?step={step_id or START}")
-            for step_id, one in blocked
-        ],
-        "start_lacks": [words.sentence(one.message) for step_id, one in blocked if step_id is None
-                        and one.field.startswith("trigger")],
+        "findings": findings(drawn, blocked, said),
+        "start_lacks": [one for step_id, one in blocked if step_id is None and one.field.startswith("trigger")],
         "inside": sum(publishing.inside(flow_id).values()), "kinds": KINDS, "wants_start": False,
         "saved": shows is not None, "wrong": bool(form is not None and form.errors),
         "may_edit": visit.user.role != "viewer" and flow.status != "archived",
@@ -63,6 +60,26 @@ def facts(
         "at": str(where) if where is not None else "", "adding": kind if kind in BY_TYPE and where else "",
         **_panel(visit, drawn, said, step, kind if where else "", form, known),
     }  # fmt: skip
+
+
+def findings(
+    drawn: Sketch, blocked: Sequence[tuple[int | None, Blocker]], said: Sequence[Any]
+) -> list[tuple[str, str, str]]:
+    """Answer what keeps a flow from going live as a checklist, each line leading to where it is mended."""
+    titles = {step["id"]: flow_tree.said(drawn.flow.account_id, step)[0] for _, step in document.walk(said)}
+    found = []
+    for step_id, one in blocked:
+        words_of = _BLOCKED.get(one.field) or words.sentence(one.message)
+        if step_id is not None:
+            words_of = f"{titles[step_id]}: {words.inside(words_of)}"
+        found.append(("bad", words_of, f"/flows/{drawn.flow.id}?step={step_id or START}"))
+    return found
+
+
+_BLOCKED = {
+    "trigger.event": "Choose what starts it.", "trigger.segment_id": "Choose the segment that starts it.",
+    "trigger.data.path": "Say where the date stands that starts it.", "steps": "Add a first step.",
+}  # fmt: skip
 
 
 def _chosen(query: Mapping[str, Any]) -> str:
@@ -105,7 +122,7 @@ def _panel(
         ]
     if "filters" in takes:
         asked = drawn.start.data.get("where") if found["kind"] is None else step["filters"] if step else []
-        rows = (form.rows if form is not None else None) or Rows.of(asked or [])
+        rows = (form.rows if form is not None else None) or (Rows.of(asked) if asked else Rows.blank())
         found["shown"] = filter_look.look(visit.account_id, rows, BRANCH)
     return found
 

@@ -3,28 +3,19 @@
   "use strict";
   const tree = () => document.getElementById("tree");
   const path = () => `/flows/${tree().dataset.flow}`;
-  const may = () => tree()?.dataset.edit !== undefined;
+  const may = () => tree()?.dataset.edit === "";
   const names = () => [...tree().querySelectorAll(".node .n")];
   const item = (name) => name?.closest("li[data-step]");
   const say = (text) => { const mark = document.getElementById("said"); if (mark) mark.textContent = text; };
 
   // What was moved keeps the focus, and its new place is told.
-  let mine = null;
-  const move = (step, to) => {
-    mine = step;
-    return htmx.ajax("POST", `${path()}/steps/${step}/move`, { target: "#panel", swap: "outerMorph", values: { to } });
-  };
-  const settle = () => {
-    if (!mine || !tree()) return;
-    const at = tree().querySelector(`li[data-step="${mine}"]`);
-    mine = null;
-    if (!at) return;
-    at.querySelector(".n").focus();
-    const all = [...at.parentElement.children];
-    say(`${at.dataset.name}: ${all.indexOf(at) + 1} of ${all.length}`);
+  const move = async (step, to) => {
+    await htmx.ajax("POST", `${path()}/steps/${step}/move`, { target: "#panel", swap: "outerMorph", headers: { "HX-Target": "aside#panel" }, values: { to } });
+    const at = tree().querySelector(`li[data-step="${step}"]`), all = [...(at?.parentElement.children || [])];
+    at?.querySelector(".n").focus();
+    if (at) say(`${at.dataset.name}: ${all.indexOf(at) + 1} of ${all.length}`);
   };
 
-  // The menu of kinds opens at its +.
   const open = (plus) => {
     const menu = document.getElementById("add-menu");
     if (!menu?.showPopover) return false;
@@ -79,7 +70,7 @@
     }
   });
 
-  // Steps are dragged among their siblings; other places are offered by “Move to…”.
+  // Dragging is among siblings; “Move to…” offers the rest.
   const draw = () => {
     if (!may() || !window.Sortable) return;
     for (const list of tree().querySelectorAll(".way:not([data-sorts])")) {
@@ -96,7 +87,6 @@
   };
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
     draw();
-    settle();
     // Below the tree on a narrow page, what was chosen comes into sight
     if (ctx.target?.id === "panel" && ctx.request?.method === "GET" && innerWidth <= 1080) document.getElementById("panel").scrollIntoView();
   });

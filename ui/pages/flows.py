@@ -8,8 +8,8 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.flows import publishing, report, requests, sketch, starters, states, store
-from ui import flow_tree, view, words
-from ui.flow_page import by, facts
+from ui import flow_tree, view
+from ui.flow_page import by, facts, findings
 from ui.forms import Form, listing, number
 from ui.guard import signed_in
 from ui.session import Visit
@@ -128,17 +128,10 @@ async def _review(request: Request, visit: Visit, flow_id: int, form: Form, stat
         return {
             "flow": drawn.flow, "changes": publishing.differences(visit.account_id, flow_id),
             "inside": sum(publishing.inside(flow_id).values()),
-            "findings": _findings(drawn, visit),
+            "findings": findings(drawn, sketch.blockers(drawn, by(visit).approves), sketch.said(drawn.steps)),
         }  # fmt: skip
 
     return view.page(request, "flows/publish.html", status, form=form, **await call(read))
-
-
-def _findings(drawn: sketch.Sketch, visit: Visit) -> list[tuple[str, str, str]]:
-    return [
-        ("bad", words.sentence(one.message), f"/flows/{drawn.flow.id}?step={step or 'start'}")
-        for step, one in sketch.blockers(drawn, by(visit).approves)
-    ]
 
 
 @pages.post("/<flow_id:int>/discard", name="discard")
