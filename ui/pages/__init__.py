@@ -50,6 +50,7 @@ from ui.pages import (
     team,
     template_acts,
     templates,
+    webhooks,
     welcome,
 )  # fmt: skip
 
@@ -106,5 +107,6 @@ BLUEPRINTS = tuple(
         policies,
         keys,
         team,
+        webhooks,
     )
 )

@@ -1,0 +1,84 @@
+"""Webhooks on their page: made with a secret that is seen once, tried, and told once more what they missed."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit import axe
+from tests.kit.browser import sign_in
+from tests.kit.client import Client
+from tests.kit.receiver import Receiver
+from tests.kit.server import PASSWORD, Server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server whose operator lets it reach this machine."""
+    with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}).set_up() as running:
+        yield running
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """Somebody who listens."""
+    with Receiver(tmp_path_factory.mktemp("receiver")) as running:
+        yield running
+
+
+def test_a_webhook_from_its_making_to_its_end(browser_page: Page, api: Client, receiver: Receiver) -> None:
+    """Faults stand at their fields, the secret is seen once, a test tells the answer, and the log what was sent."""
+    page = browser_page
+    page.goto("/settings/webhooks")
+    page.get_by_role("link", name="New webhook").click()
+    page.get_by_role("textbox", name="Address").fill("ftp://nowhere")
+    page.get_by_label("Only these").check()
+    page.get_by_label("Other events of yours").fill("Order Paid")
+    page.get_by_role("button", name="Create webhook").click()
+    expect(page.locator("#f-url-err")).to_contain_text("Write an address")
+    expect(page.locator("#f-own-err")).to_contain_text("small letters")
+    page.get_by_role("textbox", name="Address").fill(receiver.url)
+    page.get_by_label("Other events of yours").fill("order_paid")
+    page.get_by_role("checkbox", name="Bounced email_bounced").check()
+    assert axe.faults_in_both_looks(page) == []
+    page.get_by_role("button", name="Create webhook").click()
+    expect(page.get_by_text(re.compile("^whsec_"))).to_be_visible()
+    assert axe.faults_in_both_looks(page) == []
+    page.reload()
+    expect(page.get_by_text(re.compile("^whsec_"))).to_have_count(0)
+    assert api.get("/webhooks").expect(200)[0]["events"] == ["email_bounced", "order_paid"]
+    page.get_by_role("button", name="Send a test").click()
+    expect(page.get_by_role("status").first).to_contain_text("It took the test: 200")
+    api.post("/events", {"event": "order_paid", "contact_email": "a@example.org", "create_contact": True}).expect(201)
+    api.wait("/webhooks/1/deliveries", lambda rows: bool(rows) and rows[0]["status"] == "delivered")
+    page.goto("/settings/webhooks/1")
+    expect(page.get_by_role("row", name="Order paid")).to_contain_text("Delivered")
+    page.get_by_role("button", name="Send Order paid again").click()
+    expect(page.locator(".toast")).to_contain_text("once more")
+    page.get_by_role("button", name="More").first.click()
+    page.get_by_role("button", name="Switch off").click()
+    expect(page.get_by_text("Switched off", exact=True)).to_be_visible()
+    page.set_viewport_size({"width": 320, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_who_only_looks_sees_no_address_and_no_button(browser: Browser, server: Server, api: Client) -> None:
+    """The path of an address may be a secret: an editor sees its host, and nothing to press."""
+    made = api.post("/webhooks", {"url": "https://shop.example/hook/s3cret"}).expect(201)
+    server.cli("user", "add", "--email", "editor@example.org", "--role", "editor", stdin=PASSWORD + "\n")
+    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    page = sign_in(context.new_page(), "editor@example.org")
+    one = f"/settings/webhooks/{made['id']}"
+    for path, status in (
+        ("/settings/webhooks", 200),
+        (one, 200),
+        (f"{one}/edit", 403),
+        ("/settings/webhooks/new", 403),
+    ):
+        answer = page.goto(path)
+        assert answer is not None and answer.status == status and "s3cret" not in answer.text(), path
+    page.goto(one)
+    assert page.locator("main button:not([data-copy])").count() == 0
+    context.close()

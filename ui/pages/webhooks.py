@@ -1,0 +1,237 @@
+"""Webhooks: other programs that are told what happens, what they answered, and telling them once more."""
+
+import asyncio
+from typing import Any
+
+from sanic import Blueprint, Request
+from sanic.response import HTTPResponse
+
+from appliance import clock, errors, fields
+from appliance.db.work import call, commit
+from appliance.delivery import safe_http
+from appliance.events import kinds, log
+from appliance.webhooks import deliveries, store, trial
+from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed
+from appliance.webhooks.store import By, WebhookPatch, WebhookQuery, WebhookWrite
+from appliance.webhooks.trial import WebhookTest
+from ui import guard, once, view, words
+from ui.forms import Form, number
+from ui.guard import signed_in
+from ui.session import Visit
+
+pages = Blueprint("ui_webhooks", url_prefix="/settings/webhooks")
+_MONTH_MS = 30 * 86_400_000
+_GROUPS = {
+    "email": "Email", "sms": "SMS", "consent": "Consent", "contact": "People", "audience": "Lists and segments",
+    "flow": "Flows", "campaign": "Campaigns and settings",
+}  # fmt: skip
+STATUSES = {
+    "pending": ("sched", "Waiting"), "delivered": ("done", "Delivered"), "failed": ("failed", "Given up"),
+    "cancelled": ("stopped", "Cancelled"),
+}  # fmt: skip
+_NAMES = "Names of events have small letters, digits and _, like order_paid."
+_OFF = {
+    "failing": "It failed for three days, so we switched it off.",
+    "gone": "It answered 410, gone for good, so we switched it off.",
+}
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """All of them."""
+    query = WebhookQuery(page=number(request.args.get("page")), limit=50)
+    found = await call(store.page, visit.account_id, query)
+    return view.page(request, "webhooks/index.html", found=found, shown=_shown(visit), state=_state, may=_may(visit))
+
+
+@pages.get("/new", name="new")
+@signed_in
+async def new(request: Request, visit: Visit) -> HTTPResponse:
+    """An empty form."""
+    return await _form(request, visit, Form({"which": "all"}), None, 200)
+
+
+@pages.post("/", name="create", strict_slashes=False)
+@signed_in
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Make a webhook, and show its secret once."""
+    form = Form.of(request)
+    try:
+        made, secret = await commit(store.create, visit.account_id, _read(WebhookWrite, form), _by(visit))
+    except errors.Invalid as refused:
+        return await _form(request, visit, _taken(form, refused), None, 422)
+    once.keep(visit.session.id, (made.id, secret))
+    return view.go(request, f"/settings/webhooks/{made.id}")
+
+
+@pages.get("/<webhook_id:int>", name="show")
+@signed_in
+async def show(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
+    """One webhook: its address, its state, and the log of what it was told."""
+    return await _show(request, visit, webhook_id)
+
+
+@pages.get("/<webhook_id:int>/edit", name="edit")
+@signed_in
+async def edit(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
+    """The form with what is set."""
+    found = await call(store.get, visit.account_id, webhook_id)
+    form = Form({"url": found.url, "which": "some" if found.events else "all"})
+    form.lists["events"] = list(found.events)
+    return await _form(request, visit, form, found, 200)
+
+
+@pages.post("/<webhook_id:int>", name="update")
+@signed_in
+async def update(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
+    """Keep what was changed."""
+    form = Form.of(request)
+    found = await call(store.get, visit.account_id, webhook_id)
+    try:
+        await commit(store.update, visit.account_id, webhook_id, _read(WebhookPatch, form), _by(visit))
+    except errors.Invalid as refused:
+        return await _form(request, visit, _taken(form, refused), found, 422)
+    view.say(request, "Saved.")
+    return view.go(request, f"/settings/webhooks/{webhook_id}")
+
+
+@pages.post("/<webhook_id:int>/switch", name="switch")
+@signed_in
+async def switch(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
+    """Switch a webhook on or off."""
+    wanted = Form.of(request)["enabled"] == "yes"
+    await commit(store.update, visit.account_id, webhook_id, WebhookPatch(enabled=wanted), _by(visit))
+    view.say(request, "Switched on: it hears of what happens from now on." if wanted else "Switched off.")
+    return view.go(request, f"/settings/webhooks/{webhook_id}")
+
+
+@pages.post("/<webhook_id:int>/secret", name="secret")
+@signed_in
+async def secret(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
+    """Give it another secret, and show it once."""
+    _, fresh = await commit(store.rotate_secret, visit.account_id, webhook_id, _by(visit))
+    once.keep(visit.session.id, (webhook_id, fresh))
+    return view.go(request, f"/settings/webhooks/{webhook_id}")
+
+
+@pages.post("/<webhook_id:int>/test", name="test")
+@signed_in
+async def test(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
+    """Send an invented event now, and say what was answered."""
+    webhook, event = await call(trial.prepare, visit.account_id, webhook_id, WebhookTest())
+    await asyncio.to_thread(safe_http.load)
+    outcome = await trial.send(webhook, event)
+    return await _show(request, visit, webhook_id, outcome)
+
+
+@pages.post("/<webhook_id:int>/again", name="again")
+@signed_in
+async def again(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
+    """Send one delivery once more, or all that were given up."""
+    form = Form.of(request)
+    if form["delivery"]:
+        await commit(deliveries.replay, visit.account_id, webhook_id, number(form["delivery"], 0, 2**53))
+        view.say(request, "It is sent once more.")
+        return view.go(request, f"/settings/webhooks/{webhook_id}")
+    count = bite = await commit(deliveries.replay_failed, visit.account_id, webhook_id, ReplayFailed())
+    while bite == deliveries.BITE:
+        bite = await commit(deliveries.replay_failed, visit.account_id, webhook_id, ReplayFailed())
+        count += bite
+    view.say(request, f"{words.count(count, 'delivery is', 'deliveries are')} sent once more.")
+    return view.go(request, f"/settings/webhooks/{webhook_id}")
+
+
+@pages.post("/<webhook_id:int>/delete", name="delete")
+@signed_in
+async def delete(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
+    """Delete a webhook with its log."""
+    gone = await commit(store.delete, visit.account_id, webhook_id, _by(visit))
+    view.say(request, f"{store.host(gone)} is told nothing any more.")
+    return view.go(request, "/settings/webhooks")
+
+
+def _may(visit: Visit) -> bool:
+    return guard.may(visit.user.role, "POST", "/settings/webhooks")
+
+
+def _secret(visit: Visit, webhook_id: int) -> str | None:
+    """Answer the secret that this person has just made, for the one time that it is shown."""
+    kept = once.take(visit.session.id)
+    return str(kept[1]) if isinstance(kept, tuple) and kept[0] == webhook_id else None
+
+
+def _shown(visit: Visit) -> Any:
+    """Answer how an address is shown: whole, or its host alone to who may not change it."""
+    return (lambda row: row.url) if _may(visit) else store.host
+
+
+def _by(visit: Visit) -> By:
+    return By(visit.actor, visit.request.ctx.client)
+
+
+def _state(row: Any) -> tuple[str, str]:
+    if not row.enabled:
+        return "stopped", "Switched off" if not row.disabled_reason else "Switched off by us"
+    return ("failed", "Failing") if row.failing_since else ("done", "On")
+
+
+def _raw(form: Form) -> dict[str, Any]:
+    own = [name.strip() for name in form["own"].replace("\n", ",").split(",") if name.strip()]
+    chosen = [] if form["which"] == "all" else [*form.all("events"), *own]
+    if form["which"] != "all" and not chosen:
+        form.wrong("which", "Choose at least one event, or everything.")
+    if any(kinds.fault(name) == "is invalid" for name in chosen):
+        form.wrong("own", _NAMES)
+    return {"url": form["url"], "events": chosen}
+
+
+def _read(kind: Any, form: Form) -> Any:
+    """Read what a form asks for; raises Invalid, also for what is noted at the form already."""
+    asked = fields.read(kind, _raw(form))
+    if form.errors:
+        raise errors.Invalid({})
+    return asked
+
+
+def _taken(form: Form, refused: errors.Invalid) -> Form:
+    """Note what is wrong, in words about the form."""
+    if any(path.startswith("events") for path in refused.fields):
+        form.wrong("own", _NAMES)
+    if "url" in refused.fields:
+        form.wrong("url", "Write an address that other programs can be reached at, like https://example.com/hook.")
+    if "base" in refused.fields:
+        form.wrong("base", words.sentence(refused.fields["base"][0]))
+    return form
+
+
+async def _form(request: Request, visit: Visit, form: Form, webhook: Any, status: int) -> HTTPResponse:
+    if not _may(visit):
+        raise errors.NotAllowed("Webhooks are made and changed by owners and admins.")
+    counts = await call(log.counts, visit.account_id, clock.now_ms() - _MONTH_MS)
+    own = sorted({name for name in [*counts, *form.all("events")] if name not in kinds.RESERVED and name != store.ALL})
+    groups = [
+        (label, [(kind.name, words.event(kind.name)[2]) for kind in kinds.KINDS if kind.group == group])
+        for group, label in _GROUPS.items()
+    ]
+    if own:
+        groups.insert(0, ("Your own", [(name, name) for name in own]))
+    return view.page(request, "webhooks/form.html", status, form=form, webhook=webhook, groups=groups)
+
+
+async def _show(request: Request, visit: Visit, webhook_id: int, tested: Any = None) -> HTTPResponse:
+    status = request.args.get("status") or ""
+    raw = {"page": number(request.args.get("page")), "limit": 50}
+    asked = fields.read(DeliveryQuery, raw | ({"status": status} if status in STATUSES else {}))
+
+    def read() -> tuple[Any, Any]:
+        found = store.get(visit.account_id, webhook_id)
+        return found, deliveries.page(visit.account_id, webhook_id, asked)
+
+    found, told = await call(read)
+    return view.page(
+        request, "webhooks/show.html", webhook=found, told=told, status=status if status in STATUSES else "",
+        statuses=STATUSES, secret=_secret(visit, webhook_id), tested=tested, state=_state(found),
+        why_off=_OFF.get(found.disabled_reason or ""), shown=_shown(visit)(found), host=store.host(found),
+        may=_may(visit),
+    )  # fmt: skip
