@@ -1,0 +1,44 @@
+"""The table of campaigns: many at once, and the ways back."""
+
+from playwright.sync_api import Page, expect
+
+from tests.kit.client import Client
+
+
+def test_many_at_once_and_back(browser_page: Page, api: Client) -> None:
+    """Chosen drafts are copied and deleted together, and come back with one click; what was sent is asked about."""
+    page = browser_page
+    group = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+    for number in range(8):
+        api.post("/contacts", {"email": f"p{number}@example.com", "list_ids": [group]}).expect(201)
+    for name in ("Bulk one", "Bulk two"):
+        said = {"template_attributes": {"subject": name, "body": "<p>Hello</p>"},
+                "trigger_attributes": {"contact_list_id": group}}  # fmt: skip
+        api.post("/campaigns", {"name": name, **said}).expect(201)
+    page.goto("/campaigns?search=Bulk")
+    page.get_by_label("Choose Bulk one").check()
+    page.get_by_label("Choose Bulk two").check()
+    page.get_by_role("group", name="What to do").get_by_role("button", name="Duplicate").click()
+    expect(page.get_by_text("2 copies are made, as drafts.")).to_be_visible()
+    page.goto("/campaigns?search=Bulk")
+    expect(page.locator("tbody tr")).to_have_count(4)
+    page.get_by_label("Choose every row").check()
+    page.get_by_role("group", name="What to do").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("4 campaigns are deleted.")).to_be_visible()
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("4 campaigns are back.")).to_be_visible()
+    assert len(api.get("/campaigns?search=Bulk").json) == 4
+    done = api.get("/campaigns", search="Bulk one").json[-1]["id"]
+    api.post(f"/campaigns/{done}/send").expect(200)
+    api.wait("/campaigns", lambda rows: rows[0]["status"] == "completed", search="Bulk one", phase="completed")
+    page.goto("/campaigns?search=Bulk&phase=completed")
+    page.get_by_role("button", name="More for Bulk one").click()
+    page.get_by_role("button", name="Send to those who did not open").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Bulk one (once more)")
+    expect(page.locator("#card-to summary")).to_contain_text("only in Did not open Bulk one · 8 people")
+    page.goto("/campaigns?search=Bulk&phase=completed")
+    page.get_by_role("button", name="More for Bulk one").click()
+    page.locator(".menu:popover-open").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Delete Bulk one?")
+    page.get_by_role("dialog").get_by_role("link", name="Keep it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
