@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.errors import Invalid
 from appliance.filters.read import Group, Lived, Node
 from appliance.segments import people
 from tests.domain.filters_people import fill
@@ -62,3 +63,48 @@ def test_a_form_keeps_what_filters_mean(home: Home, asked: list[Any]) -> None:
         rows = Rows.posted(posted(shown(home, rows)))
         assert meaning(people.nodes(home.account_id, rows.filters(), writing=True)) == wanted
         assert rows.filters() == rows.complete()
+
+
+NAMES = st.sampled_from([
+    "", "contact_first_name", "first_name", "contact_data.*", "contact_data.city", "event:*", "event:email_opened",
+    "event.total", "event.*", "event", "group", "contact_list", "contact_segment", "contact_created_at",
+    "email_open_count", "contact_tag", "contact_verified", "nonsense", "contact_data.", "contact_data.a'b", "event:",
+])  # fmt: skip
+WORDS = st.sampled_from(
+    ["", "eq", "in", "between", "within_days", "present", "performed", "any", "none", "gteq", "cont", "true", "\ud800"]
+)
+TYPED = st.sampled_from(
+    ["", "Ann", "30", "-1", "1e999", "nan", "2026-01-01", "x" * 2000, "a\r\nb", "9" * 30, "null", "[1]", "true", "²"]
+)
+
+
+@st.composite
+def typed(draw: st.DrawFn) -> dict[str, list[str]]:
+    """Fields as anybody could post them: rows inside themselves, unknown names, values of any sort."""
+    keys = st.sampled_from(["a", "b", "c", "d", "<", ""])
+    found = {"f.row": draw(st.lists(keys, max_size=6))}
+    for key in "abcd":
+        found[f"f.{key}.row"] = draw(st.lists(keys, max_size=3))
+        found[f"f.{key}.name"] = [draw(NAMES)]
+        found[f"f.{key}.predicate"] = [draw(WORDS)]
+        found[f"f.{key}.value"] = draw(st.lists(TYPED, max_size=3))
+        for name in draw(st.lists(st.sampled_from(["as", "was", "kind", "often", "times", "times_to", "when", "days",
+                                                   "since", "path"]), max_size=5)):  # fmt: skip
+            found[f"f.{key}.{name}"] = [draw(st.one_of(TYPED, st.sampled_from(["exact", "number", "ids", "between"])))]
+    verbs = st.sampled_from(["add", "remove", "up", "down", "copy", "pick", "shuffle", "x"])
+    found["f.act"] = [f"{draw(verbs)}:{draw(keys)}:{draw(TYPED)}"]
+    return found
+
+
+@given(said=typed())
+def test_whatever_is_posted_is_shown_or_refused(home: Home, said: dict[str, list[str]]) -> None:
+    """Anything posted is drawn again, and is either filters or refused with its faults at rows; never a crash."""
+    rows = Rows.posted(said)
+    rows.act(said)
+    for place in ("segment", "split"):
+        assert 'id="f-rules"' in shown(home, rows, place)
+    try:
+        people.nodes(home.account_id, rows.filters(), writing=True)
+    except Invalid as refused:
+        rows.take(refused)
+        assert rows.error or any(row.error for row in rows)

@@ -1,0 +1,121 @@
+"""Keys and people of an account as owners look after them in the browser."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.server import PASSWORD, Server
+from tests.ui.test_roles import ask, signed_in
+
+TABS = ("", "/sending", "/domains", "/team", "/keys", "/consent", "/data", "/doctor", "/you")
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """The owner at one browser; any error on the console fails the module."""
+    problems = Problems()
+    opened = sign_in(new_page(browser, server.url, problems))
+    yield opened
+    opened.context.close()
+    assert not problems.found
+
+
+def test_a_key_is_shown_once_and_reaches_what_was_chosen(page: Page, server: Server) -> None:
+    """The page that follows its making shows a key; it does what it may, and nothing once it is revoked."""
+    page.goto("/settings/keys")
+    page.get_by_role("button", name="Make key").click()
+    expect(page.locator("#f-name-err")).to_be_visible()
+    page.get_by_label("What uses it").fill("Counter")
+    page.get_by_text("Only look").click()
+    page.get_by_role("button", name="Make key").click()
+    key = page.get_by_label("The key", exact=True).input_value()
+    assert f"Bearer {key}" in page.get_by_label("Try it").input_value()
+    assert f'"{server.url}/v1/my/' in page.get_by_label("Try it").input_value()
+    script = server.client(key)
+    assert script.get("/contacts").status == 200
+    assert script.post("/lists", {"name": "x"}).status == 403
+    page.goto("/settings/keys")
+    assert key not in page.content()
+    expect(page.locator("tbody tr").first).to_contain_text(f"…{key[-4:]}")
+    page.get_by_role("button", name="Revoke Counter").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke key").click()
+    expect(page.locator(".toast")).to_contain_text("opens nothing any more")
+    assert script.get("/contacts").status == 401
+
+
+def test_somebody_joins_chooses_a_password_and_is_shut_out(page: Page, browser: Browser, server: Server) -> None:
+    """The password that is shown opens the door, its owner changes it, and closing ends what they had open."""
+    page.goto("/settings/team")
+    page.get_by_label("Email").fill("ben@example.org")
+    page.get_by_label("Author").check()
+    page.get_by_role("button", name="Add them").click()
+    secret = page.get_by_label("The password", exact=True).input_value()
+    problems = Problems()
+    ben = sign_in(new_page(browser, server.url, problems), "ben@example.org", secret)
+    ben.goto("/settings/you")
+    ben.get_by_label("Present password").fill("wrong")
+    ben.get_by_label("New password").fill("short")
+    ben.get_by_role("button", name="Change password").click()
+    expect(ben.locator("#f-old-password-err")).to_contain_text("not your present password")
+    expect(ben.locator("#f-new-password-err")).to_contain_text("at least 10")
+    ben.get_by_label("Present password").fill(secret)
+    ben.get_by_label("New password").fill("long and memorable")
+    ben.get_by_role("button", name="Change password").click()
+    expect(ben.locator(".toast")).to_contain_text("Your password is changed")
+    assert ask(server, "POST", "/login", email="ben@example.org", password=secret)[0] == 422
+    page.goto("/settings/team")
+    page.get_by_role("button", name="More for ben").click()
+    page.get_by_role("button", name="Let them sign in no more").click()
+    expect(page.locator(".toast")).to_contain_text("ben signs in no more")
+    ben.goto("/campaigns")
+    expect(ben.get_by_role("heading", level=1)).not_to_have_text("Campaigns")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast")).to_contain_text("may sign in again")
+    ben.context.close()
+    assert problems.found == []
+
+
+def test_the_last_owner_stays_one(page: Page) -> None:
+    """Who would leave the account without an owner is told so."""
+    page.goto("/settings/team")
+    page.get_by_label("Role of owner", exact=False).first.select_option("viewer")
+    page.get_by_role("button", name="Change role of owner").first.click()
+    expect(page.get_by_role("alert")).to_contain_text("needs an owner")
+
+
+def test_only_rulers_see_team_and_keys(server: Server) -> None:
+    """An editor is refused both pages and every act on them, and looks after their own name all the same."""
+    server.cli("user", "add", "--email", "ed@example.org", "--role", "editor", stdin=PASSWORD + "\n")
+    cookie = signed_in(server, "ed@example.org")
+    for method, path in (
+        ("GET", "/team"), ("GET", "/keys"), ("POST", "/team"), ("POST", "/keys"), ("POST", "/keys/1/revoke"),
+        ("POST", "/team/1/role"), ("POST", "/team/1/close"), ("POST", "/team/1/password"), ("POST", "/consent"),
+    ):  # fmt: skip
+        assert ask(server, method, f"/settings{path}", cookie, role="viewer", name="x")[0] == 403, path
+    assert ask(server, "POST", "/settings/you", cookie, name="Ed")[0] == 303
+
+
+def test_what_is_noticed_is_kept_and_refused_in_words(page: Page) -> None:
+    """Half a limit is refused at its field with all that was typed; a whole one holds."""
+    page.goto("/settings/consent")
+    page.get_by_label("At most so many campaigns").fill("3")
+    page.get_by_label("Nothing").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#f-cap-days-err")).to_contain_text("both, or neither")
+    expect(page.get_by_label("Nothing")).to_be_checked()
+    page.get_by_label("within so many days").fill("7")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".toast")).to_contain_text("Saved")
+    expect(page.get_by_label("within so many days")).to_have_value("7")
+
+
+def test_the_tabs_of_the_settings_are_sound(page: Page) -> None:
+    """Each tab leads to a page that says where one is, and fits a phone."""
+    page.set_viewport_size({"width": 320, "height": 700})
+    for tab in TABS:
+        page.goto(f"/settings{tab}")
+        expect(page.locator('nav[aria-label="Settings"] [aria-current]')).to_have_count(1)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, tab
+    page.set_viewport_size({"width": 1280, "height": 800})
