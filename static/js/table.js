@@ -52,7 +52,12 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open], :popover-open")) return;
     if (event.key === "Escape" && boxes().some((box) => box.checked)) { event.preventDefault(); clear(); return; }
-    if (event.target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]")) return;
+    if (document.body.dataset.keys === "off" || event.target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]")) return;
+    if (event.key === "j" || event.key === "k") {
+      const names = [...document.querySelectorAll("tbody a.name")], here = event.target.closest?.("tr")?.querySelector("a.name");
+      const next = names[names.indexOf(here) + (event.key === "j" ? 1 : -1)];
+      if (next) { event.preventDefault(); next.focus(); }
+    }
     const box = (event.key === "x" || event.key === "X") && event.target.closest?.("tr")?.querySelector("td.choose input");
     if (!box) return;
     box.checked = event.shiftKey ? true : !box.checked;

@@ -1,0 +1,175 @@
+"""Tables of people in a browser: found, ordered, chosen, acted upon; by mouse, by keys, and without scripts."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit import axe
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+MANY = 620
+
+
+@pytest.fixture(scope="module", autouse=True)
+def filled(server: Server, api: Client) -> None:
+    """61 people, every other subscribed, and two lists."""
+    for name in ("Newsletter", "Workshop"):
+        api.post("/lists", {"name": name}).expect(201)
+    for number in range(61):
+        person = {"first_name": f"Person {number:02}", "email": f"p{number}@example.com", "opt_in": number % 2 == 0}
+        api.post("/contacts", person).expect(201)
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """The owner at one browser; any error on the console fails the module."""
+    problems = Problems()
+    opened = sign_in(new_page(browser, server.url, problems, width=1360))
+    yield opened
+    opened.context.close()
+    assert not problems.found
+
+
+def rows(page: Page) -> list[str]:
+    """Answer the names in the table."""
+    return page.locator("tbody a.name").all_inner_texts()
+
+
+def test_all_that_match_is_the_filter_not_the_page(page: Page, api: Client) -> None:
+    """Choosing all that match acts on everybody whom the filter finds, and on nobody else; undo takes it back."""
+    page.goto("/contacts?show=subscribed&limit=25")
+    page.get_by_label("Choose every row of this page").check()
+    expect(page.locator(".bulk .count")).to_have_text("25 people chosen")
+    page.get_by_label("All 31 that match").check()
+    expect(page.locator(".bulk .count")).to_have_text("31 people chosen")
+    page.get_by_role("button", name="Add to list").click()
+    page.locator("#to-list").get_by_role("button", name="Workshop").click()
+    expect(page.locator(".toast")).to_contain_text("31 people added to Workshop.")
+    assert len(api.all("/contacts", list_id=2)) == 31
+    assert all(one["subscribed_email"] for one in api.all("/contacts", list_id=2))
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast")).to_contain_text("31 people taken out of Workshop.")
+    assert api.get("/lists/2").json["contacts_count"] == 0
+
+
+def test_ranges_keys_and_what_was_left(page: Page) -> None:
+    """Shift chooses a range, j, k and x work, Esc clears; who had the tag already is told of."""
+    page.goto("/contacts?limit=50&sort=name")
+    boxes = page.locator("td.choose input")
+    boxes.nth(1).click()
+    boxes.nth(4).click(modifiers=["Shift"])
+    expect(page.locator(".bulk .count")).to_have_text("4 people chosen")
+    page.keyboard.press("Escape")
+    expect(page.locator(".bulk")).to_be_hidden()
+    page.locator("h1").click()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("j")
+    page.keyboard.press("Shift+X")
+    expect(page.locator(".bulk .count")).to_have_text("2 people chosen")
+    for expected in ("2 people tagged vip.", "1 person tagged vip. Skipped 2: had the tag already."):
+        page.get_by_role("button", name="Tag", exact=True).click()
+        page.get_by_label("Tag", exact=True).fill("vip")
+        page.get_by_label("Tag", exact=True).press("Enter")
+        expect(page.locator(".toast")).to_contain_text(expected)
+        for number in range(3):
+            boxes.nth(number).check()
+    page.goto("/contacts?tag=vip")
+    assert len(rows(page)) == 3
+    page.get_by_role("link", name="Remove the filter: With the tag vip").click()
+    expect(page.get_by_role("status").first).to_contain_text("people")
+
+
+def test_order_size_and_look_are_kept(page: Page) -> None:
+    """Headings order both ways and say so; the number of rows and their height are remembered."""
+    page.goto("/contacts")
+    page.get_by_role("link", name="Person", exact=True).click()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Person")
+    assert rows(page) == sorted(rows(page))
+    page.get_by_role("link", name="Person", exact=True).click()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Person")
+    page.get_by_role("button", name="Order and look of the table").click()
+    page.get_by_role("link", name="25", exact=True).click()
+    page.get_by_role("button", name="Order and look of the table").click()
+    page.get_by_role("link", name="Compact").click()
+    page.goto("/contacts")
+    expect(page.locator("tbody tr")).to_have_count(25)
+    assert page.locator("tbody tr").first.evaluate("row => row.offsetHeight") <= 42
+    page.goto("/contacts?density=roomy&limit=50")
+    assert page.locator("tbody tr").first.evaluate("row => row.offsetHeight") == 56
+
+
+def test_a_search_that_finds_nobody_offers_a_way_on(page: Page) -> None:
+    """No match is said in other words than an empty table, with what was typed; what was found is announced."""
+    page.goto("/contacts")
+    page.get_by_label("Search contacts").press_sequentially("person 0")
+    expect(page.locator(".pager [role=status]")).to_have_text("10 people")
+    expect(page.get_by_label("Search contacts")).to_be_focused()
+    page.get_by_label("Search contacts").fill("anna k")
+    expect(page.locator("#rows")).to_contain_text("No contact matches “anna k”")
+    page.get_by_role("link", name="Add “anna k”").click()
+    expect(page.get_by_label("First name")).to_have_value("anna k")
+
+
+def test_deleting_many_asks_with_the_number(page: Page, api: Client) -> None:
+    """What cannot be undone is asked about with the number, the safe way in focus; a stale number is asked again."""
+    for number in range(3):
+        api.post("/contacts", {"first_name": "Gone", "email": f"gone{number}@example.com"}).expect(201)
+    page.goto("/contacts?search=gone&sort=name")
+    for number in range(3):
+        page.locator("td.choose input").nth(number).check()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Delete 3 people?")
+    expect(dialog.get_by_role("link", name="Keep them")).to_be_focused()
+    last = api.all("/contacts", search="gone")[0]["id"]
+    api.delete(f"/contacts/{last}").expect(200)
+    dialog.get_by_role("button", name="Delete 3 people").click()
+    expect(dialog).to_contain_text("It is 2 people now.")
+    dialog.get_by_role("button", name="Delete 2 people").click()
+    expect(page.locator(".toast")).to_contain_text("2 people deleted.")
+    assert api.all("/contacts", search="gone") == []
+
+
+def test_many_are_done_as_a_job_that_tells_how_far_it_is(page: Page, api: Client) -> None:
+    """Over 500 go on by themselves: the message stays from page to page, and says at the end what became of it."""
+    for number in range(MANY - 61):
+        api.post("/contacts", {"email": f"crowd{number}@example.com"}).expect(201)
+    page.goto("/contacts")
+    page.locator("td.choose input").first.check()
+    page.get_by_label(re.compile("^All ")).check()
+    page.get_by_role("button", name="Tag", exact=True).click()
+    page.get_by_label("Tag", exact=True).fill("crowd")
+    page.get_by_role("button", name="Add the tag").click()
+    page.goto("/lists")
+    expect(page.locator(".toast")).to_contain_text(re.compile("people tagged crowd"), timeout=20_000)
+    expect(page.locator(".toast progress")).to_have_count(0)
+    assert len(api.all("/contacts", tag="crowd")) == api.get("/account").json["counts"]["contacts"]
+
+
+def test_a_table_works_without_scripts(browser: Browser, server: Server, api: Client) -> None:
+    """Search, filters, order, choosing and a question before deleting, all with plain links and forms."""
+    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    bare = sign_in(context.new_page())
+    bare.goto("/contacts")
+    bare.get_by_role("link", name=re.compile("^Not subscribed")).click()
+    bare.get_by_role("link", name="Person", exact=True).click()
+    bare.get_by_label("Choose Person 01").check()
+    bare.get_by_role("button", name="Delete", exact=True).click()
+    assert bare.locator("form.asks h2").inner_text() == "Delete 1 person?"
+    bare.get_by_role("button", name="Delete 1 person").click()
+    assert "1 person deleted." in bare.locator(".toast").inner_text()
+    assert api.all("/contacts", search="Person 01") == []
+    context.close()
+
+
+def test_rows_that_are_chosen_are_readable(page: Page) -> None:
+    """axe finds nothing while rows are chosen, in both looks."""
+    page.goto("/contacts")
+    page.locator("td.choose input").first.check()
+    assert axe.faults_in_both_looks(page) == []
