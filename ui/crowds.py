@@ -29,6 +29,9 @@ _SHOWN: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 PLAIN_CHIPS = (Chip("", "Everyone"), Chip("subscribed", "Subscribed"), Chip("not", "Not subscribed"))
 
 
+SHOWN = ("", *_SHOWN)
+
+
 class Asked(NamedTuple):
     """Whom a table asks for."""
 

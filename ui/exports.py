@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from appliance import errors, fields
-from appliance.contacts import lists, store
+from appliance.contacts import store
 from appliance.contacts.requests import ContactQuery
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.exporting import happenings, people
 from appliance.messages import store as messages
 from appliance.messages.store import MessageQuery
-from appliance.segments import store as segments
-from ui import words
+from ui import crowds, words
 
 # Of a list's address, what says how it is looked at and not what is in it
 _LOOKS = ("page", "limit", "per", "per_page", "sort", "order", "density", "format", "ticket")
+
+# What the table of people is narrowed by, in the words of its own address
+_OF_TABLE = ("search", *crowds.FILTERS)
 
 
 class Kind(NamedTuple):
@@ -28,15 +30,16 @@ class Kind(NamedTuple):
     many: str
     crumb: tuple[str, str]
     query: Any
-    page: Callable[[int, Any], Any]
-    csv: Callable[[int, Any], Iterator[str]]
-    jsonl: Callable[[int, Any], Iterator[bytes]]
+    # Each takes what `read` answers: a query, and of contacts the rules that the table of people was narrowed by
+    page: Callable[..., Any]
+    csv: Callable[..., Iterator[str]]
+    jsonl: Callable[..., Iterator[bytes]]
 
 
 KINDS = {
     "contacts": Kind(
-        "Export contacts", "contact", "contacts", ("Contacts", "/contacts"), ContactQuery, store.page, people.csv,
-        people.jsonl,
+        "Export contacts", "contact", "contacts", ("Contacts", "/contacts"), ContactQuery,
+        lambda account_id, query, rules: store.page(account_id, query, rules=rules), people.csv, people.jsonl,
     ),
     "events": Kind(
         "Export activity", "event", "events", ("Activity", "/activity"), EventQuery, log.page,
@@ -74,20 +77,37 @@ def filters(kind: Kind, args: Any) -> dict[str, str]:
     return {name: value for name, value in found.items() if value.strip()}
 
 
-def query(kind: Kind, asked: dict[str, str], **pages: int) -> Any:
+def read(kind: Kind, asked: dict[str, str]) -> tuple[Any, ...]:
     """Read filters; raises Invalid also for one that is not known, so that none is lost on the way."""
+    own = {name: value for name, value in asked.items() if kind.query is not ContactQuery or name not in _OF_TABLE}
     known = {info.name for info in fields.declared(kind.query)}
-    if unknown := sorted(set(asked) - known):
+    if unknown := sorted(set(own) - known):
         raise errors.Invalid({name: ["is not a filter of this list"] for name in unknown})
-    return fields.read(kind.query, {**asked, **pages}, loose=True)
+    found = fields.read(kind.query, {**own, "limit": 1}, loose=True)
+    if kind.query is not ContactQuery:
+        return (found,)
+    if asked.get("show", "") not in crowds.SHOWN:
+        raise errors.Invalid({"show": ["is not included in the list"]})
+    of_table = {name: value for name, value in asked.items() if name in _OF_TABLE}
+    return tuple(crowds.asked(of_table, **fields.given(found)))
 
 
 def chips(account_id: int, kind: Kind, asked: dict[str, str]) -> list[tuple[str, str]]:
     """Answer each filter in words, with the query of the page without it."""
-    return [
-        (_said(account_id, name, value), words.query({one: asked[one] for one in asked if one != name}))
-        for name, value in asked.items()
-    ]
+    found: list[tuple[str, str]] = []
+    rest = dict(asked)
+    if kind.query is ContactQuery:
+        chosen = {chip.value: chip.label for chip in crowds.chips(account_id)}
+        if asked.get("show"):
+            found.append((chosen[asked["show"]], _without(asked, "show")))
+        for one in crowds.active(account_id, asked, {}):
+            found.append((one.text, _without(asked, *one.names)))
+        rest = {name: value for name, value in asked.items() if name == "search" or name not in _OF_TABLE}
+    return found + [(_said(account_id, name, value), _without(asked, name)) for name, value in rest.items()]
+
+
+def _without(asked: dict[str, str], *names: str) -> str:
+    return words.query({one: value for one, value in asked.items() if one not in names})
 
 
 def _said(account_id: int, name: str, value: str) -> str:
@@ -95,9 +115,6 @@ def _said(account_id: int, name: str, value: str) -> str:
         return f"“{value}”"
     if name in _FLAGS:
         return _FLAGS[name][value.lower() not in ("true", "1", "yes")]
-    if name in ("list_id", "segment_id"):
-        found: Any = (lists if name == "list_id" else segments).get(account_id, int(value))
-        return f"{'In' if name == 'list_id' else 'Segment'} {found.name}"
     if name == "event":
         return words.event(value)[2]
     if name == "status":

@@ -29,9 +29,12 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-def csv(account_id: int, query: Any) -> Iterator[str]:
-    """Yield the lines of the people that a query names, newest first, some at a time."""
-    way = _way(account_id, query)
+def csv(account_id: int, query: Any, rules: Sequence[Any] = ()) -> Iterator[str]:
+    """Yield the lines of the people that a query names, newest first, some at a time.
+
+    `rules` are filters as those of a segment; who is exported passes them too.
+    """
+    way = _way(account_id, query, rules)
     keys = _keys(way)
     yield cells.line([*HEAD, *(f"data.{key}" for key in keys)])
     names: dict[int, str] = {}
@@ -39,18 +42,18 @@ def csv(account_id: int, query: Any) -> Iterator[str]:
         yield "".join([_line(one, keys) for one in _people(account_id, part, names)])
 
 
-def jsonl(account_id: int, query: Any) -> Iterator[bytes]:
-    """Yield the people that a query names as JSON lines, newest first, some at a time."""
+def jsonl(account_id: int, query: Any, rules: Sequence[Any] = ()) -> Iterator[bytes]:
+    """Yield the people that a query names, and rules let through, as JSON lines, newest first, some at a time."""
     names: dict[int, str] = {}
-    for part in _way(account_id, query).pages():
+    for part in _way(account_id, query, rules).pages():
         yield b"".join([_encode(one) + b"\n" for one in _people(account_id, part, names)])
 
 
-def _way(account_id: int, query: Any) -> walk.Way:
-    where, parameters = store.where(account_id, query)
+def _way(account_id: int, query: Any, rules: Sequence[Any]) -> walk.Way:
+    where, parameters = store.where(account_id, query, rules)
     sql = f"SELECT {_COLUMNS} FROM contact c NOT INDEXED WHERE {where}"
     collected = store.filters(query) & {"list_id", "segment_id", "search"}
-    if collected:
+    if collected or rules:
         return walk.Collected(
             f"SELECT c.id FROM contact c WHERE {where} ORDER BY c.id DESC", parameters,
             f"SELECT {_COLUMNS} FROM contact c WHERE c.id IN ({{ids}}) ORDER BY c.id DESC",

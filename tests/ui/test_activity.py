@@ -5,6 +5,7 @@ import io
 import json
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -74,6 +75,25 @@ def test_what_is_shown_is_what_is_exported(browser_page: Page) -> None:
     assert page.locator("#progress").get_attribute("hx-trigger") is None
 
 
+def test_people_are_exported_as_their_table_shows_them(browser_page: Page) -> None:
+    """Search, chips and rules of the table come along, stand in words, and decide who is in the file."""
+    page = browser_page
+    rules = json.dumps([{"name": "contact_last_name", "predicate": "eq", "value": "Kurz2"}])
+    page.goto("/contacts?" + urlencode({"show": "subscribed", "filters": rules}))
+    page.get_by_role("link", name="Export these").click()
+    expect(page.locator(".stat")).to_contain_text("1 contact")
+    chips = page.get_by_role("group", name="Filters")
+    expect(chips).to_contain_text("Subscribed")
+    expect(chips).to_contain_text("Kurz2")
+    page.get_by_label("JSON lines").check()
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="Download").click()
+    [line] = Path(coming.value.path()).read_text().splitlines()
+    assert json.loads(line)["last_name"] == "Kurz2"
+    chips.get_by_role("link").last.click()
+    expect(page.locator(".stat")).to_contain_text("2 contacts")
+
+
 def test_people_are_exported_without_a_script(browser: Browser, server: Server) -> None:
     """A plain form downloads the people of a list as Excel wants them; a filter that is none is refused."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
@@ -88,7 +108,8 @@ def test_people_are_exported_without_a_script(browser: Browser, server: Server) 
     for path, status in (
         ("/exports/contacts?serach=kurz", 422), ("/exports/contacts/file?serach=kurz", 422), ("/exports/secrets", 404),
         ("/exports/contacts/file?format=exe", 404), ("/exports/contacts?list_id=99", 422),
-        ("/exports/events?created_after=soon", 422),
+        ("/exports/events?created_after=soon", 422), ("/exports/contacts?show=nobody", 422),
+        ("/exports/contacts?filters=%5B%7B%7D%5D", 422), ("/exports/contacts/file?filters=x", 422),
     ):  # fmt: skip
         assert page.request.get(path).status == status, path
     context.close()

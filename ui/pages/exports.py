@@ -26,7 +26,7 @@ async def show(request: Request, visit: Visit, of: str) -> HTTPResponse:
     asked = exports.filters(kind, request.args)
 
     def read() -> tuple[int, list[tuple[str, str]]]:
-        found = kind.page(visit.account_id, exports.query(kind, asked, limit=1))
+        found = kind.page(visit.account_id, *exports.read(kind, asked))
         return found.total, exports.chips(visit.account_id, kind, asked)
 
     total, chips = await call(read)
@@ -47,9 +47,9 @@ async def file(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
     asked = exports.filters(kind, request.args)
     _, _, ending, marked = form
     ticket = (request.args.get("ticket") or "")[:32]
-    counting = exports.query(kind, asked, limit=1)
-    total = (await call(kind.page, visit.account_id, counting)).total
-    lines: Any = (kind.csv if ending == "csv" else kind.jsonl)(visit.account_id, counting)
+    read = exports.read(kind, asked)
+    total = (await call(kind.page, visit.account_id, *read)).total
+    lines: Any = (kind.csv if ending == "csv" else kind.jsonl)(visit.account_id, *read)
     mark, head = b"\xef\xbb\xbf" if marked else b"", 1 if ending == "csv" else 0
     pieces = exports.counted(visit.account_id, ticket, total, lines, mark, head)
     return await download.send(request, f"{of}.{ending}", TYPES[ending], pieces)
