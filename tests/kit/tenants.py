@@ -33,7 +33,9 @@ class Tenant:
         filters = [{"name": "contact_first_name", "predicate": "eq", "value": word}]
         have["segments"] = api.post("/segments", {"name": f"{word} segment", "filters": filters}).expect(201)["id"]
         have["mirror"] = api.post("/lists", {"name": f"{word} mirror", "segment_id": have["segments"]}).json["id"]
-        have["templates"] = api.post("/templates", {"name": f"{word} template", "subject": word}).expect(201)["id"]
+        design = {"sections": [{"id": "title", "type": "heading", "props": {"text": word}}]}
+        kept = {"name": f"{word} template", "subject": word, "design": design}
+        have["templates"] = api.post("/templates", kept).expect(201)["id"]
         have["campaigns"] = api.post("/campaigns", {"name": f"{word} campaign"}).expect(201)["id"]
         steps = [
             {"duration": 31_622_400}, {"subject": word, "body": "<p>x</p>"},
