@@ -83,7 +83,7 @@ def changed(template: Template, key: str | None, asked: list[Change]) -> Edit | 
         return None
     who = entry.label if entry is not None else "Theme"
     touched = f"{key or 'theme'} {asked[0].path}" if len(asked) == 1 else None
-    return Edit({"design": _checked(design)}, f"{who}: {', '.join(labels)}"[:255], touched)
+    return Edit({"design": _checked(design)}, f"{who}: {', '.join(labels)} changed"[:255], touched)
 
 
 def _write(template: Template, entry: Entry | None, design: dict[str, Any], here: Place, one: Change) -> bool:
@@ -92,7 +92,7 @@ def _write(template: Template, entry: Entry | None, design: dict[str, Any], here
     if have == wanted and type(have) is type(wanted):
         return False
     if one.seen is not None and one.seen != places.digest(have):
-        raise _conflict(template, here.path, have)
+        raise _conflict(template, here.path, have, f"{entry.key if entry is not None else 'theme'} {here.path}")
     if here.prop.kind == "filters" and wanted is not None:
         filters.filters(wanted, people.scope(template.account_id, writing=True), here.path)
     places.put(here, holder, wanted)
@@ -172,7 +172,7 @@ def detailed(template: Template, asked: list[Change]) -> Edit | None:
         if wanted == have:
             continue
         if seen[name] is not None and seen[name] != places.digest(have):
-            raise _conflict(template, f"email.{name}", have)
+            raise _conflict(template, f"email.{name}", have, f"email {name}")
         values[name] = wanted
     if not values:
         return None
@@ -180,9 +180,11 @@ def detailed(template: Template, asked: list[Change]) -> Edit | None:
     return Edit(values, label, f"email {next(iter(values))}" if len(values) == 1 else None)
 
 
-def _conflict(template: Template, path: str, have: Any) -> Conflict:
+def _conflict(template: Template, path: str, have: Any, touched: str) -> Conflict:
     """Make the refusal that says what is there by now, and who wrote it when."""
-    last = TemplateRevision.get(TemplateRevision.template == template.id, TemplateRevision.number == template.revision)
+    of_this = TemplateRevision.select().where(TemplateRevision.template == template.id)
+    newest = of_this.order_by(TemplateRevision.number.desc())
+    last = newest.where(TemplateRevision.touched == touched).first() or newest.first()
     who = User.get_or_none(User.id == last.user_id) if last.user_id is not None else None
     return Conflict(
         "somebody else changed this", path=path, theirs=have, seen=places.digest(have),

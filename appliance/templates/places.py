@@ -33,9 +33,9 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Answer what is changed by this, as a label of the history says it."""
+        """Answer what this is called in a label of the history."""
         what = self.owner.label if self.prop is self.owner else f"{self.owner.label}, {_low(self.prop.label)}"
-        return f"{_low(what)} changed"
+        return _low(what)
 
 
 def _low(text: str) -> str:

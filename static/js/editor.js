@@ -92,6 +92,13 @@
     up: (id) => act(`/sections/${id}/move`, { way: "up" }), down: (id) => act(`/sections/${id}/move`, { way: "down" }),
     duplicate: (id) => act(`/sections/${id}/duplicate`, {}), remove: (id) => act(`/sections/${id}/remove`, {}, () => byId("o-" + editor.key)?.focus()),
   };
+  // The entry of a list that was added or moved is the one that is looked at.
+  const opened = ([, what, at]) => {
+    const all = [...root.querySelectorAll("#inspector details.entry")], one = all.at(what === "add" ? -1 : Math.max(0, Math.min(all.length - 1, +at + ({ up: -1, down: 1 }[what] || 0))));
+    if (!one) return;
+    one.open = true;
+    (what === "add" ? [...one.querySelectorAll("input, textarea, [contenteditable]")].find((field) => field.offsetParent) : $(`[value*=".${what}."]:enabled`, one) || $("summary", one))?.focus();
+  };
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.dataset.form) { event.preventDefault(); flush(); return; }
@@ -104,6 +111,7 @@
     flush();
     send(form.action, () => new URLSearchParams(data), (told) => {
       form.closest(".toast")?.remove();
+      if (form.id === "items") opened(event.submitter.value.split("."));
       if (form.id === "adding") tab("outline"), pane("right");
       if (form.id === "test-form" && told.status === 200) byId("send-test").close(), saved("Test sent");
       if (form.dataset.act === "theme" && told.kept) emit("theme");
@@ -116,7 +124,7 @@
     if (next !== undefined) { event.preventDefault(); select(next); pane("right"); }
     else if (paneTo) { event.preventDefault(); pane(paneTo); }
     else if (addTo) { editor.place = { into: { id: addTo, column } }; tab("palette", true); pane("left"); }
-    else if (path) act(`/sections/${editor.key}`, { [path]: "" }, () => select(editor.key));
+    else if (path) act(`/sections/${editor.key}`, { [path]: "" }, () => { select(editor.key); });
     else if (clash === "theirs") select(editor.key, true);
     else if (clash) {
       const box = link.closest(".clash"), form = box.closest("form");

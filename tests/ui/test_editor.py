@@ -329,6 +329,46 @@ def test_a_campaign_has_a_copy_of_its_own_and_closes(opened: Page, api: Client) 
     expect(opened.get_by_role("link", name="Done")).to_have_attribute("href", f"/campaigns/{campaign}")
 
 
+def test_a_section_for_some_people_only(opened: Page, api: Client) -> None:
+    """Rules are written in rows, told as a sentence, and taken away again."""
+    design = copy.deepcopy(DESIGN)
+    rule = {"name": "contact_first_name", "predicate": "eq", "value": "Bea"}
+    design["sections"][3]["props"]["show_if"] = [rule]
+    one = make(api, design=design)
+    opened.goto(f"/templates/{one}/edit?s=title")
+    expect(opened.get_by_role("link", name="Choose who")).to_be_visible()
+    opened.locator("#o-press").click()
+    opened.get_by_role("link", name="Change the rules").click()
+    opened.locator("input[name$='.value']").fill("Ana")
+    opened.get_by_role("button", name="Save").click()
+    expect(opened.locator("#inspector")).to_contain_text("first name is “Ana”")
+    assert section(api, one, "press")["show_if"] == [rule | {"value": "Ana"}]
+    opened.get_by_role("button", name="Everybody").click()
+    settled(opened)
+    expect(opened.locator("#inspector")).to_contain_text("Everybody who gets this email.")
+    assert "show_if" not in section(api, one, "press")
+
+
+def test_who_may_only_look_changes_nothing(browser: Browser, server: Server, api: Client) -> None:
+    """A viewer sees the email and its fields, and nothing that would be refused."""
+    one = make(api, "Looked at")
+    server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin=PASSWORD + "\n")
+    problems = Problems()
+    page = sign_in(new_page(browser, server.url, problems, width=1360), "viewer@example.org")
+    page.goto(f"/templates/{one}/edit?s=press")
+    expect(page.frame_locator("#canvas").get_by_text("Press")).to_be_visible()
+    expect(page.locator("#inspector .banner")).to_contain_text("You may look at this email, not change it.")
+    for name in ("Remove", "Undo", "Send test", "Duplicate", "Add"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+    expect(page.locator("[name='props.href']")).to_be_disabled()
+    page.locator("#o-title").focus()
+    page.keyboard.press("Delete")
+    page.keyboard.press("Control+d")
+    assert design_of(api, one) == DESIGN
+    page.context.close()
+    assert not problems.found
+
+
 def test_it_can_be_used_by_everybody(opened: Page, api: Client) -> None:
     """axe finds nothing in light and dark, whatever is open."""
     one = make(api, "Everybody", json.loads(json.dumps(DESIGN)))

@@ -13,8 +13,9 @@ from appliance.errors import Conflict, Invalid, NotFound
 from appliance.tables import Template
 from appliance.templates import editing, history, homes, places, store
 from appliance.templates.editing import Change
-from ui import view, words
+from ui import filter_look, view, words
 from ui.editor import fields, listing, presence
+from ui.filters import Rows
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
@@ -84,6 +85,7 @@ def context(visit: Visit, template_id: int, key: str | None = None, asks_palette
         "themed": fields.themed(row.design, theme), "contrasts": fields.contrasts(theme), "palettes": _PALETTES,
         "reach": history.reach(row), "others": presence.others(row.id, str(visit.session.id)),
         "file": "", "siblings": _siblings(found, entry), "lengths": (SUBJECT, PREHEADER), "raw": _raw(entry),
+        "seen_by": _seen_by(visit, entry),
     }  # fmt: skip
 
 
@@ -99,6 +101,14 @@ def _raw(entry: outline.Entry | None) -> str:
     if entry is None or entry.section.kind is not None:
         return ""
     return json.dumps(entry.raw, indent=2, ensure_ascii=False)
+
+
+def _seen_by(visit: Visit, entry: outline.Entry | None) -> str:
+    """Say in words who sees a section; nothing where everybody does."""
+    have = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
+    if not isinstance(have, list) or not have:
+        return ""
+    return filter_look.look(visit.account_id, Rows.of(have), counted=False).sentence or "People who match its rules"
 
 
 def page_of(home: homes.Home) -> str:
