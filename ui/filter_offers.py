@@ -38,16 +38,16 @@ class Offer(NamedTuple):
 
 def fill(account_id: int, rows: Rows, place: str = SEGMENT) -> Rows:
     """Give every row what it offers; `place` is `split` in a flow, where the event that began it can be asked about."""
-    offers = _Offers(account_id, place)
+    offers = _Offers(account_id, place, rows.event)
     offers.fill(rows.rows, "")
     return rows
 
 
 class _Offers:
-    def __init__(self, account_id: int, place: str) -> None:
+    def __init__(self, account_id: int, place: str, event: str) -> None:
         self.account_id = account_id
-        self.place = place
-        self.fields = _fields(account_id, place)
+        self.event = event
+        self.fields = _fields(account_id, place, event)
         self.named: dict[str, list[tuple[str, str]]] = {}
 
     def fill(self, rows: list[Row], event: str) -> None:
@@ -73,6 +73,9 @@ class _Offers:
 
     def _guess(self, row: Row, event: str) -> str:
         """Answer the type that values of a path have where it is seen, or nothing."""
+        event = event or (self.event if row.name.startswith("event.") else "")
+        if row.name.startswith("event.") and not event:
+            return ""
         name = row.field.label if row.field else ""
         known = seen.event_keys(self.account_id, event) if event else seen.keys(self.account_id)
         found = next((key for key in known if key.path == name), None)
@@ -101,19 +104,21 @@ def _choice(value: str) -> str:
     return words.SUPPRESSIONS.get(value) or words.sentence(value.replace("_", " ")).rstrip(".")
 
 
-def _fields(account_id: int, place: str) -> list[tuple[str, list[tuple[str, str]]]]:
+def _fields(account_id: int, place: str, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
     groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUPS}
     for field in FIELDS:
         if field.listed and field.type not in ("group", "history"):
             groups[_group(field)].append((field.name, _label(field.label)))
     groups["Data"] = [(f"contact_data.{key.path}", key.path) for key in seen.keys(account_id)]
     groups["Data"].append((ANY_DATA, "Something else in their data…"))
-    known = [name for name in happenings._EVENTS if not name.startswith(("campaign_", "domain_", "webhook_"))]
-    names = [*known, *(name for name in seen.events(account_id) if name not in happenings._EVENTS)]
+    ours = [name for name in happenings._EVENTS if not name.startswith(("campaign_", "domain_", "webhook_"))]
+    names = [*ours, *(name for name in seen.events(account_id) if name not in happenings._EVENTS)]
     groups["Events"] = [(f"event:{name}", happenings.event(name)[2]) for name in names]
     groups["Events"].append((ANY_EVENT, "Another event…"))
     if place == BRANCH:
-        groups["The event that began it"] = [(ANY_EVENT_DATA, "Something in its data…")]
+        known = seen.event_keys(account_id, event) if event else []
+        groups["The event that began it"] = [(f"event.{key.path}", _of_event(key.path)) for key in known]
+        groups["The event that began it"].append((ANY_EVENT_DATA, "Something in its data…"))
     return [(name, found) for name, found in groups.items() if found]
 
 
@@ -138,7 +143,13 @@ def _with(groups: list[tuple[str, list[tuple[str, str]]]], row: Row) -> list[tup
     if not row.name or row.name == "group" or any(row.name == name for _, found in groups for name, _ in found):
         return groups
     label = row.event.replace("_", " ") if row.type == "history" else row.field.label if row.field else row.name
+    if row.name.startswith("event."):
+        label = _of_event(label)
     return [*groups, ("As it is stored", [(row.name, _label(label) if row.type != "json" else label)])]
+
+
+def _of_event(path: str) -> str:
+    return f"{path} (of the event)"
 
 
 def _label(text: str) -> str:

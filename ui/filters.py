@@ -32,6 +32,8 @@ class Rows:
         # Whose counts these are, so that a newer question of the same page ends the older; and which sample is shown
         self.asker = secrets.token_hex(8)
         self.seed = 0
+        # In a flow: the event that begins it, whose data can be asked about
+        self.event = ""
 
     @classmethod
     def of(cls, raw: Any, prefix: str = PREFIX) -> "Rows":
@@ -47,7 +49,9 @@ class Rows:
     def posted(cls, posted: Mapping[str, list[str]], prefix: str = PREFIX) -> "Rows":
         """Read rows from what a form posted (`Form.lists`) or a query says, and choose what goes with each field."""
         made = cls(_read(posted, prefix, f"{prefix}.row", 1, set()), prefix)
-        asker, seed = (next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("asker", "seed"))
+        asker, seed, made.event = (
+            next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("asker", "seed", "event")
+        )  # fmt: skip
         made.asker = asker if _KEY.fullmatch(asker) else made.asker
         made.seed = int(seed) if seed.isdecimal() and len(seed) < 9 else 0
         return made

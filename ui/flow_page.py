@@ -123,6 +123,7 @@ def _panel(
     if "filters" in takes:
         asked = drawn.start.data.get("where") if found["kind"] is None else step["filters"] if step else []
         rows = (form.rows if form is not None else None) or (Rows.of(asked) if asked else Rows.blank())
+        rows.event = drawn.start.event or ""
         found["shown"] = filter_look.look(visit.account_id, rows, BRANCH)
     return found
 
