@@ -5,7 +5,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from appliance.designs import colours, document, props
+from appliance.designs import colours, document, normal, props
 from appliance.designs.kind import STYLES, Kind
 from appliance.designs.outline import Entry
 from appliance.designs.props import Prop
@@ -190,7 +190,7 @@ def read(here: Place, typed: str) -> Any:
     props.faults(prop, typed, here.path, lambda path, words: found.append(words))
     if found:
         raise Invalid({here.path: found})
-    return typed
+    return normal.rich(typed) if prop.kind == "rich" else typed
 
 
 def _number(here: Place, typed: str, least: float, most: float) -> int | float | None:

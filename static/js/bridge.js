@@ -20,7 +20,7 @@
     try {
       const answer = await fetch(`${here}/rows?as=${shown.as}&have=${shown.have}`, { headers: { accept: "application/json" } });
       const told = answer.headers.get("content-type")?.includes("json") ? await answer.json() : {};
-      if (told.frame) tell(told);
+      if (told.frame && (told.rows || told.frame[0] !== shown.have[0])) tell(told);
       say(told.error || "");
     } catch {
       setTimeout(sync, 3000);
