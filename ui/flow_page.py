@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from appliance.errors import Invalid
 from appliance.flows import contents, document, people, publishing, report, sketch, tree, triggers
 from appliance.flows.readiness import Blocker
 from appliance.flows.sketch import Sketch
 from appliance.flows.states import By
 from appliance.flows.steps import BY_TYPE, KINDS
+from appliance.messages import looking
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentQuery
 from ui import filter_look, flow_forms, flow_tree, words
@@ -95,12 +97,13 @@ def _panel(
         "step": step, "chosen": step["id"] if step else START, "kind": None, "figures": None, "title": "",
         "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
         "starts": flow_forms.STARTS, "events": flow_forms.starting_events(), "units": flow_forms.UNITS,
-        "revision": 0, "shown": None, "pickable": [],
+        "revision": 0, "texted": None, "shown": None, "pickable": [],
         "conditions": len(drawn.start.data.get("where") or []), "pick_segments": [], "usual": "",
     }  # fmt: skip
     if kind in BY_TYPE:
         found |= {"kind": BY_TYPE[kind], "form": form or flow_forms.shown({"type": kind, "duration": 86_400})}
     elif step is not None:
+        found["texted"] = _texted(visit, step) if step["type"] == "sms" else None
         found |= {
             "kind": BY_TYPE[step["type"]], "form": form or flow_forms.shown(step), **_standing(drawn, said, step),
             "title": flow_tree.said(visit.account_id, step)[0],
@@ -126,6 +129,16 @@ def _panel(
         rows.event = drawn.start.event or ""
         found["shown"] = filter_look.look(visit.account_id, rows, BRANCH)
     return found
+
+
+def _texted(visit: Visit, step: Any) -> Any:
+    """Answer an SMS as somebody made up would get it, with what it takes; None if it cannot be made."""
+    body = (step.get("content") or {}).get("body") or ""
+    asked = looking.PreviewRequest(document={}, body=body, channel="sms", transactional=bool(step["transactional"]))
+    try:
+        return looking.preview(visit.account_id, asked).sms
+    except Invalid:
+        return None
 
 
 def _standing(drawn: Sketch, said: list[Any], step: Any) -> dict[str, Any]:

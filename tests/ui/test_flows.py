@@ -175,7 +175,7 @@ def test_changes_of_a_live_flow_are_published_with_one_question(page: Page, api:
     page.goto(f"/flows/{live}?step=2")
     page.get_by_role("textbox", name="How long").fill("2")
     banner = page.locator("#banner")
-    expect(banner).to_contain_text("Unpublished changes: 1 thing changed")
+    expect(banner).to_contain_text("Unpublished changes: 1 step changed")
     assert api.get(f"/flows/{live}").expect(200)["steps"][1]["duration"] == 3 * 86_400
     page.get_by_role("link", name="Publish…").click()
     dialog = page.locator("#dialog")

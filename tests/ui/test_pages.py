@@ -63,6 +63,8 @@ def filled(server: Server, api: Client) -> None:
     }
     done = api.post("/campaigns", {"name": "Done one", **content}).expect(201)["id"]
     api.post(f"/campaigns/{done}/send").expect(200)
+    flow = {"name": SNEAKY, "starter": "welcome", "goal": SNEAKY}
+    api.post("/flows", flow).expect(201)
     api.post("/campaigns", {"name": "A draft", **content}).expect(201)
     later = api.post("/campaigns", {"name": "Later", "scheduled_at": "2099-01-01T09:00:00Z", **content}).expect(201)[
         "id"
