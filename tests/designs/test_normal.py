@@ -1,10 +1,10 @@
 """Rich text is kept in one form."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from appliance.designs import normal
+from appliance.designs import merge, normal
 
 PIECES = st.sampled_from([
     "<p>", "</p>", "<b>", "</b>", "<i class=x>", "</i>", "words & more",
@@ -33,7 +33,8 @@ def test_its_one_form(written: str, kept: str) -> None:
 
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_twice_is_as_once(written: str) -> None:
-    """Whatever was written, its form is its own form, and no script is in it."""
+    """Whatever was written that a design may hold, its form is its own form, and no script is in it."""
+    assume(merge.fault(written, "html") is None)
     once = normal.rich(written)
     assert normal.rich(once) == once
     assert "<script" not in once and "javascript:" not in once.lower().replace("\n", "")
