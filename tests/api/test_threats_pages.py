@@ -20,7 +20,7 @@ KINDS = {
     "captured_id": "captured", "domain_id": "domains", "suppression_id": "suppressions", "picture_id": "pictures",
     "form_id": "forms", "message_id": "messages", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
     "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
-    "webhook_id": "webhooks",
+    "webhook_id": "webhooks", "incoming_id": "incoming",
 }  # fmt: skip
 _ID = re.compile(r"<(\w+):int>")
 # A form for every page that takes one; a page takes of it what it knows

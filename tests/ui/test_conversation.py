@@ -4,6 +4,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
+from tests.kit import axe
 from tests.kit.browser import sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
@@ -38,6 +39,7 @@ def test_an_answer_is_sent_from_the_conversation(browser_page: Page, api: Client
     expect(page.get_by_text("Write what you want to say.")).to_be_visible()
     page.get_by_label("Answer").fill("Yes, {{ behind }} the house.")
     page.get_by_role("button", name="Send SMS").click()
+    assert axe.faults_in_both_looks(page) == []
     expect(page.locator(".bubble.mine").last).to_contain_text("Yes, {{ behind }} the house.")
     expect(page.get_by_label("Answer")).to_have_value("")
     [row] = api.wait("/capture", bool, search="the house")
@@ -72,3 +74,21 @@ def test_without_a_script_and_for_who_only_looks(browser: Browser, server: Serve
     assert "Without a script" in bare.locator("#conversation").inner_text()
     assert bare.locator("#conversation form").count() == 0
     context.close()
+
+
+def test_answers_stand_in_one_place_until_somebody_decided(browser_page: Page, api: Client) -> None:
+    """Whatever people wrote back is listed; what may be a refusal waits for a decision, from the stream of all."""
+    page = browser_page
+    _, captured = spoken_to(api, "+14155550104")
+    hear(api, captured, "Lovely <i>thanks</i>")
+    hear(api, captured, "I told your colleague to stop this already")
+    page.goto("/activity")
+    page.get_by_role("link", name="Answers 1 to look at").click()
+    row = page.get_by_role("listitem").filter(has_text="I told your colleague")
+    expect(row).to_be_visible()
+    assert axe.faults_in_both_looks(page) == []
+    row.get_by_role("button", name="It means something else").click()
+    expect(page.get_by_text("Nothing to look at")).to_be_visible()
+    page.get_by_role("link", name="Show all answers").click()
+    expect(page.get_by_text("Lovely <i>thanks</i>")).to_be_visible()
+    assert api.get("/suppressions", address="+14155550104").expect(200) == []

@@ -2,6 +2,7 @@
 
 from ui.pages import (
     activity,
+    answers,
     brand,
     campaign_acts,
     campaigns,
@@ -99,6 +100,7 @@ BLUEPRINTS = tuple(
         flow_try,
         forms,
         activity,
+        answers,
         exports,
         inbox,
         brand,

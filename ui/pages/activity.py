@@ -8,6 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance import clock, fields
 from appliance.contacts import store
+from appliance.conversations import reading
 from appliance.db.work import call
 from appliance.errors import NotFound
 from appliance.events import kinds, log
@@ -70,11 +71,12 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         return found, person, [], log.counts(visit.account_id, clock.now_ms() - _MONTH_MS)
 
     found, person, candidates, counts = await call(read)
+    waiting = (await call(reading.page, visit.account_id, reading.IncomingQuery(unseen=True, limit=1))).total
     if person is not None:
         asked = asked._replace(contact_id=person.id, who="")
     return view.page(
         request, "activity/index.html", also=("export",), found=found, asked=asked, person=person,
-        candidates=candidates, groups=_groups(counts, asked.event), spans=_spans(asked),
+        candidates=candidates, groups=_groups(counts, asked.event), spans=_spans(asked), waiting=waiting,
         is_filtered=any(asked.address().values()),
     )  # fmt: skip
 
