@@ -6,14 +6,13 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-_RESTS = 20
 
 
 class Rested(Generic[T]):
-    """Answers by key; what is known is told again for `least` seconds, and for twenty times what it took to find."""
+    """Answers by key; what is known is told again for `least` seconds, and for `rests` times what it took to find."""
 
-    def __init__(self, least: float = 0.0, most_kept: int = 200) -> None:
-        self._least, self._most_kept = least, most_kept
+    def __init__(self, least: float = 0.0, rests: int = 20, most_kept: int = 200) -> None:
+        self._least, self._rests, self._most_kept = least, rests, most_kept
         self._lock = threading.Lock()
         self._known: dict[Hashable, tuple[float, T]] = {}
 
@@ -29,7 +28,7 @@ class Rested(Generic[T]):
         with self._lock:
             if len(self._known) >= self._most_kept:
                 self._known.clear()
-            self._known[key] = ended + max(self._least, _RESTS * (ended - begun)), made
+            self._known[key] = ended + max(self._least, self._rests * (ended - begun)), made
         return made
 
     def forget(self, key: Hashable) -> None:

@@ -54,7 +54,8 @@ class RecipientQuery(PageQuery):
 
 def page(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
     """List a campaign's messages, newest first; raises NotFound."""
-    found = _chosen(account_id, campaign_id, query)
+    # Sorted by their ids alone, which the index holds; sorting whole rows of a large campaign takes a second
+    found = _chosen(account_id, campaign_id, query).select(Message.id)
     result = paginate(found.order_by(Message.id.desc()), query.page, query.size())
     return result._replace(rows=messages.by_ids([row.id for row in result.rows]))
 

@@ -14,6 +14,7 @@ from appliance.db.work import call
 from appliance.events import health
 from appliance.events.log import EventQuery
 from appliance.messages import unsettled
+from appliance.rested import Rested
 from appliance.sending_domains import store as domains
 from ui import view
 from ui.guard import signed_in
@@ -23,6 +24,7 @@ from ui.session import Visit
 pages = Blueprint("ui_home")
 _NOW = ("holding", "sending", "paused")
 _FEW = 5
+_followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
 # From here on mailbox providers begin to refuse (decisions, section 6)
 _MOST_BOUNCED, _MOST_COMPLAINED = watch.MOST_BOUNCES, watch.MOST_COMPLAINTS
 
@@ -32,7 +34,8 @@ _MOST_BOUNCED, _MOST_COMPLAINED = watch.MOST_BOUNCES, watch.MOST_COMPLAINTS
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The checklist until it is done; then now, next, how lists grow, how mail fares, and what happened."""
     if view.is_part(request) and view.target(request) == "happening":
-        return view.page(request, "home/index.html", **await call(_happening, visit.account_id))
+        found = await call(_followed.get, visit.account_id, lambda: _happening(visit.account_id))
+        return view.page(request, "home/index.html", **found)
     facts = await call(_facts, visit.account_id, visit.account)
     return view.page(request, "home/index.html", **facts)
 

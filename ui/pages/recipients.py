@@ -53,9 +53,8 @@ async def persons(request: Request, visit: Visit, campaign_id: int) -> HTTPRespo
     found = await call(recipients.page, visit.account_id, campaign_id, asked)
     known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
     said = await call(_said, visit.account_id, campaign_id, chosen) if chosen else ""
-    chips = await call(_chips, visit.account_id, campaign_id)
     return await reports.tab(
-        request, visit, campaign_id, "people", found=found, known=known, chosen=chosen, said=said, chips=chips,
+        request, visit, campaign_id, "people", found=found, known=known, chosen=chosen, said=said, chips=_chips,
         keeps=kept.filters(campaign_id, asked) is not None, form=Form({"name": _named(said)}),
     )  # fmt: skip
 
@@ -142,9 +141,8 @@ def _asked(chosen: dict[str, str], page: int) -> recipients.RecipientQuery:
     return fields.read(recipients.RecipientQuery, {**typed, "page": page, "limit": 50})
 
 
-def _chips(account_id: int, campaign_id: int) -> list[tuple[str, str, str, int]]:
+def _chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
     """Answer what one click chooses, and how many that are."""
-    campaign, figures = store.get(account_id, campaign_id), results.of(account_id, campaign_id)
     stats, opened, clicked = campaign.stats, figures.opens.people.count, figures.clicks.people.count
     counts = {
         ("accepted", "true"): stats["accepted"], ("pending", "true"): stats["pending"],

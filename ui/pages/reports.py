@@ -11,6 +11,7 @@ from appliance.campaigns import acts, afterwards, books, comparing, link_map, pr
 from appliance.db.work import call, commit
 from appliance.designs.merge import MergeError
 from appliance.errors import Invalid
+from appliance.rested import Rested
 from ui import audiences, charts, guard, mail, reading, view, words
 from ui.guard import signed_in
 from ui.pages import compose, compose_send
@@ -18,6 +19,8 @@ from ui.session import Visit
 
 pages = Blueprint("ui_reports", url_prefix="/campaigns")
 _MOVING = ("sending", "holding")
+# However many follow a campaign in however many tabs, it is looked at once a second at most
+_followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
 # What was marked right before a pause may still be on its way into somebody's hands
 _SETTLES_MS = 3_000
 
@@ -40,7 +43,8 @@ async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
 @signed_in
 async def live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """How the sending stands; the answer has no trigger once nothing moves any more, so polling ends itself."""
-    base = await call(facts, visit, campaign_id, "people" if request.args.get("slim") else "")
+    base = await call(_followed.get, (visit.account_id, campaign_id), lambda: _standing(visit.account_id, campaign_id))
+    base = {**base, "tab": "", "wide": not request.args.get("slim"), **_allowed(visit, campaign_id)}
     if not view.is_part(request) or base["campaign"].phase in ("draft", "scheduled"):
         # Somebody took it back meanwhile: it is a draft, and that has another page
         return view.go(request, f"/campaigns/{campaign_id}")
@@ -111,6 +115,7 @@ def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
             view.say(request, "It has moved on meanwhile. This is how it stands.")
         else:
             view.say(request, done)
+        _followed.forget((visit.account_id, campaign_id))
         return view.go(request, f"/campaigns/{campaign_id}")
 
 
@@ -121,18 +126,9 @@ _action("cancel", states.cancel, "Stopped. What had not left stays here.")
 
 def facts(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
     """Answer what every tab shows: the campaign, how it stands, and what this person may do."""
-    campaign = store.get(visit.account_id, campaign_id)
-    role = visit.user.role
-    found: dict[str, Any] = {
-        "campaign": campaign, "stats": campaign.stats, "tab": name, "wide": name == "",
-        "moving": _is_moving(campaign), "act": acts.last(campaign),
-        "audience": audiences.name(campaign, audiences.choices(visit.account_id).names),
-        "progress": report.progress(campaign),
-        "wrong": books.quick(campaign) if campaign.started_at else [],
-        "skips": [(words.reason(code, campaign.channel), count) for code, count in report.skips(campaign).items()],
-        "may_send": guard.may(role, "POST", f"/campaigns/{campaign_id}/pause"),
-        "may_write": guard.may(role, "POST", f"/campaigns/{campaign_id}/delete"),
-    }  # fmt: skip
+    found = {**_standing(visit.account_id, campaign_id), "tab": name, "wide": name == ""}
+    found |= _allowed(visit, campaign_id)
+    campaign = found["campaign"]
     if campaign.phase in ("draft", "scheduled"):
         return found
     figures = results.of(visit.account_id, campaign_id)
@@ -140,6 +136,23 @@ def facts(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
     if name == "problems":
         found |= {"problems": report.problems(campaign), "doubts": report.doubts(campaign_id)}
     return found
+
+
+def _standing(account_id: int, campaign_id: int) -> dict[str, Any]:
+    """Answer how the sending of a campaign stands."""
+    campaign = store.get(account_id, campaign_id)
+    return {
+        "campaign": campaign, "stats": campaign.stats, "moving": _is_moving(campaign), "act": acts.last(campaign),
+        "audience": audiences.name(campaign, audiences.choices(account_id).names),
+        "progress": report.progress(campaign),
+        "wrong": books.quick(campaign) if campaign.started_at else [],
+        "skips": [(words.reason(code, campaign.channel), count) for code, count in report.skips(campaign).items()],
+    }  # fmt: skip
+
+
+def _allowed(visit: Visit, campaign_id: int) -> dict[str, bool]:
+    may, path = visit.user.role, f"/campaigns/{campaign_id}"
+    return {"may_send": guard.may(may, "POST", f"{path}/pause"), "may_write": guard.may(may, "POST", f"{path}/delete")}
 
 
 def _tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
