@@ -109,23 +109,22 @@ def test_lists_ask_once_for_all_rows(
     assert not browser_problems.found
 
 
-def test_the_service_ends_quickly_with_an_open_report(
+def test_a_slowed_report_says_why_and_holds_nothing_up(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """A report that is followed in a browser holds nothing up when the service stops."""
+    """At its limit a campaign says so and until when; the service stops at once though its report is followed."""
     browser_problems.allow("ERR_|Failed to load resource|NetworkError|fetch")
-    server: Server = fresh_server(relay=smtp_server.port)
-    api = server.client()
-    smtp_server.rules.delay("body", 0.4)
+    server: Server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__RATE_PER_HOUR": "3"})
     page = sign_in(new_page(browser, server.url, browser_problems))
-    campaign = under_way(api, 60)
-    polls = asked(page)
+    campaign = under_way(server.client(), 6)
+    smtp_server.wait_for(3)
     page.goto(f"/campaigns/{campaign}")
+    expect(page.locator("#waiting")).to_contain_text("Slowed: waiting for your limit of 3 an hour, next at")
+    expect(page.locator("#live .pill").first).to_have_text("Slowed")
     with page.expect_response(re.compile("/live$")):
         pass
     begun = time.monotonic()
     server.stop()
 
     assert time.monotonic() - begun < 3
-    assert polls
     page.context.close()
