@@ -10,8 +10,7 @@ from appliance.flows import spec
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.triggers import Start
 from ui.filters import Rows
-from ui.forms import Form, number
-from ui.words import sentence
+from ui.forms import Form, number, sentence
 
 UNITS = (("86400", "days"), ("3600", "hours"), ("60", "minutes"), ("604800", "weeks"), ("1", "seconds"))
 _SHOWN_UNITS = (604_800, 86_400, 3_600, 60, 1)
@@ -30,6 +29,7 @@ STARTS = (
               ("checkout", "Goes to the checkout"), ("cart_add", "Puts something into the cart"),
               ("product_view", "Looks at a product"))),
 )  # fmt: skip
+LABELS = {name: label for _, group in STARTS for name, label in group}
 _KNOWN = {name for _, group in STARTS for name, _ in group} | {"manual"}
 LISTS, SEGMENTS = ("list_add", "list_remove"), ("segment_enter", "segment_exit")
 _PAIR = re.compile(r"\s*([^:=]{1,100}?)\s*[:=]\s*(.*)")
@@ -205,15 +205,9 @@ def take(form: StepForm, refused: errors.Invalid) -> StepForm:
 
 
 def _said(message: str, name: str | None, path: str) -> str:
-    known = {
-        "can't be blank": "Fill this in.", "must exist": "This no longer exists. Choose another.",
-        "is invalid": "This does not look right. Check it for a slip.",
-        "is reserved": "This name is ours. Choose another.",
-        "is not included in the list": "Choose one of those offered.",
-    }  # fmt: skip
-    if name is None and not path.startswith("base"):
-        return sentence(f"{path.rpartition('.')[2].replace('_', ' ')} {message}")
-    return known.get(message, sentence(message))
+    if message == "is reserved":
+        return "This name is ours. Choose another."
+    return sentence(message, "" if name is not None or path.startswith("base") else path.rpartition(".")[2])
 
 
 def starting_events() -> list[str]:

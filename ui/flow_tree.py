@@ -12,6 +12,7 @@ from appliance.flows.steps.wait import spoken
 from appliance.flows.triggers import Start
 from appliance.segments import explain
 from ui import words
+from ui.flow_forms import LABELS
 
 # The colour in which an icon of the registry stands
 TONES = {
@@ -181,9 +182,8 @@ def start_words(account_id: int, start: Start) -> tuple[str, str]:
     """Say what starts a flow, and how often for one person."""
     if start.event == "manual":
         return "Nothing starts it yet", "People enter only by hand"
-    said = words.event(start.event)[2] if start.event in kinds.RESERVED else f"“{start.event}” happens"
-    if start.event == "list_add":
-        said = "Joins a list"
+    told = words.event(start.event)[2] if start.event in kinds.RESERVED else f"“{start.event}” happens"
+    said = LABELS.get(start.event, told)
     if start.contact_list_id is not None:
         name = f"“{explain.called(account_id, 'list', start.contact_list_id)}”"
         said = {"list_add": f"Joins {name}", "list_remove": f"Leaves {name}"}.get(start.event, f"{said}, is in {name}")

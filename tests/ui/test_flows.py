@@ -106,7 +106,7 @@ def test_what_keeps_a_flow_from_starting_leads_to_its_place(page: Page) -> None:
     expect(dialog.get_by_role("link", name="First letter: write the message.")).to_be_visible()
     dialog.get_by_role("link", name="Choose what starts it.").click()
     page.get_by_label("Somebody enters when they").select_option("order_paid")
-    expect(page.locator("#tree .node .n").first).to_contain_text("order_paid")
+    expect(page.locator("#tree .node .n").first).to_contain_text("Pays an order")
     expect(page.locator("#saved")).to_contain_text("Saved")
 
 

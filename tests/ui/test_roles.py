@@ -32,6 +32,7 @@ def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
     server = fresh_server()
     api = server.client()
     campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+    flow = api.post("/flows", {"name": "Letters"}).expect(201)["id"]
     cookies = {}
     for role in ("viewer", "author", "editor", "admin"):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
@@ -41,11 +42,14 @@ def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
         "/templates/pictures": {},
         "/templates/pictures/1/delete": {},
         f"/campaigns/{campaign}/send": {"number": "0"},
+        f"/flows/{flow}/steps": {"kind": "wait", "at": "start"},
+        f"/flows/{flow}/activate": {},
         "/brand": {"company_name": "x"},
         "/settings/domains": {"name": "x.example"},
     }
-    author = {"/lists", "/templates/pictures", "/templates/pictures/1/delete"}
-    allowed = {"viewer": set(), "author": author, "editor": author | {f"/campaigns/{campaign}/send"},
+    author = {"/lists", "/templates/pictures", "/templates/pictures/1/delete", f"/flows/{flow}/steps"}
+    sends = {f"/campaigns/{campaign}/send", f"/flows/{flow}/activate"}
+    allowed = {"viewer": set(), "author": author, "editor": author | sends,
                "admin": set(writes)}  # fmt: skip
     for role, cookie in cookies.items():
         assert all(ask(server, "GET", path, cookie)[0] == 200 for path in ("/campaigns", "/templates/pictures"))

@@ -6,9 +6,10 @@ from typing import Any
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
+from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.flows import lookback, people, sketch, tree
+from appliance.flows.requests import FlowPatch
 from appliance.flows.steps import BY_TYPE
 from ui import flow_forms, flow_tree, view, words
 from ui import people as named
@@ -99,6 +100,8 @@ def _point(form: StepForm, refused: errors.Invalid) -> None:
     """Show faults where they are: of rules at their rows, the others at their fields."""
     rules = {path: words for path, words in refused.fields.items() if path.startswith("filters")}
     others = {path: words for path, words in refused.fields.items() if path not in rules}
+    if rules.get("filters") == ["can't be blank"]:
+        rules = {"filters": ["choose what is asked about somebody"]}
     if rules and form.rows is not None:
         form.rows.take(errors.Invalid(rules))
     if others or not rules:
@@ -220,6 +223,7 @@ async def _saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HT
 
 
 def _keep(visit: Visit, flow_id: int, raw: dict[str, Any], goal: str | None) -> None:
+    fields.read(FlowPatch, {"goal": goal})
     sketch.retrigger(visit.account_id, flow_id, raw, by(visit))
     sketch.aim(visit.account_id, flow_id, goal, by(visit))
 
