@@ -7,18 +7,23 @@ same seed. It runs on a thread of its own with a connection of its own, so that 
 import random
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any
 
 from appliance.db import work
 from appliance.db.open import close_database, connection, rows
 from appliance.errors import Invalid
-from appliance.segments import people
+from appliance.segments import people, store
+from appliance.tables import Segment
 
 # So many questions are remembered; a page that asks about an older one asks anew
 _MOST = 200
 _AT_ONCE = threading.BoundedSemaphore(2)
 _latest: "OrderedDict[tuple[int, str], Counting]" = OrderedDict()
+_refreshing: set[int] = set()
 _lock = threading.Lock()
+# As long as it takes: nobody waits
+_LONG = 3600.0
 SAMPLE = 8
 
 
@@ -116,6 +121,29 @@ def latest(account_id: int, asker: str) -> Counting | None:
     """Answer the last count that an asker began, or None if it is forgotten."""
     with _lock:
         return _latest.get((account_id, asker))
+
+
+def refresh(account_id: int, segments: list[Segment]) -> None:
+    """Count segments in the background, unless that is under way or they were counted just now."""
+    with _lock:
+        if store.are_fresh(segments) or account_id in _refreshing:
+            return
+        _refreshing.add(account_id)
+    threading.Thread(target=_refresh, args=(account_id, segments), name="counter", daemon=True).start()
+
+
+def _refresh(account_id: int, segments: list[Segment]) -> None:
+    began_stopped = work.is_stopped()
+    try:
+        for segment in segments:
+            if work.is_stopped() and not began_stopped:
+                return
+            with suppress(Invalid):
+                store.counts(account_id, [segment], patience=_LONG)
+    finally:
+        close_database()
+        with _lock:
+            _refreshing.discard(account_id)
 
 
 def _anybody(account_id: int, chance: random.Random) -> list[int]:

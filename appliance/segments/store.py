@@ -165,17 +165,28 @@ def lists_reached(account_id: int, segment_id: int) -> set[int]:
     return {number for kind, number in _reached(account_id, "segment", segment_id) if kind == "list"}
 
 
-def counts(account_id: int, segments: list[Segment]) -> dict[int, int | None]:
-    """Count the people of segments; where there are very many, a count may be a minute old, or not there yet."""
+def are_fresh(segments: list[Segment]) -> bool:
+    """Say whether all segments were counted within the last minute, as they are now."""
+    known = [(_counted.get(segment.id), segment) for segment in segments]
+    return all(one and one[0] == of.updated_at and clock.now_ms() - one[1] < _FRESH_MS for one, of in known)
+
+
+def counts(
+    account_id: int, segments: list[Segment], patience: float = _PATIENCE_SECONDS
+) -> dict[int, int | None]:  # fmt: skip
+    """Count the people of segments; where there are very many, a count may be a minute old, or not there yet.
+
+    So long, in seconds, new ones are counted; after that, older ones are answered.
+    """
     started = time.monotonic()
     large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _ALWAYS_BELOW
     found: dict[int, int | None] = {}
     for segment in segments:
         known = _counted.get(segment.id)
         fresh = known is not None and known[0] == segment.updated_at and clock.now_ms() - known[1] < _FRESH_MS
-        if large and known is not None and (fresh or time.monotonic() - started > _PATIENCE_SECONDS):
+        if large and known is not None and (fresh or time.monotonic() - started >= patience):
             found[segment.id] = known[2]
-        elif large and time.monotonic() - started > _PATIENCE_SECONDS:
+        elif large and time.monotonic() - started >= patience:
             found[segment.id] = None
         else:
             here = people.scope(account_id)

@@ -8,7 +8,8 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.db.work import call, commit
-from appliance.segments import explain, people, store
+from appliance.filters import read
+from appliance.segments import counting, explain, people, store
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
 from ui import filter_look, filter_people, view
 from ui.filters import Rows
@@ -32,11 +33,12 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _said(account_id: int, rows: list[Any]) -> dict[str, Any]:
+    """Answer sentence and number of each; where there are very many people, numbers follow as they are counted."""
     here = people.scope(account_id)
-    sentences = {
-        row.id: explain.sentence(account_id, people.nodes(account_id, row.filters), here) for row in rows
-    }  # fmt: skip
-    return {"counts": store.counts(account_id, rows), "sentences": sentences, "everybody": people.total(account_id)}
+    sentences = {row.id: explain.sentence(account_id, read.filters(row.filters, here), here) for row in rows}
+    counts = store.counts(account_id, rows, patience=0)
+    counting.refresh(account_id, rows)
+    return {"counts": counts, "sentences": sentences, "everybody": people.total(account_id)}
 
 
 @pages.get("/new", name="new")
