@@ -18,6 +18,8 @@ from appliance.importing.staging import Sink
 
 MOST_ROWS = 1_000_000
 _SAMPLES = 3
+# How files of Excel begin, and of others like it
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _LOOK = 20
 
 
@@ -50,6 +52,9 @@ class Unreadable(Exception):
 
 def look(path: Path) -> Look:
     """Answer format, encoding, columns and samples of a file; raises Unreadable."""
+    with path.open("rb") as file:
+        if file.read(4) in _WORKBOOKS:
+            raise Unreadable("the file is a workbook of a spreadsheet: save it as CSV first")
     encoding, skip = lines.encoding(path)
     head = list(islice(lines.read(path, encoding, skip), _LOOK * 5))
     first = next((index for index, line in enumerate(head) if line.strip()), None)

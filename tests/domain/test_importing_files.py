@@ -169,3 +169,12 @@ def test_lines_are_bounded(tmp_path: Path) -> None:
 
     assert (found[0], len(found[1]), found[2]) == ("a", 200, "c")
     assert isinstance(found[1], lines.TooLong)
+
+
+@pytest.mark.parametrize("begin", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])
+def test_a_workbook_is_told_from_a_table(tmp_path: Path, begin: bytes) -> None:
+    """A file of Excel itself says what it is, instead of bringing columns of nonsense."""
+    path = tmp_path / "people.xlsx"
+    path.write_bytes(begin + bytes(200) + b"\nemail\nann@example.org\n")
+    with pytest.raises(stage.Unreadable, match="save it as CSV"):
+        stage.look(path)

@@ -116,3 +116,32 @@ def test_it_works_without_a_script(browser: Browser, server: Server, api: Client
     assert "Imported" in page.get_by_role("row").filter(has_text="blocked.csv").inner_text()
     assert api.get("/suppressions", address="no@example.org").json[0]["note"] == "they asked"
     context.close()
+
+
+def test_a_second_press_and_hostile_files_do_no_harm(browser_page: Page, api: Client, tmp_path: Path) -> None:
+    """Who presses twice sees where the import stands; a file that is none, or is named badly, is told of in words."""
+    page = browser_page
+    odd = tmp_path / "<img src=x onerror=alert(1)>.csv"
+    odd.write_text("<script>alert(1)</script>,email\n=1+1,odd@example.org\n")
+    handed_in(page, odd)
+    expect(page.get_by_role("heading", level=1)).to_have_text(odd.name)
+    page.get_by_label("Where they come from").fill("{{ 7 * 7 }}")
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_role("heading", name="What would happen")).to_be_visible()
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    here = page.url
+    answers = [page.request.post(f"{here}/apply", headers=headers) for _ in range(2)]
+    assert [answer.status for answer in answers] == [200, 200]
+    page.goto(here)
+    expect(page.get_by_role("heading", name="What came of it")).to_be_visible()
+    assert len(api.get("/contacts", search="odd@").json) == 1
+    for act in ("apply", "discard", "stop"):
+        assert page.request.post(f"{here}/{act}", headers=headers).status in (200, 422), act
+    assert len(api.get("/contacts", search="odd@").json) == 1
+    for name, content in (("a.csv", b"\x00\xff\xfe\x00" * 50), ("b.xlsx", b"PK\x03\x04" + bytes(300)), ("c.csv", b"")):
+        (tmp_path / name).write_bytes(content)
+        page.goto("/contacts/imports/new")
+        page.get_by_label("Drop a CSV file here").set_input_files(tmp_path / name)
+        page.get_by_role("button", name="Continue").click()
+        expect(page.locator("#f-file-err, #columns")).to_be_visible()
+        assert name != "b.xlsx" or "save it as CSV" in page.locator("#f-file-err").inner_text()

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -93,24 +94,21 @@ async def apply(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     found = await call(store.get, visit.account_id, import_id)
     if found.phase == store.MAPPING:
         raise errors.Invalid({"base": ["say first what its columns are"]})
-    await _again(visit, import_id, store.options(found), store.apply)
-    return view.go(request, f"/contacts/imports/{import_id}")
+    return await _done(request, import_id, _again(visit, import_id, store.options(found), store.apply))
 
 
 @pages.post("/<import_id:int>/stop", name="stop")
 @signed_in
 async def stop(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     """Stop reading, checking or importing; what was written stays until it is taken back."""
-    await commit(store.cancel, visit.account_id, import_id)
-    return view.go(request, f"/contacts/imports/{import_id}")
+    return await _done(request, import_id, commit(store.cancel, visit.account_id, import_id))
 
 
 @pages.post("/<import_id:int>/undo", name="undo")
 @signed_in
 async def undo(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     """Take an import back."""
-    await commit(store.undo, visit.account_id, import_id)
-    return view.go(request, f"/contacts/imports/{import_id}")
+    return await _done(request, import_id, commit(store.undo, visit.account_id, import_id))
 
 
 @pages.post("/<import_id:int>/discard", name="discard")
@@ -131,6 +129,17 @@ async def outcome(request: Request, visit: Visit, import_id: int) -> HTTPRespons
     lines = results.pieces(visit.account_id, import_id, only_problems=only)
     name = f"import-{import_id}-{'problems' if only else 'results'}.csv"
     return await download.send(request, name, "text/csv; charset=utf-8", lines)
+
+
+async def _done(request: Request, import_id: int, act: Awaitable[Any]) -> HTTPResponse:
+    """Do an act and show what became of it; who pressed twice, or too late, sees where the import stands now."""
+    try:
+        await act
+    except errors.Invalid as refused:
+        if refused.reason != "invalid_transition":
+            raise
+        view.say(request, "It has moved on meanwhile: this is how it stands.")
+    return view.go(request, f"/contacts/imports/{import_id}")
 
 
 def _may(visit: Visit) -> bool:
