@@ -41,7 +41,7 @@ class Asked(NamedTuple):
 
 def asked(state: dict[str, str], **more: Any) -> Asked:
     """Read what decides who is in a table; raises Invalid. What is misspelt asks for nobody rather than for all."""
-    shown, rules = _SHOWN.get(state.get("show", ""), ({}, []))
+    shown, also = _SHOWN.get(state.get("show", ""), ({}, []))
     raw: dict[str, Any] = {**shown, **more}
     for name in ("list_id", "segment_id"):
         if state.get(name):
@@ -51,10 +51,11 @@ def asked(state: dict[str, str], **more: Any) -> Asked:
     for name in ("search", "tag", "source"):
         if state.get(name):
             raw[name] = state[name]
-    return Asked(fields.read(requests.ContactQuery, raw), [*rules, *_rules(state.get("filters", ""))])
+    return Asked(fields.read(requests.ContactQuery, raw), [*also, *rules(state.get("filters", ""))])
 
 
-def _rules(text: str) -> list[Any]:
+def rules(text: str) -> list[Any]:
+    """Read the rules of an address; raises Invalid."""
     if not text:
         return []
     try:
@@ -95,7 +96,7 @@ def chips(account_id: int) -> tuple[Chip, ...]:
         Chip("", "Everyone", found.everybody),
         Chip("subscribed", "Subscribed", found.subscribed),
         Chip("not", "Not subscribed", found.everybody - found.subscribed),
-        Chip("blocked", "Do not send", found.suppressed),
+        Chip("blocked", "Suppressed", found.suppressed),
     )
 
 
@@ -135,6 +136,6 @@ def _segment(account_id: int, text: str) -> str:
 def _sentence(account_id: int, text: str) -> str:
     """Say rules as a person would; rules that cannot be read are said to be so."""
     try:
-        return explain.sentence(account_id, crowd.nodes(account_id, _rules(text)), crowd.scope(account_id))
+        return explain.sentence(account_id, crowd.nodes(account_id, rules(text)), crowd.scope(account_id))
     except errors.Invalid:
         return "Rules that cannot be read"

@@ -227,6 +227,15 @@ def page(account_id: int, query: SuppressionQuery) -> Page:
     return paginate(found.order_by(*order), query.page, query.size())
 
 
+def counts(account_id: int) -> dict[str, int]:
+    """Count the suppressions in force by reason."""
+    sql = (
+        "SELECT reason, count(*) FROM suppression WHERE account_id = ? AND (expires_at IS NULL OR expires_at > ?) "
+        "GROUP BY reason"
+    )
+    return dict(rows(sql, (account_id, clock.now_ms())))
+
+
 def _matches(words: str) -> Any:
     """Match a part of an address, or a whole one, which finds the erased too."""
     matches = Suppression.address.contains(words)

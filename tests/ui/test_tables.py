@@ -173,3 +173,22 @@ def test_rows_that_are_chosen_are_readable(page: Page) -> None:
     page.goto("/contacts")
     page.locator("td.choose input").first.check()
     assert axe.faults_in_both_looks(page) == []
+
+
+def test_rules_narrow_the_table_and_become_a_segment(page: Page, api: Client) -> None:
+    """The rows of a segment narrow the table, in a sentence with a way out; kept, they are a segment."""
+    page.goto("/contacts?show=subscribed")
+    page.get_by_role("link", name="Filter", exact=True).click()
+    page.goto(
+        "/contacts/filter?show=subscribed&filters="
+        "%5B%7B%22name%22%3A%22contact_first_name%22%2C%22predicate%22%3A%22end%22%2C%22value%22%3A%220%22%7D%5D"
+    )
+    expect(page.locator(".said")).to_contain_text("ends with")
+    page.get_by_role("button", name="Show them").last.click()
+    expect(page.locator(".chip.on")).to_contain_text("ends with")
+    assert all(name.endswith("0") for name in rows(page))
+    page.get_by_role("link", name="Filter", exact=True).click()
+    page.get_by_label("Name of the segment").fill("Tens")
+    page.get_by_role("button", name="Keep as a segment").click()
+    expect(page.locator(".chip.on")).to_contain_text("In the segment Tens")
+    assert api.all("/segments")[0]["name"] == "Tens"

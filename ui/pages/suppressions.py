@@ -10,26 +10,31 @@ from appliance import clock, errors, fields
 from appliance.contacts import suppress
 from appliance.contacts.suppress import SuppressionQuery, SuppressionWrite
 from appliance.db.work import call, commit
-from ui import people, view, words
-from ui.forms import Form, listing
+from ui import guard, people, tables, view, words
+from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
+from ui.tables import Chip, Column, Table
 
 pages = Blueprint("ui_suppressions", url_prefix="/contacts/suppressions")
-_LIMIT = 50
+_COLUMNS = (Column("Address"), Column("Why"), Column("Since"), Column("Until"))
 
 
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table, searched as one types."""
-    reason = request.args.get("reason") or ""
-    raw, search = listing(request, _LIMIT)
-    raw |= {"reason": reason} if reason in words.SUPPRESSIONS else {}
-    found = await call(suppress.page, visit.account_id, fields.read(SuppressionQuery, raw))
-    return view.page(
-        request, "suppressions/index.html", found=found, search=search, reason=raw.get("reason", ""),
-        kinds=words.SUPPRESSIONS,
+    table = Table(request, "/contacts/suppressions", ("address", "addresses"), _COLUMNS, filters=("reason",))
+    table.chip_name = "reason"
+    counts = await call(suppress.counts, visit.account_id)
+    table.chips = [Chip("", "All", sum(counts.values()))]
+    table.chips += [Chip(one, label, counts[one]) for one, label in words.SUPPRESSIONS.items() if one in counts]
+    reason = table.state["reason"]
+    raw = table.raw | ({"reason": reason} if reason in words.SUPPRESSIONS else {})
+    table.found = await call(suppress.page, visit.account_id, fields.read(SuppressionQuery, raw))
+    return tables.answer(
+        request, "suppressions/index.html", table, kinds=words.SUPPRESSIONS,
+        may_write=guard.may(visit.user.role, "POST", "/contacts/suppressions"),
     )  # fmt: skip
 
 
