@@ -131,5 +131,7 @@ def place(finding: Any, campaign_id: int) -> str:
         return _ELSEWHERE[finding.code].format(campaign_id)
     if finding.code.startswith("domain_") or "not verified" in finding.message:
         return "/settings/domains"
+    if finding.code == "sender_not_ready" and not finding.field.startswith("template"):
+        return "/settings/sending"
     found = next((card for start, card in _CARDS if finding.field.startswith(start)), None)
     return f"/campaigns/{campaign_id}?open={found}#card-{found}" if found else ""

@@ -26,15 +26,19 @@ MOST_AT_ONCE = 20_000
 _STATUSES = ("draft", "active", "paused", "completed")
 # By what a list of campaigns may be ordered; a minus before it turns that round
 ORDERS = {"name": fn.lower(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at}
+_MOVING = ("sending", "holding", "paused")
 _EMPTY = dict.fromkeys(("audience", "pending", *FINAL, "accepted"), 0)
 
 
-def page(account_id: int, query: CampaignQuery, order: str = "") -> Page:
-    """List campaigns, newest first or in one of `ORDERS`, with trigger, template and sums."""
+def page(account_id: int, query: CampaignQuery, order: str = "", sums: bool = True) -> Page:
+    """List campaigns, newest first or in one of `ORDERS`, with trigger, template and sums.
+
+    Without `sums` only those are counted that may still move; the others have `stats` None, and their counters.
+    """
     found = matching(account_id, query)
     sort = _ordered(order) if order else (Campaign.created_at.desc(), Campaign.id.desc())
     result = paginate(found.order_by(*sort), query.page, query.size())
-    return result._replace(rows=[dress(campaign) for campaign in result.rows])
+    return result._replace(rows=[dress(campaign, sums or campaign.phase in _MOVING) for campaign in result.rows])
 
 
 def _ordered(order: str) -> tuple[Any, ...]:
@@ -101,14 +105,14 @@ def _select() -> Any:
     )
 
 
-def dress(campaign: Campaign) -> Campaign:
+def dress(campaign: Campaign, sums: bool = True) -> Campaign:
     """Add what follows from the rows: `stats`, `editable` and what it is `waiting` for.
 
     Counting the rows of a large campaign takes longer than a writing verb may: there `stats` stays None, and whoever
     shows the campaign calls `sum_up` afterwards.
     """
     campaign.stats, campaign.editable, campaign.waiting = None, is_editable(campaign), waiting.of(campaign)
-    if not (work.is_writing() and campaign.audience_count > MOST_AT_ONCE):
+    if sums and not (work.is_writing() and campaign.audience_count > MOST_AT_ONCE):
         sum_up(campaign)
     return campaign
 

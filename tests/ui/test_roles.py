@@ -42,15 +42,18 @@ def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
         "/templates/pictures": {},
         "/templates/pictures/1/delete": {},
         f"/campaigns/{campaign}/send": {"number": "0"},
+        f"/campaigns/{campaign}/schedule": {"at": "0"},
+        f"/campaigns/{campaign}/test": {},
+        "/campaigns/acts": {},
         f"/flows/{flow}/steps": {"kind": "wait", "at": "start"},
         f"/flows/{flow}/activate": {},
         "/brand": {"company_name": "x"},
         "/settings/domains": {"name": "x.example"},
     }
-    author = {"/lists", "/templates/pictures", "/templates/pictures/1/delete", f"/flows/{flow}/steps"}
-    sends = {f"/campaigns/{campaign}/send", f"/flows/{flow}/activate"}
-    allowed = {"viewer": set(), "author": author, "editor": author | sends,
-               "admin": set(writes)}  # fmt: skip
+    author = {"/lists", "/templates/pictures", "/templates/pictures/1/delete", f"/flows/{flow}/steps",
+              "/campaigns/acts", f"/campaigns/{campaign}/test"}  # fmt: skip
+    sends = {f"/campaigns/{campaign}/send", f"/campaigns/{campaign}/schedule", f"/flows/{flow}/activate"}
+    allowed = {"viewer": set(), "author": author, "editor": author | sends, "admin": set(writes)}
     for role, cookie in cookies.items():
         assert all(ask(server, "GET", path, cookie)[0] == 200 for path in ("/campaigns", "/templates/pictures"))
         for path, form in writes.items():

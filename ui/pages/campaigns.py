@@ -47,7 +47,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
             many = sum(counted.get(one, 0) for one in phases) if phases else sum(counted.values())
             if many or key in ("", "draft", phase):
                 table.chips = [*table.chips, Chip(key, label, many)]
-        table.found = store.page(visit.account_id, _query(table.raw, phase), table.sort)
+        table.found = store.page(visit.account_id, _query(table.raw, phase), table.sort, sums=False)
         names = audiences.choices(visit.account_id).names
         return {row.id: audiences.name(row, names) for row in table.found.rows}
 
