@@ -151,6 +151,12 @@
 
   for (const dialog of document.querySelectorAll("dialog[data-open]")) dialog.showModal();
   if (editor.key) emit("canvas:show", { id: editor.key });
-  const refresh = () => select("").then(() => send(`${here}/presence`, beat, null, true));
-  Object.assign(editor, { select, shown, flush, add, move, acts, tab, pane, gone: refresh, typing: () => timers.size });
+  const gone = async () => {
+    await select("");
+    send(`${here}/presence`, beat, () => {
+      const note = Object.assign(document.createElement("div"), { className: "banner", textContent: "Somebody removed that section. The history has it still." });
+      byId("told")?.replaceChildren(note);
+    }, true);
+  };
+  Object.assign(editor, { select, shown, flush, add, move, acts, tab, pane, gone, typing: () => timers.size });
 })();

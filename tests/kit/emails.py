@@ -1,0 +1,61 @@
+"""An email in the editor: what it is made of, what of it is stored, and the hand that drags."""
+
+import copy
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.kit.client import Client
+
+DESIGN: dict[str, Any] = {
+    "sections": [
+        {"id": "title", "type": "heading", "props": {"text": "Hello", "level": "1"}},
+        {"id": "odd", "type": "hologram", "props": {"depth": {"cm": [3, 4]}}, "extra": "kept"},
+        {"id": "words", "type": "text", "props": {"content": "<p>Words</p>", "unknown": True}},
+        {"id": "press", "type": "button", "props": {"text": "Press", "href": "https://example.org"}},
+        {"id": "foot", "type": "footer", "props": {}},
+    ],
+    "theme": {"brand_color": "#0f617d"}, "more": [1],
+}  # fmt: skip
+
+
+def make(api: Client, name: str = "Letter", design: Any = DESIGN) -> int:
+    """Keep a template with a design."""
+    asked = {"name": name, "subject": "S", "design": copy.deepcopy(design)}
+    return int(api.post("/templates", asked).expect(201)["id"])
+
+
+def design_of(api: Client, one: int) -> Any:
+    """Return what is stored."""
+    return api.get(f"/templates/{one}").expect(200)["design"]
+
+
+def section(api: Client, one: int, ident: str) -> dict[str, Any]:
+    """Return the properties of a section as they are stored."""
+    found = next(each for each in design_of(api, one)["sections"] if each["id"] == ident)
+    return dict(found["props"])
+
+
+def settled(page: Page) -> None:
+    """Wait until everything that was typed is kept."""
+    expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
+
+
+def order(page: Page) -> list[str]:
+    """Return the sections of the outline."""
+    found = page.locator("#list li").evaluate_all("rows => rows.map(row => row.dataset.key)")
+    return [str(one) for one in found]
+
+
+def drag(page: Page, one: str, other: str) -> None:
+    """Take hold of a thing and let it go over the upper half of another, as slowly as a hand does."""
+    here = page.locator(one).bounding_box()
+    assert here is not None
+    page.mouse.move(here["x"] + 12, here["y"] + 18)
+    page.mouse.down()
+    page.mouse.move(here["x"] + 14, here["y"] + 8, steps=3)
+    there = page.locator(other).bounding_box()
+    assert there is not None
+    page.mouse.move(there["x"] + 14, there["y"] + there["height"] * 0.6, steps=12)
+    page.mouse.move(there["x"] + 14, there["y"] + 4, steps=6)
+    page.mouse.up()
