@@ -1,0 +1,94 @@
+"""The page of one person: consent with its evidence, lists and tags, data of every kind, two that are one."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.kit import axe
+from tests.kit.client import Client
+
+DATA = {"city": "Bath", "vip": True, "visits": 14, "sizes": ["S", "M"], "home": {"zip": "BA1", "geo": {"lat": 51.4}}}
+
+
+@pytest.fixture(scope="module")
+def anna(api: Client) -> int:
+    """Anna, who agreed by email, with data of every kind, and a list that she is not in."""
+    api.post("/lists", {"name": "Workshop"}).expect(201)
+    body = {"first_name": "Anna", "last_name": "Kurz", "email": "anna@example.com", "data": DATA,
+            "opt_in": True, "consent_source": "Signed at the market"}  # fmt: skip
+    return int(api.post("/contacts", body).expect(201)["id"])
+
+
+def test_what_somebody_agreed_to_is_shown_with_its_evidence(browser_page: Page, anna: int) -> None:
+    """Who, when and how stand with the address, the words they agreed to below; leaving is told of too."""
+    page = browser_page
+    page.goto(f"/contacts/{anna}")
+    card = page.locator("#consent")
+    expect(card).to_contain_text("Agreed to receive messages today")
+    expect(card).to_contain_text("over the API")
+    card.get_by_text("All that is on record").click()
+    expect(card.locator("q")).to_have_text("Signed at the market")
+    card.get_by_role("button", name="Unsubscribe anna@example.com").click()
+    expect(page.locator("#consent")).to_contain_text("Unsubscribed today")
+    expect(page.locator("#consent")).to_contain_text("by owner, on a page here")
+    page.get_by_role("navigation", name="Kind of what happened").get_by_role("link", name="Consent").click()
+    expect(page.locator("#happened .timeline")).not_to_contain_text("Added")
+    expect(page.locator("#happened .timeline")).to_contain_text("Unsubscribed")
+    assert axe.faults_in_both_looks(page) == []
+
+
+def test_lists_and_tags_come_and_go_with_undo(browser_page: Page, api: Client, anna: int) -> None:
+    """Each is added and taken off on the page itself, which one comes back to."""
+    page = browser_page
+    page.goto(f"/contacts/{anna}")
+    page.get_by_label("New tag").fill("regular")
+    page.get_by_label("New tag").press("Enter")
+    expect(page.locator(".toast")).to_contain_text("1 person tagged regular.")
+    page.get_by_role("button", name="Take off the tag regular").click()
+    expect(page.get_by_text("No tags.")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".held")).to_contain_text("regular")
+    page.locator(".adds").first.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("button", name="Take out of Workshop")).to_be_visible()
+    assert api.get(f"/contacts/{anna}").json["list_ids"] == [1]
+
+
+def test_data_keeps_its_kinds(browser_page: Page, api: Client, anna: int) -> None:
+    """Booleans, numbers and nested values are edited as such; a wrong one is said at its row and nothing is lost."""
+    page = browser_page
+    before = api.get(f"/contacts/{anna}").json["data"]
+    page.goto(f"/contacts/{anna}/edit")
+    page.get_by_role("button", name="Save").last.click()
+    expect(page.locator(".toast")).to_contain_text("Saved.")
+    assert api.get(f"/contacts/{anna}").json["data"] == before
+    page.goto(f"/contacts/{anna}/edit")
+    page.get_by_label("Value of visits").fill("many")
+    page.get_by_label("Value of vip").select_option("no")
+    page.get_by_role("button", name="Save").last.click()
+    expect(page.get_by_label("Value of visits")).to_be_focused()
+    expect(page.locator("#data .err")).to_contain_text("Write a number")
+    page.get_by_label("Value of visits").fill("15.5")
+    page.get_by_role("button", name="Take out sizes").click()
+    page.get_by_role("button", name="Add a value").click()
+    page.locator("#data input[name=data_key]").last.fill("shoe")
+    page.locator("#data [name=data_value]").last.fill("42")
+    page.get_by_role("button", name="Save").last.click()
+    expect(page.locator(".toast")).to_contain_text("Saved.")
+    after = api.get(f"/contacts/{anna}").json["data"]
+    wanted = {**before, "vip": False, "visits": 15.5, "shoe": "42"}
+    del wanted["sizes"]
+    assert after == wanted
+
+
+def test_two_that_are_one_become_one(browser_page: Page, api: Client, anna: int) -> None:
+    """Somebody else of the same name is pointed out; merged, the stricter consent counts."""
+    page = browser_page
+    other = {"first_name": "anna", "last_name": "KURZ", "email": "ak@example.net", "opt_in": True}
+    twin = api.post("/contacts", other).expect(201)["id"]
+    page.goto(f"/contacts/{anna}")
+    page.get_by_role("link", name="ak@example.net").click()
+    page.get_by_role("button", name="Merge into one person").click()
+    expect(page.locator(".toast")).to_contain_text("Anna Kurz is one person now.")
+    assert api.get(f"/contacts/{twin}").status == 404
+    one = api.get(f"/contacts/{anna}").json
+    assert {channel["value"]: channel["subscribed"] for channel in one["channels"]} == {
+        "anna@example.com": False, "ak@example.net": False}  # fmt: skip
