@@ -37,6 +37,8 @@ class Key(NamedTuple):
 
 def nameless(account_id: int) -> Contact | None:
     """Answer the last one added of those without a first name."""
+    if not columns(account_id)["first_name"].lacking:
+        return None
     found = first(
         "SELECT id FROM contact WHERE account_id = ? AND coalesce(first_name, '') = '' "
         "ORDER BY created_at DESC, id DESC LIMIT 1", (account_id,),

@@ -171,6 +171,7 @@ def test_a_merge_tag_is_a_chip_with_a_fallback(browser_page: Page, api: Client) 
     page.keyboard.type(", {{")
     search = page.get_by_label("Find a merge tag")
     expect(search).to_be_focused()
+    assert axe.faults_in_both_looks(page) == []
     search.fill("last name")
     search.press("Enter")
     chip = field.locator(".merge")
