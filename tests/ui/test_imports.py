@@ -47,7 +47,7 @@ def test_a_file_comes_in_and_is_taken_back(browser_page: Page, api: Client, file
     expect(page.get_by_label("Where they come from")).to_be_focused()
     expect(page.get_by_label("Name of the field for Ort")).to_have_value("city")
     page.get_by_label("Where they come from").fill("The fair in May")
-    page.get_by_label("or a new list").fill("Fair")
+    page.get_by_label("Put everybody into a list").fill("Fair")
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_role("heading", name="What would happen")).to_be_visible()
     assert api.get("/contacts").json == [] and api.get("/lists").json == []
@@ -85,6 +85,7 @@ def test_what_cannot_be_is_said_at_its_place(browser_page: Page, file: Path, tmp
     page.get_by_role("combobox", name="E-Mail").select_option("")
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_role("alert")).to_contain_text("which column holds the email addresses")
+    assert axe.faults_in_both_looks(page) == []
     page.get_by_role("combobox", name="E-Mail").select_option("email")
     page.get_by_role("combobox", name="Ort").select_option("first_name")
     page.get_by_role("button", name="Check the file").click()
