@@ -17,6 +17,7 @@ KEYS = (
     ("j k", "next and previous row"),
     ("x", "select the row"),
     ("Shift x", "select up to the row"),
+    ("Alt ↑ ↓", "move the step of a flow; arrows go between steps, a adds one"),
     ("Esc", "close, clear the selection"),
     ("?", "this list"),
 )

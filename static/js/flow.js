@@ -5,15 +5,13 @@
   const path = () => `/flows/${tree().dataset.flow}`;
   const may = () => tree()?.dataset.edit === "";
   const names = () => [...tree().querySelectorAll(".node .n")];
-  const item = (name) => name?.closest("li[data-step]");
-  const say = (text) => { const mark = document.getElementById("said"); if (mark) mark.textContent = text; };
 
-  // What was moved keeps the focus, and its new place is told.
+  const ask = (verb, url, values) => htmx.ajax(verb, path() + url, { target: "#panel", swap: "outerMorph", headers: { "HX-Target": "aside#panel" }, values });
   const move = async (step, to) => {
-    await htmx.ajax("POST", `${path()}/steps/${step}/move`, { target: "#panel", swap: "outerMorph", headers: { "HX-Target": "aside#panel" }, values: { to } });
+    await ask("POST", `/steps/${step}/move`, { to });
     const at = tree().querySelector(`li[data-step="${step}"]`), all = [...(at?.parentElement.children || [])];
     at?.querySelector(".n").focus();
-    if (at) say(`${at.dataset.name}: ${all.indexOf(at) + 1} of ${all.length}`);
+    if (at) document.getElementById("said").textContent = `${at.dataset.name}: ${all.indexOf(at) + 1} of ${all.length}`;
   };
 
   const open = (plus) => {
@@ -43,12 +41,11 @@
     return best;
   };
   const keys = {
-    a: (step, li) => (li || tree()).querySelector(li ? `.plus[data-at="after-${step}"]` : ".plus")?.click(),
-    Delete: (step) => {
+    a: (step) => tree().querySelector(step ? `.plus[data-at="after-${step}"]` : ".plus").click(),
+    Delete: async (step) => {
       if (!step) return;
-      const button = document.getElementById("remove-step");
-      if (button && location.search.includes(`step=${step}`)) return button.click();
-      location.href = `${path()}?step=${step}`;
+      await ask("GET", `?step=${step}`);
+      document.getElementById("remove-step").click();
     },
   };
   document.addEventListener("keydown", (event) => {
@@ -58,38 +55,45 @@
       kinds.at((kinds.indexOf(event.target) + by) % kinds.length).focus();
       return event.preventDefault();
     }
+    if (event.key === "Escape" && event.target.closest?.("#panel form")) tree().querySelector(".on .n")?.focus();
     if (!name || event.ctrlKey || event.metaKey) return;
-    const li = item(name), step = li?.dataset.step;
+    const step = name.closest("li")?.dataset.step;
     if (event.key.startsWith("Arrow")) {
       event.preventDefault();
       if (!event.altKey) return near(name, event.key)?.focus();
       if (may() && step && by) move(step, by < 0 ? "up" : "down");
     } else if (may() && !event.altKey && keys[event.key]) {
       event.preventDefault();
-      keys[event.key](step, li);
+      keys[event.key](step);
     }
   });
 
-  // Dragging is among siblings; “Move to…” offers the rest.
+  const sorts = new WeakSet();
   const draw = () => {
     if (!may() || !window.Sortable) return;
-    for (const list of tree().querySelectorAll(".way:not([data-sorts])")) {
-      list.dataset.sorts = "";
+    for (const list of tree().querySelectorAll(".way")) {
+      if (sorts.has(list)) continue;
+      sorts.add(list);
       Sortable.create(list, {
-        group: list.dataset.first, animation: 150, delay: 150, delayOnTouchOnly: true, draggable: "li[data-step]", handle: ".node", filter: ".c", preventOnFilter: false, ghostClass: "moved", scroll: true,
+        animation: 150, delay: 150, delayOnTouchOnly: true, handle: ".node", ghostClass: "moved",
         onEnd: ({ item: moved, oldIndex, newIndex }) => {
-          if (oldIndex === newIndex) return;
           const before = moved.previousElementSibling;
-          move(moved.dataset.step, before ? `after-${before.dataset.step}` : list.dataset.first);
+          if (oldIndex !== newIndex) move(moved.dataset.step, before ? `after-${before.dataset.step}` : list.dataset.first);
         },
       });
     }
   };
+  // What was chosen comes into sight; who chose it by a key goes on in its form.
+  const panel = () => document.getElementById("panel");
+  let keyed = false;
+  const show = () => innerWidth <= 1080 && panel().scrollIntoView();
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
     draw();
-    // Below the tree on a narrow page, what was chosen comes into sight
-    if (ctx.target?.id === "panel" && ctx.request?.method === "GET" && innerWidth <= 1080) document.getElementById("panel").scrollIntoView();
+    if (ctx.target?.id !== "panel" || ctx.request?.method !== "GET") return;
+    show();
+    if (keyed) [...panel().querySelectorAll("form :is([contenteditable], input, select, textarea)")].find((one) => one.offsetParent)?.focus();
   });
-  const start = () => { draw(); document.querySelector("dialog[data-open]")?.showModal(); };
+  document.addEventListener("click", (event) => { keyed = !event.detail && !!event.target.closest?.(".node .n"); }, true);
+  const start = () => { draw(); if (/step=\d/.test(location.search)) show(); document.querySelector("dialog[data-open]")?.showModal(); };
   document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
 })();
