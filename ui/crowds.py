@@ -41,7 +41,10 @@ class Asked(NamedTuple):
 
 def asked(state: dict[str, str], **more: Any) -> Asked:
     """Read what decides who is in a table; raises Invalid. What is misspelt asks for nobody rather than for all."""
-    shown, also = _SHOWN.get(state.get("show", ""), ({}, []))
+    show = state.get("show", "")
+    if show and show not in _SHOWN:
+        raise errors.Invalid({"show": ["is not included in the list"]})
+    shown, also = _SHOWN.get(show, ({}, []))
     raw: dict[str, Any] = {**shown, **more}
     for name in ("list_id", "segment_id"):
         if state.get(name):
