@@ -88,7 +88,7 @@
 
   // A page change that comes too fast for its fade is no error.
   for (const name of ["pageswap", "pagereveal"]) addEventListener(name, (event) => {
-    for (const promise of ["ready", "finished"]) event.viewTransition?.[promise].catch(() => {});
+    for (const promise of ["ready", "updateCallbackDone", "finished"]) event.viewTransition?.[promise].catch(() => {});
   });
 
   const firstProblem = (root) => root && $("[aria-invalid=true]", root)?.focus();
@@ -98,7 +98,9 @@
 
   // Searches keep their address short: empty fields are not sent.
   document.addEventListener("htmx:config:request", (event) => {
-    const { request } = event.detail.ctx;
+    const { request, sourceElement } = event.detail.ctx;
+    // Who does not look needs no news; the next beat after coming back brings it.
+    if (document.hidden && sourceElement?.getAttribute("hx-trigger")?.startsWith("every")) { event.preventDefault(); return; }
     if (request.method === "GET" && request.body) for (const [key, value] of [...request.body]) if (value === "") request.body.delete(key);
     if (request.method === "POST" && event.target.closest?.("[data-autosave]")) state("Saving…");
   });

@@ -1,7 +1,7 @@
 """Composing and sending an email in the browser: in numbers before it happens, and with a way back."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -217,8 +217,23 @@ def test_one_person_after_the_other(page: Page, api: Client) -> None:
     assert page.locator("iframe.frame").bounding_box()["width"] == 375  # type: ignore[index]
 
 
+def _design(page: Page, tab_to: Callable[[str], None]) -> None:
+    """Put a heading and a footer into an email in the editor, write into the one, and come back to the campaign."""
+    page.wait_for_url("**/content")
+    for kind in ("heading", "footer"):
+        tab_to("#tab-sections, #o-")
+        page.keyboard.press("a")
+        expect(page.locator("#palette :focus")).to_be_visible()
+        tab_to(f"#palette button[value={kind}]")
+        page.keyboard.press("Enter")
+        expect(page.locator(f"#outline li[data-kind={kind}]")).to_be_visible()
+    tab_to("a.primary[href*='/campaigns/']")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/campaigns/\d+(\?.*)?$"))
+
+
 def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer) -> None:
-    """Made, written, tested and sent without a mouse."""
+    """Made, designed, tested and sent without a mouse."""
     page.goto("/campaigns")
     page.keyboard.press("c")
     expect(page.get_by_label("Name")).to_be_focused()
@@ -243,11 +258,10 @@ def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer) -> None:
     expect(page.locator("#side .mailrow")).to_contain_text("Typed")
     tab_to("#card-content summary")
     page.keyboard.press("Enter")
-    tab_to("#f-body")
-    page.keyboard.type("<p>Hello</p>")
-    expect(page.locator("#card-content summary")).to_contain_text("bytes")
-    page.keyboard.press("Control+Home")
-    page.evaluate("document.activeElement.blur()")
+    tab_to(".begins a[href$='/content']")
+    page.keyboard.press("Enter")
+    _design(page, tab_to)
+    expect(page.locator("#card-content summary")).to_contain_text("2 sections")
     tab_to(".acts a[href$='/test']")
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog").get_by_role("button", name="Send test")).to_be_visible()
