@@ -1,11 +1,10 @@
-/* The outline: dragging, the keyboard, the history; and what a hand did in the canvas. */
+/* The outline: dragging, keys, history; and what a hand did in the canvas. */
 (() => {
   "use strict";
   const editor = window.editor;
   if (!editor) return;
   const { root, locked, $, byId, select, flush, add, move, acts, tab, pane, saved, say } = editor;
 
-  // Dragging
   const spotOf = (item) => {
     const next = item.nextElementSibling?.dataset.key, list = item.parentElement.dataset;
     return next ? { before: next } : { before: null, into: list.parent ? { id: list.parent, column: list.column } : null };
@@ -15,7 +14,7 @@
     for (const list of root.querySelectorAll(".lines")) Sortable.get(list) || Sortable.create(list, {
       group: "sections", handle: ".grip", animation: matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 150, fallbackOnBody: true, swapThreshold: 0.6,
       onEnd: ({ item, from, to, oldIndex, newIndex }) => { if (from !== to || oldIndex !== newIndex) move(item.dataset.key, spotOf(item)); },
-      onAdd: ({ item }) => { if (!item.dataset.key) { const spot = spotOf(item); item.remove(); add(item.dataset.kind, spot); } },
+      onAdd: ({ item }) => { if (item.dataset.key) return; const spot = spotOf(item); item.remove(); "hover" in byId("stage").dataset || add(item.dataset.kind, spot); },
     });
     for (const list of root.querySelectorAll("[data-palette]")) Sortable.get(list) || Sortable.create(list, {
       group: { name: "sections", pull: "clone", put: false }, sort: false, animation: 150,
@@ -25,7 +24,6 @@
   };
   new MutationObserver(drags).observe($("#outline"), { childList: true, subtree: true });
 
-  // History
   document.addEventListener("click", async (event) => {
     const link = event.target.closest?.("[data-drawer]");
     if (!link || event.ctrlKey || event.metaKey) return;
@@ -38,7 +36,6 @@
   });
   byId("drawer").addEventListener("submit", () => byId("drawer").close());
 
-  // The canvas
   const on = (name, hear) => document.addEventListener("canvas:" + name, ({ detail }) => hear(detail));
   on("select", ({ id }) => { if ((id || "") !== editor.key) select(id); pane(matchMedia("(max-width: 860px)").matches ? "right" : root.dataset.pane); });
   on("edit", ({ id }) => select(id, true));

@@ -12,26 +12,26 @@ _seen: dict[int, dict[str, "Other"]] = {}
 class Other(NamedTuple):
     """Somebody who is here too."""
 
+    user: int
     name: str
     key: str
     at: int
 
 
-def here(template_id: int, who: str, name: str, key: str) -> list[Other]:
-    """Note that somebody is here, and answer who else is; `who` tells their browsers apart."""
+def here(template_id: int, who: str, user: int, name: str, key: str) -> None:
+    """Note that somebody is here; `who` tells their browsers apart."""
     now = clock.now_ms()
     found = _seen.setdefault(template_id, {})
-    found[who] = Other(name, key, now)
+    found[who] = Other(user, name, key, now)
     for one in [one for one, other in found.items() if now - other.at > _FRESH_MS]:
         del found[one]
-    return [other for one, other in found.items() if one != who]
 
 
-def others(template_id: int, who: str) -> list[Other]:
-    """Answer who else is here."""
+def others(template_id: int, user: int) -> list[Other]:
+    """Answer who else is here, each once, where they were last."""
     now = clock.now_ms()
-    found = _seen.get(template_id, {})
-    return [other for one, other in found.items() if one != who and now - other.at <= _FRESH_MS]
+    found = sorted(_seen.get(template_id, {}).values(), key=lambda other: other.at)
+    return list({one.user: one for one in found if one.user != user and now - one.at <= _FRESH_MS}.values())
 
 
 def gone(template_id: int, who: str) -> None:

@@ -83,7 +83,7 @@ def context(visit: Visit, template_id: int, key: str | None = None, asks_palette
         "columns": fields.columns_of(entry, found) if entry else [],
         "listing": listing, "palette": listing.palette(), "emails": fields.emails(row), "mode": said,
         "themed": fields.themed(row.design, theme), "contrasts": fields.contrasts(theme), "palettes": _PALETTES,
-        "reach": history.reach(row), "others": presence.others(row.id, str(visit.session.id)),
+        "reach": history.reach(row), "others": presence.others(row.id, visit.user.id),
         "file": "", "siblings": _siblings(found, entry), "lengths": (SUBJECT, PREHEADER), "raw": _raw(entry),
         "seen_by": _seen_by(visit, entry),
     }  # fmt: skip

@@ -178,7 +178,7 @@ async def here(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     if form["gone"]:
         presence.gone(template_id, who)
         return view.pieces(request, "editor/told.html", ())
-    presence.here(template_id, who, name, form["s"][:64])
+    presence.here(template_id, who, visit.user.id, name, form["s"][:64])
     moved = number(form["revision"], 0) not in (0, row.revision)
     names = ("state", "steps", "list") if moved else ("state", "list")
     return await answer(request, visit, template_id, form.text("s"), names, changed=moved)
