@@ -138,7 +138,7 @@
   });
 
   // Who else is here, and what they changed: every 20 seconds while somebody looks.
-  const beat = () => new URLSearchParams({ revision: rev(), s: editor.key });
+  const beat = () => new URLSearchParams({ revision: rev(), s: editor.key, crowd: $("#list .here") ? "yes" : "" });
   if (!locked) {
     setInterval(() => { if (!document.hidden && !editor.waiting) send(`${here}/presence`, beat, null, true); }, 20000);
     setTimeout(() => send(`${here}/presence`, beat, null, true), 400);

@@ -18,6 +18,8 @@
     $(".toast", made.content) && $(".toast")?.remove();
     for (const piece of [...made.content.children]) {
       const old = piece.id && byId(piece.id);
+      // Not from under a hand that drags it
+      if (piece.id === "list" && window.Sortable?.active) continue;
       if (piece.matches(".toast")) document.body.append(piece);
       else if (old) old.replaceWith(piece);
       if (old || piece.matches(".toast")) htmx.process(piece);

@@ -180,5 +180,7 @@ async def here(request: Request, visit: Visit, template_id: int) -> HTTPResponse
         return view.pieces(request, "editor/told.html", ())
     presence.here(template_id, who, visit.user.id, name, form["s"][:64])
     moved = number(form["revision"], 0) not in (0, row.revision)
-    names = ("state", "steps", "list") if moved else ("state", "list")
+    # The outline is not taken from under a hand without need
+    crowd = form["crowd"] or presence.others(template_id, visit.user.id)
+    names = ("state", "steps", "list") if moved else ("state", "list") if crowd else ("state",)
     return await answer(request, visit, template_id, form.text("s"), names, changed=moved)
