@@ -10,6 +10,8 @@ from markupsafe import Markup
 from appliance import clock
 from ui.happenings import event as event
 from ui.happenings import is_ours as is_ours
+from ui.suppressed import SUPPRESSED as SUPPRESSED
+from ui.suppressed import SUPPRESSIONS as SUPPRESSIONS
 
 # The zone of the account whose page is being rendered.
 zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
@@ -66,23 +68,6 @@ _SMS_REASONS = {
     "invalid_address": "No number that SMS go to",
     "transport": "The provider refused us 20 times in a row",
     "bounce_rate": "More than 5 % of the numbers do not exist",
-}
-# Why an address gets nothing, the words of a filter and of a row; and what that means.
-SUPPRESSIONS = {
-    "hard_bounce": "Does not exist",
-    "soft_bounce": "Keeps failing",
-    "complaint": "Called it spam",
-    "manual": "Blocked by hand",
-    "erased": "Erased",
-    "stop_keyword": "Answered STOP",
-}
-SUPPRESSED = {
-    "hard_bounce": "Its server said that there is no such recipient.",
-    "soft_bounce": "Five messages within 30 days could not be delivered.",
-    "complaint": "They reported a message as unwanted, and are unsubscribed.",
-    "manual": "Somebody of your team decided so.",
-    "erased": "They asked to be forgotten; only a mark that cannot be read is left.",
-    "stop_keyword": "They get no more SMS.",
 }
 # Acts of consent: icon and words; and who did them.
 CONSENTS = {

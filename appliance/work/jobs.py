@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import apsw
 from huey import Huey
-from huey.storage import MemoryStorage
 
 from appliance import clock
 from appliance.account import heartbeat
@@ -35,43 +34,12 @@ from appliance.webhooks.teller import Teller
 from appliance.work import bell
 from appliance.work.sender import Sender
 from appliance.work.texting import Texter
+from appliance.work.wake_storage import WakeStorage
 
 log = logging.getLogger("campanero.jobs")
 _HOUR_MS = 3600 * 1000
 # A sender that is told to end has ended by then; requests that hang are ended before
 _END_SECONDS = 27.0
-
-
-class WakeStorage(MemoryStorage):  # type: ignore[misc]  # its library has no types
-    """Huey's memory storage whose readers sleep until something is put in; nothing that matters lives here."""
-
-    blocking = True
-
-    def __init__(self, *arguments: object, **named: object) -> None:
-        """Make an empty, open storage."""
-        super().__init__(*arguments, **named)
-        self._changed = threading.Condition(self._lock)
-        self._closed = False
-
-    def enqueue(self, data: bytes, priority: float | None = None) -> None:
-        """Put a task in and wake one reader."""
-        with self._changed:
-            super().enqueue(data, priority)
-            self._changed.notify()
-
-    def dequeue(self) -> bytes | None:
-        """Take a task, waiting up to a second for one."""
-        with self._changed:
-            if not self._queue and not self._closed:
-                self._changed.wait(1.0)
-            task: bytes | None = super().dequeue()
-            return task
-
-    def wake_all(self) -> None:
-        """Let every reader look up, because the process is ending."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
 
 class Jobs:

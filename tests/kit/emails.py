@@ -1,11 +1,15 @@
 """An email in the editor: what it is made of, what of it is stored, and the hand that drags."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
+from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
+from tests.kit.server import Server
 
 DESIGN: dict[str, Any] = {
     "sections": [
@@ -17,6 +21,18 @@ DESIGN: dict[str, Any] = {
     ],
     "theme": {"brand_color": "#0f617d"}, "more": [1],
 }  # fmt: skip
+
+
+@contextmanager
+def at_work(browser: Browser, server: Server) -> Iterator[Page]:
+    """Open a page for somebody who is signed in; anything wrong in its console fails the test."""
+    problems = Problems()
+    problems.allow("Blocked script execution in .*/preview")
+    problems.allow("status of (404|409|503)|ERR_INTERNET_DISCONNECTED")
+    page = sign_in(new_page(browser, server.url, problems, width=1360))
+    yield page
+    page.context.close()
+    assert not problems.found
 
 
 def make(api: Client, name: str = "Letter", design: Any = DESIGN) -> int:

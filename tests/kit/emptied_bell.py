@@ -10,7 +10,7 @@ import threading
 import time
 
 from appliance.__main__ import main
-from appliance.work.jobs import WakeStorage
+from appliance.work.wake_storage import WakeStorage
 
 _emptying = threading.Event()
 

@@ -11,20 +11,15 @@ from playwright.sync_api import Browser, Page, expect
 from tests.kit import axe
 from tests.kit.browser import Problems, new_page, shoot, sign_in
 from tests.kit.client import Client
-from tests.kit.emails import DESIGN, design_of, drag, make, order, settled
+from tests.kit.emails import DESIGN, at_work, design_of, drag, make, order, settled
 from tests.kit.server import Server
 
 
 @pytest.fixture
 def opened(browser: Browser, server: Server) -> Iterator[Page]:
-    """A page of somebody who is signed in; anything wrong in its console fails the test."""
-    problems = Problems()
-    problems.allow("Blocked script execution in .*/preview")
-    problems.allow("status of (404|409|503)|ERR_INTERNET_DISCONNECTED")
-    page = sign_in(new_page(browser, server.url, problems, width=1360))
-    yield page
-    page.context.close()
-    assert not problems.found
+    """A page of somebody who is signed in."""
+    with at_work(browser, server) as page:
+        yield page
 
 
 def test_what_is_typed_is_kept_and_seen(opened: Page, api: Client) -> None:

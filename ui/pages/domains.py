@@ -34,7 +34,7 @@ PURPOSES = {
     ),
     "tracking": ("Lets links carry your name", "Instead of the name of this installation."),
 }  # fmt: skip
-NAME_FAULTS = {
+_NAME_FAULTS = {
     "is invalid": "Write only the name, like example.com.",
     "is reserved": "This domain belongs to a mailbox provider. Add one of your own.",
     "has already been taken": "This domain is here already.",
@@ -62,20 +62,27 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Add a domain and show its records."""
     form = Form.of(request)
-    form.need("name", "Write the domain, like example.com.")
-    try:
-        if form.errors:
-            raise errors.Invalid({})
-        asked = fields.read(store.DomainCreate, {"domain": {"name": form["name"]}})
-        await call(store.read, visit.account_id, asked)
-        pairs = await asyncio.to_thread(keys.generate)
-        made = await commit(store.create, visit.account_id, asked, pairs, by(request, visit))
-    except errors.Invalid as refused:
-        for message in refused.fields.get("domain.name", []):
-            form.wrong("name", NAME_FAULTS.get(message, message))
+    made = await add(request, visit, form)
+    if made is None:
         return view.page(request, "settings/domain_new.html", 422, form=form, may=_may(visit))
     view.say(request, f"{names.shown(made.name)} is added. Now enter its records where you manage the domain.")
     return view.go(request, f"/settings/domains/{made.id}")
+
+
+async def add(request: Request, visit: Visit, form: Form) -> SendingDomain | None:
+    """Add the domain that a form names, with its keys; answers None with what is wrong noted in the form."""
+    form.need("name", "Write the domain, like example.com.")
+    if form.errors:
+        return None
+    try:
+        asked = fields.read(store.DomainCreate, {"domain": {"name": form["name"]}})
+        await call(store.read, visit.account_id, asked)
+        pairs = await asyncio.to_thread(keys.generate)
+        return await commit(store.create, visit.account_id, asked, pairs, _by(request, visit))
+    except errors.Invalid as refused:
+        for message in refused.fields.get("domain.name", ["is invalid"]):
+            form.wrong("name", _NAME_FAULTS.get(message, message))
+        return None
 
 
 @pages.get("/<domain_id:int>", name="show")
@@ -103,7 +110,7 @@ async def rotate(request: Request, visit: Visit, domain_id: int) -> HTTPResponse
     """Make the next key."""
     await call(store.get, visit.account_id, domain_id)
     pairs = await asyncio.to_thread(keys.generate)
-    await commit(store.rotate, visit.account_id, domain_id, pairs, by(request, visit))
+    await commit(store.rotate, visit.account_id, domain_id, pairs, _by(request, visit))
     view.say(request, "The new key is made. Enter its record; it takes over once that is found.")
     return view.go(request, f"/settings/domains/{domain_id}")
 
@@ -113,7 +120,7 @@ async def rotate(request: Request, visit: Visit, domain_id: int) -> HTTPResponse
 async def delete(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
     """Delete a domain with its keys."""
     try:
-        gone = await commit(store.delete, visit.account_id, domain_id, by(request, visit))
+        gone = await commit(store.delete, visit.account_id, domain_id, _by(request, visit))
     except errors.Invalid as refused:
         form = Form()
         used = ", ".join(str(one["name"]) for one in refused.extra["used_by"])
@@ -156,6 +163,5 @@ def _may(visit: Visit) -> bool:
     return visit.user.role in ("owner", "admin")
 
 
-def by(request: Request, visit: Visit) -> store.By:
-    """Answer who changes a domain, for the record."""
+def _by(request: Request, visit: Visit) -> store.By:
     return store.By(visit.actor, request.ctx.client)

@@ -1,6 +1,5 @@
 """The screens after the first: who is writing, how mail leaves, the domain, the brand; each can be left for later."""
 
-import asyncio
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -11,7 +10,7 @@ from appliance import brand, config, errors, fields, media
 from appliance.account import accounts, settings
 from appliance.db.work import call, commit
 from appliance.delivery.groups import domain_of
-from appliance.sending_domains import keys, names, store
+from appliance.sending_domains import names, store
 from ui import looks, view
 from ui.forms import Form
 from ui.guard import signed_in
@@ -117,22 +116,13 @@ async def domain(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/domain", name="domain_save")
 @signed_in
 async def domain_save(request: Request, visit: Visit) -> HTTPResponse:
-    """Add the domain; its records are shown."""
+    """Add the domain and show its records."""
     form = Form.of(request)
-    form.need("name", "Write the domain, like example.com.")
-    try:
-        if form.errors:
-            raise errors.Invalid({})
-        asked = fields.read(store.DomainCreate, {"domain": {"name": form["name"]}})
-        await call(store.read, visit.account_id, asked)
-        pairs = await asyncio.to_thread(keys.generate)
-        made = await commit(store.create, visit.account_id, asked, pairs, domains.by(request, visit))
-    except errors.Invalid as refused:
-        for message in refused.fields.get("domain.name", []):
-            form.wrong("name", domains.NAME_FAULTS.get(message, message))
+    made = await domains.add(request, visit, form)
+    if made is None:
         return await _domain(request, visit, form, 422)
     view.say(request, "Enter these records where you manage the domain; they are looked for by themselves.")
-    return view.go(request, f"/settings/domains/{made.id}?first=1")
+    return view.go(request, f"/settings/domains/{made.id}")
 
 
 async def _domain(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
