@@ -24,8 +24,19 @@
     }
     return into;
   };
-  // What the policy of pages forbids is not even asked for.
-  const quiet = (html) => html.replace(/<[^>]*>/g, (tag) => tag.replace(/\s(style|on\w+)\s*=/gi, " data-$1="));
+  // HTML is written anew before any parser of the browser sees it: no attribute but these, and nothing that would act.
+  const ACTS = /<(script|style|head|title|svg|math|iframe|object|noscript|template|textarea|xmp)\b[^]*?(<\/\1\s*>|$)/gi;
+  const TAG = /<!--[^]*?(?:-->|$)|<(\/?[a-z][^\s\/>]*)((?:"[^"]*"|'[^']*'|[^'">])*)>|[<>]/gi;
+  const SAID = /([^\s"'<>\/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>`]+))/g;
+  const quiet = (html) => html.replace(ACTS, "").replace(TAG, (all, name, said) => {
+    if (!name) return all === "<" ? "&lt;" : all === ">" ? "&gt;" : "";
+    let tag = `<${name.replace(/[^\w\/:-]/g, "")}`;
+    for (const [, key, ...values] of (said || "").matchAll(SAID)) {
+      const to = { href: "href", style: "data-style", "data-style": "data-style" }[key.toLowerCase()];
+      if (to) tag += ` ${to}="${(values.find((one) => one !== undefined) || "").replaceAll('"', "&quot;")}"`;
+    }
+    return `${tag}>`;
+  });
   const parse = (html) => new DOMParser().parseFromString(quiet(html), "text/html").body;
   // What stands outside of paragraphs and lists gets a paragraph.
   const whole = (root) => {

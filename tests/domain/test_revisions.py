@@ -126,21 +126,21 @@ def test_two_people_at_once_the_second_learns_what_changed(home: Home) -> None:
 
 
 def test_old_revisions_are_thinned_out(home: Home) -> None:
-    """All of the last hundred stay, the first, those named, and the last of each day; undo walks over the gaps."""
+    """All of the last two hundred stay, the first, those named, and the last of each day; undo walks over the gaps."""
     one = made(home, subject="0")
     for day in range(3):
         for number in range(20):
             save(home, one, subject=f"{day}.{number}")
         home.advance(86_400)
     work.write(revisions.name, home.account_id, one.id, 5, "Before the fair")
-    for number in range(150):
+    for number in range(250):
         save(home, one, subject=f"late {number}")
     work.write(revisions.thin, one.id)
     kept = [row[0] for row in rows("SELECT number FROM template_revision WHERE template_id = ? ORDER BY number",
                                    (one.id,))]  # fmt: skip
 
-    assert kept[-100:] == list(range(112, 212))
-    old = kept[:-100]
+    assert kept[-200:] == list(range(112, 312))
+    old = kept[:-200]
     assert old[:2] == [1, 5] and len(old) <= 6
     days = {revisions.get(home.account_id, one.id, number).document["subject"] for number in old}
     assert {"0", "0.3", "0.19", "1.19", "2.19"} <= days
@@ -150,7 +150,7 @@ def test_old_revisions_are_thinned_out(home: Home) -> None:
     assert (seen[-1], "0.3" in seen, "2.19" in seen) == ("0", True, True)
     while history.reach(store.get(home.account_id, one.id)).redo is not None:
         last = move(home, one, "redo")
-    assert last == "late 149"
+    assert last == "late 249"
 
 
 def test_a_name_keeps_a_revision_and_no_name_lets_it_go(home: Home) -> None:

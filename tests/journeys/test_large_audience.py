@@ -141,8 +141,8 @@ def test_the_page_says_how_far_it_is(crowd: Crowd) -> None:
     until(server.client(), path, lambda one: not one["freezing"])
     after = server.client().request("GET", path, headers=FORM | {"Cookie": cookie}).text
 
-    assert re.search(r"Writing down who gets it: <b>[\d\u202f,]+</b> of 120.000 people", shown)
-    assert 'hx-trigger="every' in shown and "Writing down" not in after
+    assert re.search(r"writing down who gets it, <b>[\d\u202f,]+</b> of 120.000 people", shown)
+    assert 'hx-trigger="every' in shown and "writing down" not in after
 
 
 def test_pause_while_freezing(crowd: Crowd, smtp_server: SmtpServer) -> None:

@@ -62,7 +62,7 @@ def test_a_limit_of_an_hour_says_when_it_opens(
     assert status["rate"] == {"per_second": 0, "per_hour": 5, "last_minute": 5, "last_hour": 5}
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto(f"/campaigns/{made['id']}")
-    expect(page.locator("#waiting")).to_contain_text("Waiting: limit of 5 an hour, next at")
+    expect(page.locator("#waiting")).to_contain_text("Slowed: waiting for your limit of 5 an hour, next at")
     api.patch("/account", {"sending_stopped": True, "stop_reason": "prices"}).expect(200)
     # The part that polls brings the news by itself
     expect(page.locator("#waiting")).to_contain_text("Waiting: sending is stopped: prices")
