@@ -33,7 +33,7 @@ def choices(account_id: int) -> Choices:
     found: tuple[list[Any], list[Any]] = ([], [])
     for into, ask, query in ((found[0], lists.page, lists.ListQuery), (found[1], segments.page, SegmentQuery)):
         for number in range(1, _PAGES + 1):
-            some: Any = ask(account_id, query(page=number, limit=_A_PAGE))  # type: ignore[arg-type]
+            some: Any = ask(account_id, query(page=number, limit=_A_PAGE))  # type: ignore[arg-type]  # each way of asking has its own kind of query
             into.extend(some.rows)
             if number >= some.pages:
                 break

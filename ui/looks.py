@@ -114,6 +114,14 @@ def fonts(form: Form) -> list[tuple[str, str]]:
     return [("", "As the reader's machine has it"), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
 
 
+async def shown(account_id: int, form: Form) -> dict[str, Any]:
+    """Answer what a page shows around the fields of a form: the sample's question, marks, fonts, the logo's colours."""
+    return {
+        "question": question(form), "marks": marks(form), "fonts": fonts(form),
+        "proposed": await proposed(account_id), "most": media.MOST_BYTES // 1_048_576,
+    }  # fmt: skip
+
+
 async def keep_logo(account_id: int, filename: str, picture: Picture) -> tuple[str, ...]:
     """Make a picture the logo, and answer the colours it proposes."""
 

@@ -35,7 +35,7 @@ def test_every_section_has_a_key_of_its_own(sections: list[dict[str, Any]]) -> N
     for one in found:
         assert one.siblings[one.position] is one.raw
         assert not one.parent or outline.find(found, one.parent) is not None
-        assert outline.find(found, outline.top(found, one.key)).level == 0  # type: ignore[union-attr]
+        assert outline.find(found, outline.top(found, one.key)).level == 0  # type: ignore[union-attr]  # every key is that of an entry
 
 
 def test_an_id_that_is_safe_and_the_first_is_the_key() -> None:

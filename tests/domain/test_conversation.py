@@ -193,6 +193,6 @@ def test_a_rehearsal_hears_stop(home: Home, ann: int) -> None:
     """What somebody would write is done as it is in reality: after STOP nothing more leaves; nothing of it is kept."""
     flow = written(home, [{"body": "One"}, {"duration": 3600}, {"body": "Two"}])
     found = rehearsed(home, flow, contact_id=ann, events=[{"event": "message", "after": 60, "data": {"body": "Stop!"}}])
-    assert [told(found, step).message.status for step in (1, 3)] == ["sent", "skipped"]  # type: ignore[union-attr]
+    assert [told(found, step).message.status for step in (1, 3)] == ["sent", "skipped"]  # type: ignore[union-attr]  # both steps are those of messages
     assert "they write “Stop!”" in found.text
     assert (Incoming.select().count(), home.channel(ANN).subscribed) == (0, True)

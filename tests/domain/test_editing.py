@@ -200,7 +200,7 @@ def test_fewer_columns_keep_what_stood_in_the_others(home: Home) -> None:
     change(home, one, "two", "props.preset", "1:1:1")
     arrange(home, one, arranging.move("right", Spot(parent="two", column=2)))
     change(home, one, "two", "props.preset", "1:2")
-    found = outline.columns(outline.find(outline.entries(store.get(home.account_id, one).design), "two").raw)  # type: ignore[union-attr]
+    found = outline.columns(outline.find(outline.entries(store.get(home.account_id, one).design), "two").raw)  # type: ignore[union-attr]  # the section is there
     assert [[each["id"] for each in column["sections"]] for column in found] == [["left"], ["right"]]
 
 

@@ -39,12 +39,12 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.server.asked.append((self.path, dict(self.headers)))  # type: ignore[attr-defined]
-        self.server.callers.append(self.client_address)  # type: ignore[attr-defined]
+        self.server.asked.append((self.path, dict(self.headers)))  # type: ignore[attr-defined]  # set where the server is made
+        self.server.callers.append(self.client_address)  # type: ignore[attr-defined]  # set where the server is made
         status, body = (302, b"") if self.path == "/away" else (200, b"x" * 5000)
         self.send_response(status)
         self.send_header("Location", "/there")
-        self.send_header("Set-Cookie", f"seen{len(self.server.asked)}=yes; Max-Age=9999")  # type: ignore[attr-defined]
+        self.send_header("Set-Cookie", f"seen{len(self.server.asked)}=yes; Max-Age=9999")  # type: ignore[attr-defined]  # set where the server is made
         self.send_header("Content-Length", "999999" if self.path == "/endless" else str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -60,7 +60,7 @@ def web() -> Iterator[ThreadingHTTPServer]:
     """A web server of this machine that remembers who asked."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
-    server.asked, server.callers = [], []  # type: ignore[attr-defined]
+    server.asked, server.callers = [], []  # type: ignore[attr-defined]  # a handler knows nothing but its server
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server
     server.shutdown()

@@ -29,7 +29,7 @@ def mailed(server: Server, name: str, **body: Any) -> tuple[dict[str, Any], str,
     sent = api.post("/messages", {**content, "transactional": False}).expect(201)
     # What is counted of a message is counted when it is handed over
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
-    return who, str(re.search(r"/p/[\w-]+", api.get(f"/messages/{sent['id']}").json["html"])[0]), group  # type: ignore[index]
+    return who, str(re.search(r"/p/[\w-]+", api.get(f"/messages/{sent['id']}").json["html"])[0]), group  # type: ignore[index]  # every marketing mail has this link
 
 
 def stored(server: Server, who: dict[str, Any]) -> dict[str, Any]:

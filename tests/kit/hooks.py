@@ -90,7 +90,7 @@ class SendGrid:
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        sns: Sns = self.server.sns  # type: ignore[attr-defined]
+        sns: Sns = self.server.sns  # type: ignore[attr-defined]  # set where the server is made
         sns.asked.append(self.path)
         body = sns.files.get(self.path)
         found = body is not None or self.path.startswith("/?")
@@ -147,7 +147,7 @@ class Sns:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(directory / "ca.pem", directory / "key.pem")
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        server.sns = self  # type: ignore[attr-defined]
+        server.sns = self  # type: ignore[attr-defined]  # a handler knows nothing but its server
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         hosts = {"ca": str(directory / "ca.pem"), "hosts": {HOST: server.server_port}}

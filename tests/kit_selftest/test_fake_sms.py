@@ -109,7 +109,7 @@ class _Hook(BaseHTTPRequestHandler):
         if self.headers["Content-Type"] == "application/json":
             fields = {}
         right = twilio_signature(TOKEN, url, fields) == self.headers["X-Twilio-Signature"]
-        self.server.heard.append((self.path, fields, right))  # type: ignore[attr-defined]
+        self.server.heard.append((self.path, fields, right))  # type: ignore[attr-defined]  # set where the server is made
         self.send_response(200 if right else 403)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -122,7 +122,7 @@ class _Hook(BaseHTTPRequestHandler):
 def hooks() -> Iterator[ThreadingHTTPServer]:
     """Somebody who hears what a provider tells."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
-    server.heard = []  # type: ignore[attr-defined]
+    server.heard = []  # type: ignore[attr-defined]  # a handler knows nothing but its server
     Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server
     server.shutdown()
@@ -140,7 +140,7 @@ def test_it_tells_what_became_of_messages(fake_sms: FakeSms, hooks: ThreadingHTT
     assert fake_sms.report(fake_sms.accepted[0], "undelivered", 30005).status == 200
     assert fake_sms.write(base, "+15551230001", "  Stop ", OptOutType="STOP").status == 200
     assert post(twilio_json(TOKEN, f"{base}/x?a=1", {"b": 2})).status == 200
-    heard = hooks.heard  # type: ignore[attr-defined]
+    heard = hooks.heard  # type: ignore[attr-defined]  # set where the server is made
     assert all(right for _, _, right in heard)
     assert heard[-3][0] == "/hooks/twilio/status?m=abc"
     assert heard[-3][1]["ErrorCode"] == "30005"

@@ -25,7 +25,7 @@ def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestC
         pass
 
     Machine.stage, Machine.tally = Stage(server, clock), tally
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # its library has no types
         Machine,
         settings=settings(
             max_examples=300 if full else 6, stateful_step_count=30 if full else 20, deadline=None, database=None,

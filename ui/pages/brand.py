@@ -3,7 +3,7 @@
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import brand, errors, media
+from appliance import brand, errors
 from appliance.db.work import call, commit
 from ui import guard, looks, mail, receiving, view, words
 from ui.forms import Form
@@ -67,8 +67,6 @@ async def logo(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
-    return view.page(
-        request, "brand/show.html", status, form=form, question=looks.question(form), marks=looks.marks(form),
-        fonts=looks.fonts(form), proposed=await looks.proposed(visit.account_id), most=media.MOST_BYTES // 1_048_576,
-        may_change=guard.may(visit.user.role, "POST", "/brand"),
-    )  # fmt: skip
+    about = await looks.shown(visit.account_id, form)
+    may_change = guard.may(visit.user.role, "POST", "/brand")
+    return view.page(request, "brand/show.html", status, form=form, may_change=may_change, **about)

@@ -6,7 +6,7 @@ from zoneinfo import available_timezones
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import brand, config, errors, fields, media
+from appliance import brand, config, errors, fields
 from appliance.account import accounts, settings
 from appliance.db.work import call, commit
 from appliance.delivery.groups import domain_of
@@ -154,10 +154,7 @@ async def look_save(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _look(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
-    return _screen(
-        request, "brand", form, status, question=looks.question(form), marks=looks.marks(form),
-        fonts=looks.fonts(form), proposed=await looks.proposed(visit.account_id), most=media.MOST_BYTES // 1_048_576,
-    )  # fmt: skip
+    return _screen(request, "brand", form, status, **await looks.shown(visit.account_id, form))
 
 
 def _screen(request: Request, step: str, form: Form, status: int = 200, **more: Any) -> HTTPResponse:
