@@ -66,9 +66,7 @@ def get(account_id: int) -> Brand:
 def update(account_id: int, request: BrandWrite) -> Brand:
     """Change what was sent; raises Invalid with all faults."""
     writing()
-    faults = Faults()
-    _check(account_id, request, faults)
-    faults.check()
+    check(account_id, request)
     brand = get(account_id)
     for name, value in given(request).items():
         if name == "links" and value:
@@ -94,6 +92,13 @@ def tried(account_id: int, request: BrandWrite) -> Brand:
         if name not in wrong and name != "links":
             setattr(brand, name, value or _EMPTY.get(name))
     return brand
+
+
+def check(account_id: int, request: BrandWrite, _: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a change, beyond its types."""
+    faults = Faults()
+    _check(account_id, request, faults)
+    faults.check()
 
 
 def _check(account_id: int, request: BrandWrite, faults: Faults) -> None:

@@ -1,6 +1,7 @@
 """The command line (decisions, section 17): exit 0 done, 1 refused or failed, 2 wrong command line."""
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -12,7 +13,7 @@ from typing import Any
 
 import apsw
 
-from appliance import VERSION, clock, config, datadir, logs, tokens
+from appliance import VERSION, clock, config, datadir, logs, people_commands, tokens
 from appliance.account import settings
 from appliance.config import Loaded
 from appliance.db import work
@@ -29,6 +30,8 @@ class Fault(Exception):
 def run(arguments: list[str]) -> int:
     """Run one command and answer its exit code."""
     options = _parser().parse_args(arguments)
+    if options.run is not _serve:
+        gc.enable()
     try:
         return int(options.run(options) or 0)
     except (Fault, ConfigError, tokens.WrongKey, TooOld, TooNew, datadir.InUse) as error:
@@ -89,18 +92,14 @@ def _people_and_keys(top: Any) -> None:
         made = top.add_parser(name, help=words, description=words)
         return made.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    words = "add a person who signs in; the password is the first line of stdin"
-    user = _command(group("user", "people who sign in"), "add", _user_add, words)
-    user.add_argument("--email", required=True)
-    user.add_argument("--role", default="owner", help="owner, admin, editor, author or viewer")
+    people_commands.mount(group("user", "people who sign in"), _command, _open)
     key = _command(
         group("key", "keys for the API"), "create", _key_create, "make a key and print it, the only time it is shown"
     )
     key.add_argument("name", metavar="NAME")
     key.add_argument("--scope", default="full", help="full, read, send, or a comma list such as contacts:write")
     key.add_argument("--test", action="store_true", help="all it sends goes to the built-in inbox")
-    for made in (user, key):
-        made.add_argument("--account", type=int, default=1, metavar="ID")
+    key.add_argument("--account", type=int, default=1, metavar="ID")
     account = _command(
         group("account", "accounts of this installation"), "add", _account_add, "make a further account, print its id"
     )
@@ -144,44 +143,35 @@ def _serve(options: argparse.Namespace) -> None:
         server.serve(loaded.config)
 
 
-def _password() -> str:
-    if sys.stdin.isatty():
-        print("Password: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().rstrip("\r\n")
-
-
 def _setup(options: argparse.Namespace) -> None:
-    from appliance.account import users
+    from appliance.account import audit, users
+    from appliance.account.acting import By
 
     _open(options)
     if users.has_users():
         raise Fault("set-up was done before; use: campanero user add")
-    new = users.prepare(options.email, _password())
-    work.write(users.set_up, new, options.name)
-
-
-def _user_add(options: argparse.Namespace) -> None:
-    from appliance.account import users
-
-    _open(options)
-    new = users.prepare(options.email, _password())
-    work.write(users.add, options.account, new, options.role)
+    new = users.prepare(options.email, people_commands.read_password())
+    work.write(audit.noting, By("cli"), "user_add", users.set_up, new, options.name)
 
 
 def _key_create(options: argparse.Namespace) -> None:
     from appliance.account import keys
+    from appliance.account.acting import By
 
     _open(options)
-    print(work.write(keys.create, options.account, options.name, options.scope, options.test))
+    by = By("cli")
+    print(work.write(keys.create, options.account, options.name, options.scope, options.test, by))
 
 
 def _account_add(options: argparse.Namespace) -> None:
-    from appliance.account import accounts
+    from appliance.account import accounts, audit
+    from appliance.account.acting import By
 
     _open(options)
     if not options.name.strip():
         raise Invalid({"name": ["can't be blank"]})
-    print(work.write(lambda: accounts.create(options.name.strip()).id))
+    made = work.write(audit.noting, By("cli"), "account_add", accounts.create, options.name.strip())
+    print(made.id)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -219,7 +209,7 @@ def _recount(options: argparse.Namespace) -> None:
 
 def _openapi(options: argparse.Namespace) -> None:
     config.use(_load(options).config)
-    from appliance.api.openapi import document
+    from appliance.api.document import document
 
     sys.stdout.write(document().decode())
 

@@ -20,7 +20,10 @@ DeliveryError           what a transport answered
 └── Uncertain           the connection broke after the final dot: acceptance cannot be known
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Refused(Exception):
@@ -175,6 +178,14 @@ class Faults:
         for path, messages in fields.items():
             for message in messages:
                 self.add(path, message)
+
+    def of(self, reader: Callable[..., T], *args: Any) -> T | None:
+        """Answer what a reader answers, or None with all that it has found wrong noted."""
+        try:
+            return reader(*args)
+        except Invalid as refused:
+            self.merge(refused.fields)
+            return None
 
     def check(self) -> None:
         """Raise Invalid if anything was noted."""

@@ -27,6 +27,11 @@ def _meta(schema: dict[str, Any] | None = None, **extra: Any) -> Meta:
     return Meta(extra=extra, extra_json_schema=schema)
 
 
+def named(schema: str) -> Meta:
+    """Name the schema that the document shows for what a reader of its own reads."""
+    return _meta({"$ref": f"#/components/schemas/{schema}"})
+
+
 # Text that ends in a header or on one line: no control characters.
 Line = Annotated[str, Meta(max_length=255, extra={"line": True})]
 Name = Annotated[str, Meta(max_length=255, extra={"line": True, "filled": True})]
@@ -35,16 +40,29 @@ Text = Annotated[str, Meta(max_length=1_048_576)]
 Short = Annotated[str, Meta(max_length=255)]
 Long = Annotated[str, Meta(max_length=10_000)]
 EmailText = Annotated[str, Meta(max_length=254, extra={"check": "email"}, extra_json_schema={"format": "email"})]
-Phone = Annotated[str, Meta(max_length=40, extra={"check": "phone"})]
+Phone = Annotated[
+    str,
+    Meta(
+        max_length=40, extra={"check": "phone"},
+        extra_json_schema={"pattern": r"^([ .()-]*\+[ .()-]*[1-9]([ .()-]*[0-9]){6,14}[ .()-]*)?$"},
+    ),
+]  # fmt: skip
 Colour = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}$", extra={"line": True})]
 Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pattern": "^[A-Za-z]{2}$"})]
 HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
 When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
+# A moment or a day of a filter; a day begins where the account is, which is looked up when it is used
+DayOrWhen = Annotated[
+    str, _meta({"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}, read="day")
+]
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Data = Annotated[dict[str, Any], Meta(extra={"bytes": DATA_BYTES})]
-EventName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$", extra={"line": True})]
+EVENT_NAME = r"^[a-z][a-z0-9_]{0,63}$"
+EventName = Annotated[str, Meta(pattern=EVENT_NAME, extra={"line": True})]
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
+# A larger page or limit, written as text, counts as this: past the end of every list
+_LARGEST = 2**63 - 1
 _LESS = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
 _MORE = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
 
@@ -68,6 +86,22 @@ def read_with_ignored(kind: type[S], raw: Any, path: str = "", loose: bool = Fal
     reader.faults.check()
     assert value is not None  # without faults there is one
     return value, reader.ignored
+
+
+def sound(kind: type[S], raw: Any) -> S:
+    """Answer what is sound of a request that has faults, for the checks that come later.
+
+    What is wrong is as if it had not been sent: UNSET, what is required too.
+    """
+    good: dict[str, Any] = {}
+    for info in declared(kind):
+        reader = _Reader(False)
+        value = reader.value(info.type, raw[info.encode_name], "x") if info.encode_name in raw else UNSET
+        if value is not UNSET and not reader.faults.fields:
+            good[info.name] = value
+        elif info.required:
+            good[info.name] = UNSET
+    return kind(**good)
 
 
 class _Reader:
@@ -134,6 +168,8 @@ class _Reader:
         extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
         if extra.get("read") == "time":
             return self.time(raw, path)
+        if extra.get("read") == "day":
+            return self.day(raw, path)
         value = self.converted(kind, raw, path)
         if path in self.faults.fields:
             return None
@@ -161,10 +197,27 @@ class _Reader:
             self.faults.add(path, "is invalid")
             return None
 
-    def converted(self, kind: Any, raw: Any, path: str) -> Any:
-        if self.loose and isinstance(raw, str) and _unwrap(kind)[0] is int and not _INTEGER.fullmatch(raw):
-            self.faults.add(path, "is not a number")
+    def day(self, raw: Any, path: str) -> str | None:
+        try:
+            clock.parse_or_day(raw, "UTC")
+        except (ValueError, TypeError, AttributeError, OverflowError, OSError):
+            self.faults.add(path, "is invalid")
             return None
+        return str(raw)
+
+    def converted(self, kind: Any, raw: Any, path: str) -> Any:
+        plain, metas = _unwrap(kind)
+        if plain is int and isinstance(raw, float) and raw.is_integer() and abs(raw) <= 2**53:
+            raw = int(raw)  # to JSON Schema (2020-12, 6.1.1) 3.0 is an integer
+        if self.loose and isinstance(raw, str) and plain is int:
+            if not _INTEGER.fullmatch(raw):
+                self.faults.add(path, "is not a number")
+                return None
+            if any((meta.extra or {}).get("endless") for meta in metas):
+                raw = max(-_LARGEST, min(int(raw), _LARGEST))
+            elif abs(int(raw)) > _LARGEST:
+                self.faults.add(path, "is not a number")
+                return None
         try:
             return msgspec.convert(raw, kind, strict=not self.loose)
         except msgspec.ValidationError as error:
@@ -230,13 +283,16 @@ def given(struct: Struct) -> dict[str, Any]:
     return found
 
 
+_Many = Annotated[int, Meta(ge=1, extra={"endless": True})]  # however large: past the end there is nothing
+
+
 class PageQuery(Struct):
     """What every list endpoint takes; `limit`, `per_page`, `per`: the first present wins (decisions, section 4)."""
 
-    page: Annotated[int, Meta(ge=1)] = 1
-    limit: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
-    per_page: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
-    per: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    page: _Many = 1
+    limit: _Many | UnsetType = UNSET
+    per_page: _Many | UnsetType = UNSET
+    per: _Many | UnsetType = UNSET
 
     def size(self) -> int:
         """Answer how many rows a page has: 50, at most 100."""

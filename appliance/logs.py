@@ -7,13 +7,15 @@ import sys
 from datetime import UTC, datetime
 
 # Paths of recipients' links and set-up links carry their secret in them
-_TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup)/)[^\s\"'?]+")
-_KEY = re.compile(r"camp_(live|test)_[0-9A-Za-z]{6,}")
+_TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup|reset)/)[^\s\"'?]+")
+_KEY = re.compile(r"camp_(live|test|pub)_[0-9A-Za-z]{6,}")
+# Of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519): their headers are JSON, so they begin alike
+_SECRET = re.compile(r"\b(?:whsec_[0-9A-Za-z+/=_-]{6,}|eyJ[\w-]{6,}\.[\w-]+\.[\w-]*)")
 
 
 def clean(text: str) -> str:
-    """Take link tokens and keys out of a line."""
-    return _KEY.sub(r"camp_\1_…", _TOKEN.sub(r"\1…", text))
+    """Take link tokens, keys, tokens of sign-ins and secrets of webhooks out of a line."""
+    return _SECRET.sub("…", _KEY.sub(r"camp_\1_…", _TOKEN.sub(r"\1…", text)))
 
 
 class _Text(logging.Formatter):

@@ -9,22 +9,27 @@ T = TypeVar("T")
 
 
 class Rested(Generic[T]):
-    """Answers by key; what is known is told again for `least` seconds, and for `rests` times what it took to find."""
+    """Answers by key; what is known is told again for `least` seconds, and for `rests` times what it took to find.
 
-    def __init__(self, least: float = 0.0, rests: int = 20, most_kept: int = 200) -> None:
-        self._least, self._rests, self._most_kept = least, rests, most_kept
+    What took at most `cheap` seconds of the processor is made each time, however busy the machine is.
+    """
+
+    def __init__(self, least: float = 0.0, rests: int = 20, most_kept: int = 200, cheap: float = 0.0) -> None:
+        self._least, self._rests, self._most_kept, self._cheap = least, rests, most_kept, cheap
         self._lock = threading.Lock()
         self._known: dict[Hashable, tuple[float, T]] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Answer what belongs to a key, made now unless it is known from a moment ago."""
-        begun = time.monotonic()
+        begun, work = time.monotonic(), time.thread_time()
         with self._lock:
             known = self._known.get(key)
         if known is not None and begun < known[0]:
             return known[1]
         made = make()
         ended = time.monotonic()
+        if time.thread_time() - work < self._cheap:
+            return made
         with self._lock:
             if len(self._known) >= self._most_kept:
                 self._known.clear()

@@ -1,6 +1,7 @@
 """The one process: the only place that knows every door."""
 
 import asyncio
+import gc
 import logging
 import re
 import secrets
@@ -10,7 +11,7 @@ import time
 from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
-from sanic.exceptions import BadRequest, PayloadTooLarge, ServiceUnavailable
+from sanic.exceptions import BadRequest, PayloadTooLarge, SanicException, ServiceUnavailable
 from sanic.http.http1 import Http
 
 import ui
@@ -41,6 +42,9 @@ _WRITABLE_AGAIN_SECONDS = 14.0
 # How often a signal is said again until the server heeds it
 _BEAT_SECONDS = 0.02
 _PAST_READING = 419_430_400  # twice an import
+# A credential that is far too long is refused as one that is wrong
+_HEAD_BYTES = 32_768
+_LINE_BYTES = 8_192
 # A request's line and its headers: no space before a colon, no line that goes on with the next
 _HEAD = re.compile(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*")
 
@@ -48,8 +52,10 @@ _HEAD = re.compile(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*"
 def build(config: Config) -> "Sanic[Any, Any]":
     """Make the server with every door; nothing is started yet."""
     app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False)
+    Http.HEADER_CEILING = _HEAD_BYTES  # the library takes no more than half of that, unless told
     app.config.update(
         REQUEST_MAX_SIZE=config.limits.body_bytes,
+        REQUEST_MAX_HEADER_SIZE=_HEAD_BYTES,
         GRACEFUL_SHUTDOWN_TIMEOUT=5.0,
         ACCESS_LOG=False,
         KEEP_ALIVE_TIMEOUT=60,
@@ -103,7 +109,7 @@ async def _note_client(request: Request) -> None:
 
 async def _refuse_malformed(request: Request) -> HTTPResponse | None:
     """Refuse a head that another program may have read otherwise: where two disagree, requests can be smuggled."""
-    if _HEAD.fullmatch(request.head):
+    if _HEAD.fullmatch(request.head) or _is_unread(request):
         return None
     # What follows may be the rest of this request or another one; nobody knows, so nobody reads it
     assert isinstance(request.stream, Http), "a request that is handled has its stream"
@@ -121,19 +127,43 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
 
 async def _mark(request: Request, response: HTTPResponse) -> None:
     response.headers["X-Request-Id"] = reply.request_id(request)
-    if request.path.startswith("/v1"):
+    path = _path(request)
+    if path == "/v1" or path.startswith("/v1/"):
         response.headers["X-Api-Version"] = api.API_VERSION
+    if api.owns(path):
+        # What is said of somebody stays nowhere on its way, and is what its type says
+        response.headers.setdefault("Cache-Control", "no-store")
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        if level := getattr(request.ctx, "level", None):
+            response.headers.update(level.headers)
+
+
+def _is_unread(request: Request) -> bool:
+    """Say whether this stands for a request whose head could not be read: the library makes one up for its refusal."""
+    return not request.head
+
+
+def _path(request: Request) -> str:
+    """Answer the path that was asked for, also where a request was refused before it was read."""
+    if _is_unread(request) and isinstance(request.stream, Http):
+        line = bytes(request.stream.recv_buffer[:_LINE_BYTES]).split(b"\r\n", 1)[0].split(b" ")
+        if len(line) > 1:
+            return line[1].partition(b"?")[0].decode("latin-1")
+    return request.path
 
 
 async def _fault(request: Request, error: Exception) -> HTTPResponse:
     """Let the door that owns the path say what went wrong."""
+    path = _path(request)
+    if isinstance(error, PayloadTooLarge) and _is_unread(request):
+        error = SanicException("the headers are too large", status_code=431)
     if isinstance(error, PayloadTooLarge) or (isinstance(error, reply.Fault) and error.status == 413):
         _let_the_rest_come(request)
     if isinstance(error, OSError):
         # A file that cannot be written is the same trouble as a row that cannot
         known = storage.storage_error(error)
-        error = error if known is None else known if _speaks_json(request.path) else ServiceUnavailable(known.message)
-    if _speaks_json(request.path):
+        error = error if known is None else known if _speaks_json(path) else ServiceUnavailable(known.message)
+    if _speaks_json(path):
         return await api.fault(request, error)
     status = getattr(error, "status_code", None) or 500
     if status >= 500:
@@ -176,6 +206,9 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
         loop.remove_signal_handler(number)
         signal.signal(number, lambda *_: _told_to_end(loop, app))
     base = configuration.base_url(app.ctx.config)
+    # What was loaded stays; to look through it for garbage would stop all requests for a tenth of a second
+    gc.freeze()
+    gc.enable()
     token = await work.call(onboarding.setup_token)
     if token is not None:
         print(f"Open {base}/setup/{token} to set up; the link works once", flush=True)

@@ -201,6 +201,9 @@ class Network(Struct, frozen=True):
     trusted_proxies: Annotated[list[str], _help("addresses or networks whose X-Forwarded-For is believed")] = field(
         default_factory=list
     )
+    check_links: Annotated[bool, _help("true: links of a draft are asked whether they answer, before it is sent")] = (
+        False
+    )
 
 
 class Webhooks(Struct, frozen=True):

@@ -1,11 +1,16 @@
 """The web interface: pages for people, rendered on the server and refreshed in parts."""
 
+import asyncio
+import threading
 from typing import Any
 
 from sanic import Sanic
 
-from ui import files, guard
+from ui import files, guard, view
 from ui.pages import BLUEPRINTS
+
+# Until then a start is over, and so is a service that was only started for a moment
+_SETTLED_SECONDS = 5.0
 
 
 def mount(app: Sanic[Any, Any]) -> None:
@@ -14,3 +19,9 @@ def mount(app: Sanic[Any, Any]) -> None:
     for blueprint in BLUEPRINTS:
         guard.protect(blueprint)
         app.blueprint(blueprint)
+    app.after_server_start(_warm)
+
+
+async def _warm(_: "Sanic[Any, Any]") -> None:
+    reading = threading.Thread(target=view.warm, name="templates", daemon=True)
+    asyncio.get_running_loop().call_later(_SETTLED_SECONDS, reading.start)

@@ -8,8 +8,9 @@ from appliance.campaigns import audience, forecast, groups, preflight, preview, 
 from appliance.contacts import store as contacts
 from appliance.designs import document as designs
 from appliance.messages import senders
-from ui import audiences, guard, words
+from ui import approving, audiences, words
 from ui.forms import Form
+from ui.rights import may
 from ui.session import Visit
 
 CARDS = ("to", "from", "content", "when")
@@ -21,6 +22,16 @@ _CARDS = (
     ("trigger_attributes", "to"), ("confirm_send_to_all", "to"), ("template_attributes.body", "content"),
     ("template_attributes.design", "content"), ("template_attributes", "from"), ("scheduled_at", "when"),
 )  # fmt: skip
+# What a finding says, by its code; the rest in the words of the rule
+_FINDINGS = {
+    "audience_required": "Choose who gets it.",
+    "confirmation_required": "Confirm that everyone gets it.",
+    "preheader_missing": "Add a preview line: without it inboxes show the first words of the email.",
+    "nobody": "Nobody in this audience may be written to.",
+    "postal_address": "Add your postal address to the brand: mail that leaves this machine needs one.",
+    "too_long": "The email is over 102 KB: Gmail will cut it off.",
+    "opt_out_hint_missing": "It does not say how to leave: write it, or set words for every SMS in the settings.",
+}
 _ELSEWHERE = {
     "postal_address": "/brand", "not_tested": "/campaigns/{}/test", "parts_per_day": "/settings",
     "base_url_http": "/settings",
@@ -31,7 +42,7 @@ def facts(visit: Visit, campaign_id: int) -> dict[str, Any]:
     """Answer everything the pages of a draft show; raises NotFound."""
     account_id, account = visit.account_id, visit.account
     campaign = store.get(account_id, campaign_id)
-    flight = preflight.check(account_id, campaign_id)
+    flight = preflight.check(account_id, campaign_id, visit.by)
     found = audiences.choices(account_id)
     sums, sender = flight.facts, preflight.sender_of(campaign, account)
     shown = preview.render(account_id, campaign_id)
@@ -43,9 +54,11 @@ def facts(visit: Visit, campaign_id: int) -> dict[str, Any]:
         "audience": audiences.name(campaign, found.names), "has_audience": audience.is_set(campaign),
         "sums": sums, "without": groups.left_out(campaign),
         "less": [(why, words.reason(why, campaign.channel), count) for why, count in sums["skipped"].items()],
-        "flight": flight, "findings": _findings(flight, campaign_id), **rehearsed(sums), "sender": sender,
+        "flight": flight, "findings": _findings(flight, campaign_id, visit.user.role),
+        **rehearsed(sums), "sender": sender,
         "offered": [] if sms else senders.offered(account), "shown": shown,
         "sections": len(designs.sections(campaign.template.design)) if not sms else 0,
+        "approval": approving.of(visit, campaign, f"/campaigns/{campaign_id}", [one.code for one in flight.blockers]),
         "is_later": later, "speed": forecast.of(campaign, sending, sender["email"]),
         **rights(visit, campaign_id),
     }  # fmt: skip
@@ -54,7 +67,7 @@ def facts(visit: Visit, campaign_id: int) -> dict[str, Any]:
 def rights(visit: Visit, campaign_id: int) -> dict[str, bool]:
     """Answer what somebody may do with a campaign, so that no button is shown that would be refused."""
     here, role = f"/campaigns/{campaign_id}", visit.user.role
-    return {"may_write": guard.may(role, "POST", here), "may_send": guard.may(role, "POST", f"{here}/send")}
+    return {"may_write": may(role, "POST", here), "may_send": may(role, "POST", f"{here}/send")}
 
 
 def forms(found: dict[str, Any], visit: Visit) -> dict[str, Form]:
@@ -96,7 +109,7 @@ def rehearsed(found: dict[str, Any]) -> dict[str, Any]:
     told = found.get("rehearsal")
     if told is None:
         return {"rehearsal": None, "trouble": []}
-    said = [(f"{one['name']} is empty for {words.people(one['count'])}", "", one["contact_ids"])
+    said = [(f"{words.tag(one['name'])} is empty for {words.people(one['count'])}", "", one["contact_ids"])
             for one in told["lacking"] if one["count"]]  # fmt: skip
     if told["failed"]:
         what = f"Cannot be made for {words.people(told['failed'])}, who would be skipped"
@@ -107,20 +120,22 @@ def rehearsed(found: dict[str, Any]) -> dict[str, Any]:
     return {"rehearsal": told, "trouble": trouble}
 
 
-def _findings(flight: preflight.Preflight, campaign_id: int) -> list[tuple[str, str, str]]:
-    """Answer the checklist: its tone, its words, and where it is mended."""
-    return [
-        (tone, _said(one), place(one, campaign_id))
-        for tone, found in (("bad", flight.blockers), ("warn", flight.warnings))
-        for one in found
+def _findings(flight: preflight.Preflight, campaign_id: int, role: str) -> list[tuple[str, str, str]]:
+    """Answer the checklist: its tone, its words, and where it is mended by who may."""
+    found = [
+        (tone, said(one), place(one, campaign_id))
+        for tone, some in (("bad", flight.blockers), ("warn", flight.warnings))
+        for one in some
         if one.code not in _REHEARSED
     ]
+    return [(tone, text, href if may(role, "GET", href) else "") for tone, text, href in found]
 
 
-def _said(finding: Any) -> str:
+def said(finding: Any) -> str:
+    """Say a finding of the checklist."""
     if "campanero.invalid" in finding.message:
         return "Add your domain, or say from which address it is: mail that leaves this machine needs one."
-    return words.finding(finding.code, finding.message)
+    return _FINDINGS.get(finding.code) or words.sentence(finding.message)
 
 
 def place(finding: Any, campaign_id: int) -> str:
@@ -133,5 +148,7 @@ def place(finding: Any, campaign_id: int) -> str:
         return "/settings/domains"
     if finding.code == "sender_not_ready" and not finding.field.startswith("template"):
         return "/settings/sending"
+    if finding.code.startswith("link_") and ".design." in finding.field:
+        return f"/campaigns/{campaign_id}/content?path={finding.field.partition('.design.')[2]}"
     found = next((card for start, card in _CARDS if finding.field.startswith(start)), None)
     return f"/campaigns/{campaign_id}?open={found}#card-{found}" if found else ""

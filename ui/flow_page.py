@@ -7,12 +7,11 @@ from appliance.errors import Invalid
 from appliance.flows import contents, document, people, publishing, report, sketch, tree, triggers
 from appliance.flows.readiness import Blocker
 from appliance.flows.sketch import Sketch
-from appliance.flows.states import By
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.messages import looking
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentQuery
-from ui import filter_look, flow_forms, flow_tree, words
+from ui import approving, filter_look, flow_forms, flow_tree, words
 from ui import people as named
 from ui.filter_offers import BRANCH
 from ui.filters import Rows
@@ -21,11 +20,6 @@ from ui.session import Visit
 
 RANGES = (("all", "All time"), ("30d", "30 days"), ("7d", "7 days"))
 START = "start"
-
-
-def by(visit: Visit) -> By:
-    """Answer who does something on a page: an author writes, and others approve of it."""
-    return By(approves=visit.user.role in ("owner", "admin", "editor"), user_id=visit.user.id)
 
 
 def facts(
@@ -39,7 +33,7 @@ def facts(
     known = report.of(flow, span) if flow.version else None  # type: ignore[arg-type]  # one of the three
     numbers = flow_tree.figures(known)
     changes = publishing.differences(visit.account_id, flow_id) if drawn.is_changed else []
-    blocked = sketch.blockers(drawn, by(visit).approves) if flow.status != "archived" else []
+    blocked = sketch.blockers(drawn, visit.by) if flow.status != "archived" else []
     lacks: dict[int, list[str]] = {}
     for step_id, one in blocked:
         if step_id is not None:
@@ -55,6 +49,7 @@ def facts(
         "start": flow_tree.start_words(visit.account_id, drawn.start), "lookup": flow_tree.page_of,
         "findings": findings(drawn, blocked, said),
         "start_lacks": [one for step_id, one in blocked if step_id is None and one.field.startswith("trigger")],
+        "approval": approving.of(visit, flow, f"/flows/{flow_id}", [one.code for _, one in blocked]),
         "inside": sum(publishing.inside(flow_id).values()), "kinds": KINDS, "wants_start": False,
         "saved": shows is not None, "wrong": bool(form is not None and form.errors),
         "may_edit": visit.user.role != "viewer" and flow.status != "archived",

@@ -9,7 +9,9 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance import config, errors, media
-from ui import session, view
+from ui import files, held, session, view
+from ui.forms import Form, local_path
+from ui.rights import SAFE, may
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -27,15 +29,6 @@ _ALWAYS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-_SAFE = ("GET", "HEAD", "OPTIONS")
-_STARTING = ("activate", "publish", "pause", "archive", "revive", "move_on", "take_out")
-_SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume", "schedule")
-
-# What everybody decides about themselves
-_OWN = ("/logout", "/settings/theme", "/settings/keyboard", "/settings/you", "/settings/you/password")
-# Forms that are too long for an address and change nothing
-_READING = ("/segments/rows", "/segments/check")
-
 # None of a page that sent its answer itself, piece by piece
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
@@ -54,7 +47,7 @@ def protect(blueprint: Blueprint) -> None:
 
 def is_foreign(request: Request) -> bool:
     """Say whether an unsafe request did not come from a page of ours, by what only the browser can say of it."""
-    if request.method in _SAFE:
+    if request.method in SAFE:
         return False
     site = request.headers.get("sec-fetch-site")
     if site:
@@ -75,15 +68,18 @@ async def refuse_foreign(request: Request) -> HTTPResponse | None:
 
 
 async def add_headers(request: Request, response: HTTPResponse) -> None:
-    """Give a page its policy; an answer that brought its own keeps it."""
+    """Give a page its policy, where it did not bring its own, and pack it."""
     for name, value in _ALWAYS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("content-security-policy", PAGE_POLICY)
+    files.pack(request, response)
 
 
 def problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
     """Answer a friendly page for something that did not work."""
     context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), **words}
+    if context["visit"] and view.is_part(request) and request.method not in SAFE:
+        return view.over(request, "trouble.html", status, **context)
     response = view.whole(request, "problem.html", status, **context)
     if view.is_part(request):
         # The part that was asked for is not there to be replaced: the page's content is.
@@ -100,26 +96,9 @@ async def fault(request: Request, error: Exception) -> HTTPResponse:
         request.ctx.visit = await session.visit(request)
     except errors.Unavailable:
         request.ctx.visit = None
-    response = problem(request, status, kind)
+    response = problem(request, status, kind, most=request.app.config.REQUEST_MAX_SIZE)
     await add_headers(request, response)
     return response
-
-
-def may(role: str, method: str, path: str) -> bool:
-    """Say whether a role may do this (decisions, section 2): everybody looks, and looks after their own sign-in.
-
-    A viewer changes nothing; an author writes and does not send; brand and settings are for owners and admins.
-    """
-    if method in _SAFE or path in (*_OWN, *_READING):
-        return True
-    if role in ("owner", "admin"):
-        return True
-    if role == "viewer" or path.startswith(("/brand", "/settings", "/welcome")):
-        return False
-    sends = path.startswith(("/campaigns/", "/outbox/")) and path.rsplit("/", 1)[-1] in _SENDING
-    sends = sends or (path.startswith("/contacts/") and path.endswith("/conversation"))
-    sends = sends or (path.startswith("/flows/") and path.rsplit("/", 1)[-1] in _STARTING)
-    return role == "editor" or (role == "author" and not sends)
 
 
 def open_page(function: Handler) -> Handler:
@@ -143,17 +122,28 @@ def signed_in(function: Handler) -> Handler:
             return _to_sign_in(request)
         if not may(request.ctx.visit.user.role, request.method, request.path):
             return problem(request, 403, "not_allowed", detail="")
+        if any(type(one) is int and one >> 63 for one in kwargs.values()):
+            # A number that no id can be
+            return problem(request, 404, "not_found")
         return await _answer(request, function(request, request.ctx.visit, *args, **kwargs))
 
     return wrapped
 
 
 def _to_sign_in(request: Request) -> HTTPResponse:
-    """A page is returned to after signing in; a part of one returns to the page it belongs to."""
+    """Who was signed out in the middle of something signs in over the page; a form comes back afterwards, as typed."""
+    if view.is_part(request):
+        return view.over(request, "login/again.html", 401, form=Form())
     back = request.path + (f"?{request.query_string}" if request.query_string else "")
-    if request.method not in _SAFE or view.is_part(request):
-        current = urlsplit(request.headers.get("hx-current-url") or request.headers.get("referer") or "/")
+    if request.method not in SAFE:
+        current = urlsplit(request.headers.get("referer") or "/")
         back = current.path + (f"?{current.query}" if current.query else "")
+        if typed := held.of(request):
+            form = Form({"typed": typed, "path": request.path})
+            return view.whole(
+                request, "login/login.html", 401, form=form, next=local_path(back), bye=False, chosen=False,
+                is_new=False,
+            )  # fmt: skip
     where = "/login" if back in ("/", "/login", "/logout") else f"/login?next={quote(back)}"
     return view.go(request, where)
 

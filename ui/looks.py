@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from appliance import brand, errors, fields, media
 from appliance.db.work import call, commit
 from appliance.designs import colours
-from appliance.designs.theme import FONTS
+from appliance.designs.theme import BUILT_IN, FONTS
 from appliance.messages import looking
 from appliance.pictures import dominant
 from appliance.pictures.remake import Picture
@@ -117,7 +117,7 @@ def fonts(form: Form) -> list[tuple[str, str]]:
 async def shown(account_id: int, form: Form) -> dict[str, Any]:
     """Answer what a page shows around the fields of a form: the sample's question, marks, fonts, the logo's colours."""
     return {
-        "question": question(form), "marks": marks(form), "fonts": fonts(form),
+        "question": question(form), "marks": marks(form), "fonts": fonts(form), "built_in": BUILT_IN,
         "proposed": await proposed(account_id), "most": media.MOST_BYTES // 1_048_576,
     }  # fmt: skip
 

@@ -28,6 +28,21 @@ _LINES = (
     ("Brand", "/brand", "palette", "workspace"),
     ("Settings", "/settings", "settings", "workspace"),
 )
+RULERS = ("owner", "admin")
+# The tabs of the settings: label, address, whether owners and admins alone see it.
+SETTINGS = (
+    ("Account", "/settings", False),
+    ("Sending", "/settings/sending", False),
+    ("Domains", "/settings/domains", False),
+    ("Team", "/settings/team", True),
+    ("API keys", "/settings/keys", True),
+    ("Webhooks", "/settings/webhooks", False),
+    ("Audit", "/settings/audit", True),
+    ("Consent", "/settings/consent", False),
+    ("Data", "/settings/data", False),
+    ("Health", "/settings/doctor", False),
+    ("You", "/settings/you", False),
+)
 # What stands in the tab bar of a phone; the rest is under More.
 TABS = ("Home", "Campaigns", "Contacts", "Inbox")
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from appliance.contacts import lists, store
+from appliance import addresses
+from appliance.contacts import channels, lists, store
 from appliance.contacts.consent import Evidence
 from ui.session import Visit
 
@@ -23,3 +24,9 @@ def all_lists(account_id: int) -> list[Any]:
 def by_id(ids: set[int]) -> dict[int, Any]:
     """Answer people by their ids, with their addresses."""
     return {contact.id: contact for contact in store.by_ids(sorted(ids))}
+
+
+def owner(account_id: int, kind: str, text: str) -> Any:
+    """Answer who has an address or a number, with their addresses; None if nobody has."""
+    found = channels.owner(account_id, addresses.read(kind, text))
+    return store.get(account_id, found) if found else None

@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.account import sessions
+from appliance.account import roles, sessions
+from appliance.account.acting import By
 from appliance.db.work import call, commit
 from appliance.errors import Unavailable
 from appliance.messages import glance
@@ -26,6 +27,7 @@ class Visit:
         self.account = session.user.account
         self.account_id: int = self.account.id
         self.actor = f"user:{self.user.id}"
+        self.by = By(self.actor, request.ctx.client, self.user.id, roles.approves(self.user.role))
         self.zone = zone(self.account.time_zone)
         self.queue = glance.Glance("idle")
 

@@ -57,6 +57,8 @@ class Table:
     fixed: dict[str, str] = {}  # replaced whole, never changed
     # Where the acts on chosen rows are posted; empty where rows cannot be chosen
     acts = ""
+    # Whether its rows are cards, which have one look
+    is_cards = False
 
     def __init__(
         self,
@@ -138,6 +140,14 @@ class Selection:
         self.ids = form.ids(name)
         self.is_all = form[_ALL] == "yes"
         self.state = {key.removeprefix(_STATE): value for key, value in form.values.items() if key.startswith(_STATE)}
+
+    @classmethod
+    def of(cls, request: Request, form: Form) -> "Selection":
+        """Read whom an act is for; the menu of a row means that one (`?only=`), whatever else is chosen."""
+        chosen = cls(form)
+        if one := number(request.args.get("only"), 0):
+            chosen.ids, chosen.is_all = [one], False
+        return chosen
 
     @property
     def fields(self) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """How a page is answered: whole, or only the block that the request's target names."""
 
-from functools import cache
+import time
+from functools import cache, lru_cache
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -9,12 +10,11 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import assets, clock, datadir
-from ui import charts, files, nav, session, shortcuts, talk, words
+from ui import charts, files, nav, rights, session, shortcuts, talk, words
 
 # One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
 _notices: dict[int, dict[str, Any]] = {}
-
-
+_BREATH_SECONDS = 0.01
 # Macros are globals, so that a block rendered alone has them too; each may use those above it.
 _PARTS = {
     "part": "all",
@@ -32,6 +32,7 @@ _PARTS = {
     "flows": "flows",
     "chart": "charts",
     "live": "live",
+    "approvals": "approval",
     "queue": "queue",
     "edit": "editor",
 }
@@ -44,6 +45,8 @@ def environment() -> Environment:
         loader=FileSystemLoader(assets.path("ui", "html")),
         autoescape=True,
         undefined=StrictUndefined,
+        # They are what the program came with, as the static files are
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -61,6 +64,15 @@ def environment() -> Environment:
     return made
 
 
+def warm() -> None:
+    """Read all templates, so that no first visit waits for it; in between, whoever asks for a page goes first."""
+    for name in environment().list_templates():
+        environment().get_template(name)
+        time.sleep(_BREATH_SECONDS)
+
+
+# A table of fifty people draws hundreds of the same few
+@lru_cache(512)
 def icon(name: str, label: str = "") -> Markup:
     """Draw an icon of the sprite; with a label it speaks, without one it is decoration."""
     speaks = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
@@ -120,6 +132,13 @@ def fragment(request: Request, template: str, status: int = 200, /, **context: A
     return _html(environment().get_template(template).render(_context(request, context)), status)
 
 
+def over(request: Request, template: str, status: int, /, **context: Any) -> HTTPResponse:
+    """Answer a part with what is shown in the page's dialog instead, so that the page stays with what was typed."""
+    response = fragment(request, template, status, **context)
+    response.headers.update({"hx-retarget": "#dialog", "hx-reswap": "innerHTML"})
+    return response
+
+
 def go(request: Request, where: str) -> HTTPResponse:
     """Send the browser to a page: 303 after a form, or the same word in a header for a partial request."""
     headers = {"hx-redirect": where} if request.headers.get("hx-request") == "true" else {"location": where}
@@ -156,8 +175,10 @@ def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         **context,
         "visit": visit,
         "path": request.path,
+        "allowed": lambda path, method="POST": visit is not None and rights.may(visit.user.role, method, path),
         "nav": nav.items(request.path),
         "tabs": nav.TABS,
+        "settings_tabs": nav.SETTINGS,
         "keys_on": session.keys_on(request),
         "theme": session.theme(request),
         "capture": config.email.transport == "capture",
@@ -168,7 +189,10 @@ def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _block(template: Template, name: str, values: dict[str, Any]) -> str:
-    return "".join(template.blocks[name](template.new_context(values)))
+    context = template.new_context(values)
+    # What a template sets for all of its blocks stands before its first word: read that far, and no further
+    next(template.root_render_func(context), None)
+    return "".join(template.blocks[name](context))
 
 
 def _html(body: str, status: int) -> HTTPResponse:

@@ -1,5 +1,6 @@
 """How values are written for people: numbers, times in the account's zone, states and reasons."""
 
+import re
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -79,15 +80,11 @@ CONSENTS = {
     "lifted": ("circle-check", "Taken off this list"),
 }
 BY = {"recipient": "by their own act", "operator": "by your team", "service": "by the service"}
-# What the checklist of a campaign says, by the code of the finding; the rest in the words of the rule.
-_FINDINGS = {
-    "audience_required": "Choose who gets it.",
-    "confirmation_required": "Confirm that everyone gets it.",
-    "preheader_missing": "Add a preview line: without it inboxes show the first words of the email.",
-    "nobody": "Nobody in this audience may be written to.",
-    "postal_address": "Add your postal address to the brand: mail that leaves this machine needs one.",
-    "too_long": "The email is over 102 KB: Gmail will cut it off.",
-}
+# What the language of merge tags says of a fault, and how people say it
+_MERGE_FAULTS = {
+    "expected '}}'": "A merge tag is not closed: }} is missing", "missing expression": "A merge tag says nothing",
+    "expected a primitive expression, found end of expression": "A merge tag says nothing",
+}  # fmt: skip
 
 
 def number(value: int | float | None) -> str:
@@ -125,7 +122,9 @@ def size(value: int) -> str:
     """Write a number of bytes."""
     if value < 1000:
         return f"{value} bytes"
-    return f"{value / 1000:.0f} KB" if value < 1_000_000 else f"{value / 1_000_000:.1f} MB"
+    if value < 1_000_000:
+        return f"{value / 1000:.0f} KB"
+    return f"{value / 1_000_000:.{1 if value < 100_000_000 else 0}f} MB"
 
 
 def local(ms: int) -> datetime:
@@ -159,7 +158,7 @@ def time(ms: int | None) -> Markup:
     if ms is None:
         return Markup("—")
     machine = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(machine, full(ms), when(ms))
+    return Markup('<time datetime="%s" title="%s">%s</time>') % (machine, full(ms), when(ms))
 
 
 def moment(text: str) -> int | None:
@@ -196,7 +195,10 @@ def duration(seconds: float) -> str:
     if minutes < 90:
         return f"about {minutes} min"
     hours = round(seconds / 3600)
-    return f"about {hours} hours" if hours < 48 else f"about {round(hours / 24)} days"
+    days = round(hours / 24)
+    if days < 730:
+        return f"about {hours} hours" if hours < 48 else f"about {days} days"
+    return f"about {round(days / 365)} years"
 
 
 def ago(ms: int) -> str:
@@ -216,7 +218,8 @@ def reason(code: str | None, channel: str = "email") -> str:
     if channel == "sms" and code in _SMS_REASONS:
         return _SMS_REASONS[code]
     if code.startswith("suppressed_"):
-        return f"On the do-not-send list ({code.removeprefix('suppressed_').replace('_', ' ')})"
+        why = SUPPRESSIONS.get(code.removeprefix("suppressed_"))
+        return f"On the do-not-send list ({inside(why)})" if why else "On the do-not-send list"
     return _REASONS.get(code) or code.replace("_", " ").capitalize()
 
 
@@ -225,9 +228,9 @@ def inside(text: str) -> str:
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
-def finding(code: str, message: str) -> str:
-    """Say a finding of the checklist."""
-    return _FINDINGS.get(code) or sentence(message)
+def tag(name: str) -> str:
+    """Say the name of a merge tag: `contact.first_name` is First name."""
+    return name.rpartition(".")[2].replace("_", " ").capitalize()
 
 
 def name(contact: Any) -> str:
@@ -253,10 +256,22 @@ def initials(text: str) -> str:
     return "".join(part[0] for part in parts[:2]) or "?"
 
 
+# Names of settings and of standards in brackets, which say something to who writes a program
+_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
+
+
+def plain(text: str) -> str:
+    """Leave out of a text what only who writes a program reads."""
+    return _NAMES.sub("", text)
+
+
 def sentence(text: str) -> str:
-    """Write a text as a sentence: a capital first, a full stop last."""
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", ")", ":")) else ".")
+    """Write a text as a sentence: a capital first, a full stop last. A domain or an address keeps its letters."""
+    text = plain(text.strip())
+    for fault, said in _MERGE_FAULTS.items():
+        text = text.replace(fault, said)
+    is_name = "." in text.partition(" ")[0][:-1]
+    return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith((".", "?", ")", ":")) else ".")
 
 
 def listed(names: list[str]) -> str:

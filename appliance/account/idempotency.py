@@ -33,16 +33,20 @@ def check_key(key: str, field: str = "Idempotency-Key") -> None:
         raise Invalid({field: ["is invalid"]})
 
 
-def once(account_id: int, path: str, key: str | None, payload: Any, verb: Callable[[], int | None]) -> Once:
+def once(
+    account_id: int, path: str, key: str | None, payload: Any, verb: Callable[[], int | None], test: bool = False
+) -> Once:
     """Run a verb that answers the id it made, or answer the remembered id; Conflict for another payload.
 
-    A verb that answers None has been refused: nothing is remembered, and `resource_id` is 0.
+    A verb that answers None has been refused: nothing is remembered, and `resource_id` is 0. What a `test` key asks
+    is remembered apart, or it would be answered by what was done for real, and the other way round.
 
     Runs in the verb's own transaction: what failed is not remembered, what was answered is.
     """
     writing()
     if key is None:
         return Once(verb() or 0, False)
+    path += "?test" if test else ""
     digest, now = payload_digest(payload), clock.now_ms()
     Idempotency.delete().where(Idempotency.created_at < now - KEPT_MS).execute()
     found = Idempotency.get_or_none(Idempotency.account == account_id, Idempotency.path == path, Idempotency.key == key)

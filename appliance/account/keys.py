@@ -1,11 +1,17 @@
 """API keys: made and revoked here, shown once, stored as digests."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
 
 from appliance import clock, tokens
-from appliance.db.open import one
-from appliance.db.work import writing
-from appliance.errors import Invalid, NotFound
+from appliance.account import audit
+from appliance.account.acting import By
+from appliance.db.open import one, run
+from appliance.db.work import after_commit, writing
+from appliance.errors import Faults, Invalid, NotFound
+from appliance.fields import Name, PageQuery
+from appliance.pages import Page, paginate
 from appliance.tables import Account, ApiKey
 
 LIVE, TEST, PUBLIC = "camp_live_", "camp_test_", "camp_pub_"
@@ -17,6 +23,20 @@ SCOPES = frozenset(
     + ["messages:read", "messages:send"]
 )  # fmt: skip
 
+# When keys were used last, by their ids: what is not written yet, and what was. A kill loses a minute of it at most
+_used: dict[int, int] = {}
+_written: dict[int, int] = {}
+_EVERY_MS = 60_000
+
+
+class KeyWrite(Struct):
+    """A key that is to be made."""
+
+    name: Name
+    # `full`, `read`, `send`, or single ones with commas between (decisions, section 2)
+    scope: Annotated[str, Meta(max_length=1000, extra={"line": True, "filled": True})] = "full"
+    test: bool = False
+
 
 class Credential(NamedTuple):
     """Who asks: the account, what the credential reaches, and whether all it does is a test."""
@@ -25,6 +45,9 @@ class Credential(NamedTuple):
     scopes: frozenset[str]
     test: bool
     actor: str
+    user_id: int | None = None  # of a person; None: a key
+    role: str | None = None
+    session_id: int | None = None  # of the sign-in that a JWT stands for
 
     def reaches(self, scope: str) -> bool:
         """Say whether the credential reaches a scope; writing includes reading."""
@@ -51,23 +74,37 @@ def expand(scope: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def create(account_id: int, name: str, scope: str = "full", test: bool = False, user_id: int | None = None) -> str:
+def create(account_id: int, name: str, scope: str = "full", test: bool = False, by: By = By()) -> str:
     """Make a key and answer it, the only time it is ever seen; raises Invalid for an unknown scope or account."""
+    return make(account_id, KeyWrite(name, scope, test), by)[1]
+
+
+def make(account_id: int, asked: KeyWrite, by: By) -> tuple[ApiKey, str]:
+    """Make a key and answer its row with the key itself, the only time it is ever seen; raises Invalid."""
     writing()
-    expand(scope)
+    faults, words = Faults(), ""
+    try:
+        expand(asked.scope)
+    except Invalid as refused:
+        faults.merge(refused.fields)
+        words = refused.message
     if Account.get_or_none(Account.id == account_id) is None:
-        raise Invalid({"account": ["must exist"]})
-    if not name.strip():
-        raise Invalid({"name": ["can't be blank"]})
-    key = (TEST if test else LIVE) + tokens.random_base62(36)
-    ApiKey.create(
-        account=account_id, name=name.strip(), digest=tokens.digest(key), hint=key[-4:], scope=scope, test=test,
-        created_by=user_id, created_at=clock.now_ms(),
+        faults.add("account", "must exist")
+    if not asked.name.strip():
+        faults.add("name", "can't be blank")
+    if faults.fields:
+        raise Invalid(faults.fields, message=words if len(faults.fields) == 1 else "")
+    key = (TEST if asked.test else LIVE) + tokens.random_base62(36)
+    made = ApiKey.create(
+        account=account_id, name=asked.name.strip(), digest=tokens.digest(key), hint=key[-4:], scope=asked.scope,
+        test=asked.test, created_by=by.user_id, created_at=clock.now_ms(),
     )  # fmt: skip
-    return key
+    told = {"name": made.name, "scope": made.scope, **({"for_tests": True} if made.test else {})}
+    audit.note(by, account_id, "key_create", f"key:{made.id}", told)
+    return made, key
 
 
-def revoke(account_id: int, key_id: int) -> ApiKey:
+def revoke(account_id: int, key_id: int, by: By) -> ApiKey:
     """End a key; it opens nothing from the next request on. Raises NotFound."""
     writing()
     key = ApiKey.get_or_none(ApiKey.account == account_id, ApiKey.id == key_id, ApiKey.revoked_at.is_null())
@@ -75,7 +112,14 @@ def revoke(account_id: int, key_id: int) -> ApiKey:
         raise NotFound
     key.revoked_at = clock.now_ms()
     key.save()
+    audit.note(by, account_id, "key_revoke", f"key:{key.id}", {"name": key.name})
     return key
+
+
+def page(account_id: int, query: PageQuery) -> Page:
+    """List the keys of an account that open something, newest first."""
+    found = ApiKey.select().where(ApiKey.account == account_id, ApiKey.revoked_at.is_null())
+    return paginate(found.order_by(ApiKey.created_at.desc(), ApiKey.id.desc()), query.page, query.size())
 
 
 def find(key: str) -> Credential | None:
@@ -88,4 +132,25 @@ def find(key: str) -> Credential | None:
     )
     if row is None:
         return None
+    _used[row[0]] = clock.now_ms()
     return Credential(row[1], expand(row[2]), bool(row[3]), f"key:{row[0]}")
+
+
+def last_used(key: ApiKey) -> int | None:
+    """Answer when a key was used last, also where that is not written yet; None for never."""
+    return max((moment for moment in (key.last_used_at, _used.get(key.id)) if moment is not None), default=None)
+
+
+def unwritten() -> dict[int, int]:
+    """Answer the uses that may be written now: of each key one in a minute, so that no request waits for a write."""
+    now = clock.now_ms()
+    return {number: moment for number, moment in list(_used.items())
+            if moment > _written.get(number, -1) and abs(now - _written.get(number, 0)) >= _EVERY_MS}  # fmt: skip
+
+
+def note_used(moments: dict[int, int]) -> None:
+    """Write when keys were used last."""
+    writing()
+    for number, moment in moments.items():
+        run("UPDATE api_key SET last_used_at = max(coalesce(last_used_at, 0), ?) WHERE id = ?", (moment, number))
+    after_commit(lambda: _written.update(moments))

@@ -23,10 +23,17 @@ _PURPOSE = "settings of pages"
 # What a running service can take over: senders are made anew for it
 _OF_PAGES = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.username", "email.relay.password",
-    "email.relay.tls", "email.connections", "email.rate_per_second", "email.rate_per_hour",
+    "email.relay.tls", "email.allow_unverified_domains", "email.connections", "email.rate_per_second",
+    "email.rate_per_hour",
     "sms.transport", "sms.rate_per_second", "sms.twilio.base_url", "sms.twilio.account_sid", "sms.twilio.auth_token",
     "sms.twilio.from", "sms.http.url", "sms.http.secret",
 )  # fmt: skip
+# A secret belongs to the server it was written for: with it alone nobody can have it sent somewhere else
+_BOUND = {
+    "email.relay.password": ("email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username"),
+    "sms.twilio.auth_token": ("sms.twilio.base_url", "sms.twilio.account_sid"),
+    "sms.http.secret": ("sms.http.url",),
+}
 
 
 def read() -> dict[str, Any]:
@@ -53,11 +60,7 @@ def save(values: Mapping[str, Any]) -> Loaded:
     """
     writing()
     checked = _checked(values)
-    after = {name: value for name, value in (read() | checked).items() if value is not None}
-    try:
-        loaded = config.layers().with_pages(after)
-    except ConfigError as error:
-        raise Invalid(_by_name(str(error), values)) from None
+    loaded = joined(checked)
     if lacks := PROVIDERS[loaded.config.sms.transport].lacks(loaded.config.sms):
         raise Invalid({name: [words] for name, words in lacks})
     known = dict(config.leaves())
@@ -70,29 +73,51 @@ def save(values: Mapping[str, Any]) -> Loaded:
     return loaded
 
 
+def joined(values: Mapping[str, Any]) -> Loaded:
+    """Answer the configuration as it would be with these settings; nothing is kept.
+
+    Raises Invalid with every fault, by dotted name. Where the server changes that a secret was written for, the secret
+    has to be among the settings; one that file or environment fixed holds its server in place.
+    """
+    after = {name: value for name, value in {**read(), **values}.items() if value is not None}
+    try:
+        loaded = config.layers().with_pages(after)
+    except ConfigError as error:
+        raise _faults(error) from None
+    before, wrong = config.layers().config, {}
+    for secret, server in _BOUND.items():
+        moved = [name for name in server if config.value_of(loaded.config, name) != config.value_of(before, name)]
+        if moved and config.value_of(before, secret) and not values.get(secret):
+            wrong[secret if may_set(secret) else moved[0]] = ["was written for another server"]
+    if wrong:
+        raise Invalid(wrong)
+    return loaded
+
+
 def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    known, faults, checked = dict(config.leaves()), {}, {}
+    known, wrong, checked = dict(config.leaves()), {}, {}
     for name, value in values.items():
         if not may_set(name):
-            faults[name] = ["cannot be set on a page"]
+            wrong[name] = ["cannot be set on a page"]
             continue
         try:
             checked[name] = None if value is None else msgspec.convert(value, known[name].type, strict=False)
         except msgspec.ValidationError as error:
-            faults[name] = [str(error)]
-    if faults:
-        raise Invalid(faults)
+            wrong[name] = [str(error)]
+    if wrong:
+        raise Invalid(wrong)
     return checked
 
 
-def _by_name(words: str, values: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Sort the faults of a joined configuration by the setting each begins with."""
+def _faults(error: ConfigError) -> Invalid:
+    """Answer the faults of a joined configuration by the setting each begins with."""
     found: dict[str, list[str]] = {}
-    for fault in words.split("; "):
+    known = dict(config.leaves())
+    for fault in str(error).split("; "):
         name, _, rest = fault.partition(":")
-        known = name.partition(" ")[0]
-        found.setdefault(known if known in values else "base", []).append(rest.strip() or fault)
-    return found
+        setting = name.partition(" ")[0]
+        found.setdefault(setting if setting in known else "base", []).append(rest.strip() or fault)
+    return Invalid(found)
 
 
 def _sealed(name: str, value: str) -> dict[str, str]:

@@ -1,15 +1,58 @@
 """The people of an account as those who look after it change them: roles, access, new passwords, one's own name."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from appliance import clock, tokens
-from appliance.account import audit, passwords, users
-from appliance.account.users import ROLES
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance import clock, fields, tokens
+from appliance.account import audit, passwords, sessions, users
+from appliance.account.acting import By
 from appliance.db.work import writing
-from appliance.errors import Invalid, NotAllowed, NotFound
-from appliance.tables import ApiKey, Session, User
+from appliance.errors import Faults, Invalid, NotAllowed, NotFound
+from appliance.fields import EmailText, Name, PageQuery, given
+from appliance.pages import Page, paginate
+from appliance.tables import ApiKey, User
 
-_RULERS = ("owner", "admin")
+RULERS = ("owner", "admin")
+Role = Literal["owner", "admin", "editor", "author", "viewer"]
+# Its least length is looked at with the address (`passwords.check_length`), so that all faults are told in one go
+Password = Annotated[
+    str, Meta(max_length=passwords.LONGEST, extra_json_schema={"minLength": passwords.SHORTEST, "format": "password"})
+]
+
+
+class UserWrite(Struct):
+    """Somebody new; without `password` one is made, and answered this once."""
+
+    email: EmailText
+    role: Role
+    name: Name | UnsetType = UNSET
+    password: Password | UnsetType = UNSET
+
+
+class UserPatch(Struct):
+    """What owners and admins change about somebody."""
+
+    name: Name | UnsetType = UNSET
+    role: Role | UnsetType = UNSET
+    disabled: bool | UnsetType = UNSET
+    password: Password | UnsetType = UNSET
+    otp: Literal[False] | UnsetType = UNSET
+
+
+class UserQuery(PageQuery):
+    """How people are asked for: those who sign in, with `disabled` those who do no more."""
+
+    disabled: bool = False
+    role: Role | UnsetType = UNSET
+
+
+def page(account_id: int, query: UserQuery) -> Page:
+    """List the people of an account, newest first."""
+    found = User.select().where(User.account == account_id, User.disabled_at.is_null(not query.disabled))
+    if query.role is not UNSET:
+        found = found.where(User.role == query.role)
+    return paginate(found.order_by(User.created_at.desc(), User.id.desc()), query.page, query.size())
 
 
 def members(account_id: int) -> list[User]:
@@ -37,63 +80,86 @@ def get(account_id: int, user_id: int) -> User:
     return found
 
 
-def add(actor: User, new: users.NewUser, role: str) -> User:
-    """Add a person; only an owner makes an owner."""
+def ruled(by: By, user_id: int) -> User:
+    """Answer somebody for whoever looks after the team to decide about; raises NotFound or NotAllowed."""
+    actor = _actor(by)
+    found = get(actor.account_id, user_id)
+    _rules(actor, found.role, found)
+    return found
+
+
+def add(by: By, new: users.NewUser, role: str) -> User:
+    """Add a person; only an owner makes an owner. Raises Invalid or NotAllowed."""
     writing()
+    actor = _actor(by)
     _rules(actor, role)
     made = users.add(actor.account_id, new, role)
-    audit.record(actor.account_id, f"user:{actor.id}", "user_add", f"user:{made.id}", {"role": role})
+    audit.note(by, actor.account_id, "user_add", f"user:{made.id}", {"role": role})
     return made
 
 
-def change(actor: User, user_id: int, role: str) -> User:
-    """Give a person another role; raises Invalid for the last owner, NotAllowed for what only owners may."""
+def update(by: By, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
+    """Change what was sent, all or nothing; whoever is shut out, or gets a new password, is signed out everywhere.
+
+    Raises NotFound, NotAllowed for what only owners may, and Invalid for the last owner and for what nobody does to
+    themselves.
+    """
     writing()
+    actor, wants = _actor(by), given(changes)
     found = get(actor.account_id, user_id)
-    if role not in ROLES:
-        raise Invalid({"role": ["is not included in the list"]})
+    role, disabled = wants.get("role", found.role), wants.get("disabled", found.disabled_at is not None)
     _rules(actor, role, found)
-    if role != "owner":
-        _not_the_last(found)
-    return _saved(actor, found, "user_role", {"role": role, "before": found.role}, role=role)
+    faults = Faults()
+    if found.id == actor.id and disabled:
+        faults.add("disabled", "is yourself")
+    if found.id == actor.id and password_hash is not None:
+        faults.add("password", "is your own: it is changed with the present one")
+    if (role != "owner" or disabled) and _is_last(found):
+        faults.add("role", "would leave nobody who owns the account")
+    faults.check()
+    if "name" in wants and wants["name"].strip() != found.name:
+        _saved(by, found, "user_name", {}, name=wants["name"].strip())
+    if role != found.role:
+        _saved(by, found, "user_role", {"role": role, "before": found.role}, role=role)
+    if disabled != (found.disabled_at is not None):
+        if disabled:
+            _sign_out(found)
+        act = "user_disable" if disabled else "user_enable"
+        _saved(by, found, act, {}, disabled_at=clock.now_ms() if disabled else None)
+    if password_hash is not None:
+        _sign_out(found)
+        _saved(by, found, "user_password", {}, password_hash=password_hash)
+    return found
 
 
-def close(actor: User, user_id: int) -> User:
-    """Let a person sign in no more; every browser and token of theirs ends at once."""
+def change(by: By, user_id: int, role: str) -> User:
+    """Give a person another role; raises as `update`."""
     writing()
-    found = get(actor.account_id, user_id)
-    if found.id == actor.id:
-        raise Invalid({"base": ["is yourself"]})
-    _rules(actor, found.role, found)
-    _not_the_last(found)
-    _sign_out(found)
-    return _saved(actor, found, "user_disable", {}, disabled_at=clock.now_ms())
+    ruled(by, user_id)  # who is not there is said before what is wrong with their role
+    return update(by, user_id, fields.read(UserPatch, {"role": role}))
 
 
-def reopen(actor: User, user_id: int) -> User:
-    """Let a person sign in again, with the password they had."""
-    writing()
-    found = get(actor.account_id, user_id)
-    _rules(actor, found.role, found)
-    return _saved(actor, found, "user_enable", {}, disabled_at=None)
+def close(by: By, user_id: int) -> User:
+    """Let a person sign in no more; every browser and token of theirs ends at once. Raises as `update`."""
+    return update(by, user_id, UserPatch(disabled=True))
 
 
-def give_password(actor: User, user_id: int, password_hash: str) -> User:
-    """Give a person a new password; who is signed in with the old one is signed out."""
-    writing()
-    found = get(actor.account_id, user_id)
-    _rules(actor, found.role, found)
-    _sign_out(found)
-    return _saved(actor, found, "user_password", {}, password_hash=password_hash)
+def reopen(by: By, user_id: int) -> User:
+    """Let a person sign in again, with the password they had; raises as `update`."""
+    return update(by, user_id, UserPatch(disabled=False))
 
 
-def rename(user_id: int, name: str) -> User:
+def give_password(by: By, user_id: int, password_hash: str) -> User:
+    """Give a person a new password; who is signed in with the old one is signed out. Raises as `update`."""
+    return update(by, user_id, UserPatch(), password_hash)
+
+
+def rename(user_id: int, name: str, ip: str | None = None) -> User:
     """Change one's own name."""
     writing()
     if not name.strip():
         raise Invalid({"name": ["can't be blank"]})
-    found = User.get_by_id(user_id)
-    return _saved(found, found, "user_name", {}, name=name.strip()[:255])
+    return _saved(_oneself(user_id, ip), User.get_by_id(user_id), "user_name", {}, name=name.strip()[:255])
 
 
 def is_theirs(user: User, typed: str) -> bool:
@@ -101,39 +167,56 @@ def is_theirs(user: User, typed: str) -> bool:
     return passwords.holds(user.password_hash, typed)
 
 
-def choose_password(user_id: int, password_hash: str, session_id: int) -> User:
-    """Change one's own password; every other browser of theirs is signed out."""
+def choose_password(user_id: int, password_hash: str, session_id: int, ip: str | None = None) -> User:
+    """Change one's own password; every other sign-in of theirs ends, with 0 for `session_id` all of them."""
     writing()
     found = User.get_by_id(user_id)
     _sign_out(found, but=session_id)
-    return _saved(found, found, "user_password", {}, password_hash=password_hash)
+    return _saved(_oneself(user_id, ip), found, "user_password", {}, password_hash=password_hash)
+
+
+def reset_password(user_id: int, password_hash: str, by: By) -> User:
+    """Give somebody a new password by other proof than the old one; every sign-in of theirs ends."""
+    writing()
+    found = User.get_by_id(user_id)
+    _sign_out(found)
+    return _saved(by, found, "user_password", {}, password_hash=password_hash)
+
+
+def _oneself(user_id: int, ip: str | None) -> By:
+    return By(f"user:{user_id}", ip, user_id)
+
+
+def _actor(by: By) -> User:
+    """Answer who looks after the team, as they are now; raises NotAllowed for everybody else."""
+    found = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
+    if found is None or found.role not in RULERS:
+        raise NotAllowed("Only owners and admins look after the team.")
+    return found
 
 
 def _rules(actor: User, role: str, found: User | None = None) -> None:
-    """Raise NotAllowed unless somebody may look after the team, and owners only if they are one."""
-    if actor.role not in _RULERS:
-        raise NotAllowed("Only owners and admins look after the team.")
+    """Raise NotAllowed where an admin would decide about an owner."""
     if actor.role != "owner" and (role == "owner" or (found is not None and found.role == "owner")):
         raise NotAllowed("Only an owner decides about owners.")
 
 
-def _not_the_last(found: User) -> None:
+def _is_last(found: User) -> bool:
+    """Say whether nobody else owns the account."""
     others = User.select().where(
         User.account == found.account_id, User.role == "owner", User.disabled_at.is_null(), User.id != found.id
     )
-    if found.role == "owner" and not others.exists():
-        raise Invalid({"role": ["would leave nobody who owns the account"]})
+    return found.role == "owner" and found.disabled_at is None and not others.exists()
 
 
 def _sign_out(found: User, but: int = 0) -> None:
-    Session.delete().where(Session.user == found.id, Session.id != but).execute()
-    found.token_version += 1
+    sessions.drop_all(found.id, but)
 
 
-def _saved(actor: User, found: User, act: str, data: dict[str, Any], **changes: Any) -> User:
+def _saved(by: By, found: User, act: str, data: dict[str, Any], **changes: Any) -> User:
     for name, value in changes.items():
         setattr(found, name, value)
     found.updated_at = clock.now_ms()
     found.save()
-    audit.record(found.account_id, f"user:{actor.id}", act, f"user:{found.id}", data)
+    audit.note(by, found.account_id, act, f"user:{found.id}", data)
     return found

@@ -1,14 +1,17 @@
 """The account over the API."""
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from appliance import VERSION, brand, config, datadir
-from appliance.account import accounts
+from appliance.account import accounts, audit
 from appliance.account.accounts import AccountWrite
 from appliance.api import brand_shapes, shapes, shaping
+from appliance.api.account_shapes import Capabilities, FirstSteps, Onboarding, Progress, Transports, Usage
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.clock import iso
 from appliance.db.open import scalar
 from appliance.db.work import call, commit
@@ -16,7 +19,6 @@ from appliance.messages import sms_senders
 from appliance.settings import Config
 from appliance.sms.providers import PROVIDERS
 from appliance.tables import Account as AccountRow
-from appliance.tables import SendingDomain
 
 ROUTES = Routes()
 
@@ -49,10 +51,11 @@ class Account(Struct):
     blockers: list[Blocker]
     using_sandbox: bool
     domain_verified: bool
-    transport: dict[str, str]
-    capabilities: dict[str, bool]
-    onboarding: dict[str, Any]
+    transport: Transports
+    capabilities: Capabilities
+    onboarding: Onboarding
     approval_required: bool
+    approval_by_another: bool
     block_on_missing_variable: bool
     transactional_allowed: bool
     sending_stopped: bool
@@ -60,9 +63,9 @@ class Account(Struct):
     frequency_cap: accounts.FrequencyCap | None
     sms_quiet_hours: accounts.QuietHours | None
     sms_opt_out_hint: str | None
-    privacy_ip: str
+    privacy_ip: Literal["truncated", "full", "none"]
     counts: dict[str, int]
-    usage: dict[str, Any]
+    usage: Usage
     brand: brand_shapes.Brand
 
 
@@ -72,17 +75,23 @@ async def show(request: Call) -> Answer:
     return Answer(await call(lambda: _shaped(accounts.get(request.account_id))))
 
 
-@ROUTES.add("PATCH", "/account", scope="account:write", reads=AccountWrite, returns=Account)
+@ROUTES.add(
+    "PATCH", "/account", scope="account:write", reads=AccountWrite, inside=checked(accounts.check), returns=Account
+)
 async def update(request: Call) -> Answer:
     """Update names, senders and the time zone of the account."""
-    return Answer(await call(_shaped, await commit(accounts.update, request.account_id, request.body)))
+    told = audit.changed(request.body)
+    changed = await commit(
+        audit.noting, request.by, "account_update", accounts.update, request.account_id, request.body, data=told
+    )
+    return Answer(await call(_shaped, changed))
 
 
 def _shaped(row: AccountRow) -> Account:
     here = config.current()
     sandbox = here.email.transport == "capture"
     verified = bool(
-        SendingDomain.select().where(SendingDomain.account == row.id, SendingDomain.status == "verified").exists()
+        scalar("SELECT 1 FROM sending_domain WHERE account_id = ? AND status = 'verified' LIMIT 1", (row.id,))
     )
     identity = brand.get(row.id)
     counts = accounts.counts(row.id)
@@ -97,12 +106,10 @@ def _shaped(row: AccountRow) -> Account:
         base_url=config.base_url(here), version=VERSION, created_at=iso(row.created_at) or "",
         updated_at=iso(row.updated_at) or "", can_send=not any(one.severity == "error" for one in blockers),
         blockers=blockers, using_sandbox=sandbox, domain_verified=verified,
-        transport={"email": here.email.transport, "sms": here.sms.transport},
-        capabilities={
-            "email": True, "sms": _carries_sms(here), "tracking": True, "inbound": bool(here.inbound.listen),
-        },
+        transport=Transports(here.email.transport, here.sms.transport),
+        capabilities=Capabilities(True, _carries_sms(here), True, bool(here.inbound.listen)),
         onboarding=_onboarding(row, verified, identity.brand_color is not None, counts),
-        counts=counts, usage=accounts.usage(row.id), brand=shaping.brand(identity),
+        counts=counts, usage=Usage(**accounts.usage(row.id)), brand=shaping.brand(identity),
     )  # fmt: skip
 
 
@@ -130,10 +137,8 @@ def _blockers(row: AccountRow, sandbox: bool, verified: bool, address: bool) -> 
     return found
 
 
-def _onboarding(row: AccountRow, verified: bool, branded: bool, counts: dict[str, int]) -> dict[str, Any]:
+def _onboarding(row: AccountRow, verified: bool, branded: bool, counts: dict[str, int]) -> Onboarding:
     sent = scalar("SELECT 1 FROM campaign WHERE account_id = ? AND started_at NOT NULL LIMIT 1", (row.id,))
-    steps = {
-        "brand_setup": branded, "domain_verified": verified, "first_contact": counts["contacts"] > 0,
-        "first_draft": counts["campaigns"] > 0, "first_send": sent is not None,
-    }  # fmt: skip
-    return {"steps": steps, "progress": {"completed": sum(steps.values()), "total": len(steps)}}
+    steps = FirstSteps(branded, verified, counts["contacts"] > 0, counts["campaigns"] > 0, sent is not None)
+    done = astuple(steps)
+    return Onboarding(steps, Progress(sum(done), len(done)))

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 
-from appliance.account import idempotency
+from appliance.account import audit, idempotency
+from appliance.account.acting import By
+from appliance.account.approving import Reject
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
-from appliance.campaigns import copying, preflight, send, states, store
+from appliance.campaigns import copying, preflight, reviewing, send, states, store
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.db.work import call, commit
 from appliance.tables import Campaign
@@ -23,11 +26,21 @@ async def index(request: Call) -> Answer:
     return Answer([shaping.campaign(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=shapes.Campaign, status=201)
+def _look_over(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, number: int | None) -> None:
+    said = getattr(request, "channel", None)
+    channel = store.get(account_id, number).channel if number else said if isinstance(said, str) else "email"
+    store.check(account_id, request, channel)
+
+
+@ROUTES.add(
+    "POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=shapes.Campaign, status=201,
+    inside=checked(_look_over),
+)  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a campaign as a draft."""
     await call(templates.warm, request.account_id, request.body.template_attributes)
-    return Answer(shaping.campaign(await commit(store.create, request.account_id, request.body)))
+    user_id = request.credential.user_id
+    return Answer(shaping.campaign(await commit(store.create, request.account_id, request.body, user_id)))
 
 
 @ROUTES.add("GET", "/campaigns/{id}", scope="campaigns:read", returns=shapes.Campaign)
@@ -36,16 +49,21 @@ async def show(request: Call) -> Answer:
     return Answer(shaping.campaign(await call(store.get, request.account_id, request.id)))
 
 
-@ROUTES.add("PATCH", "/campaigns/{id}", scope="campaigns:write", reads=CampaignPatch, returns=shapes.Campaign)
+@ROUTES.add(
+    "PATCH", "/campaigns/{id}", scope="campaigns:write", reads=CampaignPatch, returns=shapes.Campaign,
+    inside=checked(_look_over),
+)  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a campaign; `status` moves it."""
     if isinstance(request.body.status, str):
         require_send(request)
         await _warm(request)
     await call(store.warm, request.account_id, request.id, request.body.template_attributes)
-    done = await commit(
-        send.change, request.account_id, request.id, request.body, request.actor, request.credential.test
-    )
+    args = (send.change, request.account_id, request.id, request.body, request.by)
+    if isinstance(request.body.status, str):
+        data = {"status": request.body.status}
+        return await _shown(await commit(audit.noting, request.by, "campaign_move", *args, data=data))
+    done = await commit(*args)
     return await _shown(done)
 
 
@@ -67,7 +85,7 @@ def require_send(request: Call) -> None:
 
 @ROUTES.add(
     "POST", "/campaigns/{id}/send", scope="campaigns:send", reads=SendRequest, body_required=False,
-    returns=shapes.Campaign, idempotent=True,
+    returns=shapes.Campaign, idempotent=True, rate="sends", inside=checked(_look_over),
 )  # fmt: skip
 async def go(request: Call) -> Answer:
     """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""
@@ -80,12 +98,11 @@ async def go(request: Call) -> Answer:
         sent: list[Campaign] = []
 
         def run() -> int:
-            sent.append(
-                send.go_live(request.account_id, request.id, request.body, request.actor, request.credential.test)
-            )
+            told = (request.account_id, request.id, request.body, request.by)
+            sent.append(audit.noting(request.by, "campaign_send", send.go_live, *told))
             return int(request.id)
 
-        once = idempotency.once(request.account_id, path, key, request.raw, run)
+        once = idempotency.once(request.account_id, path, key, request.raw, run, request.credential.test)
         row = store.get(request.account_id, request.id) if once.replayed else sent[0]
         return row, once.replayed
 
@@ -93,14 +110,15 @@ async def go(request: Call) -> Answer:
     return (await _shown(row))._replace(headers={"Idempotent-Replayed": "true"} if replayed else {})
 
 
-def _move(name: str, verb: Callable[[int, int, str], Campaign], summary: str) -> None:
+def _move(name: str, verb: Callable[[int, int, By], Campaign], summary: str) -> None:
     async def handler(request: Call) -> Answer:
         if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
             raise Fault(403, "forbidden", "a test key moves only what test keys have sent")
         if name == "resume":
             # It may have been armed and never started: then it starts now
             await call(preflight.warm, request.account_id, request.id, None)
-        return await _shown(await commit(verb, request.account_id, request.id, request.actor))
+        told = (request.by, f"campaign_{name}", verb, request.account_id, request.id)
+        return await _shown(await commit(audit.noting, *told, request.by))
 
     handler.__doc__ = summary
     ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", returns=shapes.Campaign)(handler)
@@ -111,19 +129,40 @@ _move("resume", states.resume, "Let a paused campaign go on with its open rows."
 _move("cancel", states.cancel, "End a live or paused campaign for good.")
 
 
+def _review(name: str, verb: Callable[..., Campaign], scope: str, summary: str) -> None:
+    async def handler(request: Call) -> Answer:
+        if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
+            raise Fault(403, "forbidden", "a test key decides only about what test keys have sent")
+        last = request.body.note or None if name == "reject" else request.by
+        told = (request.by, f"campaign_{name}", verb, request.account_id, request.id, last)
+        return await _shown(await commit(audit.noting, *told))
+
+    handler.__doc__ = summary
+    ROUTES.add(
+        "POST", f"/campaigns/{{id}}/{name}", scope=scope, reads=Reject if name == "reject" else None,
+        body_required=False, returns=shapes.Campaign,
+    )(handler)  # fmt: skip
+
+
+_review("ask_approval", reviewing.ask, "campaigns:write", "Let a campaign wait for somebody to approve of it.")
+_review("approve", reviewing.approve, "campaigns:approve", "Let a campaign be sent as it is.")
+_review("reject", reviewing.reject, "campaigns:approve", "Keep a campaign from being sent as it is.")
+
+
 @ROUTES.add("POST", "/campaigns/{id}/duplicate", scope="campaigns:write", returns=shapes.Campaign, status=201)
 async def duplicate(request: Call) -> Answer:
     """Make a new draft with the words and the audience of a campaign."""
-    return Answer(shaping.campaign(await commit(copying.duplicate, request.account_id, request.id)))
+    return Answer(shaping.campaign(await commit(copying.duplicate, request.account_id, request.id, request.by.user_id)))
 
 
-@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=preflight.Preflight)
+@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=preflight.Preflight, rate="renders")
 async def look(request: Call) -> Answer:
     """Look at a draft as its send would."""
-    return Answer(await call(preflight.check, request.account_id, request.id))
+    return Answer(await call(preflight.check, request.account_id, request.id, request.by))
 
 
 @ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)
 async def delete(request: Call) -> Answer:
     """Delete a campaign; open messages are cancelled, the ledger and its events stay."""
-    return await _shown(await commit(states.delete, request.account_id, request.id))
+    told = (request.by, "campaign_delete", states.delete, request.account_id, request.id)
+    return await _shown(await commit(audit.noting, *told))

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from appliance.account import audit
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import Fault, page_headers
@@ -110,7 +111,12 @@ async def index(request: Call) -> Answer:
 @ROUTES.add("DELETE", "/capture", scope="account:write", returns=Emptied)
 async def clear(request: Call) -> Answer:
     """Throw away all that was captured."""
-    return Answer(Emptied(await commit(captured.clear, request.account_id)))
+
+    def verb() -> int:
+        audit.note(request.by, request.account_id, "capture_clear", None)
+        return captured.clear(request.account_id)
+
+    return Answer(Emptied(await commit(verb)))
 
 
 @ROUTES.add("GET", "/capture/{id}", scope="account:read", returns=CapturedDetail)

@@ -2,8 +2,10 @@
 
 from msgspec import UNSET
 
+from appliance.account import audit
 from appliance.api import contact_shapes, dossier, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.contacts import erase, merge, store, timeline, write
 from appliance.contacts.consent import Evidence
@@ -50,7 +52,8 @@ async def search(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/contacts", scope="contacts:write", reads=ContactWrite, returns=shapes.ContactWritten, status=201,
+    "POST", "/contacts", scope="contacts:write", reads=ContactWrite, inside=checked(write.check),
+    returns=shapes.ContactWritten, status=201,
     also=(200,),
 )  # fmt: skip
 async def create(request: Call) -> Answer:
@@ -65,7 +68,14 @@ async def show(request: Call) -> Answer:
     return Answer(shaping.contact(await call(store.get, request.account_id, request.id)))
 
 
-@ROUTES.add("PATCH", "/contacts/{id}", scope="contacts:write", reads=ContactPatch, returns=shapes.ContactWritten)
+@ROUTES.add(
+    "PATCH",
+    "/contacts/{id}",
+    scope="contacts:write",
+    reads=ContactPatch,
+    inside=checked(write.check),
+    returns=shapes.ContactWritten,
+)
 async def update(request: Call) -> Answer:
     """Update a contact."""
     done = await commit(write.update, request.account_id, request.id, request.body, evidence(request))
@@ -76,9 +86,10 @@ async def update(request: Call) -> Answer:
 async def delete(request: Call) -> Answer:
     """Delete a contact for good; with `erase` every trace of the person too. Opt-outs stay behind as hashes."""
     if request.query.erase:
-        gone = await commit(erase.erase, request.account_id, request.id, evidence(request))
+        told = (request.by, "contact_erase", erase.erase)
+        gone = await commit(audit.noting, *told, request.account_id, request.id, evidence(request))
     else:
-        gone = await commit(write.delete, request.account_id, request.id)
+        gone = await commit(audit.noting, request.by, "contact_delete", write.delete, request.account_id, request.id)
     return Answer(shaping.contact(gone))
 
 
@@ -106,12 +117,16 @@ async def consents(request: Call) -> Answer:
 async def export(request: Call) -> Answer:
     """Get everything that is kept about a person, as one document."""
     name = f'attachment; filename="contact-{request.id}.json"'
-    return Answer(await call(dossier.of, request.account_id, request.id), headers={"Content-Disposition": name})
+    found = await call(dossier.of, request.account_id, request.id)
+    await audit.exported(request.by, request.account_id, f"contact-{request.id}.json", ())
+    return Answer(found, headers={"Content-Disposition": name})
 
 
 @ROUTES.add("POST", "/contacts/{id}/merge", scope="contacts:write", reads=MergeWrite, returns=shapes.Contact)
 async def merge_in(request: Call) -> Answer:
     """Merge another contact into this one; where they differ about consent the stricter one counts."""
     other: MergeWrite = request.body
-    one = await commit(merge.merge, request.account_id, request.id, other.contact_id, evidence(request))
+    told = (request.account_id, request.id, other.contact_id, evidence(request))
+    gone = {"merged_contact_id": other.contact_id}
+    one = await commit(audit.noting, request.by, "contact_merge", merge.merge, *told, data=gone)
     return Answer(shaping.contact(one))

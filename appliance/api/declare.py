@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from sanic import Request
 
+from appliance.account.acting import By
+from appliance.account.buckets import Rate
 from appliance.account.keys import Credential
 
 
@@ -30,6 +32,12 @@ class Call(NamedTuple):
     def actor(self) -> str:
         """Who asks, for consent rows and the audit."""
         return self.credential.actor
+
+    @property
+    def by(self) -> By:
+        """Who asks, with what they may approve of and where they are."""
+        who = self.credential
+        return By(who.actor, self.request.ctx.client, who.user_id, who.reaches("campaigns:approve"), who.test)
 
 
 class Answer(NamedTuple):
@@ -71,6 +79,8 @@ class Route(NamedTuple):
     # Says what is wrong inside keys that have readers of their own, where others are wrong too: all faults are told
     inside: Callable[[Call], Awaitable[dict[str, list[str]]]] | None
     or_media: str | None = None
+    rate: Rate = "requests"  # the bucket it draws from (decisions, section 4)
+    starts: bool = False  # lets things go out or stops them, though its scope is one for writing: not for authors
 
     @property
     def has_id(self) -> bool:
@@ -105,6 +115,8 @@ class Routes(list[Route]):
         form: type[Struct] | None = None,
         inside: Callable[[Call], Awaitable[dict[str, list[str]]]] | None = None,
         or_media: str | None = None,
+        rate: Rate = "requests",
+        starts: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare an endpoint below `/v1/my` that answers a shape (`returns`) or other bytes (`media`).
 
@@ -116,7 +128,7 @@ class Routes(list[Route]):
             self.append(
                 Route(
                     method, path, handler, scope, summary, returns, many, status, reads, query,
-                    body_required and reads is not None, also, idempotent, media, form, inside, or_media,
+                    body_required and reads is not None, also, idempotent, media, form, inside, or_media, rate, starts,
                 )
             )  # fmt: skip
             return handler

@@ -12,7 +12,7 @@ from appliance.clock import iso
 from appliance.db.work import call, commit
 from appliance.sending_domains import keys, records, store, verify
 from appliance.sending_domains.records import Purpose, Valid
-from appliance.sending_domains.store import By, DomainCreate, DomainQuery
+from appliance.sending_domains.store import DomainCreate, DomainQuery
 from appliance.tables import SendingDomain as Row
 
 ROUTES = Routes()
@@ -68,10 +68,6 @@ def _shaped(row: Row) -> SendingDomain:
     )  # fmt: skip
 
 
-def _by(request: Call) -> By:
-    return By(request.actor, request.request.ctx.client)
-
-
 @ROUTES.add("GET", "/domains", scope="domains:read", query=DomainQuery, returns=SendingDomain, many=True)
 async def index(request: Call) -> Answer:
     """List sending domains, newest first."""
@@ -84,7 +80,7 @@ async def create(request: Call) -> Answer:
     """Add a sending domain; the answer says which DNS records it needs."""
     await call(store.read, request.account_id, request.body)
     pairs = await asyncio.to_thread(keys.generate)
-    made = await commit(store.create, request.account_id, request.body, pairs, _by(request))
+    made = await commit(store.create, request.account_id, request.body, pairs, request.by)
     return Answer(await call(_shaped, made))
 
 
@@ -100,7 +96,7 @@ async def delete(request: Call) -> Answer:
 
     def verb() -> SendingDomain:
         shaped = _shaped(store.get(request.account_id, request.id))
-        store.delete(request.account_id, request.id, _by(request))
+        store.delete(request.account_id, request.id, request.by)
         return shaped
 
     return Answer(await commit(verb))
@@ -120,4 +116,4 @@ async def rotate_key(request: Call) -> Answer:
     """Make the next DKIM key; it signs once its record is in DNS."""
     await call(store.get, request.account_id, request.id)
     pairs = await asyncio.to_thread(keys.generate)
-    return Answer(await call(_shaped, await commit(store.rotate, request.account_id, request.id, pairs, _by(request))))
+    return Answer(await call(_shaped, await commit(store.rotate, request.account_id, request.id, pairs, request.by)))

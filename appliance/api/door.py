@@ -1,69 +1,86 @@
 """Puts the declared endpoints on the server: every request goes through the same steps."""
 
+import asyncio
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
+from appliance import config, fields
 from appliance.account import heartbeat
-from appliance.api import public_forms, read, reply
+from appliance.account.buckets import Buckets
+from appliance.account.keys import Credential
+from appliance.api import auth, login, public_forms, read, reply
 from appliance.api.declare import Call, Route
-from appliance.api.openapi import document
+from appliance.api.document import build, document
 from appliance.api.routes import ROUTES
 from appliance.db import storage, work
 from appliance.db.open import scalar
 from appliance.db.work import call
-from appliance.errors import Invalid, Refused
+from appliance.errors import Faults, Refused, TooMany
 
 BASE = "/v1/my"
 API_VERSION = "1.0"
-_PATHS = ("/v1", "/openapi.yaml", "/healthz")
+# Versions that do not exist too: a program that asks for one reads JSON
+_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz)", re.DOTALL)
+_BEAT_SECONDS = 1.0
+_buckets = Buckets()
+_beating = asyncio.Lock()
+_beaten: float | None = None
 
 
 def owns(path: str) -> bool:
     """Say whether a path is this door's, so that its errors are JSON."""
-    return path in _PATHS or path.startswith("/v1/")
+    return _PATHS.fullmatch(path) is not None
 
 
 def mount(app: "Sanic[Any, Any]") -> None:
-    """Add all endpoints to the server."""
+    """Add all endpoints to the server; HEAD answers wherever GET does (RFC 9110, section 9.3.2)."""
+    app.ctx.published = build
     blueprint = Blueprint("api")
     for route in ROUTES:
         path = BASE + route.path.replace("{id}", "<number:str>").replace(f"{{{route.second_id}}}", "<inner:str>")
         name = f"{route.method}_{route.path}".translate(str.maketrans("/.", "__", "{}")).lower()
         stream = route.form is not None
-        blueprint.add_route(_handler(route), path, methods=[route.method], name=name, stream=stream, ctx_declared=route)
+        # The format is said, or Sanic parses the source of each handler for it: a fifth of a second of the start
+        blueprint.add_route(
+            _handler(route), path, methods=_methods(route.method), name=name, stream=stream, error_format="json",
+            ctx_declared=route,
+        )  # fmt: skip
     public_forms.mount(blueprint)
-    blueprint.add_route(_openapi, "/openapi.yaml", methods=["GET"])
-    blueprint.add_route(_healthz, "/healthz", methods=["GET"])
+    login.mount(blueprint)
+    blueprint.add_route(_openapi, "/openapi.yaml", methods=_methods("GET"))
+    blueprint.add_route(_healthz, "/healthz", methods=_methods("GET"))
     app.blueprint(blueprint)
+
+
+def _methods(method: str) -> list[str]:
+    return ["GET", "HEAD"] if method == "GET" else [method]
 
 
 def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
     async def handle(request: Request, number: str = "0", inner: str = "0") -> HTTPResponse | None:
-        who = await read.credential(request)
-        read.allow(who, route)
+        who = await _admitted(request, route)
         if route.form is not None:
             storage.must_write()
         raw = read.raw_body(request, route)
         identity, second = read.number(number), read.number(inner)
-        try:
-            query = read.query(request, route.query)
-            struct, ignored = read.body(raw, route)
-        except Invalid as refused:
+        faults = Faults()
+        query = faults.of(read.query, request, route.query)
+        struct, ignored = faults.of(read.body, raw, route) or (None, [])
+        if faults.fields:
             # What does not exist is said before what is wrong with its fields
             await _must_exist(route, Call(request, who, identity, None, None, None))
-            if route.inside is None:
-                raise
-            more = await route.inside(Call(request, who, identity, None, None, raw))
-            raise Invalid(refused.fields | more) from None
+            if route.inside is not None:
+                sound = fields.sound(route.reads, raw) if route.reads is not None else None
+                faults.fields |= await route.inside(Call(request, who, identity, sound, None, raw))
+            faults.check()
         answer = await route.handler(Call(request, who, identity, struct, query, raw, second))
         headers = dict(answer.headers)
         if ignored := [*ignored, *answer.ignored]:
-            headers["X-Ignored-Fields"] = ", ".join(name for name in ignored if name.isascii() and name.isprintable())[
-                :1000
-            ]
+            headers["X-Ignored-Fields"] = reply.listed(ignored)
         if route.media is not None:
             kind = answer.media or route.media
             return await reply.media(request, kind, answer.value, answer.status or route.status, headers)
@@ -72,12 +89,27 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
     return handle
 
 
+async def _admitted(request: Request, route: Route) -> Credential:
+    """Answer who asks, if they may: a valid credential, within its rate, that reaches the route (decisions, section 3).
+
+    How its bucket stands is told with whatever is answered from here on.
+    """
+    who = await auth.credential(request)
+    level = _buckets.take(who.actor, route.rate, config.current().limits)
+    if level is not None:
+        request.ctx.level = level
+        if level.retry_after:
+            raise TooMany(f"at most {level.limit} of these a minute", level.retry_after)
+    auth.allow(who, route)
+    return who
+
+
 async def fault(request: Request, error: Exception) -> HTTPResponse:
     """Answer what went wrong; that a body is too large learn only those who may ask at all (decisions, section 3)."""
     declared = getattr(request.route.ctx, "declared", None) if request.route else None
     if isinstance(error, PayloadTooLarge) and declared is not None:
         try:
-            read.allow(await read.credential(request), declared)
+            await _admitted(request, declared)
         except (reply.Fault, Refused) as refused:
             error = refused
     return reply.fault(request, error)
@@ -92,12 +124,20 @@ async def _must_exist(route: Route, asked: Call) -> None:
 
 
 async def _openapi(request: Request) -> HTTPResponse:
-    return HTTPResponse(document(), content_type="application/yaml; charset=utf-8")
+    # The same for everybody
+    headers = {"Cache-Control": "max-age=300"}
+    return HTTPResponse(document(), headers=headers, content_type="application/yaml; charset=utf-8")
 
 
 async def _healthz(request: Request) -> HTTPResponse:
+    """Say whether rows can be read and written; anybody may ask, so it writes at most once in a second."""
+    global _beaten
     await call(scalar, "SELECT 1")
     storage.must_write()
-    # Writing a row, for a disk that is full still takes a transaction with nothing in it
-    await work.commit(heartbeat.beat)
+    async with _beating:
+        now = asyncio.get_running_loop().time()
+        if _beaten is None or now - _beaten >= _BEAT_SECONDS:
+            # Writing a row, for a disk that is full still takes a transaction with nothing in it
+            await work.commit(heartbeat.beat)
+            _beaten = now
     return reply.json({"status": "ok"})

@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 
 from appliance.api import contacts, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.read import idempotency_key
 from appliance.api.reply import page_headers
 from appliance.contacts import write
@@ -15,7 +16,7 @@ from appliance.db.work import call, commit
 from appliance.errors import Invalid
 from appliance.events import log, submit
 from appliance.events.log import EventQuery
-from appliance.events.requests import EventBatch, EventWrite, Ready, prepare, read_many
+from appliance.events.requests import EventBatch, EventWrite, Ready, check, prepare, read_many
 from appliance.events.submit import Submitted
 from appliance.tables import Event
 
@@ -49,8 +50,9 @@ async def index(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/events", scope="events:write", reads=EventWrite, returns=shapes.Event, status=201, also=(200,),
-    idempotent=True,
+    "POST", "/events", scope="events:write", reads=EventWrite, inside=checked(check),
+    returns=shapes.Event, status=201, also=(200,),
+    idempotent=True, rate="messages",
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Record an event; a repeat by its idempotency key answers the first one."""
@@ -75,7 +77,7 @@ async def create(request: Call) -> Answer:
     return Answer(shaping.event(Event(id=done.id, **done.values)))
 
 
-@ROUTES.add("POST", "/events/batch", scope="events:write", reads=EventBatch, returns=EventsDone)
+@ROUTES.add("POST", "/events/batch", scope="events:write", reads=EventBatch, returns=EventsDone, rate="messages")
 async def create_many(request: Call) -> Answer:
     """Record up to 1,000 events at once; those that are wrong are told by their index, and keep no other out."""
     read, ignored = await call(read_many, request.body, request.credential.test)

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import UNSET, Struct, defstruct
 from msgspec.structs import fields as struct_fields
 
+from appliance.account import audit
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import Fault
 from appliance.contacts.requests import ContactQuery
@@ -34,7 +35,11 @@ _MESSAGES = _filters(MessageQuery, "MessageExportQuery")
 _RUNS = _filters(RunQuery, "RunExportQuery")
 
 
-def _file(request: Call, name: str, lines: Iterator[Any]) -> Answer:
+async def _file(request: Call, name: str, lines: Iterator[Any]) -> Answer:
+    asked = [
+        one for one in request.query.__struct_fields__ if one != "bom" and getattr(request.query, one) is not UNSET
+    ]
+    await audit.exported(request.by, request.account_id, name, asked)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Answer(_pieces(lines, _BOM if request.query.bom else b""), headers=headers)
 
@@ -49,37 +54,39 @@ def _pieces(lines: Iterator[Any], begin: bytes) -> Iterator[bytes]:
 @ROUTES.add("GET", "/exports/contacts.csv", scope="contacts:read", query=_CONTACTS, media=CSV)
 async def contacts_csv(request: Call) -> Answer:
     """Get contacts as CSV that imports again without loss."""
-    return _file(request, "contacts.csv", people.csv(request.account_id, request.query))
+    return await _file(request, "contacts.csv", people.csv(request.account_id, request.query))
 
 
 @ROUTES.add("GET", "/exports/contacts.jsonl", scope="contacts:read", query=_CONTACTS, media=JSONL)
 async def contacts_jsonl(request: Call) -> Answer:
     """Get contacts as JSON lines."""
-    return _file(request, "contacts.jsonl", people.jsonl(request.account_id, request.query))
+    return await _file(request, "contacts.jsonl", people.jsonl(request.account_id, request.query))
 
 
 @ROUTES.add("GET", "/exports/events.csv", scope="events:read", query=_EVENTS, media=CSV)
 async def events_csv(request: Call) -> Answer:
     """Get events as CSV."""
-    return _file(request, "events.csv", happenings.csv(happenings.EVENTS, request.account_id, request.query))
+    return await _file(request, "events.csv", happenings.csv(happenings.EVENTS, request.account_id, request.query))
 
 
 @ROUTES.add("GET", "/exports/events.jsonl", scope="events:read", query=_EVENTS, media=JSONL)
 async def events_jsonl(request: Call) -> Answer:
     """Get events as JSON lines."""
-    return _file(request, "events.jsonl", happenings.jsonl(happenings.EVENTS, request.account_id, request.query))
+    return await _file(request, "events.jsonl", happenings.jsonl(happenings.EVENTS, request.account_id, request.query))
 
 
 @ROUTES.add("GET", "/exports/messages.csv", scope="messages:read", query=_MESSAGES, media=CSV)
 async def messages_csv(request: Call) -> Answer:
     """Get messages as CSV."""
-    return _file(request, "messages.csv", happenings.csv(happenings.MESSAGES, request.account_id, request.query))
+    return await _file(request, "messages.csv", happenings.csv(happenings.MESSAGES, request.account_id, request.query))
 
 
 @ROUTES.add("GET", "/exports/messages.jsonl", scope="messages:read", query=_MESSAGES, media=JSONL)
 async def messages_jsonl(request: Call) -> Answer:
     """Get messages as JSON lines."""
-    return _file(request, "messages.jsonl", happenings.jsonl(happenings.MESSAGES, request.account_id, request.query))
+    return await _file(
+        request, "messages.jsonl", happenings.jsonl(happenings.MESSAGES, request.account_id, request.query)
+    )
 
 
 @ROUTES.add("GET", "/flows/{id}/runs.csv", scope="flows:read", query=_RUNS, media=CSV)
@@ -87,4 +94,4 @@ async def runs_csv(request: Call) -> Answer:
     """Get the people of a flow as CSV, by where they stand or how they left; for who may see both."""
     if not request.credential.reaches("contacts:read"):
         raise Fault(403, "forbidden", required_scope="contacts:read")
-    return _file(request, f"flow-{request.id}.csv", journeys.csv(request.account_id, request.id, request.query))
+    return await _file(request, f"flow-{request.id}.csv", journeys.csv(request.account_id, request.id, request.query))

@@ -1,5 +1,6 @@
 """Lets people into a flow over the API."""
 
+from appliance.account import audit
 from appliance.api.declare import Answer, Call, Routes
 from appliance.db.work import call, commit
 from appliance.flows import enrolling
@@ -8,7 +9,7 @@ from appliance.flows.enrolling import Enrolled, EnrollWrite
 ROUTES = Routes()
 
 
-@ROUTES.add("POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled)
+@ROUTES.add("POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled, rate="sends")
 async def enroll(request: Call) -> Answer:
     """Let people into an active flow: named by id, or everybody in a segment now."""
     chosen = await call(enrolling.who, request.account_id, request.id, request.body)
@@ -21,4 +22,6 @@ async def enroll(request: Call) -> Answer:
         done.enrolled += some.enrolled
         done.already_inside += some.already_inside
         done.frequency += some.frequency
+    told = {"enrolled": done.enrolled}
+    await commit(audit.note, request.by, request.account_id, "flow_enroll", f"flow:{request.id}", told)
     return Answer(done)

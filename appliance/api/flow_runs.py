@@ -79,8 +79,9 @@ def _moves(act: Act, one_summary: str, many_summary: str) -> None:
         return Answer(RunsMoved(len(changed), [number for number in dict.fromkeys(named) if number not in done]))
 
     single.__doc__, many.__doc__ = one_summary, many_summary
-    ROUTES.add("POST", f"/flows/{{id}}/runs/{{run_id}}/{act}", scope="flows:write", returns=FlowRunDetail)(single)
-    ROUTES.add("POST", f"/flows/{{id}}/runs/{act}", scope="flows:write", reads=RunsChosen, returns=RunsMoved)(many)
+    scope, path = "flows:write", "/flows/{id}/runs"
+    ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, returns=FlowRunDetail, starts=True)(single)
+    ROUTES.add("POST", f"{path}/{act}", scope=scope, reads=RunsChosen, returns=RunsMoved, starts=True)(many)
 
 
 _moves("move_on", "Let a waiting run go on at once.", "Let many go on at once: some runs, or all that wait in a step.")

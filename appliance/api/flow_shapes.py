@@ -6,8 +6,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import tables
 from appliance.api import shaping
-from appliance.api.shapes import Json, Moment, Template
+from appliance.api.shapes import Design, Json, Moment, Template
 from appliance.clock import iso
+from appliance.fields import named
 from appliance.flows import contents, document
 from appliance.flows.figures import FlowStats
 from appliance.flows.scripts import ScriptResult
@@ -32,7 +33,7 @@ class FlowStep(Struct):
     body: str
     preheader: str
     duration: Annotated[int, Meta(description="seconds")]
-    filters: list[Json]
+    filters: list[Annotated[Json, named("Filter")]]
     yes: "list[FlowStep]"
     no: "list[FlowStep]"
     event_name: str
@@ -41,7 +42,7 @@ class FlowStep(Struct):
     from_name: str | UnsetType = UNSET
     from_email: str | UnsetType = UNSET
     reply_to: str | UnsetType = UNSET
-    design: Json | UnsetType = UNSET
+    design: Design | UnsetType = UNSET
     transactional: bool | UnsetType = UNSET
     event_data: Json | UnsetType = UNSET
     contact_list_id: int | UnsetType = UNSET
@@ -56,6 +57,7 @@ class Flow(Struct):
     status: Literal["draft", "active", "paused", "archived"]
     approval_state: Literal["pending_review", "approved", "rejected"]
     approval_note: str | None
+    asked_at: Moment | None
     name: str
     goal: str | None
     data: Json
@@ -71,6 +73,9 @@ class Flow(Struct):
     created_at: Moment
     updated_at: Moment
     templates: list[Template]
+    unpublished_changes: Annotated[
+        bool, Meta(description="people changed it in a browser and have not published that: it is shown as it is live")
+    ]
 
 
 class FlowChanged(Flow):
@@ -86,8 +91,8 @@ class FlowStarter(Struct):
     label: str
     description: str
     name: str
-    trigger: Json
-    steps: list[Json]
+    trigger: Annotated[Json, named("FlowTriggerWrite")]
+    steps: list[Annotated[Json, named("FlowStepWrite")]]
 
 
 class FlowStarters(Struct):
@@ -144,11 +149,12 @@ def flow(row: tables.Flow, stats: FlowStats) -> Flow:
     approval: Any = row.approval_state
     return Flow(
         id=row.id, account_id=row.account_id, status=status, approval_state=approval,
-        approval_note=row.approval_note, name=row.name, goal=row.goal, data=row.data, test=row.test,
+        approval_note=row.approval_note, asked_at=iso(row.asked_at), name=row.name, goal=row.goal,
+        data=row.data, test=row.test,
         version=row.version,
         trigger=FlowTrigger(started.event, started.segment_id, started.contact_list_id, started.data),
         triggered_count=started.triggered_count, last_triggered_at=iso(started.last_triggered_at),
         steps=steps, sent_count=row.sent_count, stats=stats,
         paused_at=iso(row.paused_at), created_at=iso(row.created_at) or "", updated_at=iso(row.updated_at) or "",
-        templates=[shaping.template(one) for one in row.written],
+        templates=[shaping.template(one) for one in row.written], unpublished_changes=row.draft is not None,
     )  # fmt: skip

@@ -15,8 +15,9 @@ ROUTES = Routes()
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/simulate", scope="flows:read", reads=SimulateRequest, body_required=False, returns=Simulated
-)
+    "POST", "/flows/{id}/simulate", scope="flows:read", reads=SimulateRequest, body_required=False, returns=Simulated,
+    rate="renders",
+)  # fmt: skip
 async def one(request: Call) -> Answer:
     """Rehearse a flow with one person, real or made up: what would happen when, and why; nothing is sent or stored."""
     if request.body.contact_id:
@@ -26,15 +27,17 @@ async def one(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/simulate_all", scope="flows:read", reads=CrowdRequest, body_required=False, returns=Crowd
-)
+    "POST", "/flows/{id}/simulate_all", scope="flows:read", reads=CrowdRequest, body_required=False, returns=Crowd,
+    rate="renders",
+)  # fmt: skip
 async def many(request: Call) -> Answer:
     """Rehearse a flow with everybody who met its trigger of late: how many would take which way."""
     _may_see_people(request)
     return Answer(await rehearse(crowd.simulate_all, request.account_id, request.id, request.body))
 
 
-@ROUTES.add("GET", "/flows/{id}/scripts", scope="flows:read", query=PageQuery, returns=ScriptResult, many=True)
+@ROUTES.add("GET", "/flows/{id}/scripts", scope="flows:read", query=PageQuery, returns=ScriptResult, many=True,
+            rate="renders")  # fmt: skip
 async def kept(request: Call) -> Answer:
     """Play the rehearsals that are kept with a flow (`data.scripts`), and say which of them come out as expected."""
     sees = request.credential.reaches("contacts:read")

@@ -7,6 +7,9 @@ import msgspec
 
 from appliance import brand as brands
 from appliance import tables
+from appliance.account import audit, roles
+from appliance.account.approving import Reject
+from appliance.account.buckets import Rate
 from appliance.api import flow_shapes
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import Fault, page_headers
@@ -15,14 +18,11 @@ from appliance.designs.theme import Look
 from appliance.flows import report, scripts, spec, starters, states, store
 from appliance.flows.asked import SCRIPTS
 from appliance.flows.rehearsing import rehearse
-from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery, Reject
-from appliance.flows.states import By
+from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery
 
 ROUTES = Routes()
-
-
-def _by(request: Call) -> By:
-    return By(request.credential.reaches("campaigns:approve"), request.credential.test)
+# What a status that is written means as an act
+_MOVED = {"active": "activate", "paused": "pause", "archived": "archive", "draft": "revive"}
 
 
 def _shaped(rows: list[tables.Flow]) -> list[flow_shapes.Flow]:
@@ -41,7 +41,12 @@ def _require_send(request: Call) -> None:
 
 
 def _may_move(request: Call, row: tables.Flow) -> None:
-    """Raise 403 for a test key that would move, change or delete what was live for real."""
+    """Raise 403 for a test key that would move, change or delete what was live for real, and for an author."""
+    role = request.credential.role
+    if row.version > 0 and role is not None and not roles.starts(role):
+        raise Fault(
+            403, "forbidden", "what was live once is moved by those who may send", required_scope="campaigns:send"
+        )
     if request.credential.test and row.version > 0 and not row.test:
         raise Fault(403, "forbidden", "a test key moves only what test keys have activated")
 
@@ -68,7 +73,7 @@ async def create(request: Call) -> Answer:
     body = await call(store.begun, request.account_id, request.body)
     draft = await call(store.read, request.account_id, body)
     await call(store.warm, request.account_id, draft, live=live)
-    return await _shown(await commit(store.create, request.account_id, body, draft, _by(request)))
+    return await _shown(await commit(store.create, request.account_id, body, draft, request.by))
 
 
 @ROUTES.add("GET", "/flows/spec", scope="flows:read", returns=flow_shapes.FlowSpec)
@@ -104,7 +109,11 @@ async def update(request: Call) -> Answer:
         _require_send(request)
     draft = await call(store.read, request.account_id, request.body, request.id)
     await call(store.warm, request.account_id, draft, request.id, live="active" in (wanted, before.status))
-    row = await commit(store.update, request.account_id, request.id, request.body, draft, _by(request))
+    args = (store.update, request.account_id, request.id, request.body, draft, request.by)
+    if moves or before.status == "active":
+        row = await commit(audit.noting, request.by, f"flow_{_MOVED[str(wanted)] if moves else 'publish'}", *args)
+    else:
+        row = await commit(*args)
     shown = (await call(_shaped, [row]))[0]
     sees = request.credential.reaches("contacts:read")
     played = await rehearse(scripts.results, row, sees, refuses=False) if SCRIPTS in row.data else []
@@ -117,22 +126,27 @@ async def delete(request: Call) -> Answer:
     row = await call(store.get, request.account_id, request.id)
     _may_move(request, row)
     before = await _shown(row)
-    await commit(store.delete, request.account_id, request.id)
+    await commit(audit.noting, request.by, "flow_delete", store.delete, request.account_id, request.id)
     return before
 
 
 def _move(
-    name: str, scope: str, reads: type[msgspec.Struct] | None, summary: str, verb: Callable[[Call], tuple[Any, ...]]
-) -> None:
+    name: str, scope: str, reads: type[msgspec.Struct] | None, summary: str, verb: Callable[[Call], tuple[Any, ...]],
+    rate: Rate = "requests",
+) -> None:  # fmt: skip
     async def handler(request: Call) -> Answer:
         _may_move(request, await call(store.get, request.account_id, request.id))
         if name == "activate":
             await call(store.warm, request.account_id, None, request.id)
-        return await _shown(await commit(store.moved, request.account_id, request.id, *verb(request)))
+        told = (request.by, f"flow_{name}", store.moved, request.account_id, request.id)
+        return await _shown(await commit(audit.noting, *told, *verb(request)))
 
     handler.__doc__ = summary
     path = f"/flows/{{id}}/{name}"
-    ROUTES.add("POST", path, scope=scope, reads=reads, body_required=False, returns=flow_shapes.Flow)(handler)
+    ROUTES.add(
+        "POST", path, scope=scope, reads=reads, body_required=False, returns=flow_shapes.Flow, rate=rate,
+        starts=scope == "flows:write" and name != "ask_approval",
+    )(handler)  # fmt: skip
 
 
 def _skipped(request: Call) -> int | None:
@@ -141,10 +155,14 @@ def _skipped(request: Call) -> int | None:
 
 
 _move("activate", "campaigns:send", Activate, "Let a flow take people in; a paused one goes on.",
-      lambda request: (states.activate, _by(request), _skipped(request)))  # fmt: skip
+      lambda request: (states.activate, request.by, _skipped(request)), "sends")  # fmt: skip
 _move("pause", "flows:write", None, "Let nobody in, and keep everybody where they are.", lambda _: (states.pause,))
 _move("archive", "flows:write", Archive, "Put a flow aside; those inside stay, or leave with `take_out`.",
       lambda request: (states.archive, request.body.take_out is True))  # fmt: skip
-_move("approve", "campaigns:approve", None, "Let a flow go live as it is.", lambda _: (states.approve,))
+_move("ask_approval", "flows:write", None, "Let a flow wait for somebody to approve of it.",
+      lambda request: (states.ask, request.by))  # fmt: skip
+_move(
+    "approve", "campaigns:approve", None, "Let a flow go live as it is.", lambda request: (states.approve, request.by)
+)
 _move("reject", "campaigns:approve", Reject, "Keep a flow from going live as it is; a live one is paused.",
       lambda request: (states.reject, request.body.note or None))  # fmt: skip

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,12 +9,14 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from appliance import config, fields
+from appliance.account import audit
 from appliance.api import receiving
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
 from appliance.clock import iso
 from appliance.db.work import call, commit
 from appliance.errors import Invalid
+from appliance.events.shape import Moment
 from appliance.importing import results, store
 from appliance.importing.requests import DryRunQuery, ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.tables import Import as Row
@@ -55,11 +56,11 @@ class Import(Struct):
     restored: int
     progress: float
     error: str | None
-    undo_until: datetime | None
-    undone_at: datetime | None
-    completed_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
+    undo_until: Moment | None
+    undone_at: Moment | None
+    completed_at: Moment | None
+    created_at: Moment
+    updated_at: Moment
 
 
 def shaped(row: Row) -> Import:
@@ -93,7 +94,9 @@ async def create(request: Call) -> Answer:
     try:
         upload = await _receive(request, target)
         seen = await call(store.look, upload)
-        made = await commit(store.create, request.account_id, upload, seen, request.actor)
+        told = {"resource": upload.resource, "dry_run": upload.dry_run}
+        args = (request.account_id, upload, seen, request.actor)
+        made = await commit(audit.noting, request.by, "import_create", store.create, *args, data=told)
     finally:
         target.unlink(missing_ok=True)
     return Answer(shaped(made))
@@ -124,6 +127,8 @@ async def show(request: Call) -> Answer:
 @ROUTES.add("GET", "/imports/{id}/results.csv", scope="contacts:read", media="text/csv")
 async def outcome(request: Call) -> Answer:
     """Get what came of each line of the file, with the reason; kept for 7 days."""
+    await call(store.get, request.account_id, request.id)
+    await audit.exported(request.by, request.account_id, f"import-{request.id}-results.csv", ())
     name = f'attachment; filename="import-{request.id}-results.csv"'
     return Answer(results.pieces(request.account_id, request.id), headers={"Content-Disposition": name})
 
@@ -131,10 +136,14 @@ async def outcome(request: Call) -> Answer:
 @ROUTES.add("POST", "/imports/{id}/cancel", scope="contacts:write", returns=Import)
 async def cancel(request: Call) -> Answer:
     """Stop an import; what it wrote stays until it is undone."""
-    return Answer(shaped(await commit(store.cancel, request.account_id, request.id)))
+    return Answer(
+        shaped(await commit(audit.noting, request.by, "import_cancel", store.cancel, request.account_id, request.id))
+    )
 
 
 @ROUTES.add("POST", "/imports/{id}/undo", scope="contacts:write", returns=Import)
 async def undo(request: Call) -> Answer:
     """Take an import back within 24 hours: what nothing else changed since returns to what it was."""
-    return Answer(shaped(await commit(store.undo, request.account_id, request.id)))
+    return Answer(
+        shaped(await commit(audit.noting, request.by, "import_undo", store.undo, request.account_id, request.id))
+    )

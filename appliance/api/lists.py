@@ -1,7 +1,9 @@
 """Contact lists over the API."""
 
+from appliance.account import audit
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.contacts import bulk, lists
 from appliance.contacts.bulk import BulkDone, BulkWrite
@@ -23,7 +25,15 @@ async def index(request: Call) -> Answer:
     return Answer(await call(lambda: [_shaped(row) for row in page.rows]), headers=page_headers(page))
 
 
-@ROUTES.add("POST", "/lists", scope="contacts:write", reads=ListCreate, returns=shapes.ContactList, status=201)
+@ROUTES.add(
+    "POST",
+    "/lists",
+    scope="contacts:write",
+    reads=ListCreate,
+    inside=checked(lists.check),
+    returns=shapes.ContactList,
+    status=201,
+)
 async def create(request: Call) -> Answer:
     """Create a list."""
     return Answer(await call(_shaped, await commit(lists.create, request.account_id, request.body)))
@@ -35,7 +45,14 @@ async def show(request: Call) -> Answer:
     return Answer(await call(lambda: _shaped(lists.get(request.account_id, request.id))))
 
 
-@ROUTES.add("PATCH", "/lists/{id}", scope="contacts:write", reads=ListPatch, returns=shapes.ContactList)
+@ROUTES.add(
+    "PATCH",
+    "/lists/{id}",
+    scope="contacts:write",
+    reads=ListPatch,
+    inside=checked(lists.check),
+    returns=shapes.ContactList,
+)
 async def update(request: Call) -> Answer:
     """Update a list; `contact_ids` replaces its members."""
     return Answer(await call(_shaped, await commit(lists.update, request.account_id, request.id, request.body)))
@@ -47,7 +64,7 @@ async def delete(request: Call) -> Answer:
 
     def verb() -> shapes.ContactList:
         shaped = _shaped(lists.get(request.account_id, request.id))
-        lists.delete(request.account_id, request.id)
+        audit.noting(request.by, "list_delete", lists.delete, request.account_id, request.id)
         return shaped
 
     return Answer(await commit(verb))
@@ -67,4 +84,6 @@ async def change_many(request: Call) -> Answer:
     for start in range(0, len(plan.remove), bulk.CHUNK):
         some = plan.remove[start : start + bulk.CHUNK]
         done.removed += (await commit(lists.leave, request.account_id, request.id, some)).number
+    told = {"added": done.added, "removed": done.removed}
+    await commit(audit.note, request.by, request.account_id, "contacts_bulk", f"list:{request.id}", told)
     return Answer(done)

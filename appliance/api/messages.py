@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from appliance.account import idempotency
+from appliance.account import audit, idempotency
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.read import idempotency_key
@@ -30,7 +30,7 @@ async def index(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/messages", scope="messages:send", reads=MessageWrite, returns=shapes.Message, status=201, also=(200,),
-    idempotent=True,
+    idempotent=True, rate="messages",
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Send a single message."""
@@ -49,7 +49,7 @@ async def create(request: Call) -> Answer:
             # A refusal is no success: asked again, it is looked at again
             return None if single.refusal(made[0]) else int(made[0].id)
 
-        once = idempotency.once(request.account_id, "/messages", key, payload, run)
+        once = idempotency.once(request.account_id, "/messages", key, payload, run, request.credential.test)
         return store.get(request.account_id, once.resource_id or made[0].id), once.replayed
 
     await call(single.warm, request.account_id, body)
@@ -89,7 +89,8 @@ def _decide(name: str, verb: Callable[[int, int, str], Message], summary: str) -
     async def handler(request: Call) -> Answer:
         if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
             raise Fault(403, "forbidden", "a test key decides only about what test keys have sent")
-        return Answer(shaping.message(await commit(verb, request.account_id, request.id, request.actor)))
+        told = (request.by, f"message_{name}", verb, request.account_id, request.id, request.actor)
+        return Answer(shaping.message(await commit(audit.noting, *told)))
 
     handler.__doc__ = summary
     ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", returns=shapes.Message)(handler)

@@ -1,4 +1,4 @@
-"""Reads requests: credential, size, type, JSON, id, fields; in the order of decisions, section 3."""
+"""Reads requests: size, type, JSON, id, fields; in the order of decisions, section 3."""
 
 import json as stdlib_json
 from typing import Any
@@ -8,35 +8,18 @@ from msgspec import Struct
 from sanic import Request
 
 from appliance import fields
-from appliance.account import idempotency, keys
-from appliance.account.keys import Credential
+from appliance.account import idempotency
 from appliance.api.declare import Route
 from appliance.api.reply import Fault
-from appliance.db.work import call
 from appliance.errors import Invalid
+
+
+class _Nothing(Struct):
+    """The query of an endpoint that takes no parameters."""
+
 
 _decoder = msgspec.json.Decoder()
 _MOST_DIGITS = 300
-
-
-async def credential(request: Request) -> Credential:
-    """Answer who asks; every kind of failure is the same 401."""
-    header = request.headers.getall("authorization", [])
-    scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
-    found = None
-    if scheme.lower() == "bearer" and token and len(token) <= 4096:
-        found = await call(keys.find, token.strip())
-    if found is None:
-        if scheme.lower() == "bearer" and token.strip().startswith(keys.PUBLIC):
-            raise Fault(403, "forbidden", "a public key opens only its form")
-        raise Fault(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"})
-    return found
-
-
-def allow(who: Credential, route: Route) -> None:
-    """Raise 403 unless the credential reaches the route's scope."""
-    if not who.reaches(route.scope):
-        raise Fault(403, "forbidden", required_scope=route.scope)
 
 
 def raw_body(request: Request, route: Route) -> Any:
@@ -92,9 +75,15 @@ def _lenient(content: bytes) -> Any:
 
 
 def query(request: Request, kind: type[Struct] | None) -> Any:
-    """Read a query string; an unknown parameter is a fault, so that a misspelt filter never returns everything."""
+    """Read a query string; an unknown parameter is a fault.
+
+    So a misspelt filter never returns everything, and who asks for a rehearsal (`dry_run`) where there is none has
+    nothing done.
+    """
     if kind is None:
-        return None
+        if not request.query_string:
+            return None
+        kind = _Nothing
     known = {info.encode_name for info in fields.declared(kind)}
     # An empty value of a filter is no filter; of a page or limit it is a fault like any other
     raw = {name: values[0] for name, values in request.get_args(keep_blank_values=True).items()}

@@ -2,8 +2,9 @@
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from sanic import HTTPResponse, Request
@@ -18,12 +19,16 @@ from sanic.exceptions import (
 )
 from sanic_routing.exceptions import BaseException as RoutingException
 
-from appliance import errors
+from appliance import config, errors
 from appliance.db.work import call
 from appliance.pages import Page
 
 log = logging.getLogger("campanero.api")
 _encoder = msgspec.json.Encoder()
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_AS_IT_IS = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "%,")
+# Each of them may take twelve bytes
+_NAME_CHARACTERS, _NAMES_BYTES = 300, 4000
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFound, 404),
@@ -33,6 +38,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooMany, 429),
     (errors.Unavailable, 503),
 )
+# Every code has its heading there
+_EXPLAINED = "/docs/guides/errors-and-limits"
 _WORDS = {
     "not_found": "there is nothing here",
     "forbidden": "this credential does not reach that",
@@ -95,6 +102,21 @@ async def media(
     return None
 
 
+def listed(names: Iterable[str]) -> str:
+    """Write names into one header: what is not printable ASCII, and what would part or mean something, as %XX of UTF-8.
+
+    Of very many the first are told (RFC 9110, section 5.5: a header is ASCII).
+    """
+    told, length = [], 0
+    for name in dict.fromkeys(names):
+        one = quote(name[:_NAME_CHARACTERS].encode("utf-8", "surrogatepass"), safe=_AS_IT_IS)
+        length += len(one) + 2
+        if length > _NAMES_BYTES:
+            break
+        told.append(one)
+    return ", ".join(told)
+
+
 def page_headers(page: Page) -> dict[str, str]:
     """Answer the headers of a list (specification, Limits)."""
     headers = {
@@ -112,17 +134,20 @@ def page_headers(page: Page) -> dict[str, str]:
 def fault(request: Request, error: Exception) -> HTTPResponse:
     """Answer any exception as the error body of decisions, section 3; only real bugs are logged with their trace."""
     status, code, message, extra, headers = _read(error)
-    if status == 405 and "Allow" not in headers:
-        headers["Allow"] = ", ".join(_methods(request))
+    if status == 405:
+        # The library tells them in no order
+        told = headers["Allow"].split(", ") if "Allow" in headers else [*_methods(request)]
+        headers["Allow"] = ", ".join(sorted(told, key=(*_METHODS, *told).index))
     if status == 500:
         log.exception("request %s %s failed", request_id(request), request.path, exc_info=error)
-    body = {"error": True, "code": code, "message": message, "request_id": request_id(request), **extra}
+    hint = f"{config.base_url(config.current())}{_EXPLAINED}#{code}"
+    body = {"error": True, "code": code, "message": message, "request_id": request_id(request), "hint": hint, **extra}
     return json(body, status, headers)
 
 
 def _methods(request: Request) -> Iterator[str]:
     """Answer the methods that a path takes; Sanic names them only where the path has no id at its end."""
-    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+    for method in _METHODS:
         try:
             request.app.router.resolve(path=request.path, method=method)
         except (NotFound, MethodNotAllowed, RoutingException):
@@ -145,6 +170,8 @@ def _read(error: Exception) -> tuple[int, str, str, dict[str, Any], dict[str, st
         return 503, "unavailable", "the service cannot answer now", {}, {"Retry-After": "5"}
     if isinstance(error, RequestTimeout | HeaderExpectationFailed):
         return error.status_code, "bad_request", "the request did not arrive whole", {}, {}
+    if isinstance(error, SanicException) and error.status_code == 431:
+        return 431, "bad_request", str(error), {}, {}
     if isinstance(error, SanicException) and 400 <= error.status_code < 500:
         return 400, "bad_request", "the request cannot be read", {}, {}
     return 500, "internal_error", _WORDS["internal_error"], {}, {}

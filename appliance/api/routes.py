@@ -2,6 +2,8 @@
 
 from appliance.api import (
     account,
+    api_keys,
+    audit,
     brand,
     campaigns,
     capture,
@@ -19,11 +21,14 @@ from appliance.api import (
     imports,
     lists,
     messages,
+    own_sessions,
     reports,
     segments,
     suppressions,
     templates,
     uploads,
+    user,
+    users,
     webhooks,
 )
 from appliance.api.declare import Route
@@ -49,6 +54,11 @@ ROUTES: tuple[Route, ...] = (
     *brand.ROUTES,
     *domains.ROUTES,
     *account.ROUTES,
+    *users.ROUTES,
+    *user.ROUTES,
+    *own_sessions.ROUTES,
+    *api_keys.ROUTES,
+    *audit.ROUTES,
     *delivery.ROUTES,
     *capture.ROUTES,
     *events.ROUTES,

@@ -1,10 +1,13 @@
 """What the API answers about segments."""
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from appliance import tables
 from appliance.api.shapes import Contact, Json, Moment
 from appliance.clock import iso
+from appliance.fields import named
 from appliance.segments.people import Share
 
 
@@ -14,7 +17,7 @@ class Segment(Struct):
     id: int
     account_id: int
     name: str
-    filters: list[Json]
+    filters: list[Annotated[Json, named("Filter")]]
     sentence: str
     contacts_count: int | None
     created_at: Moment

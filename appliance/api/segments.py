@@ -4,8 +4,10 @@ import msgspec
 from msgspec import UNSET
 
 from appliance import tables
+from appliance.account import audit
 from appliance.api import segment_shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.contacts import store as contacts
 from appliance.db.work import call, commit
@@ -39,8 +41,13 @@ async def index(request: Call) -> Answer:
     return Answer(await call(_shaped, request.account_id, page.rows), headers=page_headers(page))
 
 
+def _look_over(account_id: int, request: SegmentCreate | SegmentPatch, number: int | None) -> None:
+    if isinstance(request.filters, list):
+        store.check(account_id, number, request.filters)
+
+
 @ROUTES.add("POST", "/segments", scope="contacts:write", reads=SegmentCreate, returns=segment_shapes.Segment,
-            status=201)  # fmt: skip
+            status=201, inside=checked(_look_over))  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a segment; without filters it is everybody."""
     return await _one(request.account_id, await commit(store.create, request.account_id, request.body))
@@ -52,7 +59,8 @@ async def fields(request: Call) -> Answer:
     return Answer(msgspec.convert(spec.spec(), segment_shapes.FilterSpec))
 
 
-@ROUTES.add("POST", "/segments/count", scope="contacts:read", reads=CountWrite, returns=segment_shapes.Counted)
+@ROUTES.add("POST", "/segments/count", scope="contacts:read", reads=CountWrite, returns=segment_shapes.Counted,
+            rate="renders")  # fmt: skip
 async def count(request: Call) -> Answer:
     """Count the people whom filters let through, without keeping the filters."""
 
@@ -75,7 +83,10 @@ async def show(request: Call) -> Answer:
     return await _one(request.account_id, await call(store.get, request.account_id, request.id))
 
 
-@ROUTES.add("PATCH", "/segments/{id}", scope="contacts:write", reads=SegmentPatch, returns=segment_shapes.Segment)
+@ROUTES.add(
+    "PATCH", "/segments/{id}", scope="contacts:write", reads=SegmentPatch, returns=segment_shapes.Segment,
+    inside=checked(_look_over),
+)  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a segment; `filters` replaces them all."""
     changed = await commit(store.update, request.account_id, request.id, request.body)
@@ -86,7 +97,7 @@ async def update(request: Call) -> Answer:
 async def delete(request: Call) -> Answer:
     """Delete a segment that nothing needs."""
     shaped = await _one(request.account_id, await call(store.get, request.account_id, request.id))
-    await commit(store.delete, request.account_id, request.id)
+    await commit(audit.noting, request.by, "segment_delete", store.delete, request.account_id, request.id)
     return shaped
 
 

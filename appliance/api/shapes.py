@@ -6,9 +6,11 @@ from msgspec import Meta, Struct
 
 from appliance.events.shape import Event as Event
 from appliance.events.shape import Moment as Moment
+from appliance.fields import named
 from appliance.messages.store import Status
 
 Json = dict[str, Any]
+Design = Annotated[Json, named("Design")]
 
 
 class Channel(Struct):
@@ -99,7 +101,7 @@ class Template(Struct):
     from_name: str | None
     from_email: str | None
     reply_to: str | None
-    design: Json
+    design: Design
     variables: Json
     created_at: Moment
     updated_at: Moment
@@ -165,6 +167,8 @@ class Campaign(Struct):
     status: Literal["draft", "active", "paused", "completed"]
     phase: Literal["draft", "scheduled", "holding", "sending", "paused", "completed", "cancelled"]
     approval_state: Literal["pending_review", "approved", "rejected"]
+    approval_note: str | None
+    asked_at: Moment | None
     channel: Literal["email", "sms"]
     name: str
     data: Json

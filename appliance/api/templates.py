@@ -3,8 +3,10 @@
 from msgspec import Struct
 
 from appliance import brand as brands
+from appliance.account import audit
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
 from appliance.designs import language, merge, spec
@@ -25,7 +27,10 @@ async def index(request: Call) -> Answer:
     return Answer([shaping.template(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("POST", "/templates", scope="templates:write", reads=TemplateWrite, returns=shapes.Template, status=201)
+@ROUTES.add(
+    "POST", "/templates", scope="templates:write", reads=TemplateWrite, returns=shapes.Template, status=201,
+    inside=checked(store.look_over),
+)  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a template."""
     await call(store.warm, request.account_id, request.body)
@@ -40,7 +45,7 @@ class StarterShape(Struct):
     description: str
     subject: str
     preheader: str
-    design: shapes.Json
+    design: shapes.Design
 
 
 class TemplateSpec(Struct):
@@ -76,7 +81,10 @@ async def show(request: Call) -> Answer:
     return Answer(shaping.template(await call(store.get, request.account_id, request.id)))
 
 
-@ROUTES.add("PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=shapes.Template)
+@ROUTES.add(
+    "PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=shapes.Template,
+    inside=checked(store.look_over),
+)  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a template."""
     if request.credential.test:
@@ -88,10 +96,12 @@ async def update(request: Call) -> Answer:
 @ROUTES.add("DELETE", "/templates/{id}", scope="templates:write", returns=shapes.Template)
 async def delete(request: Call) -> Answer:
     """Delete a stand-alone template."""
-    return Answer(shaping.template(await commit(store.delete, request.account_id, request.id)))
+    args = (request.account_id, request.id)
+    gone = await commit(audit.noting, request.by, "template_delete", store.delete, *args)
+    return Answer(shaping.template(gone))
 
 
-@ROUTES.add("POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview)
+@ROUTES.add("POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview, rate="renders")
 async def preview(request: Call) -> Answer:
     """Render an email design to HTML, for a contact or with invented values."""
     return Answer(await call(looking.preview, request.account_id, request.body))
@@ -99,7 +109,7 @@ async def preview(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/templates/{id}/send_test", scope="templates:write", reads=TestRequest, body_required=False,
-    returns=TestsSent,
+    returns=TestsSent, rate="sends",
 )  # fmt: skip
 async def send_test(request: Call) -> Answer:
     """Send a test email of a template."""

@@ -4,21 +4,18 @@ import asyncio
 
 from appliance.api import webhook_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
 from appliance.delivery import safe_http
 from appliance.webhooks import deliveries, store, trial
 from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed
-from appliance.webhooks.store import By, WebhookPatch, WebhookQuery, WebhookWrite
+from appliance.webhooks.store import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.trial import WebhookTest
 
 ROUTES = Routes()
 _ONE = "/webhooks/{id}"
 _DELIVERIES = f"{_ONE}/deliveries"
-
-
-def _by(request: Call) -> By:
-    return By(request.actor, request.request.ctx.client)
 
 
 @ROUTES.add("GET", "/webhooks", scope="account:read", query=WebhookQuery, returns=shapes.Webhook, many=True)
@@ -29,11 +26,17 @@ async def index(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/webhooks", scope="account:write", reads=WebhookWrite, returns=shapes.WebhookWithSecret, status=201
+    "POST",
+    "/webhooks",
+    scope="account:write",
+    reads=WebhookWrite,
+    inside=checked(store.check),
+    returns=shapes.WebhookWithSecret,
+    status=201,
 )
 async def create(request: Call) -> Answer:
     """Create a webhook; the answer alone shows its secret."""
-    made, secret = await commit(store.create, request.account_id, request.body, _by(request))
+    made, secret = await commit(store.create, request.account_id, request.body, request.by)
     return Answer(shapes.with_secret(made, secret))
 
 
@@ -43,23 +46,25 @@ async def show(request: Call) -> Answer:
     return Answer(shapes.webhook(await call(store.get, request.account_id, request.id)))
 
 
-@ROUTES.add("PATCH", _ONE, scope="account:write", reads=WebhookPatch, returns=shapes.Webhook)
+@ROUTES.add(
+    "PATCH", _ONE, scope="account:write", reads=WebhookPatch, inside=checked(store.check), returns=shapes.Webhook
+)
 async def update(request: Call) -> Answer:
     """Update a webhook; one that is switched on again hears of what happens from then on."""
-    changed = await commit(store.update, request.account_id, request.id, request.body, _by(request))
+    changed = await commit(store.update, request.account_id, request.id, request.body, request.by)
     return Answer(shapes.webhook(changed))
 
 
 @ROUTES.add("DELETE", _ONE, scope="account:write", returns=shapes.Webhook)
 async def delete(request: Call) -> Answer:
     """Delete a webhook with its log; nothing more is sent to it."""
-    return Answer(shapes.webhook(await commit(store.delete, request.account_id, request.id, _by(request))))
+    return Answer(shapes.webhook(await commit(store.delete, request.account_id, request.id, request.by)))
 
 
 @ROUTES.add("POST", f"{_ONE}/rotate_secret", scope="account:write", returns=shapes.WebhookWithSecret)
 async def rotate_secret(request: Call) -> Answer:
     """Give a webhook another secret; the one before signs along for 24 hours."""
-    changed, secret = await commit(store.rotate_secret, request.account_id, request.id, _by(request))
+    changed, secret = await commit(store.rotate_secret, request.account_id, request.id, request.by)
     return Answer(shapes.with_secret(changed, secret))
 
 

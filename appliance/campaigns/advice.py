@@ -12,8 +12,8 @@ from appliance.campaigns.rehearse_sms import MOST_MADE
 from appliance.db.open import one, rows
 from appliance.designs import merge
 from appliance.messages import senders
+from appliance.messages.looking import GMAIL_CLIPS, GMAIL_NEARLY
 
-GMAIL_CLIPS = 102 * 1024
 _DAY_MS = 86_400_000
 _DESIGN, _BODY, _AUDIENCE = "template_attributes.design.", "template_attributes.body", "trigger_attributes"
 _MOST_NAMED = 10
@@ -122,8 +122,11 @@ _MAIL: tuple[_Look, ...] = (_sender, _content, _links, _dormant, _repeated)
 
 
 def _size(case: Case, largest: int) -> list[Finding]:
-    if case.content is None or largest <= GMAIL_CLIPS:
+    if case.content is None or largest <= GMAIL_NEARLY:
         return []
+    if largest <= GMAIL_CLIPS:
+        words = f"{largest // 1024} KB of HTML: Gmail cuts off what is over 102 KB"
+        return [Finding("nearly_too_long", words, _BODY)]
     return [Finding("too_long", "over 102 KB: Gmail cuts it off", _BODY)]
 
 

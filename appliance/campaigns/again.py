@@ -11,7 +11,7 @@ from appliance.tables import Campaign
 _MOST_NAME = 230
 
 
-def not_opened(account_id: int, campaign_id: int) -> Campaign:
+def not_opened(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
     """Make a draft for those who got a campaign and did not open it; raises NotFound, or Invalid if there are none.
 
     Whoever left its lists since is not in it: lists and exclusions stay as they were.
@@ -31,7 +31,7 @@ def not_opened(account_id: int, campaign_id: int) -> Campaign:
             ],
         ),
     )
-    made = copying.duplicate(account_id, campaign_id)
+    made = copying.duplicate(account_id, campaign_id, user_id)
     made.name = f"{name} (once more)"
     made.trigger.segment_id, made.trigger.updated_at = segment.id, clock.now_ms()
     made.trigger.save()

@@ -43,6 +43,18 @@ def is_everyone(data: dict[str, Any]) -> bool:
     return data.get("audience_type") == "all_contacts"
 
 
+def confirm_everyone(campaign: Campaign) -> None:
+    """Take a send to everyone that was confirmed with the send itself, where no audience was ever chosen.
+
+    A campaign whose list or segment was deleted had one: it does not become one for everybody (`needed.let_go`).
+    """
+    data = campaign.trigger.data
+    if is_set(campaign) or data.get("audience_deleted"):
+        return
+    campaign.trigger.data = {**data, "audience_type": "all_contacts", "confirm_send_to_all": True}
+    campaign.trigger.save()
+
+
 def is_set(campaign: Campaign) -> bool:
     """Say whether a campaign names any audience."""
     trigger = campaign.trigger

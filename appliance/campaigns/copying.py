@@ -13,7 +13,7 @@ _NOT_KEPT = ("pause_detail",)
 _TO_CONFIRM = ("confirm_send_to_all",)
 
 
-def duplicate(account_id: int, campaign_id: int) -> Campaign:
+def duplicate(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
     """Make a draft like a campaign: words, audience, channel, not its time; raises NotFound."""
     writing()
     have = store.get(account_id, campaign_id)
@@ -22,11 +22,12 @@ def duplicate(account_id: int, campaign_id: int) -> Campaign:
         tracking=have.tracking,
         data={key: value for key, value in have.data.items() if key not in _NOT_KEPT},
     )  # fmt: skip
-    made = store.create(account_id, asked)
+    made = store.create(account_id, asked, user_id)
     trigger, old = made.trigger, have.trigger
     trigger.event, trigger.contact_list_id, trigger.segment_id = old.event, old.contact_list_id, old.segment_id
     trigger.data = {key: value for key, value in old.data.items() if key not in _TO_CONFIRM}
     trigger.updated_at = clock.now_ms()
     trigger.save()
-    templates.write(made.template, templates.document(have.template), label=f"Copied from {have.name[:_MOST_NAME]}")
+    templates.write(made.template, templates.document(have.template), user_id,
+                    label=f"Copied from {have.name[:_MOST_NAME]}")  # fmt: skip
     return store.get(account_id, made.id)

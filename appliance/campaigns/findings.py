@@ -5,6 +5,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from appliance import config
+from appliance.account.acting import By
 from appliance.designs.merge import Compiled
 from appliance.messages.compose import Content
 from appliance.tables import Account, Brand, Campaign
@@ -25,6 +26,7 @@ class Case(NamedTuple):
     account: Account
     brand: Brand
     confirmed: bool
+    by: By  # who would send it
     content: Content | None  # of an e-mail
     text: Compiled | None  # of an SMS
     content_error: str | None

@@ -7,14 +7,17 @@ from typing import Any
 from msgspec import Struct
 
 from appliance import brand as brands
-from appliance.campaigns import advice, audience, freezing, lacking, rehearsal, sms_checks, store
+from appliance.account import approving
+from appliance.account.acting import By
+from appliance.campaigns import advice, audience, freezing, lacking, link_check, rehearsal, sms_checks, store
 from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.designs import document as designs
 from appliance.designs import variables
 from appliance.designs.merge import MergeError
-from appliance.messages import compose, senders, sms_senders
+from appliance.messages import compose, looking, senders, sms_senders
 from appliance.messages.compose import Source
 from appliance.tables import Account, Campaign
+from appliance.templates.store import document
 
 
 class Preflight(Struct):
@@ -26,31 +29,43 @@ class Preflight(Struct):
     facts: dict[str, Any]
 
 
-def check(account_id: int, campaign_id: int) -> Preflight:
-    """Look at a draft as its send would; raises NotFound."""
+def check(account_id: int, campaign_id: int, by: By = By()) -> Preflight:
+    """Look at a draft as its send by somebody would; raises NotFound."""
     campaign = store.get(account_id, campaign_id)
-    case = open_case(campaign, confirmed=False)
+    case = open_case(campaign, False, by)
     found = blockers(case)
     sums = audience.arithmetic(campaign) if audience.is_set(campaign) else audience.Arithmetic(0, 0, {})
     facts: dict[str, Any] = {
         "audience": sums.members, "sendable": sums.sendable, "skipped": sums.reasons,
-        "transport": transport(campaign), "html_bytes": len(case.content.html.source.encode()) if case.content else 0,
+        "transport": transport(campaign), "html_bytes": _size(case),
     }  # fmt: skip
     if not case.email:
         facts["sms"] = sms_checks.facts(case)
+    links = link_check.of(case)
+    if links is not None:
+        facts["links"] = link_check.facts(links)
     rehearsed = None
     if case.is_readable and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
         rehearsed = rehearsal.of(campaign)
         facts["rehearsal"] = rehearsal.facts(rehearsed)
         if not case.email:
             facts["sms"] |= sms_checks.foreseen(rehearsed)
-    return Preflight(not found, found, advice.warnings(case, facts, rehearsed), facts)
+    advised = advice.warnings(case, facts, rehearsed)
+    return Preflight(not found, found, advised + (link_check.findings(case, links) if links else []), facts)
+
+
+def _size(case: Case) -> int:
+    """Answer the bytes of an email's HTML as somebody invented gets it; what cannot be made for them is as written."""
+    if case.content is None:
+        return 0
+    try:
+        return looking.weigh(case.account.id, document(case.campaign.template), case.campaign.tracking)
+    except MergeError:
+        return len(case.content.html.source.encode())
 
 
 def warm(account_id: int, campaign_id: int, content: Any, trigger: Any = None) -> None:
     """Compile a campaign's message and weigh its audience, with what a send brings along, before the writer has to."""
-    from appliance.templates.store import document
-
     campaign = store.get(account_id, campaign_id)
     said = document(campaign.template)
     said |= {name: value for name in said if isinstance(value := getattr(content, name, None), str | dict)}
@@ -70,10 +85,8 @@ def _source(document: Mapping[str, Any], account: Account) -> Source:
     return compose.source_of(document, look, account.locale, marketing=True)
 
 
-def open_case(campaign: Campaign, confirmed: bool) -> Case:
+def open_case(campaign: Campaign, confirmed: bool, by: By) -> Case:
     """Gather what the checks look at."""
-    from appliance.templates.store import document
-
     account = Account.get_by_id(campaign.account_id)
     content = text = error = None
     template = campaign.template
@@ -86,7 +99,7 @@ def open_case(campaign: Campaign, confirmed: bool) -> Case:
     except MergeError as fault:
         error = fault.words()
     real = transport(campaign) != "capture"
-    return Case(campaign, account, brands.get(account.id), confirmed, content, text, error, real)
+    return Case(campaign, account, brands.get(account.id), confirmed, by, content, text, error, real)
 
 
 def _audience(case: Case) -> Iterator[Finding]:
@@ -123,9 +136,7 @@ def _sender(case: Case) -> Iterator[Finding]:
 
 
 def _approval(case: Case) -> Iterator[Finding]:
-    state = case.campaign.approval_state
-    if state == "rejected" or (case.account.approval_required and state != "approved"):
-        words = "it was rejected: change it first" if state == "rejected" else "somebody has to approve it first"
+    if words := approving.lacks(case.campaign, case.by):
         yield Finding("approval_required", words, "base")
 
 

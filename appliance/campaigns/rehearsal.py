@@ -66,7 +66,7 @@ def _key(campaign: Campaign) -> str:
     parts: list[Any] = [
         campaign.name, campaign.template_id, campaign.template.revision, campaign.template.updated_at, brand.updated_at,
         account.updated_at, trigger.contact_list_id, trigger.segment_id, trigger.data, campaign.channel,
-        (campaign.tracking, campaign.scheduled_at) if campaign.channel == "sms" else None,
+        campaign.tracking, campaign.scheduled_at if campaign.channel == "sms" else None,
     ]  # fmt: skip
     return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
 

@@ -19,9 +19,9 @@ from appliance.campaigns.rehearse_sms import Texts
 from appliance.children import Teller
 from appliance.contacts import store as contacts
 from appliance.db.open import open_database, run
-from appliance.designs import merge, variables
+from appliance.designs import merge, rewriting, variables
 from appliance.designs.merge import MergeError
-from appliance.messages import compose, values
+from appliance.messages import compose, links, values
 from appliance.tables import Account, Campaign, Contact
 from appliance.templates.store import document
 
@@ -84,10 +84,13 @@ class Rehearsing:
         if self.sms is None:
             source = compose.source_of(said, brands.look(brand), account.locale, marketing=True)
             self.content = compose.compile_source(source)
+            if campaign.tracking:
+                self.content = compose.tracked_all(self.content)
         else:
             said = {"body": said["body"]}
         self.shared = {
             **values.of_account(account, brand), **values.of_message(0), "campaign": {"name": campaign.name},
+            rewriting.ROOT: links.counting(0),
         }  # fmt: skip
         asked = variables.of(said)
         # What a campaign never has (`data`, `event`) everybody lacks; what nobody knows is told apart

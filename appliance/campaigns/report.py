@@ -15,8 +15,11 @@ from appliance.delivery import classes
 from appliance.tables import Campaign, Message
 
 _ENDED_BADLY = ("failed", "bounced", "skipped", "uncertain", "complained")
-# What waits for another attempt is due later than what was never tried
-_AGAIN = "m.campaign_id = ? AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > ? AND m.attempts > 0"
+# What waits for another attempt is due later than what was never tried; with the channel, the index leads there
+_AGAIN = (
+    "m.campaign_id = ? AND m.channel = ? AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > ? "
+    "AND m.attempts > 0"
+)
 _BADLY = f"({','.join(repr(one) for one in _ENDED_BADLY)})"
 _WHY = "m.status, coalesce(m.skip_reason, m.error_code), m.error_text, r.kind"
 _JUDGED = "LEFT JOIN returned r ON r.message_id = m.id"
@@ -109,8 +112,8 @@ def _grouped(condition: str, values: tuple[Any, ...]) -> list[_Group]:
     return [one._replace(people=count) for one, count in counted.most_common(_MOST_SHOWN)]
 
 
-def _waiting(campaign: Campaign) -> tuple[int, int]:
-    return campaign.id, campaign.hold_until or 0
+def _waiting(campaign: Campaign) -> tuple[int, str, int]:
+    return campaign.id, campaign.channel, campaign.hold_until or 0
 
 
 def in_hand(campaign_id: int) -> int:

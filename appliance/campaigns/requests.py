@@ -9,6 +9,8 @@ from appliance.templates.store import Content
 
 StatusWord = Literal["draft", "active", "paused", "completed", "live", "cancelled", "scheduled"]
 
+Phase = Literal["draft", "scheduled", "holding", "sending", "paused", "completed", "cancelled"]
+
 
 class TriggerWrite(Struct, forbid_unknown_fields=True):
     """For whom a campaign is; an unknown key here would change who gets mail, so it is refused."""
@@ -55,9 +57,11 @@ class SendRequest(Struct):
 
 
 class CampaignQuery(PageQuery):
-    """Filters of the campaign list."""
+    """Filters of the campaign list; those that are `asked` about wait for somebody to approve of them."""
 
-    status: Short | UnsetType = UNSET
-    phase: Short | UnsetType = UNSET
-    channel: Short | UnsetType = UNSET
+    status: StatusWord | UnsetType = UNSET
+    phase: Phase | UnsetType = UNSET
+    channel: Literal["email", "sms"] | UnsetType = UNSET
     search: Short | UnsetType = UNSET
+    approval_state: Literal["pending_review", "approved", "rejected"] | UnsetType = UNSET
+    asked: bool | UnsetType = UNSET

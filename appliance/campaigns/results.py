@@ -57,11 +57,11 @@ _CLICKERS = (
 
 
 class _Memory:
-    """Reports of large campaigns as they were counted last: when, and how long that took."""
+    """Reports of large campaigns as they were counted last: when, how long that took, and how the campaign stood."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.reports: dict[int, tuple[float, float, Report]] = {}
+        self.reports: dict[int, tuple[float, float, Any, Report]] = {}
 
 
 _memory = _Memory()
@@ -70,20 +70,21 @@ _memory = _Memory()
 def of(account_id: int, campaign_id: int) -> Report:
     """Answer the report of a campaign; raises NotFound."""
     with snapshot():
-        campaign = store.get(account_id, campaign_id)
+        campaign = store.row(account_id, campaign_id)
         if campaign.audience_count < _LARGE:
-            return _count(campaign)
+            return _count(store.sum_up(campaign))
+        stands = campaign.phase, campaign.updated_at
         with _memory.lock:
             known = _memory.reports.get(campaign_id)
         begun = time.monotonic()
-        if known is not None and begun - known[0] < _RESTS * known[1]:
-            return known[2]
-        made = _count(campaign)
+        if known is not None and known[2] == stands and begun - known[0] < _RESTS * known[1]:
+            return known[3]
+        made = _count(store.sum_up(campaign))
         ended = time.monotonic()
         with _memory.lock:
             if len(_memory.reports) >= _MOST_KEPT:
                 _memory.reports.clear()
-            _memory.reports[campaign_id] = ended, ended - begun, made
+            _memory.reports[campaign_id] = ended, ended - begun, stands, made
         return made
 
 

@@ -3,7 +3,10 @@
 from msgspec import UNSET
 
 from appliance import clock, config
+from appliance.account import approving
+from appliance.account.acting import By
 from appliance.campaigns import audience, findings, freezing, numbered, preflight, states, store
+from appliance.campaigns.findings import Finding
 from appliance.campaigns.requests import CampaignPatch, SendRequest
 from appliance.config import seconds
 from appliance.db.open import connection, rows
@@ -17,7 +20,7 @@ from appliance.templates import store as templates
 from appliance.work import bell
 
 
-def go_live(account_id: int, campaign_id: int, request: SendRequest, actor: str, test: bool = False) -> Campaign:
+def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> Campaign:
     """Send a campaign, or arm it if its time is to come; what it answers always shows `active`.
 
     A second send of a live campaign starts nothing and is no error; a paused one goes on. Raises NotFound, or Invalid:
@@ -32,17 +35,21 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, actor: str,
         if not campaign.editable and store.changes(campaign, request):
             raise store.locked(campaign)
         if campaign.status == "paused":
-            return states.resume(account_id, campaign_id, actor)
-        if store.apply(campaign, request):
+            return states.resume(account_id, campaign_id, by)
+        if store.apply(campaign, request, by):
+            _refuse_unapproved(campaign, by)
+            approving.passed(campaign)
             store.touch(campaign)
         return store.dress(campaign)
-    store.apply(campaign, request)
-    campaign.test = test
-    refuse_blocked(campaign, request.confirm_send_to_all is True)
+    store.apply(campaign, request, by)
+    campaign.test = by.test
+    if request.confirm_send_to_all is True:
+        audience.confirm_everyone(campaign)
+    refuse_blocked(campaign, request.confirm_send_to_all is True, by)
     if request.confirm_send_to_all is True and audience.is_unbounded(campaign):
         campaign.trigger.data = {**campaign.trigger.data, "confirm_send_to_all": True}
         campaign.trigger.save()
-    campaign.approval_state = "approved"
+    approving.passed(campaign)
     hold = 0 if request.hold_seconds is UNSET else int(request.hold_seconds)
     if campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms():
         campaign.status, campaign.phase = "active", "scheduled"
@@ -51,9 +58,18 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, actor: str,
     return launch(campaign, hold)
 
 
-def refuse_blocked(campaign: Campaign, confirmed: bool) -> None:
+def refuse_blocked(campaign: Campaign, confirmed: bool, by: By) -> None:
     """Raise Invalid with every blocker; the first one's code is the reason."""
-    found = preflight.blockers(preflight.open_case(campaign, confirmed))
+    refuse(preflight.blockers(preflight.open_case(campaign, confirmed, by)))
+
+
+def _refuse_unapproved(campaign: Campaign, by: By) -> None:
+    if words := approving.lacks(campaign, by):
+        refuse([Finding("approval_required", words, "base")])
+
+
+def refuse(found: list[Finding]) -> None:
+    """Raise Invalid with what was found, if anything was; the first one's code is the reason."""
     if not found:
         return
     fields: dict[str, list[str]] = {}
@@ -77,8 +93,6 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     campaign.content = templates.pin(campaign.template, f"Sent {clock.iso(now)}")
     campaign.hold_until = now + hold_seconds * 1000 if hold_seconds else None
     campaign.started_at = now
-    if not campaign.account.approval_required:
-        campaign.approval_state = "approved"
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
     store.touch(campaign)
     freezing.begin(campaign, findings.transport(campaign))
@@ -99,7 +113,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     return store.get(campaign.account_id, campaign.id)
 
 
-def change(account_id: int, campaign_id: int, request: CampaignPatch, actor: str, test: bool = False) -> Campaign:
+def change(account_id: int, campaign_id: int, request: CampaignPatch, by: By) -> Campaign:
     """Edit a campaign and move it where `status` says; raises NotFound, Conflict, or Invalid.
 
     Taking the time away from an armed campaign disarms it.
@@ -107,13 +121,14 @@ def change(account_id: int, campaign_id: int, request: CampaignPatch, actor: str
     writing()
     campaign = store.get(account_id, campaign_id)
     wanted = _status(campaign, request)
-    touched = store.edit(campaign, request)
+    touched = store.edit(campaign, request, by)
     unapproved = touched and campaign.account.approval_required
     if campaign.phase == "scheduled" and (request.scheduled_at is None or unapproved):
         states.disarm(campaign)
     elif campaign.phase == "scheduled" and campaign.scheduled_at <= clock.now_ms():
         # A time that has passed means now
-        refuse_blocked(campaign, confirmed=False)
+        refuse_blocked(campaign, False, by)
+        approving.passed(campaign)
         launch(campaign)
     if wanted is None or wanted == campaign.status:
         return store.get(account_id, campaign_id)
@@ -121,12 +136,12 @@ def change(account_id: int, campaign_id: int, request: CampaignPatch, actor: str
         return states.to_draft(account_id, campaign_id)
     if wanted == "active":
         if campaign.status == "paused":
-            return states.resume(account_id, campaign_id, actor)
+            return states.resume(account_id, campaign_id, by)
         states.refuse(campaign, wanted, ("draft", "paused"))
-        return go_live(account_id, campaign_id, SendRequest(), actor, test)
+        return go_live(account_id, campaign_id, SendRequest(), by)
     if wanted == "paused":
-        return states.pause(account_id, campaign_id, actor)
-    return states.cancel(account_id, campaign_id, actor)
+        return states.pause(account_id, campaign_id, by)
+    return states.cancel(account_id, campaign_id, by)
 
 
 def _status(campaign: Campaign, request: CampaignPatch) -> str | None:
@@ -156,7 +171,7 @@ def fire(account_id: int, campaign_id: int) -> None:
     if campaign.phase != "scheduled" or campaign.scheduled_at > now or campaign.closing is not None:
         return
     latest = now - int(seconds(config.current().limits.max_lateness) * 1000)
-    blocked = preflight.blockers(preflight.open_case(campaign, confirmed=False))
+    blocked = preflight.blockers(preflight.open_case(campaign, False, By()))
     if campaign.scheduled_at < latest:
         states.stop(campaign, "missed_start")
     elif blocked:

@@ -3,6 +3,8 @@
 from typing import Any, cast
 
 from appliance import clock
+from appliance.account import approving
+from appliance.account.acting import By
 from appliance.campaigns import closing, numbered, store
 from appliance.db.open import connection
 from appliance.db.work import after_commit, writing
@@ -38,12 +40,12 @@ def refuse(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
     )
 
 
-def pause(account_id: int, campaign_id: int, actor: str) -> Campaign:
+def pause(account_id: int, campaign_id: int, by: By) -> Campaign:
     """Stop a live campaign; nothing new starts after the answer but what is in hand (P5)."""
     writing()
     campaign = store.get(account_id, campaign_id)
     refuse(campaign, "paused", ("active",))
-    return _pause(campaign, None, actor)
+    return _pause(campaign, None, by.actor)
 
 
 def stop(campaign: Campaign, reason: str) -> Campaign:
@@ -83,7 +85,7 @@ def _pause(campaign: Campaign, reason: str | None, actor: str) -> Campaign:
     return store.get(campaign.account_id, campaign.id)
 
 
-def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
+def resume(account_id: int, campaign_id: int, by: By) -> Campaign:
     """Let a paused campaign go on: only its open rows, with the content as first sent."""
     writing()
     from appliance.campaigns import send
@@ -95,7 +97,8 @@ def resume(account_id: int, campaign_id: int, actor: str) -> Campaign:
     if campaign.started_at is None:
         # It was armed and never started: start now, or wait for its time if that is still to come
         if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
-            send.refuse_blocked(campaign, confirmed=False)
+            send.refuse_blocked(campaign, False, by)
+            approving.passed(campaign)
             return send.launch(campaign)
         campaign.status, campaign.phase = "active", "scheduled"
     else:
@@ -123,7 +126,7 @@ def counted(campaign: Campaign) -> dict[str, int]:
     }  # fmt: skip
 
 
-def cancel(account_id: int, campaign_id: int, actor: str) -> Campaign:
+def cancel(account_id: int, campaign_id: int, by: By) -> Campaign:
     """End a live or paused campaign for good: nothing of it leaves any more but what is in hand (see `closing`)."""
     writing()
     campaign = store.get(account_id, campaign_id)
@@ -134,7 +137,7 @@ def cancel(account_id: int, campaign_id: int, actor: str) -> Campaign:
     closing.cancel(campaign)
     store.touch(campaign)
     _finish_flow(campaign)
-    _record(campaign, "campaign_completed", {"cancelled": True, "actor": actor})
+    _record(campaign, "campaign_completed", {"cancelled": True, "actor": by.actor})
     return store.get(account_id, campaign_id)
 
 

@@ -6,6 +6,8 @@ from msgspec import UNSET
 from peewee import fn
 
 from appliance import clock
+from appliance.account import approving
+from appliance.account.acting import By
 from appliance.campaigns import waiting
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest, TriggerWrite
 from appliance.db import work
@@ -54,9 +56,11 @@ def matching(account_id: int, query: CampaignQuery) -> Any:
         if phases is None and query.status not in _STATUSES:
             raise Invalid({"status": ["is not included in the list"]})
         found = found.where(Campaign.phase.in_(phases) if phases else Campaign.status == query.status)
-    for name in ("phase", "channel"):
+    for name in ("phase", "channel", "approval_state"):
         if isinstance(getattr(query, name), str):
             found = found.where(getattr(Campaign, name) == getattr(query, name))
+    if isinstance(query.asked, bool):
+        found = found.where(Campaign.asked_at.is_null(not query.asked))
     if isinstance(query.search, str) and query.search.strip():
         words = query.search.strip()
         found = found.where(Campaign.name.contains(words) | Template.subject.contains(words))
@@ -73,6 +77,11 @@ def phases(account_id: int) -> dict[str, int]:
     )
 
 
+def asked(account_id: int) -> int:
+    """Count the campaigns of an account that wait for somebody to approve of them."""
+    return int(matching(account_id, CampaignQuery(asked=True)).count())
+
+
 def get(account_id: int, campaign_id: int) -> Campaign:
     """Answer a campaign with trigger, template and sums, all of one moment (see `dress`); raises NotFound."""
     with snapshot():
@@ -80,6 +89,16 @@ def get(account_id: int, campaign_id: int) -> Campaign:
         if found is None:
             raise NotFound
         return dress(found)
+
+
+def row(account_id: int, campaign_id: int) -> Campaign:
+    """Answer a campaign as its row says, without anything that is counted; raises NotFound."""
+    found = Campaign.get_or_none(
+        Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
+    )
+    if found is None:
+        raise NotFound
+    return found
 
 
 def some(account_id: int, ids: list[int]) -> list[Campaign]:
@@ -124,7 +143,7 @@ def sum_up(campaign: Campaign) -> Campaign:
     return campaign
 
 
-def create(account_id: int, request: CampaignCreate) -> Campaign:
+def create(account_id: int, request: CampaignCreate, user_id: int | None = None) -> Campaign:
     """Make a draft with its hidden flow, trigger and template; raises Invalid with all faults."""
     writing()
     channel = request.channel if isinstance(request.channel, str) else "email"
@@ -136,7 +155,7 @@ def create(account_id: int, request: CampaignCreate) -> Campaign:
     template = templates.create(account_id, TemplateWrite(channel=channel), flow_id=flow.id)
     campaign = Campaign.create(
         account=account_id, flow=flow, trigger=trigger, template=template, name=name,
-        channel=channel,
+        channel=channel, edited_by=user_id,
         data=request.data if isinstance(request.data, dict) else {}, tracking=request.tracking is not False,
         scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
     )  # fmt: skip
@@ -154,7 +173,7 @@ def warm(account_id: int, campaign_id: int, content: Any) -> None:
     templates.warm(account_id, content, template_id[0])
 
 
-def edit(campaign: Campaign, request: CampaignPatch) -> bool:
+def edit(campaign: Campaign, request: CampaignPatch, by: By) -> bool:
     """Write a checked change into a campaign; answers whether content or audience changed.
 
     Raises Conflict if it moved on since it was read, Invalid (`campaign_locked`) past the lock.
@@ -178,7 +197,9 @@ def edit(campaign: Campaign, request: CampaignPatch) -> bool:
         campaign.tracking = request.tracking
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
-    touched = _ask_again(campaign, _apply(campaign, request) or moved)
+    touched = _apply(campaign, request) or moved
+    if touched:
+        approving.touched(campaign, by.user_id)
     touch(campaign)
     return touched
 
@@ -276,14 +297,10 @@ def _apply(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendReq
     return touched
 
 
-def apply(campaign: Campaign, request: SendRequest) -> bool:
+def apply(campaign: Campaign, request: SendRequest, by: By) -> bool:
     """Write the checked attributes of a send into its campaign."""
     writing()
-    return _ask_again(campaign, _apply(campaign, request))
-
-
-def _ask_again(campaign: Campaign, touched: bool) -> bool:
-    """Let what was changed be approved anew; answers whether it was."""
+    touched = _apply(campaign, request)
     if touched:
-        campaign.approval_state = "pending_review"
+        approving.touched(campaign, by.user_id)
     return touched

@@ -18,7 +18,8 @@ from appliance.work.standing import Full, Standing
 
 # Rows looked at for people of a group that is spared
 _FEW = 500
-_OPEN = "status IN ('queued', 'held') AND run_id IS NULL"
+# With the channel, the index has them in their order; without it all that wait would be sorted
+_OPEN = "campaign_id = ? AND channel = ? AND status IN ('queued', 'held') AND run_id IS NULL"
 _PAUSED = {
     None: "paused by a person",
     "bounce_rate": "paused: more than 5 % of the addresses do not exist",
@@ -83,8 +84,7 @@ def _in_the_way(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
     trouble = storage.trouble()
     if trouble is not None:
         return Waiting("storage", trouble)
-    first = one(f"SELECT provider, due_at FROM message WHERE campaign_id = ? AND {_OPEN} ORDER BY due_at, id LIMIT 1",
-                (campaign.id,))  # fmt: skip
+    first = one(f"SELECT provider, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _line(campaign))
     if first is None:
         return None
     provider, due_at = first
@@ -105,8 +105,8 @@ def _resting(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
     now = clock.now_ms()
     if due_at <= now:
         return None
-    held = "SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'held' AND due_at > ? AND attempts = 0"
-    count = int(scalar(held, (campaign.id, now)))
+    held = f"SELECT count(*) FROM message WHERE {_OPEN} AND status = 'held' AND due_at > ? AND attempts = 0"
+    count = int(scalar(held, (*_line(campaign), now)))
     if not count:
         return None
     if sms_days.full_until(campaign.account_id, zone.key, now) is not None:
@@ -119,7 +119,7 @@ def _slowed(campaign: Campaign, now: Standing, zone: ZoneInfo) -> Waiting | None
     """Say that all who send these SMS have sent what they may in an hour, or that one of them has to wait."""
     waits = {one.group: one for one in now.spared if one.until is not None}
     full = {one.name: one for one in now.full}
-    names = sms_senders.limits(campaign.account_id, _next(campaign.id)) if waits or full else []
+    names = sms_senders.limits(campaign.account_id, _next(campaign)) if waits or full else []
     if names and full.keys() >= set(names):
         first = min((full[name] for name in names), key=lambda one: one.until)
         words = f"limit of {first.per_hour} an hour {first.name}, next at {_at(first.until, zone)}"
@@ -138,7 +138,7 @@ def _limited(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -
     if begins is not None:
         return begins
     spared = {one.group: one for one in now.spared if one.provider == provider and one.until is not None}
-    for group in _groups(campaign.id) if spared else ():
+    for group in _groups(campaign) if spared else ():
         if group in spared:
             told = spared[group]
             words = f"mail to {group} waits until {_at(told.until, zone)}: {told.text}"
@@ -152,7 +152,7 @@ def _begins(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) ->
     day = next((one.day for one in now.beginning if one.is_full and one.day.domain == domain), None)
     if day is None or provider != DIRECT:
         return None
-    left = int(scalar(f"SELECT count(*) FROM message WHERE campaign_id = ? AND {_OPEN}", (campaign.id,)))
+    left = int(scalar(f"SELECT count(*) FROM message WHERE {_OPEN}", _line(campaign)))
     last = warming.ends_on(day, left)
     words = f"{warming.words(day)}; it goes on at {_at(day.over_at, zone)}"
     if last is not None:
@@ -167,33 +167,34 @@ def _full(campaign: Campaign, now: Standing, provider: str) -> Full | None:
     names = {full.name: full for full in now.full}
     found = names.get("*") or names.get(f"from {domain_of((campaign.sender or {}).get('email') or '')}")
     if found is None and names:
-        groups = set(_groups(campaign.id))
+        groups = set(_groups(campaign))
         found = names.get(groups.pop()) if len(groups) == 1 else None
     return found
 
 
-def _groups(campaign_id: int) -> list[str]:
+def _line(campaign: Campaign) -> tuple[int, str]:
+    return campaign.id, campaign.channel
+
+
+def _groups(campaign: Campaign) -> list[str]:
     """Answer the groups of the people who come next."""
-    found = rows(
-        f"SELECT provider, recipient_key FROM message WHERE campaign_id = ? AND {_OPEN} ORDER BY due_at, id "
-        f"LIMIT {_FEW}",
-        (campaign_id,),
-    )
+    asked = f"SELECT provider, recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_FEW}"
+    found = rows(asked, _line(campaign))
     return [*dict.fromkeys(routing.group_of(provider, address or "") for provider, address in found)]
 
 
-def _next(campaign_id: int) -> list[str]:
+def _next(campaign: Campaign) -> list[str]:
     """Answer the numbers of the people who come next."""
-    asked = f"SELECT recipient_key FROM message WHERE campaign_id = ? AND {_OPEN} ORDER BY due_at, id LIMIT {_FEW}"
-    return [number or "" for (number,) in rows(asked, (campaign_id,))]
+    asked = f"SELECT recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_FEW}"
+    return [number or "" for (number,) in rows(asked, _line(campaign))]
 
 
 def _retrying(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
     in_hand = "SELECT 1 FROM message WHERE status = 'sending' AND campaign_id = ? LIMIT 1"
     if due_at <= clock.now_ms() or scalar(in_hand, (campaign.id,)):
         return None
-    sure = f"SELECT 1 FROM message WHERE campaign_id = ? AND {_OPEN} AND doubts = 0 LIMIT 1"
-    if campaign.channel == "sms" and scalar(sure, (campaign.id,)) is None:
+    sure = f"SELECT 1 FROM message WHERE {_OPEN} AND doubts = 0 LIMIT 1"
+    if campaign.channel == "sms" and scalar(sure, _line(campaign)) is None:
         words = "the provider is asked for what it may have taken without saying so"
         return Waiting("retries", f"{words}, next at {_at(due_at, zone, True)}", due_at)
     return Waiting("retries", f"only retries are left, next at {_at(due_at, zone)}", due_at)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from appliance import clock
+from appliance.account import audit
 from appliance.contacts import crowd_acts, lists, store, tags
 from appliance.contacts.consent import Evidence
 from appliance.contacts.crowd_acts import ACTS, Task
@@ -44,6 +45,8 @@ def _begin(
         account=account_id, user_id=user_id, act=act, argument=argument, evidence=msgspec.to_builtins(evidence),
         number=len(ids), undoes_id=undoes, created_at=now, updated_at=now,
     )  # fmt: skip
+    told = {"act": act, "people": len(ids), **argument}
+    audit.record(account_id, evidence.actor or audit.SYSTEM, "contacts_bulk", f"act:{made.id}", told, evidence.ip)
     connection().executemany(
         "INSERT INTO crowd_part (act_id, contact_ids, done) VALUES (?, ?, 0)",
         [(made.id, json.dumps(ids[start : start + bite])) for start in range(0, len(ids), bite)],

@@ -101,8 +101,8 @@ def sendable(list_id: int) -> dict[str, int]:
         rows(
             "SELECT h.kind, count(DISTINCT h.contact_id) FROM membership m "
             "JOIN channel h ON h.contact_id = m.contact_id "
-            "WHERE m.contact_list_id = ? AND h.subscribed = 1 AND h.suppression IS NULL AND (h.verified_at NOT NULL "
-            "OR (SELECT double_opt_in FROM contact_list WHERE id = m.contact_list_id) = 0) GROUP BY h.kind",
+            "WHERE m.contact_list_id = ?1 AND h.subscribed = 1 AND h.suppression IS NULL AND (h.verified_at NOT NULL "
+            "OR (SELECT double_opt_in FROM contact_list WHERE id = ?1) = 0) GROUP BY h.kind",
             (list_id,),
         )
     )
@@ -112,7 +112,7 @@ def sendable(list_id: int) -> dict[str, int]:
 def create(account_id: int, request: ListCreate) -> ContactList:
     """Make a list; raises Invalid with all faults."""
     writing()
-    _check(account_id, None, request)
+    check(account_id, request)
     now = clock.now_ms()
     made = ContactList.create(
         account=account_id, name=request.name.strip(), name_key=request.name.strip().casefold(),
@@ -131,7 +131,7 @@ def update(account_id: int, list_id: int, request: ListPatch) -> ContactList:
     """Change a list; raises NotFound, or Invalid with all faults."""
     writing()
     found = get(account_id, list_id)
-    _check(account_id, list_id, request)
+    check(account_id, request, list_id)
     if isinstance(request.name, str):
         found.name, found.name_key = request.name.strip(), request.name.strip().casefold()
     for name in ("double_opt_in", "public"):
@@ -180,7 +180,8 @@ def delete(account_id: int, list_id: int) -> ContactList:
     return found
 
 
-def _check(account_id: int, list_id: int | None, request: ListCreate | ListPatch) -> None:
+def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a list, beyond its types."""
     faults = Faults()
     if isinstance(request.name, str):
         key = request.name.strip().casefold()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from appliance.contacts import search
 from appliance.db.open import rows, scalar
 from appliance.segments import people
+from appliance.tables.contact import NAME
 
 # More hits than this are nobody's search: they come newest first instead of best first
 MOST_RANKED = 2000
@@ -43,11 +44,7 @@ ORDERS = {
     "created": NEWEST,
     "updated": Order("c.updated_at", "contact_account_id_updated_at"),
     "seen": Order("c.last_interacted_at", None),
-    # Who has no name comes last
-    "name": Order(
-        "coalesce(nullif(trim(coalesce(c.first_name, '') || ' ' || coalesce(c.last_name, '')), ''), char(1114111)) "
-        "COLLATE NOCASE", None, False,
-    ),
+    "name": Order(f"{NAME} COLLATE NOCASE", "contact_named", False),
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from appliance.fields import Country, Data, EmailText, Id, Line, PageQuery, Phone, Short
+from appliance.fields import Country, Data, DayOrWhen, EmailText, Id, Line, PageQuery, Phone, Short
 
 
 class ChannelWrite(Struct):
@@ -55,10 +55,10 @@ class ContactQuery(PageQuery):
     source: Short | UnsetType = UNSET
     subscribed_email: bool | UnsetType = UNSET
     subscribed_phone: bool | UnsetType = UNSET
-    created_after: Short | UnsetType = UNSET
-    created_before: Short | UnsetType = UNSET
-    updated_after: Short | UnsetType = UNSET
-    updated_before: Short | UnsetType = UNSET
+    created_after: DayOrWhen | UnsetType = UNSET
+    created_before: DayOrWhen | UnsetType = UNSET
+    updated_after: DayOrWhen | UnsetType = UNSET
+    updated_before: DayOrWhen | UnsetType = UNSET
 
     def text(self) -> str | None:
         """Answer the words searched for, or None."""

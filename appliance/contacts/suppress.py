@@ -17,7 +17,7 @@ from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 from appliance.errors import Faults, Invalid, NotFound
 from appliance.events.log import moments
-from appliance.fields import Long, PageQuery, Short, When
+from appliance.fields import DayOrWhen, Long, PageQuery, When
 from appliance.pages import Page, paginate
 from appliance.tables import Account, Channel, Consent, Suppression
 
@@ -47,8 +47,8 @@ class SuppressionQuery(PageQuery):
     channel: Literal["email", "sms", "phone"] | UnsetType = UNSET
     address: Annotated[str, Meta(max_length=254)] | UnsetType = UNSET
     search: Annotated[str, Meta(max_length=254)] | UnsetType = UNSET
-    created_after: Short | UnsetType = UNSET
-    created_before: Short | UnsetType = UNSET
+    created_after: DayOrWhen | UnsetType = UNSET
+    created_before: DayOrWhen | UnsetType = UNSET
 
 
 class Lift(Struct):
@@ -84,21 +84,28 @@ class Case(NamedTuple):
 def write(account_id: int, request: SuppressionWrite, evidence: Evidence) -> Added:
     """Suppress an address as a request asks; raises Invalid with all faults."""
     writing()
+    check(account_id, request)
+    address = addresses.read(_kind(request.channel, request.address), request.address)
+    expires = request.expires_at if isinstance(request.expires_at, int) else None
+    case = Case(request.reason, evidence.source, _text(request.diagnostic), _text(request.note), expires)
+    number, created = add(account_id, address, case, evidence)
+    return Added(get(account_id, number), created)
+
+
+def check(account_id: int, request: SuppressionWrite, _: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a suppression, beyond its types."""
     faults = Faults()
-    kind = _kind(request.channel, request.address)
-    try:
-        address = addresses.read(kind, request.address)
-    except ValueError as error:
-        faults.add("address", str(error))
+    if isinstance(request.address, str):
+        try:
+            addresses.read(_kind(request.channel, request.address), request.address)
+        except ValueError as error:
+            faults.add("address", str(error))
     expires = request.expires_at if isinstance(request.expires_at, int) else None
     if expires is not None and request.reason != "manual":
         faults.add("expires_at", "only a manual suppression may expire")
     elif expires is not None and expires <= clock.now_ms():
         faults.add("expires_at", "must be in the future")
     faults.check()
-    case = Case(request.reason, evidence.source, _text(request.diagnostic), _text(request.note), expires)
-    number, created = add(account_id, address, case, evidence)
-    return Added(get(account_id, number), created)
 
 
 def add(account_id: int, address: Address, case: Case, evidence: Evidence) -> tuple[int, bool]:

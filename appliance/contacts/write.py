@@ -57,6 +57,19 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> Upsert
     return Upserted(_finish(contact, [] if created else changed + plan.changes(), evidence), created, kept)
 
 
+def check(account_id: int, request: ContactWrite, contact_id: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a contact, beyond its types; writes nothing."""
+    known = contact_id or _known(account_id, request)
+    contact = store.get(account_id, known) if known else None
+    plan = _plan(account_id, contact, request)
+    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], known))
+    if contact is not None and isinstance(request, ContactPatch):
+        _patched_data(contact, request, plan.faults)
+    else:
+        _data(contact, request, plan.faults)
+    plan.check()
+
+
 def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Evidence) -> Upserted:
     """Change a contact; raises NotFound, or Invalid with all faults."""
     writing()

@@ -14,7 +14,7 @@ from appliance.db.work import writing
 from appliance.designs.merge import MergeError
 from appliance.errors import NotFound
 from appliance.events.log import moments
-from appliance.fields import Id, PageQuery, Short
+from appliance.fields import DayOrWhen, Id, PageQuery
 from appliance.messages import store as messages
 from appliance.messages.prepare import Workshop
 from appliance.pages import Page, paginate
@@ -46,8 +46,8 @@ class IncomingQuery(PageQuery, rename={"from_": "from"}):
     contact_id: Id | UnsetType = UNSET
     from_: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
     unseen: bool | UnsetType = UNSET
-    created_after: Short | UnsetType = UNSET
-    created_before: Short | UnsetType = UNSET
+    created_after: DayOrWhen | UnsetType = UNSET
+    created_before: DayOrWhen | UnsetType = UNSET
 
 
 class Seen(Struct):

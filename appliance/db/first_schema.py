@@ -8,19 +8,19 @@ from appliance.db.first_schema_sms import SMS
 _REST = """
 CREATE TABLE account (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, time_zone TEXT NOT NULL,
     locale TEXT NOT NULL, email_from_name TEXT, email_from_email TEXT, email_reply_to TEXT, sms_from TEXT,
-    test_email_recipients TEXT NOT NULL, approval_required INTEGER NOT NULL, block_on_missing_variable INTEGER NOT
-    NULL, transactional_allowed INTEGER NOT NULL, sending_stopped INTEGER NOT NULL, stop_reason TEXT, frequency_cap
-    TEXT, sms_quiet_hours TEXT, sms_opt_out_hint TEXT, privacy_ip TEXT NOT NULL, events_since INTEGER, created_at
-    INTEGER NOT NULL, updated_at INTEGER NOT NULL);
-CREATE TABLE user (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, email TEXT NOT NULL,
-    name TEXT NOT NULL, role TEXT NOT NULL, password_hash TEXT NOT NULL, otp_secret TEXT, token_version INTEGER NOT
-    NULL, theme TEXT NOT NULL, preferences TEXT NOT NULL, disabled_at INTEGER, last_login_at INTEGER, created_at
+    test_email_recipients TEXT NOT NULL, approval_required INTEGER NOT NULL, approval_by_another INTEGER NOT NULL,
+    block_on_missing_variable INTEGER NOT NULL, transactional_allowed INTEGER NOT NULL, sending_stopped INTEGER NOT
+    NULL, stop_reason TEXT, frequency_cap TEXT, sms_quiet_hours TEXT, sms_opt_out_hint TEXT, privacy_ip TEXT NOT
+    NULL, events_since INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
+CREATE TABLE user (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, email TEXT NOT NULL, name
+    TEXT NOT NULL, role TEXT NOT NULL, password_hash TEXT NOT NULL, otp_secret TEXT, otp_step INTEGER, otp_codes TEXT
+    NOT NULL, theme TEXT NOT NULL, preferences TEXT NOT NULL, disabled_at INTEGER, last_login_at INTEGER, created_at
     INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
 CREATE INDEX user_account_id ON user (account_id);
 CREATE UNIQUE INDEX user_email ON user (email);
-CREATE TABLE session (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, token_digest TEXT NOT NULL, user_id INTEGER NOT
-    NULL, ip TEXT, user_agent TEXT, created_at INTEGER NOT NULL, last_seen_at INTEGER NOT NULL, expires_at INTEGER
-    NOT NULL, FOREIGN KEY (user_id) REFERENCES user (id) ON DELETE CASCADE);
+CREATE TABLE session (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, token_digest TEXT NOT NULL, kind TEXT NOT NULL,
+    user_id INTEGER NOT NULL, ip TEXT, user_agent TEXT, created_at INTEGER NOT NULL, last_seen_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL, FOREIGN KEY (user_id) REFERENCES user (id) ON DELETE CASCADE);
 CREATE UNIQUE INDEX session_token_digest ON session (token_digest);
 CREATE INDEX session_user_id ON session (user_id);
 CREATE INDEX session_expires_at ON session (expires_at);
@@ -31,10 +31,6 @@ CREATE TABLE api_key (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
 CREATE INDEX api_key_account_id ON api_key (account_id);
 CREATE UNIQUE INDEX api_key_digest ON api_key (digest);
 CREATE INDEX api_key_created_by_id ON api_key (created_by_id);
-CREATE TABLE revoked_token (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, jti TEXT NOT NULL, expires_at INTEGER NOT
-    NULL);
-CREATE UNIQUE INDEX revoked_token_jti ON revoked_token (jti);
-CREATE INDEX revoked_token_expires_at ON revoked_token (expires_at);
 CREATE TABLE setting (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, value TEXT NOT NULL,
     updated_at INTEGER NOT NULL);
 CREATE UNIQUE INDEX setting_name ON setting (name);
@@ -46,8 +42,7 @@ CREATE UNIQUE INDEX idempotency_account_id_path_key ON idempotency (account_id, 
 CREATE TABLE audit (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER, actor TEXT NOT NULL, action
     TEXT NOT NULL, subject TEXT, data TEXT NOT NULL, ip TEXT, created_at INTEGER NOT NULL, FOREIGN KEY (account_id)
     REFERENCES account (id));
-CREATE INDEX audit_account_id ON audit (account_id);
-CREATE INDEX audit_created_at ON audit (created_at);
+CREATE INDEX audit_account_id_created_at_id ON audit (account_id, created_at, id);
 CREATE TABLE form (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, name TEXT NOT NULL,
     list_ids TEXT NOT NULL, origins TEXT NOT NULL, fields TEXT NOT NULL, double_opt_in INTEGER NOT NULL,
     redirect_url TEXT, consent_text TEXT, public_key TEXT NOT NULL, submissions_count INTEGER NOT NULL,
@@ -73,6 +68,8 @@ CREATE TABLE contact (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id 
 CREATE UNIQUE INDEX contact_uuid ON contact (uuid);
 CREATE INDEX contact_account_id_created_at_id ON contact (account_id, created_at, id);
 CREATE INDEX contact_account_id_updated_at ON contact (account_id, updated_at);
+CREATE INDEX contact_named ON contact (account_id, coalesce(nullif(trim(coalesce(first_name, '') || ' ' ||
+    coalesce(last_name, '')), ''), char(1114111)) COLLATE NOCASE, id);
 CREATE TABLE channel (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, contact_id INTEGER
     NOT NULL, kind TEXT NOT NULL, value TEXT NOT NULL, key TEXT NOT NULL, subscribed INTEGER NOT NULL, verified_at
     INTEGER, opt_in_at INTEGER, opt_out_at INTEGER, opted_out_by TEXT, suppression TEXT, sent_count INTEGER NOT

@@ -2,9 +2,10 @@
 
 FLOWS = """
 CREATE TABLE flow (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, hidden INTEGER NOT
-    NULL, test INTEGER NOT NULL, status TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, name TEXT
-    NOT NULL, goal TEXT, steps TEXT NOT NULL, last_action INTEGER NOT NULL, version INTEGER NOT NULL, live_from
-    INTEGER NOT NULL, data TEXT NOT NULL, draft TEXT, sent_count INTEGER NOT NULL, entered_count INTEGER NOT NULL,
+    NULL, test INTEGER NOT NULL, status TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT,
+    asked_at INTEGER, asked_by INTEGER, edited_by INTEGER, name TEXT NOT NULL, goal TEXT, steps TEXT NOT NULL,
+    last_action INTEGER NOT NULL, version INTEGER NOT NULL, live_from INTEGER NOT NULL, data TEXT NOT NULL, draft
+    TEXT, sent_count INTEGER NOT NULL, entered_count INTEGER NOT NULL,
     completed_count INTEGER NOT NULL, exited_count INTEGER NOT NULL, paused_at INTEGER, drop_before INTEGER, closing
     TEXT, deleted_at INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id)
     REFERENCES account (id));
@@ -50,8 +51,9 @@ CREATE TABLE cursor (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NO
 CREATE UNIQUE INDEX cursor_name ON cursor (name);
 CREATE TABLE campaign (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id INTEGER NOT NULL, flow_id INTEGER
     NOT NULL, trigger_id INTEGER NOT NULL, template_id INTEGER NOT NULL, name TEXT NOT NULL, channel TEXT NOT NULL,
-    status TEXT NOT NULL, phase TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, data TEXT NOT NULL,
-    tracking INTEGER NOT NULL, scheduled_at INTEGER, content_id INTEGER, sender TEXT, pinned TEXT, hold_until
+    status TEXT NOT NULL, phase TEXT NOT NULL, approval_state TEXT NOT NULL, approval_note TEXT, asked_at INTEGER,
+    asked_by INTEGER, edited_by INTEGER, data TEXT NOT NULL, tracking INTEGER NOT NULL, scheduled_at
+    INTEGER, content_id INTEGER, sender TEXT, pinned TEXT, hold_until
     INTEGER, test INTEGER NOT NULL, audience_count INTEGER NOT NULL, freezing TEXT, closing TEXT, sent_count INTEGER
     NOT NULL, refused_count INTEGER NOT NULL, bounced_count INTEGER NOT NULL, complained_count INTEGER NOT NULL,
     baseline TEXT NOT NULL, pause_reason TEXT, started_at INTEGER, completed_at INTEGER, cancelled_at INTEGER,

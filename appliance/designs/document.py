@@ -117,6 +117,10 @@ def _check(raw: list[Any], path: str, level: int, add: Callable[[str, str], None
         for name in ("props", "styles"):
             if not isinstance(one.get(name), dict | None):
                 add(f"{here}.{name}", "is invalid")
+        if not isinstance(one.get("id"), str | int | None) or isinstance(one.get("id"), bool):
+            add(f"{here}.id", "is invalid")
+        if not isinstance(one.get("type"), str | None):
+            add(f"{here}.type", "is invalid")
         found = section(one, here)
         if found.kind is None:
             continue  # kept as it is, shown as such, and a blocker on send

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from appliance.designs import colours
-from appliance.designs.props import Prop, colour, image, line, number
+from appliance.designs.props import Prop, choice, colour, image, line, number
 
 _FAMILY = re.compile(r"[A-Za-z0-9][A-Za-z0-9 \-]{0,60}\Z")
 _WIDTH = re.compile(r"\d{1,6}(?:\.\d*)?\Z", re.ASCII)
@@ -16,12 +16,15 @@ SANS = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 # Families that readers' machines have, or that look well where they stand in: offered where a font is chosen
 FONTS = ("Arial", "Georgia", "Helvetica", "Tahoma", "Times New Roman", "Trebuchet MS", "Verdana", "Courier New")
 WIDTH, NARROWEST, WIDEST = 600, 480, 720
+# How round buttons are, in pixels; who wants another number says it at the button
+SHAPES = {"rounded": 8, "square": 0, "pill": 40}
 THEME: tuple[Prop, ...] = (
     colour("brand_color", "Brand colour", help="buttons, links, signs"),
     colour("text_color", "Text colour"),
     colour("bg_color", "Page colour", help="around the sections"),
     line("font_heading", "Font of headings"),
     line("font_body", "Font of text"),
+    choice("button_shape", "Buttons", *SHAPES, default=None),
     image("logo_url", "Logo"),
     number("width", "Width", WIDTH, NARROWEST, WIDEST),
 )
@@ -57,6 +60,10 @@ class Palette(NamedTuple):
     link: str  # the brand's colour as words can have it
 
 
+# The colours of a mail where neither it nor the brand has chosen
+BUILT_IN = {"brand_color": "#3355dd", "text_color": "#22252b", "bg_color": "#f4f4f1"}
+
+
 class Theme(NamedTuple):
     """A resolved theme: light and dark colours, font stacks, logo, width in pixels."""
 
@@ -66,6 +73,7 @@ class Theme(NamedTuple):
     font_heading: str
     logo_url: str | None
     width: int
+    radius: int
 
     def colour(self, value: str | None, fallback: str) -> str:
         """Resolve a colour of a document, `theme:` words included."""
@@ -86,12 +94,12 @@ def resolve(document: Mapping[str, Any], look: Look) -> Theme:
         found = (colours.known(one) for layer in layers if isinstance(one := layer.get(name), str))
         return next((one for one in found if one is not None), fallback)
 
-    light = _light(colour("brand_color", "#3355dd"), colour("text_color", "#22252b"), colour("bg_color", "#f4f4f1"))
+    light = _light(*(colour(name, plain) for name, plain in BUILT_IN.items()))
     width = next((found for layer in layers if (found := _pixels(layer.get("width"))) is not None), WIDTH)
     body = stack(first("font_body"))
     return Theme(
         light, _dark(light), body, stack(first("font_heading")) if first("font_heading") else body,
-        first("logo_url"), width,
+        first("logo_url"), width, SHAPES.get(first("button_shape") or "", SHAPES["rounded"]),
     )  # fmt: skip
 
 

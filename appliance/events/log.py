@@ -14,7 +14,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
 from appliance.events import agents, listing
 from appliance.events.listing import Asked
-from appliance.fields import PageQuery, Short
+from appliance.fields import DayOrWhen, PageQuery, Short
 from appliance.pages import Page
 from appliance.tables import Account, Event
 from appliance.work import bell
@@ -54,8 +54,8 @@ class EventQuery(PageQuery):
 
     event: Short | UnsetType = UNSET
     contact_id: int | UnsetType = UNSET
-    created_after: Short | UnsetType = UNSET
-    created_before: Short | UnsetType = UNSET
+    created_after: DayOrWhen | UnsetType = UNSET
+    created_before: DayOrWhen | UnsetType = UNSET
     resource_uid: Short | UnsetType = UNSET
     resource_name: Short | UnsetType = UNSET
     test: bool | UnsetType = UNSET

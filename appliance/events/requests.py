@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, NamedTuple
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from appliance import addresses, clients, clock, fields
 from appliance.errors import Invalid
@@ -39,7 +39,7 @@ _Trigger = Annotated[
 class EventWrite(Struct):
     """Something a client saw happen."""
 
-    event: Annotated[str, Meta(max_length=64, extra={"filled": True})]
+    event: Annotated[str, Meta(max_length=64, extra={"filled": True}, extra_json_schema={"pattern": fields.EVENT_NAME})]
     contact_id: Id | None | UnsetType = UNSET
     contact_email: EmailText | None | UnsetType = UNSET
     create_contact: bool | UnsetType = UNSET
@@ -94,6 +94,14 @@ class Ready(NamedTuple):
         """The key by which a repeat is known."""
         key: str | None = self.values["idempotency_key"]
         return key
+
+
+def check(_: int, request: EventWrite, __: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with an event, beyond its types, and needs no database to see."""
+    if not isinstance(request.event, str):  # what was sent for it was told already: any name will do
+        request = structs.replace(request, event="unknown")
+    if wrong := prepare(request).faults:
+        raise Invalid(wrong)
 
 
 def prepare(request: EventWrite, test: bool = False) -> Ready:

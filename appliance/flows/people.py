@@ -9,7 +9,7 @@ from appliance import clock
 from appliance.contacts import store as contacts
 from appliance.db.open import rows, scalar
 from appliance.errors import Faults, NotFound
-from appliance.fields import PageQuery, Short
+from appliance.fields import DayOrWhen, PageQuery, Short
 from appliance.flows import report
 from appliance.messages.store import Status
 from appliance.pages import Page
@@ -48,7 +48,7 @@ class RunQuery(PageQuery):
     reason: Short | UnsetType = UNSET
     contact_id: int | UnsetType = UNSET
     test: bool | UnsetType = UNSET
-    since: Short | UnsetType = UNSET
+    since: DayOrWhen | UnsetType = UNSET
 
 
 def flow_of(account_id: int, flow_id: int) -> Flow:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from appliance import clock
+from appliance.account import approving
+from appliance.account.acting import By
 from appliance.db.open import rows
 from appliance.db.work import after_commit, writing
-from appliance.flows import contents, document, people, pinning, report, sketch, states, store, tree
+from appliance.errors import Invalid
+from appliance.flows import contents, document, drafts, holding, people, pinning, report, sketch, states, store, tree
 from appliance.flows.document import BRANCHES, Step
 from appliance.flows.sketch import Sketch
-from appliance.flows.states import By
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import spoken
 from appliance.flows.triggers import Start
@@ -65,7 +67,7 @@ def _differences(drawn: Sketch) -> Iterator[Change]:
         yield Change("changed", None, "Goal", drawn.goal or "no goal any more")
     had = {step["id"]: step for _, step in document.walk(sketch.said(flow.steps))}
     has = {step["id"]: step for _, step in document.walk(sketch.said(drawn.steps))}
-    worded = sketch.drifted(flow)
+    worded = holding.drifted(flow)
     for number, step in has.items():
         if number not in had:
             yield _change("added", flow, step)
@@ -133,6 +135,10 @@ def publish(account_id: int, flow_id: int, by: By) -> Flow:
     drawn = sketch.of(account_id, flow_id)
     flow = drawn.flow
     if flow.draft is not None:
+        if flow.status == "active" and not states.approves(flow, by):
+            # What is live goes on as it is until somebody has looked at the change
+            words = approving.OWN if by.approves else approving.WANTED
+            raise Invalid({"base": [words]}, reason="approval_required")
         flow.draft = None
         flow.steps = contents.place(account_id, flow_id, drawn.steps, by.user_id)
         flow.goal = drawn.goal
@@ -152,13 +158,13 @@ def discard(account_id: int, flow_id: int, by: By) -> None:
     """Drop what people changed: steps, start and words are again as they are live; raises NotFound."""
     writing()
     flow = people.flow_of(account_id, flow_id)
-    worded = sketch.drifted(flow)
-    store.keep_draft(flow, None)
+    worded = holding.drifted(flow)
+    drafts.keep(flow, None)
     for row, live in worded.values():
         number = _revision(row.id, live)
         if number is not None:
             history.restore(account_id, row.id, number, by.user_id)
-    store.keep_draft(people.flow_of(account_id, flow_id), None)
+    drafts.keep(people.flow_of(account_id, flow_id), None)
 
 
 def _revision(template_id: int, live: dict[str, Any]) -> int | None:

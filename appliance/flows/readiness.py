@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from appliance import config
+from appliance.account import approving
+from appliance.account.acting import By
 from appliance.errors import Invalid
 from appliance.flows import contents, document, triggers
 from appliance.flows.document import walk
@@ -25,9 +27,9 @@ class Blocker(Struct):
     field: str
 
 
-def blockers(flow: Flow, trigger: Trigger, approved: bool) -> list[Blocker]:
-    """Answer everything that keeps a flow from going live; `approved` says that whoever asks approves of it."""
-    found = [*_steps(flow), *_senders(flow), *_approval(flow, approved), *_trigger(flow, trigger)]
+def blockers(flow: Flow, trigger: Trigger, by: By) -> list[Blocker]:
+    """Answer everything that keeps a flow from going live by the hand of somebody."""
+    found = [*_steps(flow), *_senders(flow), *_approval(flow, by), *_trigger(flow, trigger)]
     return sorted(found, key=lambda one: _CODES.index(one.code))
 
 
@@ -78,11 +80,9 @@ def _senders(flow: Flow) -> Iterator[Blocker]:
                 yield Blocker("sender_not_ready", words, field)
 
 
-def _approval(flow: Flow, approved: bool) -> Iterator[Blocker]:
-    if flow.approval_state == "rejected":
-        yield Blocker("approval_required", "it was rejected: change it first", "base")
-    elif flow.approval_state != "approved" and not approved:
-        yield Blocker("approval_required", "somebody has to approve it first", "base")
+def _approval(flow: Flow, by: By) -> Iterator[Blocker]:
+    if words := approving.lacks(flow, by):
+        yield Blocker("approval_required", words, "base")
 
 
 def _trigger(flow: Flow, trigger: Trigger) -> Iterator[Blocker]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from appliance import addresses, clock
+from appliance.account.acting import By
 from appliance.contacts import store as contacts
 from appliance.contacts import write
 from appliance.contacts.consent import Evidence
@@ -166,7 +167,7 @@ def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list
     if steps is not None:
         flow.steps = contents.place(flow.account_id, flow.id, steps)
     trigger = Trigger.get(Trigger.flow == flow.id)
-    found = readiness.blockers(flow, trigger, approved=True)
+    found = readiness.blockers(flow, trigger, By(approves=True))
     flow.version = version - 1
     pinning.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None

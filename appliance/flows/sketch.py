@@ -8,18 +8,17 @@ from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
+from appliance.account.acting import By
 from appliance.db.work import writing
 from appliance.errors import Faults, Invalid, NotFound
-from appliance.flows import contents, document, people, readiness, states, store, tree, triggers
+from appliance.flows import contents, document, drafts, holding, people, readiness, states, store, tree, triggers
 from appliance.flows.document import BRANCHES, Step
 from appliance.flows.readiness import Blocker
-from appliance.flows.states import By
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.kind import Kind, Reading
 from appliance.flows.tree import Spot
 from appliance.flows.triggers import Start
-from appliance.tables import Account, Flow, Template, TemplateRevision, Trigger
-from appliance.tables import Step as Compiled
+from appliance.tables import Flow, Template, Trigger
 from appliance.templates import store as templates
 from appliance.templates.requests import TemplateWrite
 
@@ -46,7 +45,7 @@ def of(account_id: int, flow_id: int) -> Sketch:
 
 def seen(flow: Flow) -> Sketch:
     """Answer a flow that was found as people are changing it."""
-    draft = store.draft_of(flow)
+    draft = drafts.of(flow)
     return Sketch(flow, draft["steps"], Start(**draft["trigger"]), draft["goal"], is_apart(flow))
 
 
@@ -68,14 +67,13 @@ def said(steps: Sequence[Step]) -> list[Step]:
     return _said(steps, contents.words(contents.of_steps(steps)))
 
 
-def blockers(drawn: Sketch, approves: bool) -> list[tuple[int | None, Blocker]]:
+def blockers(drawn: Sketch, by: By) -> list[tuple[int | None, Blocker]]:
     """Answer what keeps a flow from going live as it is being changed, each with the step that it is about."""
     flow = copy(drawn.flow)
     flow.steps, flow.goal = drawn.steps, drawn.goal
     if drawn.apart and flow.approval_state == "approved":
         flow.approval_state = "pending_review"
-    account = Account.get_by_id(flow.account_id)
-    found = readiness.blockers(flow, Trigger(**drawn.start._asdict()), approves or not account.approval_required)
+    found = readiness.blockers(flow, Trigger(**drawn.start._asdict()), by)
     paths = sorted(((path, step["id"]) for path, step in document.walk(drawn.steps)), key=lambda one: -len(one[0]))
     return [(next((number for path, number in paths if one.field.startswith(path)), None), one) for one in found]
 
@@ -132,17 +130,17 @@ def duplicate(account_id: int, flow_id: int, step_id: int, by: By) -> int:
     writing()
     sketch = _open(account_id, flow_id)
     made = tree.copy(_known(sketch, step_id), _number(sketch))
-    with_words = _spoken(account_id, made)
+    with_words = spoken(account_id, made)
     _write(sketch, _there(tree.put(sketch.steps, Spot(tree.AFTER, step_id), with_words)), by)
     return int(made["id"])
 
 
-def _spoken(account_id: int, step: Step) -> Step:
+def spoken(account_id: int, step: Step) -> Step:
     """Let a copied step bring along the words of the template that it was copied with."""
     made = dict(step)
     if made.get("template_id"):
         made["content"] = {}
-    return {**made, **{way: [_spoken(account_id, one) for one in step[way]] for way in BRANCHES if way in step}}
+    return {**made, **{way: [spoken(account_id, one) for one in step[way]] for way in BRANCHES if way in step}}
 
 
 def remove(account_id: int, flow_id: int, step_id: int, by: By) -> list[Step]:
@@ -231,41 +229,22 @@ def _parsed(account_id: int, kind: Kind, raw: dict[str, Any]) -> dict[str, Any]:
 
 def _write(sketch: Sketch, steps: list[Step], by: By) -> None:
     flow = sketch.flow
+    flow.edited_by = by.user_id
     if not sketch.apart:
         flow.steps = contents.place(flow.account_id, flow.id, steps, by.user_id)
         states.edited(flow, by)
         store.saved(flow)
         return
-    flow.save(only=[Flow.last_action])
+    flow.save(only=[Flow.last_action, Flow.edited_by])
     _keep(flow, {"steps": contents.set_apart(flow.account_id, flow.id, steps, by.user_id)})
 
 
 def _keep(flow: Flow, changed: dict[str, Any]) -> None:
     """Keep a change in the draft; one that is like what is live, words and all, is none any more."""
-    draft = {**store.draft_of(flow), **changed}
-    store.keep_draft(flow, None)
-    same = draft == store.draft_of(flow) and not drifted(flow)
-    store.keep_draft(flow, None if same else draft)
-
-
-def drifted(flow: Flow) -> dict[int, tuple[Template, dict[str, Any]]]:
-    """Answer by step the templates that say something else than what is live, each with what is live."""
-    found = {}
-    for action_id, number, pinned in live_words(flow):
-        row = Template.get_by_id(number)
-        if templates.document(row) != pinned:
-            found[action_id] = (row, pinned)
-    return found
-
-
-def live_words(flow: Flow) -> list[tuple[int, int, dict[str, Any]]]:
-    """Answer of each step of the live version that sends: its id, its template, and what it says."""
-    asked = (
-        Compiled.select(Compiled.action_id, Compiled.template, TemplateRevision.document)
-        .join(TemplateRevision, on=(Compiled.content == TemplateRevision.id))
-        .where(Compiled.flow == flow.id, Compiled.version == flow.version, Compiled.template.is_null(False))
-    )
-    return [tuple(row) for row in asked.tuples()]
+    draft = {**drafts.of(flow), **changed}
+    drafts.keep(flow, None)
+    same = draft == drafts.of(flow) and not holding.drifted(flow)
+    drafts.keep(flow, None if same else draft)
 
 
 def started_by(flow_id: int) -> Start:

@@ -1,12 +1,14 @@
 """Where a flow may go from where it is (decisions, section 12), and what an edit does to one that is live."""
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from appliance import clock
+from appliance.account import approving
+from appliance.account.acting import By
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, Unavailable
 from appliance.flows import pinning, readiness, triggers
-from appliance.tables import Account, Flow, Trigger
+from appliance.tables import Flow, Trigger
 from appliance.work import bell
 
 ALLOWED = {
@@ -15,14 +17,6 @@ ALLOWED = {
     "paused": ("active", "archived"),
     "archived": ("draft",),
 }
-
-
-class By(NamedTuple):
-    """Who does something to a flow: whether they may approve of it, whether all they do is a test."""
-
-    approves: bool = False
-    test: bool = False
-    user_id: int | None = None
 
 
 def move(flow: Flow, to: str, by: By) -> None:
@@ -42,6 +36,22 @@ def revive(flow: Flow) -> None:
     writing()
     refuse(flow, "draft")
     flow.status, flow.paused_at = "draft", None
+
+
+def put_back(flow: Flow, to: str, by: By) -> None:
+    """Take back that a flow was paused, went on, or was put aside: it stands where it stood. The caller saves it.
+
+    Raises Invalid where it has moved on since, was never live, or cannot be live any more.
+    """
+    writing()
+    since = flow.paused_at
+    if flow.status == "archived":
+        revive(flow)
+        if to == "paused" and flow.version:
+            flow.status, flow.paused_at = "paused", since
+            return
+    if to != flow.status:
+        move(flow, to, by)
 
 
 def refuse(flow: Flow, to: str) -> None:
@@ -67,10 +77,10 @@ def activate(flow: Flow, by: By, skip_overdue_seconds: int | None = None) -> Non
     trigger = Trigger.get(Trigger.flow == flow.id)
     # With a test key nobody but tests can be taken in, whatever was live before
     flow.test = by.test
-    readiness.refuse(readiness.blockers(flow, trigger, approved=_approves(flow, by)))
+    readiness.refuse(readiness.blockers(flow, trigger, by))
     now = clock.now_ms()
     flow.drop_before = None if skip_overdue_seconds is None else now - skip_overdue_seconds * 1000
-    flow.approval_state, flow.approval_note = "approved", None
+    approving.passed(flow)
     flow.status, flow.paused_at = "active", None
     pinning.publish(flow)
     triggers.opened(flow.id)
@@ -94,16 +104,24 @@ def archive(flow: Flow, take_out: bool) -> None:
         flow.closing = "flow_archived"
 
 
-def approve(flow: Flow) -> None:
-    """Let a flow go live as it is; the caller saves it."""
+def ask(flow: Flow, by: By) -> None:
+    """Let a flow wait for somebody to approve of it; raises Invalid with what is missing else. The caller saves it."""
     writing()
-    flow.approval_state, flow.approval_note = "approved", None
+    trigger = Trigger.get(Trigger.flow == flow.id)
+    readiness.refuse(readiness.blockers(flow, trigger, By(approves=True)))
+    approving.ask(flow, by)
+
+
+def approve(flow: Flow, by: By) -> None:
+    """Let a flow go live as it is; raises NotAllowed for who may not say so. The caller saves it."""
+    writing()
+    approving.approve(flow, by)
 
 
 def reject(flow: Flow, note: str | None) -> None:
     """Keep a flow from going live as it is, and pause one that is live; the caller saves it."""
     writing()
-    flow.approval_state, flow.approval_note = "rejected", note
+    approving.reject(flow, note)
     if flow.status == "active":
         pause(flow)
 
@@ -115,18 +133,18 @@ def edited(flow: Flow, by: By) -> None:
     """
     writing()
     if flow.status != "active":
-        flow.approval_state, flow.approval_note = "pending_review", None
+        flow.approval_state = "pending_review"
         return
-    if not _approves(flow, by):
+    if not approves(flow, by):
         flow.approval_state = "pending_review"
         pause(flow)
         return
     trigger = Trigger.get(Trigger.flow == flow.id)
-    readiness.refuse(readiness.blockers(flow, trigger, approved=True))
-    flow.approval_state, flow.approval_note = "approved", None
+    readiness.refuse(readiness.blockers(flow, trigger, By(approves=True)))
+    approving.passed(flow)
     pinning.publish(flow)
 
 
-def _approves(flow: Flow, by: By) -> bool:
+def approves(flow: Flow, by: By) -> bool:
     """Say whether what somebody does needs nobody else's approval."""
-    return by.approves or not Account.get_by_id(flow.account_id).approval_required
+    return not flow.account.approval_required or approving.allows(flow, by)

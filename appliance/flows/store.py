@@ -1,18 +1,19 @@
 """Flows: found, listed, made, edited, deleted."""
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 from peewee import fn
 
 from appliance import clock
+from appliance.account.acting import By
 from appliance.db.open import rows
 from appliance.db.work import after_commit, snapshot, writing
 from appliance.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
-from appliance.flows import asked, contents, document, pinning, resting, starters, states, triggers
+from appliance.flows import asked, contents, document, drafts, holding, pinning, resting, starters, states, triggers
 from appliance.flows.document import Steps
 from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
-from appliance.flows.states import By
 from appliance.flows.steps.writing import NO_SERVICE_MESSAGES
 from appliance.messages import quiet
 from appliance.pages import Page, paginate
@@ -23,6 +24,9 @@ from appliance.work import bell
 
 UNTITLED = "Untitled flow"
 LIVE = {"live": "active"}
+# By what a list of flows may be ordered; a minus before it turns that round
+ORDERS = {"name": fn.lower(Flow.name), "entered": Flow.entered_count, "updated": Flow.updated_at,
+          "created": Flow.created_at}  # fmt: skip
 
 
 class Draft(NamedTuple):
@@ -33,8 +37,17 @@ class Draft(NamedTuple):
     read_at: int = 0
 
 
-def page(account_id: int, query: FlowQuery) -> Page:
-    """List flows, newest first; those of campaigns are none."""
+def page(account_id: int, query: FlowQuery, order: str = "-created") -> Page:
+    """List flows, newest first or in one of `ORDERS`; those of campaigns are none."""
+    column = ORDERS[order.removeprefix("-")]
+    way = [column.desc(), Flow.id.desc()] if order.startswith("-") else [column.asc(), Flow.id.asc()]
+    with snapshot():
+        result = paginate(matching(account_id, query).order_by(*way), query.page, query.size())
+        return result._replace(rows=dress(list(result.rows)))
+
+
+def matching(account_id: int, query: FlowQuery) -> Any:
+    """Answer the flows that a query lets through, as a query without an order."""
     found = _select(account_id)
     if isinstance(query.status, str):
         found = found.where(Flow.status == LIVE.get(query.status, query.status))
@@ -42,15 +55,18 @@ def page(account_id: int, query: FlowQuery) -> Page:
         found = found.where(Flow.id.in_(Trigger.select(Trigger.flow).where(Trigger.event == query.event)))
     if isinstance(query.search, str) and query.search.strip():
         found = found.where(Flow.name.contains(query.search.strip()))
-    with snapshot():
-        result = paginate(found.order_by(Flow.created_at.desc(), Flow.id.desc()), query.page, query.size())
-        return result._replace(rows=dress(list(result.rows)))
+    return found
 
 
 def counted(account_id: int) -> dict[str, int]:
     """Count the flows of an account by their status."""
     asked = _select(account_id).select(Flow.status, fn.count(Flow.id)).group_by(Flow.status)
     return dict(asked.tuples())
+
+
+def to_approve(account_id: int) -> list[Flow]:
+    """Answer the flows that wait for somebody to approve of them."""
+    return list(_select(account_id).where(Flow.asked_at.is_null(False)).order_by(Flow.asked_at))
 
 
 def get(account_id: int, flow_id: int) -> Flow:
@@ -77,6 +93,7 @@ def dress(flows: list[Flow]) -> list[Flow]:
     written = contents.of_flows(ids)
     for flow in flows:
         flow.started_by, flow.written = started[flow.id], written[flow.id]
+        holding.show_live(flow, flow.written)
     return flows
 
 
@@ -145,7 +162,7 @@ def create(account_id: int, request: FlowCreate, draft: Draft, by: By) -> Flow:
     writing()
     now = clock.now_ms()
     name = request.name.strip() if isinstance(request.name, str) else UNTITLED
-    flow = Flow.create(account=account_id, name=name, created_at=now, updated_at=now)
+    flow = Flow.create(account=account_id, name=name, edited_by=by.user_id, created_at=now, updated_at=now)
     Trigger.create(account=account_id, flow=flow, created_at=now, updated_at=now)
     _apply(flow, request, draft, by)
     if LIVE.get(str(request.status), request.status) == "active":
@@ -163,12 +180,15 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: Draft, by: 
         draft = read(account_id, request, flow_id)
     wanted = LIVE.get(str(request.status), request.status)
     to = wanted if isinstance(wanted, str) and wanted != flow.status else None
-    if to is not None and to != "active":
-        states.move(flow, to, by)
-    if _apply(flow, request, draft, by):
-        states.edited(flow, by)
-    if to == "active":
-        states.move(flow, to, by)
+    publishes = to == "active" or draft.steps is not None or draft.start is not None
+    with holding.apart(flow) if publishes else nullcontext():
+        if to is not None and to != "active":
+            states.move(flow, to, by)
+        if _apply(flow, request, draft, by):
+            flow.edited_by = by.user_id
+            states.edited(flow, by)
+        if to == "active":
+            states.move(flow, to, by)
     return saved(flow)
 
 
@@ -176,7 +196,8 @@ def moved(account_id: int, flow_id: int, verb: Any, *arguments: Any) -> Flow:
     """Do a verb of `states` to a flow; raises NotFound, and what the verb raises."""
     writing()
     flow = _find(account_id, flow_id)
-    verb(flow, *arguments)
+    with holding.apart(flow) if verb in (states.activate, states.put_back) else nullcontext():
+        verb(flow, *arguments)
     return saved(flow)
 
 
@@ -202,9 +223,9 @@ def saved(flow: Flow, gone: bool = False) -> Flow:
 
 
 _OURS = [
-    Flow.test, Flow.status, Flow.draft, Flow.approval_state, Flow.approval_note, Flow.name, Flow.goal, Flow.steps,
-    Flow.last_action, Flow.version, Flow.data, Flow.paused_at, Flow.drop_before, Flow.closing, Flow.deleted_at,
-    Flow.updated_at,
+    Flow.test, Flow.status, Flow.draft, Flow.approval_state, Flow.approval_note, Flow.asked_at, Flow.asked_by,
+    Flow.edited_by, Flow.name, Flow.goal, Flow.steps, Flow.last_action, Flow.version, Flow.data, Flow.paused_at,
+    Flow.drop_before, Flow.closing, Flow.deleted_at, Flow.updated_at,
 ]  # fmt: skip
 
 
@@ -258,32 +279,16 @@ def rewritten(template: Template) -> None:
     if flow.version and flow.status in ("active", "paused") and revisions.is_by_person(template):
         # What people write in a browser is not finished with each pause: it waits until they publish it
         if flow.draft is None:
-            keep_draft(flow, draft_of(flow))
+            drafts.keep(flow, drafts.of(flow))
         return
     try:
-        states.edited(flow, By())
+        with holding.apart(flow, template) if flow.status == "active" else nullcontext():
+            flow.edited_by = revisions.author(template)
+            states.edited(flow, By())
     except Invalid as refused:
         fields = {name.removeprefix(f"{path}."): words for name, words in refused.fields.items()}
         raise Invalid(fields, reason=refused.reason) from None
     saved(flow, gone=True)
-
-
-def draft_of(flow: Flow) -> dict[str, Any]:
-    """Answer the changes of a flow that nobody has published yet; without any, what is live."""
-    if flow.draft is not None:
-        return dict(flow.draft)
-    start = triggers.of(Trigger.get(Trigger.flow == flow.id))
-    return {
-        "steps": flow.steps, "last_action": flow.last_action, "goal": flow.goal,
-        "trigger": {**start._asdict(), "data": dict(start.data)},
-    }  # fmt: skip
-
-
-def keep_draft(flow: Flow, draft: dict[str, Any] | None) -> None:
-    """Keep changes that wait to be published, or none; for programs the flow is the same as before."""
-    writing()
-    flow.draft = draft
-    flow.save(only=[Flow.draft])
 
 
 templates.followers.append(rewritten)

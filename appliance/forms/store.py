@@ -160,6 +160,11 @@ def _field(written: Any) -> Field:
     return Field(name if key is None else f"data.{key}", key, one.get("label"), bool(one.get("required")))
 
 
+def check(account_id: int, request: FormWrite | FormPatch, _: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a form, beyond its types."""
+    _checked(account_id, request)
+
+
 def _checked(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
     """Answer the columns that a request sets; raises Invalid with all faults."""
     faults = Faults()

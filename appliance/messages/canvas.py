@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from appliance.contacts import store as contacts
 from appliance.designs import outline
+from appliance.designs.merge import MergeError
 from appliance.designs.outline import Entry
 from appliance.designs.render import MARK
 from appliance.errors import NotFound
 from appliance.messages import looking
-from appliance.tables import Contact
+from appliance.tables import Campaign, Contact
 from appliance.templates import revisions
 from appliance.templates import store as templates
 
@@ -68,6 +69,17 @@ def draw(account_id: int, template_id: int, contact_id: int | None = None) -> Dr
     if said["body"] and not outline.entries(said["design"]):
         return Drawn(template.revision, _digest(html), html, None, "")
     return _Cut(outline.entries(said["design"]), contact).drawn(html, template.revision)
+
+
+def weight(account_id: int, template_id: int) -> int | None:
+    """Answer how many bytes of HTML an email has as it is sent, None while it cannot be; raises NotFound."""
+    template = templates.get(account_id, template_id)
+    mine = Campaign.select(Campaign.tracking).where(Campaign.flow == template.flow_id, Campaign.template == template.id)
+    campaign = mine.first() if template.flow_id is not None else None
+    try:
+        return looking.weigh(account_id, revisions.document(template), campaign is None or campaign.tracking)
+    except MergeError:
+        return None
 
 
 class _Cut:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from appliance import addresses
+from appliance import addresses, config
 from appliance.delivery import mime
 from appliance.delivery.mime import Mail
 from appliance.designs import document as designs
@@ -152,6 +152,11 @@ def tracked(content: Content, addresses: tuple[str, ...], base: str) -> Content:
     """Answer a content whose links lead through us and whose opens are told, for its addresses by their numbers."""
     html, text = _tracked(content.html.source, content.text.source, addresses, base)
     return content._replace(html=merge.compile_template(html, "html"), text=merge.compile_template(text, "text"))
+
+
+def tracked_all(content: Content) -> Content:
+    """Answer a draft's content as `tracked` makes it once it is sent: all its links by their numbers."""
+    return tracked(content, tuple(link.href for link in content.links), config.base_url(config.current()))
 
 
 @lru_cache(maxsize=64)

@@ -1,24 +1,26 @@
 """A message as somebody would get it, before it is sent: the same rendering that sends it, with invented values."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from appliance import brand as brands
 from appliance.contacts import store as contacts
 from appliance.designs import document as designs
-from appliance.designs import merge, variables
+from appliance.designs import merge, rewriting, variables
 from appliance.designs.merge import MergeError
 from appliance.errors import Faults, Invalid, NotFound
 from appliance.fields import Data, Id, Line, Subject, Text
-from appliance.messages import compose, texts, values
+from appliance.messages import compose, links, texts, values
 from appliance.messages.compose import Content, Filled
 from appliance.messages.texts import Shown, Worded
 from appliance.tables import Account, Brand, Contact
 from appliance.templates import checks
-from appliance.templates.requests import DESIGN_BYTES
+from appliance.templates.requests import Design
 
 GMAIL_CLIPS = 102 * 1024
+# From here on it is worth knowing: a longer name, a few more links, and it is cut off
+GMAIL_NEARLY = 80 * 1024
 _FIELDS = ("subject", "preheader", "from_name", "body")
 
 
@@ -29,7 +31,7 @@ class PreviewRequest(Struct):
     `transactional`.
     """
 
-    document: Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES})]
+    document: Design
     subject: Subject | None | UnsetType = UNSET
     preheader: Line | None | UnsetType = UNSET
     from_name: Line | None | UnsetType = UNSET
@@ -118,6 +120,21 @@ def text(
 def of_fields(account_id: int, said: dict[str, Any], contact: Contact | None = None, marked: bool = False) -> Filled:
     """Render the fields of a template, of now or of a revision, marked for a canvas; raises Invalid if it cannot be."""
     return _rendered(account_id, said, contact, {}, marked)[1]
+
+
+def weigh(account_id: int, said: dict[str, Any], is_tracked: bool) -> int:
+    """Answer how many bytes of HTML somebody gets of the fields of a template, links led through us if they are
+    counted; raises MergeError."""
+    account, brand = Account.get_by_id(account_id), brands.get(account_id)
+    content = compose.compile_source(compose.source_of(said, brands.look(brand), account.locale, marketing=True))
+    shown = values.shown(account_id, None, content.conditions)
+    filled_in = {
+        **_samples(said, None, {}), **values.of_account(account, brand), **values.of_message(0), **shown,
+        "campaign": {"name": said.get("name") or ""}, rewriting.ROOT: links.counting(0),
+    }  # fmt: skip
+    if is_tracked:
+        content = compose.tracked_all(content)
+    return len(compose.fill(content, filled_in).html.encode())
 
 
 def sample(account_id: int, said: dict[str, Any], changed: brands.BrandWrite) -> str:

@@ -23,7 +23,7 @@ from appliance.errors import (
     Unreachable,
     Unwelcome,
 )
-from appliance.messages import ledger, tally, verdicts, warming
+from appliance.messages import ledger, masks, tally, verdicts, warming
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.settings import Email, Sms
 from appliance.sms import codes
@@ -133,8 +133,8 @@ def _is_looked_for(row: Claim) -> bool:
 
 
 def _keep(row: Claim, handed_over: Prepared | None) -> None:
-    """Keep the bytes of a message that is repeated, unless its recipient was erased while it was in hand."""
-    if handed_over is None:
+    """Keep the bytes of a message that is repeated, unless it is secret, or its recipient was erased meanwhile."""
+    if handed_over is None or masks.hides(row):
         return
     envelope, *words = handed_over[:4]
     connection().execute(

@@ -12,7 +12,7 @@ from appliance.delivery.dkim import Signer
 from appliance.delivery.send import Envelope
 from appliance.designs import rewriting
 from appliance.errors import SenderRefused
-from appliance.messages import compose, hints, links, marks, senders, sms_senders, sources, texts, values
+from appliance.messages import compose, hints, links, marks, masks, senders, sms_senders, sources, texts, values
 from appliance.messages.compose import Filled, Parts, Sender
 from appliance.messages.ledger import Claim, Prepared
 from appliance.messages.showing import Showing
@@ -102,7 +102,7 @@ class Workshop:
         headers: tuple[tuple[str, str], ...]
         source = self._source(claim)
         if source is None:
-            (kept, headers), stop = self._single(claim), None
+            (kept, headers), stop = self._single(claim, leaves=True), None
         elif (kept := self._shared(source)).is_marketing:
             stop, host = links.unsubscribe(claim.id), self._origin(claim.account_id, kept.sender.email).leaving
             headers = (compose.unsubscribe_header(stop, claim.id, host),)
@@ -233,7 +233,8 @@ class Workshop:
             kept = self._kept[source] = sources.compile_source(source)
         return kept
 
-    def _single(self, claim: Claim) -> tuple[Kept, tuple[tuple[str, str], ...]]:
+    def _single(self, claim: Claim, leaves: bool = False) -> tuple[Kept, tuple[tuple[str, str], ...]]:
+        """Read what one message says; `leaves` with what is for its recipient alone."""
         message = Message.get_by_id(claim.id)
         said = MessageContent.get(MessageContent.message == claim.id)
         account = Account.get_by_id(claim.account_id)
@@ -244,7 +245,8 @@ class Workshop:
         content = compose.compile_source(said_source(said, account, brands.look(brand), whole))
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
-        shared = values.of_account(account, brand) | {"data": said.data}
+        data = masks.data(message, said.data) if leaves else said.data
+        shared = values.of_account(account, brand) | {"data": data}
         tracked = sources.tracked(content, said.links) if marketing and said.links is not None else None
         needs = frozenset({"phone"})
         kept = Kept(content, Parts(content), tracked, sender, shared, b"", needs, None, said.shown_as)

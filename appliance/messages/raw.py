@@ -3,7 +3,7 @@
 from appliance.db.open import rows, scalar
 from appliance.designs.merge import MergeError
 from appliance.errors import SenderRefused
-from appliance.messages import store, texts
+from appliance.messages import masks, store, texts
 from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.prepare import Workshop
 from appliance.tables import Message
@@ -21,6 +21,8 @@ def source(account_id: int, message_id: int) -> bytes:
     row = store.get(account_id, message_id)
     if row.recipient_key is None:
         raise Gone("its recipient was erased, and what was written to them with that")
+    if masks.hides(row):
+        raise Gone("it holds a link that is for its recipient alone")
     for kept in ("SELECT content FROM repeat WHERE message_id = ?", "SELECT source FROM captured WHERE message_id = ?"):
         found = scalar(kept, (message_id,))
         if found is not None:

@@ -56,7 +56,8 @@ def advice(account_id: int, address: str, real: bool) -> list[tuple[str, str]]:
     if not domains.is_verified(account_id, name):
         if real and not config.current().email.allow_unverified_domains:
             return []  # which is a problem
-        return [("domain_unverified", f"{names.shown(name)} is not verified as yours: mail that leaves needs that")]
+        why = "receivers may take it for spam" if real else "mail that leaves needs that"
+        return [("domain_unverified", f"{names.shown(name)} is not verified as yours: {why}")]
     attention = domains.attention(account_id, name)
     return [("domain_attention", f"DNS of {names.shown(name)}: {attention}")] if attention else []
 

@@ -8,7 +8,7 @@ from appliance import addresses
 from appliance.db.open import rows
 from appliance.errors import NotFound
 from appliance.events.log import moments
-from appliance.fields import PageQuery, Short
+from appliance.fields import DayOrWhen, PageQuery, Short
 from appliance.pages import Page, paginate
 from appliance.tables import Account, Campaign, Flow, Message, MessageContent
 
@@ -16,6 +16,7 @@ Status = Literal[
     "queued", "held", "sending", "sent", "delivered", "bounced", "complained", "failed", "skipped", "cancelled",
     "uncertain",
 ]  # fmt: skip
+SourceType = Literal["transactional", "campaign", "flow", "test", "system"]
 STATUSES: tuple[str, ...] = get_args(Status)
 FINAL = tuple(status for status in STATUSES if status not in ("queued", "held", "sending"))
 
@@ -23,7 +24,7 @@ FINAL = tuple(status for status in STATUSES if status not in ("queued", "held", 
 class MessageQuery(PageQuery):
     """Filters of the message list."""
 
-    source_type: Short | UnsetType = UNSET
+    source_type: SourceType | UnsetType = UNSET
     channel: Literal["email", "sms"] | UnsetType = UNSET
     status: Status | UnsetType = UNSET
     to: Short | UnsetType = UNSET
@@ -31,8 +32,8 @@ class MessageQuery(PageQuery):
     campaign_id: int | UnsetType = UNSET
     flow_id: int | UnsetType = UNSET
     test: bool | UnsetType = UNSET
-    created_after: Short | UnsetType = UNSET
-    created_before: Short | UnsetType = UNSET
+    created_after: DayOrWhen | UnsetType = UNSET
+    created_before: DayOrWhen | UnsetType = UNSET
 
 
 def page(account_id: int, query: MessageQuery) -> Page:

@@ -20,7 +20,7 @@ from appliance.errors import Faults, Invalid, NotFound
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Phone
-from appliance.messages import compose, senders, sms_rules, sms_senders, texts
+from appliance.messages import compose, senders, sms_rules, sms_senders, testers, texts
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
 from appliance.tables import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
@@ -33,7 +33,8 @@ _FIELDS = ("subject", "body", "preheader", "from_name", "design")
 
 
 class TestRequest(Struct):
-    """To whom a test goes: addresses, else the contact whose values it shows, else the account's owner.
+    """To whom a test goes: addresses, else the contact whose values it shows, else those whom the account names
+    for tests, else its owner.
 
     Of a template for SMS the addresses are phone numbers.
     """
@@ -72,7 +73,7 @@ def warm(account_id: int, template_id: int) -> None:
 
 
 def send(account_id: int, template_id: int, request: TestRequest, test_key: bool = False) -> TestsSent:
-    """Queue a test for each address; raises NotFound, or Invalid with all faults."""
+    """Queue a test for each address; raises NotFound, Invalid with all faults, or TooMany (see `testers`)."""
     writing()
     template = store.get(account_id, template_id)
     account = Account.get_by_id(account_id)
@@ -81,6 +82,8 @@ def send(account_id: int, template_id: int, request: TestRequest, test_key: bool
     recipients = _recipients(account_id, template, request, contact, faults)
     faults.check()
     _refuse_unready(account, template, test_key)
+    if _transport(template, test_key) != "capture":
+        testers.count(account, recipients)
     data = request.data if isinstance(request.data, dict) else {}
     results = [_put(account, template, address, contact, data, test_key) for address in recipients]
     after_commit(lambda: bell.ring("outbox"))
@@ -114,7 +117,7 @@ def _recipients(
         if contact is not None and not given:
             faults.add("contact_id", f"has no {'phone number' if kind == 'phone' else 'e-mail address'}")
     elif not given and kind == "email":
-        given = [("email", text) for text in _owner(account_id, faults)]
+        given = [("email", text) for text in _usual(account_id, faults)]
     elif not given:
         # Of an owner only the mail address is known
         faults.add("phone", "can't be blank")
@@ -137,7 +140,10 @@ def _refuse_other_kind(name: str, request: TestRequest, faults: Faults) -> None:
             faults.add(other, f"is not where this goes: name a {'phone' if name == 'phone' else 'mail address'}")
 
 
-def _owner(account_id: int, faults: Faults) -> list[str]:
+def _usual(account_id: int, faults: Faults) -> list[str]:
+    """Answer who gets a test that names nobody: those whom the account names for it, else its owner."""
+    if testers := Account.get_by_id(account_id).test_email_recipients:
+        return list(testers)
     owner = User.select().where(User.account == account_id, User.role == "owner").order_by(User.id).first()
     if owner is None:
         faults.add("email", "can't be blank")
@@ -148,7 +154,8 @@ def _refuse_unready(account: Account, template: Template, test_key: bool) -> Non
     """Raise Invalid where there is nothing to send, it cannot be rendered, or its sender may not be used."""
     said = _said(template)
     if not _is_written(template):
-        raise Invalid({"base": ["write the message first"]}, reason="content_required")
+        blocker = {"code": "content_required", "message": "write the message first", "field": "base"}
+        raise Invalid({"base": ["write the message first"]}, reason="content_required", blockers=[blocker])
     try:
         _compile(template, said, account)
     except MergeError as error:

@@ -47,9 +47,12 @@ def count(account_id: int, status: str) -> int:
     return sum(int(scalar(f"SELECT count(*) {part}", (account_id, status))) for part in _BY_STATUS)
 
 
-def page(account_id: int, state: State, page: int, limit: int) -> Page:
-    """List the messages in a state: what waits by when it may go, the first one first; all else newest first."""
-    total, offset = counts(account_id)[state], min((page - 1) * limit, _FARTHEST)
+def page(account_id: int, state: State, page: int, limit: int, total: int) -> Page:
+    """List the messages in a state, `total` as counted: what waits by when it may go, the first one first.
+
+    All else is newest first.
+    """
+    offset = min((page - 1) * limit, _FARTHEST)
     if state in ("waiting", "retrying"):
         sources = _sources(account_id) if state == "waiting" else _again(account_id)
         sql = "SELECT due_at, id FROM message WHERE {} AND " + _OPEN + " ORDER BY due_at, id LIMIT ?"

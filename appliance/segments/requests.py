@@ -5,15 +5,11 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.fields import Id, Name, PageQuery, Short
+from appliance.filters.read import MOST
 
-_FILTER = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "predicate": {"type": "string"}, "value": {}},
-    "required": ["name", "predicate"],
-    "additionalProperties": False,
-}
+_FILTER = {"$ref": "#/components/schemas/Filter"}
 # Read by the filters' own reader, which knows every path inside
-Filters = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": 100, "items": _FILTER})]
+Filters = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MOST, "items": _FILTER})]
 
 
 class SegmentCreate(Struct):

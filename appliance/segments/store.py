@@ -2,9 +2,11 @@
 
 import hashlib
 import time
+from collections.abc import Collection
 from typing import Any
 
 from msgspec import UNSET
+from peewee import fn
 
 from appliance import clock
 from appliance.db.open import rows, run, scalar
@@ -23,16 +25,31 @@ from appliance.work import bell
 _ALWAYS_BELOW = 20_000
 _FRESH_MS = 60_000
 _PATIENCE_SECONDS = 1.5
+# By what a list of segments may be ordered; a minus before it turns that round
+ORDERS = {"name": fn.lower(Segment.name), "updated": Segment.updated_at, "created": Segment.created_at}
 # By segment: what was counted (the change it belongs to, when, how many); lost with the process, and no harm
 _counted: dict[int, tuple[int, int, int]] = {}
 
 
-def page(account_id: int, query: SegmentQuery) -> Page:
-    """List segments, newest first."""
+def page(account_id: int, query: SegmentQuery, order: str = "-created", ids: Collection[int] | None = None) -> Page:
+    """List segments, newest first or in one of `ORDERS`; with `ids` only some of them."""
+    found = matching(account_id, query, ids)
+    column = ORDERS[order.removeprefix("-")]
+    way = [column.desc(), Segment.id.desc()] if order.startswith("-") else [column.asc(), Segment.id.asc()]
+    return paginate(found.order_by(*way), query.page, query.size())
+
+
+def matching(account_id: int, query: SegmentQuery, ids: Collection[int] | None = None) -> Any:
+    """Answer the segments that a query lets through, of some ids if there are such, as a query without an order."""
     found = Segment.select().where(Segment.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
         found = found.where(Segment.name.contains(query.search.strip()))
-    return paginate(found.order_by(Segment.created_at.desc(), Segment.id.desc()), query.page, query.size())
+    return found if ids is None else found.where(Segment.id.in_(ids))
+
+
+def ids(account_id: int) -> set[int]:
+    """Answer the ids of all segments."""
+    return {number for (number,) in rows("SELECT id FROM segment WHERE account_id = ?", (account_id,))}
 
 
 def get(account_id: int, segment_id: int) -> Segment:

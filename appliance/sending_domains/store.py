@@ -1,12 +1,12 @@
 """Sending domains: added, listed, deleted, and given their next key."""
 
 import secrets
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from appliance import clock
 from appliance.account import audit
+from appliance.account.acting import By
 from appliance.db.open import one, rows
 from appliance.db.work import writing
 from appliance.errors import Invalid, NotFound
@@ -31,13 +31,6 @@ class DomainCreate(Struct):
 
 class DomainQuery(PageQuery):
     """How domains are asked for."""
-
-
-class By(NamedTuple):
-    """Who does something, for the audit."""
-
-    actor: str
-    ip: str | None = None
 
 
 def page(account_id: int, query: DomainQuery) -> Page:

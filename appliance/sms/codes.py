@@ -52,16 +52,21 @@ def _refused(help: str = "", kind: Class = classes.REFUSED) -> Meaning:
     return Meaning(Permanent, kind, help or kind.help)
 
 
-_LOGIN = "Look at sms.twilio.account_sid and sms.twilio.auth_token: the provider does not let us in."
+_LOGIN = (
+    "Look at the account and the token of the provider in the settings for sending "
+    "(sms.twilio.account_sid, sms.twilio.auth_token): it does not let us in."
+)
 _SENDER = "Choose a sender that belongs to the account at the provider and can send SMS there."
-_SLOWER = "Send more slowly: sms.rate_per_second, or sms.sender_limits for this sender."
+_SLOWER = "Send more slowly: limit SMS a second, or those of this sender (sms.rate_per_second, sms.sender_limits)."
 _BUSY = Meaning(Throttled, classes.REFUSED, _SLOWER)
 
 MEANINGS: dict[int, Meaning] = {
     # Who we are
     **dict.fromkeys((20003, 20005, 20006, 20008, 20403, 20404), _us(_LOGIN)),
     30002: _us("The account at the provider is suspended; ask its support."),
-    21609: _us("The provider cannot call base_url; set the address at which this service is reached from outside."),
+    21609: _us(
+        "The provider cannot call us: set the address at which this service is reached from outside (base_url)."
+    ),
     # From whom
     **dict.fromkeys((21212, 21603, 21606, 21607, 21616, 21659, 21660, 21661), _sender(_SENDER)),
     **dict.fromkeys((21701, 21702, 21703, 21704, 21705), _sender("Look at the messaging service: it has no sender.")),

@@ -1,6 +1,6 @@
 """Columns and indexes of every table, and nothing else."""
 
-from appliance.tables.account import Account, ApiKey, Audit, Idempotency, RevokedToken, Session, Setting, User
+from appliance.tables.account import Account, ApiKey, Audit, Idempotency, Session, Setting, User
 from appliance.tables.acts import CrowdAct, CrowdPart
 from appliance.tables.contact import (
     Channel,
@@ -25,7 +25,7 @@ from appliance.tables.sms_day import SmsDay
 from appliance.tables.webhook import Webhook, WebhookDelivery
 
 ALL = (
-    Account, User, Session, ApiKey, RevokedToken, Setting, Idempotency, Audit,
+    Account, User, Session, ApiKey, Setting, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListRefusal,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, Passage, Cursor, SegmentWatch, SegmentMember, Campaign,
@@ -77,7 +77,6 @@ __all__ = [
     "Receipt",
     "Repeat",
     "Returned",
-    "RevokedToken",
     "Run",
     "Segment",
     "SegmentMember",

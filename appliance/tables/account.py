@@ -17,6 +17,7 @@ class Account(Table):
     sms_from = TextField(null=True)
     test_email_recipients = Json(default=list)
     approval_required = BooleanField(default=False)
+    approval_by_another = BooleanField(default=False)  # nobody approves of what they wrote last
     block_on_missing_variable = BooleanField(default=False)
     transactional_allowed = BooleanField(default=True)
     sending_stopped = BooleanField(default=False)
@@ -38,8 +39,9 @@ class User(Table):
     name = TextField()
     role = TextField(default="owner")
     password_hash = TextField()
-    otp_secret = TextField(null=True)
-    token_version = IntegerField(default=0)  # raised to end every JWT
+    otp_secret = TextField(null=True)  # sealed
+    otp_step = IntegerField(null=True)  # the half minute whose code came last: none counts twice
+    otp_codes = Json(default=list)  # what is left of the recovery codes, as digests
     theme = TextField(default="system")
     preferences = Json(default=dict)
     disabled_at = Time(null=True)
@@ -49,9 +51,10 @@ class User(Table):
 
 
 class Session(Table):
-    """A signed-in browser; the cookie's value is stored only as its digest."""
+    """A sign-in that holds: of a browser by its cookie, of a program by its JWT; its secret is stored as a digest."""
 
     token_digest = TextField(unique=True)
+    kind = TextField(default="browser")  # or `token`: neither opens the door of the other
     user = ForeignKeyField(User, backref="sessions", on_delete="CASCADE", index=True)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
@@ -73,13 +76,6 @@ class ApiKey(Table):
     last_used_at = Time(null=True)
     revoked_at = Time(null=True)
     created_at = Time()
-
-
-class RevokedToken(Table):
-    """A JWT ended before its time."""
-
-    jti = TextField(unique=True)
-    expires_at = Time(index=True)
 
 
 class Setting(Table):
@@ -107,10 +103,13 @@ class Idempotency(Table):
 class Audit(Table):
     """What people and keys did to settings, keys and consent."""
 
-    account = ForeignKeyField(Account, null=True)
+    account = ForeignKeyField(Account, null=True, index=False)
     actor = TextField()
     action = TextField()
     subject = TextField(null=True)
     data = Json(default=dict)
     ip = TextField(null=True)
-    created_at = Time(index=True)
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("account", "created_at", "id"), False),)

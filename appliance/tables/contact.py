@@ -33,6 +33,11 @@ class Contact(Table):
         indexes = ((("account", "created_at", "id"), False), (("account", "updated_at"), False))
 
 
+# In the order of a list by name, who has none last (`contacts/paging.py`)
+NAME = "coalesce(nullif(trim(coalesce(first_name, '') || ' ' || coalesce(last_name, '')), ''), char(1114111))"
+Contact.add_index(SQL(f"CREATE INDEX contact_named ON contact (account_id, {NAME} COLLATE NOCASE, id)"))
+
+
 class Channel(Table):
     """An address of a person on one channel; its state follows from the consent rows and suppressions."""
 

@@ -17,6 +17,9 @@ class Flow(Table):
     status = TextField(default="draft")
     approval_state = TextField(default="pending_review")
     approval_note = TextField(null=True)
+    asked_at = Time(null=True)  # it waits for somebody to approve of it
+    asked_by = IntegerField(null=True)  # the person who asked
+    edited_by = IntegerField(null=True)  # the person who last changed content or audience
     name = TextField()
     goal = TextField(null=True)
     steps = Json(default=list)  # the nested document as it is edited, each step with its `id` and `type`
@@ -177,6 +180,9 @@ class Campaign(Table):
     phase = TextField(default="draft")
     approval_state = TextField(default="pending_review")
     approval_note = TextField(null=True)
+    asked_at = Time(null=True)  # it waits for somebody to approve of it
+    asked_by = IntegerField(null=True)  # the person who asked
+    edited_by = IntegerField(null=True)  # the person who last changed content or audience
     data = Json(default=dict)
     tracking = BooleanField(default=True)  # whether its opens and clicks are counted
     scheduled_at = Time(null=True)

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.fields import EmailText, Line, PageQuery, Short, Subject, Text, When
+from appliance.fields import EmailText, Line, PageQuery, Short, Subject, Text, When, named
 
 DESIGN_BYTES = 1_048_576
-Design = Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES})]
+Design = Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES}), named("Design")]
 
 
 class Content(Struct):
@@ -34,5 +34,5 @@ class TemplateQuery(PageQuery):
     """Filters of the template list."""
 
     standalone: bool | UnsetType = UNSET
-    channel: Short | UnsetType = UNSET
+    channel: Literal["email", "sms"] | UnsetType = UNSET
     search: Short | UnsetType = UNSET

@@ -136,11 +136,16 @@ def get(account_id: int, template_id: int, number: int) -> TemplateRevision:
 
 def is_by_person(template: Template) -> bool:
     """Say whether somebody who is signed in wrote what a template says now, and not a program."""
+    return author(template) is not None
+
+
+def author(template: Template) -> int | None:
+    """Answer who wrote what a template says now; None where a program did."""
     found = TemplateRevision.select(TemplateRevision.user).where(
         TemplateRevision.template == template.id, TemplateRevision.number == template.revision
     )
     row = found.first()
-    return row is not None and row.user_id is not None
+    return row.user_id if row is not None else None
 
 
 def name(account_id: int, template_id: int, number: int, label: str | None) -> TemplateRevision:

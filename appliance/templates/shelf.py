@@ -1,5 +1,7 @@
 """Templates that are put away: out of the lists, with all they were, until somebody brings them back."""
 
+from typing import Any
+
 from appliance import clock
 from appliance.db.open import one
 from appliance.db.work import writing
@@ -11,12 +13,16 @@ from appliance.templates import store
 
 def page(account_id: int, number: int, limit: int, search: str = "") -> Page:
     """List what is put away, the last first; `search` is a part of the name or the subject."""
+    found = matching(account_id, search)
+    return paginate(found.order_by(Template.removed_at.desc(), Template.id.desc()), number, limit)
+
+
+def matching(account_id: int, search: str = "") -> Any:
+    """Answer what is put away and says something, as a query without an order."""
     found = Template.select().where(
         Template.account == account_id, Template.flow.is_null(), Template.removed_at.is_null(False)
     )
-    if search:
-        found = found.where(Template.name.contains(search) | Template.subject.contains(search))
-    return paginate(found.order_by(Template.removed_at.desc(), Template.id.desc()), number, limit)
+    return found.where(Template.name.contains(search) | Template.subject.contains(search)) if search else found
 
 
 def many(account_id: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, json
+from peewee import fn
 
 from appliance import clock
 from appliance.db.work import writing
@@ -22,14 +23,23 @@ __all__ = [
 ]  # fmt: skip
 
 UNTITLED = "Untitled template"
+# By what a list of templates may be ordered; a minus before it turns that round
+ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
 # Whoever has more to do once the template of a flow's step was changed by itself, in the same transaction
 followers: list[Callable[[Template], None]] = []
 # Whoever has to look, before the writer does, at what such a template is about to say
 forerunners: list[Callable[[Template, dict[str, Any]], None]] = []
 
 
-def page(account_id: int, query: TemplateQuery) -> Page:
-    """List templates, newest first."""
+def page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page:
+    """List templates, newest first or in one of `ORDERS`."""
+    column = ORDERS[order.removeprefix("-")]
+    way = [column.desc(), Template.id.desc()] if order.startswith("-") else [column.asc(), Template.id.asc()]
+    return paginate(matching(account_id, query).order_by(*way), query.page, query.size())
+
+
+def matching(account_id: int, query: TemplateQuery) -> Any:
+    """Answer the templates that a query lets through, as a query without an order."""
     deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
     gone = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
     found = Template.select().where(
@@ -44,7 +54,13 @@ def page(account_id: int, query: TemplateQuery) -> Page:
     if isinstance(query.search, str) and query.search.strip():
         words = query.search.strip()
         found = found.where(Template.name.contains(words) | Template.subject.contains(words))
-    return paginate(found.order_by(Template.created_at.desc(), Template.id.desc()), query.page, query.size())
+    return found
+
+
+def counted(account_id: int) -> dict[str, int]:
+    """Count the stand-alone templates by their channel."""
+    found = matching(account_id, TemplateQuery(standalone=True))
+    return dict(found.select(Template.channel, fn.count(Template.id)).group_by(Template.channel).tuples())
 
 
 def get(account_id: int, template_id: int) -> Template:
@@ -150,7 +166,7 @@ def write(
     changed = _put(template, values, user_id, label, restores, moved, touched)
     if template.revision != before:
         if campaign is not None:
-            _ask_again(campaign)
+            _ask_again(campaign, user_id)
         elif template.action_id is not None:
             for follow in followers:
                 follow(template)
@@ -162,6 +178,12 @@ def fill(template: Template, request: Content, user_id: int | None = None) -> Te
     writing()
     _put(template, _values(template, request), user_id)
     return template
+
+
+def quietly(template: Template, values: dict[str, Any], user_id: int | None = None) -> None:
+    """Write fields as they are kept into the template of a flow's step, and let nobody follow."""
+    writing()
+    _put(template, values, user_id)
 
 
 def _put(
@@ -227,9 +249,9 @@ def require_open(template: Template) -> Campaign | None:
     return campaign
 
 
-def _ask_again(campaign: Campaign) -> None:
+def _ask_again(campaign: Campaign, user_id: int | None) -> None:
     """Take back the approval of a campaign whose content changed; an armed one that needs it is disarmed."""
-    values: dict[str, Any] = {"approval_state": "pending_review"}
+    values: dict[str, Any] = {"approval_state": "pending_review", "edited_by": user_id}
     if campaign.phase == "scheduled" and campaign.account.approval_required:
         values |= {"status": "draft", "phase": "draft"}
     Campaign.update(**values).where(Campaign.id == campaign.id).execute()
@@ -238,6 +260,15 @@ def _ask_again(campaign: Campaign) -> None:
 def variables(template: Template) -> dict[str, Any]:
     """Answer the merge variables of a template, each with default, sample and whether it is required."""
     return checks.variables(document(template), template.channel)
+
+
+def look_over(account_id: int, request: Content, template_id: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a request beyond its types."""
+    have = None if template_id is None else get(account_id, template_id)
+    channel = getattr(request, "channel", UNSET)
+    faults = Faults()
+    check(account_id, request, "", faults, have.channel if have else channel if isinstance(channel, str) else "email")
+    faults.check()
 
 
 def warm(account_id: int, request: Any, template_id: int | None = None) -> None:

@@ -1,12 +1,13 @@
 """Webhooks: made, changed, listed, deleted, and given their next secret."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import clock
 from appliance.account import audit
+from appliance.account.acting import By
 from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.delivery import safe_http
@@ -44,13 +45,6 @@ class WebhookQuery(PageQuery):
     """How webhooks are asked for."""
 
     enabled: bool | UnsetType = UNSET
-
-
-class By(NamedTuple):
-    """Who does something, for the audit."""
-
-    actor: str
-    ip: str | None = None
 
 
 def page(account_id: int, query: WebhookQuery) -> Page:
@@ -156,6 +150,11 @@ def watching_segments() -> list[int]:
 
 def _newest() -> int:
     return scalar("SELECT max(id) FROM event") or 0
+
+
+def check(account_id: int, request: WebhookWrite | WebhookPatch, _: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a webhook, beyond its types."""
+    _checked(request)
 
 
 def _checked(request: WebhookWrite | WebhookPatch) -> dict[str, Any]:

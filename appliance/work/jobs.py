@@ -2,14 +2,15 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 import apsw
 from huey import Huey
 
 from appliance import clock
-from appliance.account import heartbeat
-from appliance.campaigns import large, preflight, rehearsal, send, states, watch
+from appliance.account import heartbeat, keys
+from appliance.campaigns import large, link_check, preflight, rehearsal, send, states, watch
 from appliance.campaigns.books import Keeper
 from appliance.campaigns.large import Large
 from appliance.contacts import crowd_jobs, mirrors, suppress
@@ -38,6 +39,8 @@ from appliance.work.wake_storage import WakeStorage
 
 log = logging.getLogger("campanero.jobs")
 _HOUR_MS = 3600 * 1000
+# What is rung with every commit of a sender rests so long between two looks, so that sending is not spent on looking
+_RESTS_SECONDS = {"flows": 0.04}
 # A sender that is told to end has ended by then; requests that hang are ended before
 _END_SECONDS = 27.0
 
@@ -61,27 +64,32 @@ class Jobs:
         self._ending = False
         self._rehearsing = threading.Lock()
         self._verifying = threading.Lock()
+        self._linking = threading.Lock()
         self._tidied = 0
         self._queued: set[str] = set()
+        self._resting: set[str] = set()
+        self._looked: dict[str, float] = {}
         self._queued_lock = threading.Lock()
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": self.forget, "rehearsals": self.rehearse,
             "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
             "flows": self.tend_flows, "webhooks": self.teller.tend, "nights": self.look_at_nights,
-            "crowds": self.tend_crowds,
+            "crowds": self.tend_crowds, "links": self.check_links,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
 
     def _answer(self, name: str, function: Callable[[], None]) -> None:
         def run() -> None:
+            self._rest(name)
             with self._queued_lock:
                 self._queued.discard(name)
             try:
                 function()
             except Unavailable as error:
                 log.error("%s: %s", name, error)
+            self._looked[name] = time.monotonic()
 
         task = self.huey.task(name=name)(run)
 
@@ -89,12 +97,25 @@ class Jobs:
             # One waiting task of a name is enough: it looks at everything when it runs. With nothing in the bell none
             # waits, whatever became of it
             with self._queued_lock:
-                if name in self._queued and self.huey.pending_count():
+                if name in self._resting or (name in self._queued and self.huey.pending_count()):
                     return
                 self._queued.add(name)
             task()
 
         bell.answer(name, ring)
+
+    def _rest(self, name: str) -> None:
+        """Wait where it was looked a moment ago; whoever rings meanwhile is seen by the look that follows."""
+        seconds = self._looked.get(name, 0.0) + _RESTS_SECONDS.get(name, 0.0) - time.monotonic()
+        if seconds <= 0:
+            return
+        with self._queued_lock:
+            if name in self._resting:
+                return
+            self._resting.add(name)
+        time.sleep(seconds)
+        with self._queued_lock:
+            self._resting.discard(name)
 
     def drain_outbox(self) -> None:
         """Send what is due; one drain at a time, and a ring meanwhile puts idle places to work."""
@@ -140,23 +161,25 @@ class Jobs:
             bell.ring("webhooks")
         self.flows.tend()
 
-    def rehearse(self) -> None:
-        """Render drafts for everybody; one at a time, and a ring meanwhile is answered by the one at work."""
-        if not self._rehearsing.acquire(blocking=False):
+    def _alone(self, lock: threading.Lock, tend: Callable[[threading.Event], None]) -> None:
+        if not lock.acquire(blocking=False):
             return
         try:
-            rehearsal.tend(self.importer.stopping)
+            tend(self.importer.stopping)
         finally:
-            self._rehearsing.release()
+            lock.release()
+
+    def rehearse(self) -> None:
+        """Render drafts for everybody; one at a time, and a ring meanwhile is answered by the one at work."""
+        self._alone(self._rehearsing, rehearsal.tend)
+
+    def check_links(self) -> None:
+        """Ask the links of drafts; one draft at a time, as each may wait long for its answers."""
+        self._alone(self._linking, link_check.tend)
 
     def check_domains(self) -> None:
         """Ask DNS about domains that are due; one round at a time, as each may wait long for its answers."""
-        if not self._verifying.acquire(blocking=False):
-            return
-        try:
-            verify.tend(self.importer.stopping)
-        finally:
-            self._verifying.release()
+        self._alone(self._verifying, verify.tend)
 
     def look_at_nights(self) -> None:
         """Let what waits for a morning be judged by the quiet hours as they are now."""
@@ -228,6 +251,8 @@ class Jobs:
         self._tend_storage()
         if suppress.is_due():
             work.write(suppress.expire)
+        if used := keys.unwritten():
+            work.write(keys.note_used, used)
         if not self.sender.halted() and line.is_due((*self.sender.gate.closed(), *self.sender.pace.closed())):
             bell.ring("outbox")
         elif self.texter.is_due():

@@ -1,4 +1,4 @@
-/* Between an editor's page and the frame that shows its email: what changed goes in, what a hand did comes out. */
+/* Between an editor and the frame of its email: what changed goes in, what a hand did comes back. */
 (() => {
   "use strict";
   const stage = document.getElementById("stage"), canvas = document.getElementById("canvas");
@@ -11,7 +11,28 @@
   const say = (text) => { note.hidden = !text; note.textContent = text; };
   const reload = () => { shown.ready = false; canvas.contentWindow.location.replace(`${here}/canvas?as=${shown.as}`); };
 
-  // The server says what is to be seen now; one question at a time, and once more if something happened meanwhile.
+  // What it has goes along with what is saved, and the answer brings what changed.
+  const mark = () => { stage.dataset.have = shown.ready && shown.have.length < 200 ? `${shown.as};${shown.have}` : ""; };
+  const use = (told) => {
+    if (told.frame && (told.rows || told.frame[0] !== shown.have[0])) {
+      tell(told);
+      if (told.rows) shown.have = [told.frame[0], ...told.rows.map(([name]) => name)], mark();
+    }
+    say(told.error || "");
+  };
+  let brought = false;
+  document.addEventListener("answer", ({ detail: { html } }) => {
+    const at = html.indexOf('<data id="drawn"'), box = document.createElement("template");
+    if (at < 0 || busy || !shown.ready) return;
+    box.innerHTML = html.slice(at);
+    const told = JSON.parse(box.content.firstChild.value);
+    if (told.as !== shown.as || told.rows?.some(([name, row]) => row === null && !shown.have.includes(name))) return;
+    use(told);
+    brought = true;
+  });
+  const follow = () => { if (!brought) sync(); brought = false; };
+
+  // One question at a time, and once more if something happened meanwhile.
   const sync = async () => {
     if (!shown.ready) return;
     if (busy) { again = true; return; }
@@ -20,26 +41,27 @@
     try {
       const answer = await fetch(`${here}/rows?as=${shown.as}&have=${shown.have}`, { headers: { accept: "application/json" } });
       const told = answer.headers.get("content-type")?.includes("json") ? await answer.json() : {};
-      if (told.frame && (told.rows || told.frame[0] !== shown.have[0])) tell(told);
-      say(told.error || "");
+      use(told);
     } catch {
       setTimeout(sync, 3000);
     }
     busy = false;
     if (again) sync();
   };
-  for (const name of ["section", "sections", "theme"]) document.addEventListener(name, sync);
+  for (const name of ["section", "sections", "theme"]) document.addEventListener(name, follow);
 
   const hear = {
-    ready({ have }) { Object.assign(shown, { have, ready: true }); tell({ id: shown.id }); emit("ready"); if (again) sync(); },
-    shown({ have }) { shown.have = have; stage.dataset.shown = have.join(); },
+    ready({ have }) { Object.assign(shown, { have, ready: true }); mark(); tell({ id: shown.id }); emit("ready"); if (again) sync(); },
+    shown({ have }) { shown.have = have; mark(); stage.dataset.shown = have.join(); },
     reload,
     select({ id }) { shown.id = id; emit("select", { id }); },
     edit({ id }) { shown.id = id; emit("edit", { id }); },
     move({ id, before, into }) { emit("move", { id, before, into }); },
     add({ kind, before, into }) { emit("add", { kind, before, into }); },
-    hover({ over }) { stage.toggleAttribute("data-hover", over); },
     act({ id, act }) { emit("act", { id, act }); },
+    wrote({ id, text }) { emit("wrote", { id, text }); },
+    left({ id }) { emit("left", { id }); },
+    unwritable({ id }) { emit("unwritable", { id }); },
     key(keys) { canvas.dispatchEvent(new KeyboardEvent("keydown", { ...keys, bubbles: true, cancelable: true })); },
   };
   addEventListener("message", ({ source, data }) => {
@@ -55,7 +77,9 @@
     tell({ id, scroll: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   });
 
-  // How it is looked at: two widths, and two ways of being dark.
+  document.addEventListener("canvas:tell", ({ detail }) => tell(detail));
+
+  // How it is looked at: two widths, two ways of being dark.
   const view = (name) => {
     stage.dataset.view = name;
     const main = name === "forced" ? "dark" : name;
@@ -63,10 +87,10 @@
     for (const one of document.querySelectorAll("[data-darks]")) one.hidden = main !== "dark";
     look();
   };
-  document.addEventListener("dragstart", () => stage.removeAttribute("data-hover"), true);
   document.addEventListener("view", ({ detail }) => view(detail.view));
   const see = (id, words) => {
     shown.as = id;
+    mark();
     for (const one of document.querySelectorAll("[data-as-name]")) one.textContent = words;
     sync();
   };

@@ -1,8 +1,9 @@
-/* In the frame that shows an email: knows its sections, swaps their rows, shows it in light and dark. */
+/* In the frame that shows an email: knows its sections, shows it in light and dark. */
 (() => {
   "use strict";
   const html = document.documentElement, email = (window.email = { locked: true });
-  let have = document.currentScript.dataset.have.split(","), view = "";
+  let view = "";
+  email.have = document.currentScript.dataset.have.split(",");
   email.say = (to, detail) => parent.postMessage({ to, ...detail }, "*");
 
   // Comments say where what begins and ends: [key, label, column, may stand in one], the number of a column, all rows.
@@ -47,54 +48,11 @@
     email.moved?.();
   };
 
-  const wear = (from, to) => {
-    for (const { name } of [...to.attributes]) if (!from.hasAttribute(name)) to.removeAttribute(name);
-    for (const { name, value } of from.attributes) if (to.getAttribute(name) !== value) to.setAttribute(name, value);
-  };
-  // What stands around the rows is dressed anew; the rows stay.
-  const dress = (text) => {
-    const told = new DOMParser().parseFromString(text, "text/html"), start = scan(told.body).root.start;
-    const rows = nodes(email.root), place = email.root.start.parentNode, around = [...start.parentNode.childNodes];
-    document.querySelectorAll("head > style:not([data-canvas])").forEach((one) => one.remove());
-    document.head.prepend(...told.head.querySelectorAll("style"));
-    for (let to = place, from = start.parentNode; to !== html; [to, from] = [to.parentNode, from.parentNode]) wear(from, to);
-    const at = around.indexOf(start);
-    place.replaceChildren(...around.slice(0, at), ...rows, ...around.slice(at + 2));
-  };
-  const apply = ({ frame: [digest, text], rows }) => {
-    const tops = email.sections.filter((one) => !one.inside), old = new Map(tops.map((one, at) => [have[at + 1], one]));
-    if (!email.root || !rows || rows.some(([name, row]) => row === null && !old.has(name))) return email.say("reload");
-    if (digest !== have[0]) dress(text);
-    have = [digest, ...rows.map(([name]) => name)];
-    const images = new Map();
-    for (const [name, one] of old) if (!have.includes(name)) for (const node of nodes(one)) {
-      for (const image of node.querySelectorAll?.("img") || []) images.set(image.src, image);
-      node.remove();
-    }
-    let last = email.root.start;
-    for (const [name, row] of rows) {
-      const made = row === null ? null : new Range().createContextualFragment(row);
-      // A picture that stays is the same element, so that it does not blink.
-      for (const image of made?.querySelectorAll("img") || []) {
-        const same = images.get(image.src);
-        if (images.delete(image.src)) wear(image, same), image.replaceWith(same);
-      }
-      for (const node of made ? [...made.childNodes] : nodes(old.get(name))) {
-        if (last.nextSibling !== node) last.after(node);
-        last = node;
-      }
-    }
-    while (last.nextSibling !== email.root.end) last.nextSibling.remove();
-    again();
-    look();
-    email.say("shown", { have });
-  };
-
   addEventListener("message", ({ source, data }) => {
     if (source !== parent) return;
     if (data.view) view = data.view, look();
-    if (data.frame) apply(data);
-    if (data.to === "hello") email.say("ready", { have });
+    if (data.to === "hello") email.say("ready", { have: email.have });
   });
+  Object.assign(email, { scan, nodes, again() { again(); look(); } });
   again();
 })();

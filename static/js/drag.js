@@ -33,7 +33,7 @@
   on("pointerdown", (event) => {
     const one = email.find(event), grips = email.grips(event);
     // A finger scrolls, except at the handle
-    if (email.locked || event.button || !one || !grips || (event.pointerType !== "mouse" && grips === true)) return;
+    if (email.locked || email.writes(event) || event.button || !one || !grips || (event.pointerType !== "mouse" && grips === true)) return;
     held = { ...one, x: event.clientX, y: event.clientY };
   });
   on("pointermove", (event) => {
@@ -49,22 +49,13 @@
   on("pointerup", () => held && email.release(true));
   on("pointercancel", () => held && email.release());
   on("dragstart", (event) => event.preventDefault());
-  on("dragover", (event) => {
-    const { types } = event.dataTransfer;
-    if (email.locked || !types.includes("text/x-section")) return;
-    event.preventDefault();
-    say("hover", { over: true });
-    aim(event.clientX, event.clientY, { may: types.includes("text/x-column") });
-  });
-  on("dragleave", (event) => {
-    if (event.relatedTarget) return;
-    say("hover", { over: false });
-    email.release();
-  });
-  on("drop", (event) => {
-    event.preventDefault();
-    const kind = event.dataTransfer.getData("text/x-section");
-    if (kind && drop) say("add", { kind, ...drop });
+  // A kind from the palette: the page sees the hand, this frame knows the place.
+  addEventListener("message", ({ source, data }) => {
+    if (source !== parent || email.locked) return;
+    if (data.over) aim(data.over.x, data.over.y, data.over);
+    else if ("over" in data) email.release();
+    if (!data.kind) return;
+    if (drop) say("add", { kind: data.kind, ...drop });
     email.release();
   });
 })();

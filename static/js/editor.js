@@ -5,9 +5,9 @@
   if (!editor) return;
   const { root, $, byId, emit, saved, here, locked, rev, marks, send, post, busy } = editor;
 
-  // Fields: 300 ms after the last letter, at once when a choice is made or the field is left.
+  // Fields: 300 ms after the last letter (of texts: the first), at once when a choice is made or the field is left.
   const timers = new Map();
-  const named = (form, name) => form.elements[name] instanceof RadioNodeList ? [...form.elements[name]] : [form.elements[name]];
+  const named = (form, name) => [form.elements[name]].flatMap((one) => one instanceof RadioNodeList ? [...one] : one);
   const value = (form, name) => {
     const all = named(form, name), box = all.find((one) => one.type === "checkbox");
     return box ? (box.checked ? "on" : "") : all[0].type === "radio" ? all.find((one) => one.checked)?.value ?? "" : all.at(-1).value;
@@ -30,8 +30,9 @@
   };
   const soon = (field) => {
     const form = field.form, name = field.name, id = `${form.action} ${name}`;
+    if (timers.has(id) && field.closest("merge-field")) return;
     clearTimeout(timers.get(id)?.timer);
-    timers.set(id, { form, name, timer: setTimeout(() => save(form, name), 300) });
+    timers.set(id, { form, name, timer: setTimeout(() => { if (editor.waiting && timers.delete(id)) soon(field); else save(form, name); }, 300) });
     busy();
   };
   const flush = () => Promise.all([...timers.values()].map(({ form, name }) => save(form, name)));
@@ -118,19 +119,14 @@
     });
   });
   root.addEventListener("click", (event) => {
-    const link = event.target.closest("[data-select], [data-pane-to], [role=tab], [data-add-to], [data-clash], [data-clear]");
+    const link = event.target.closest("[data-select], [data-pane-to], [role=tab], [data-add-to], [data-clear]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    const { select: next, paneTo, addTo, column, clash, clear: path } = link.dataset;
+    const { select: next, paneTo, addTo, column, clear: path } = link.dataset;
     if (next !== undefined) { event.preventDefault(); select(next); pane("right"); }
     else if (paneTo) { event.preventDefault(); pane(paneTo); }
     else if (addTo) { editor.place = { into: { id: addTo, column } }; tab("palette", true); pane("left"); }
     else if (path) act(`/sections/${editor.key}`, { [path]: "" }, () => { select(editor.key); });
-    else if (clash === "theirs") select(editor.key, true);
-    else if (clash) {
-      const box = link.closest(".clash"), form = box.closest("form");
-      form.elements["seen:" + box.dataset.path].value = box.dataset.seen;
-      save(form, box.dataset.path);
-    } else tab(link.id.slice(4));
+    else tab(link.id.slice(4));
   });
   root.addEventListener("keydown", (event) => {
     const tabs = [...root.querySelectorAll("[role=tab]")], at = tabs.indexOf(event.target), by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -158,5 +154,5 @@
       byId("told")?.replaceChildren(note);
     }, true);
   };
-  Object.assign(editor, { select, shown, flush, add, move, acts, tab, pane, gone, typing: () => timers.size });
+  Object.assign(editor, { save, timers, select, shown, flush, add, move, acts, tab, pane, gone, typing: () => timers.size });
 })();

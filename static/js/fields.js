@@ -52,18 +52,20 @@
       const value = this.mode === "line" ? text.replace(/\s*\n\s*/g, " ") : text.replace(/\n$/, "");
       if (value === this.field.value) return;
       this.field.value = value;
-      this.warn();
+      this.warn(true);
       this.field.dispatchEvent(new Event("input", { bubbles: true }));
     }
     done() {
+      // Tags that were pasted become chips too
+      if ([...this.editor.childNodes].some((one) => one.nodeType === 3 && /\{\{[^{}]+\}\}/.test(one.data))) this.show(this.field.value);
       if (this.was === this.field.value) return;
       this.was = this.field.value;
       this.field.dispatchEvent(new Event("change", { bubbles: true }));
     }
-    warn() {
+    warn(typed) {
       const weak = this.editor.querySelector(".merge.bad, .merge.warn");
-      this.note.hidden = !weak;
-      this.note.textContent = weak ? weak.title : "";
+      this.note.hidden = !weak && (typed || this.note.hidden);
+      this.note.textContent = weak ? weak.title : "\u00a0";
       this.editor.toggleAttribute("data-empty", !this.field.value);
     }
 

@@ -16,7 +16,7 @@
       spot.style[side] = `${rect[side] + (side === "left" ? scrollX : side === "top" ? scrollY : 0)}px`;
   };
   const paint = () => {
-    const one = email.held ? null : over || chosen, rect = one && box(one);
+    const one = email.held || email.writing ? null : over || chosen, rect = one && box(one);
     put("pick", chosen && box(chosen));
     put("over", rect);
     part("tag").textContent = one?.label;
@@ -44,6 +44,8 @@
     else if (name !== "drag") say("act", { id: one.id, act: name });
   };
 
+  // In a text that is being written all is the browser's own.
+  const writes = ({ target }) => email.writing?.contains(target);
   const on = (name, handler, target = document) => target.addEventListener(name, handler, true);
   const find = ({ target }) => (target === host ? over || chosen : email.sections.findLast((one) => one.id && holds(one, target)));
   on("pointermove", (event) => {
@@ -53,7 +55,7 @@
   on("pointerleave", () => { over = null; paint(); }, html);
   on("click", (event) => {
     event.preventDefault();
-    if (event.target === host) return;
+    if (event.target === host || writes(event)) return;
     const one = find(event);
     choose(one?.id);
     say("select", { id: one?.id ?? null });
@@ -62,16 +64,17 @@
     const name = event.target.closest("[data-act]")?.dataset.act, one = over || chosen;
     if (name && one) act(name, one);
   }, shade);
-  on("dblclick", (event) => event.target !== host && say("edit", { id: find(event)?.id ?? null }));
+  on("dblclick", (event) => event.target !== host && !writes(event) && say("edit", { id: find(event)?.id ?? null }));
   on("dragstart", (event) => event.preventDefault());
   on("keydown", (event) => {
     const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
+    if (writes(event)) return;
     if (key === "Escape" && email.held) return email.release();
     if (key === "Tab" || (event.target === host && /^( |Enter)$/.test(key))) return;
     if (ctrlKey || metaKey ? /^[dsyzk]$/i.test(key) : /^(Arrow(Up|Down)|Delete|Backspace|Enter|Escape|\/)$/.test(key)) event.preventDefault();
     say("key", { key, ctrlKey, metaKey, altKey, shiftKey });
   });
-  Object.assign(email, { on, find, put, paint, family, home, grips: (event) => event.target !== host || shade.querySelector("[data-act=drag]:hover") });
+  Object.assign(email, { on, writes, find, put, paint, family, home, grips: (event) => event.target !== host || shade.querySelector("[data-act=drag]:hover") });
   on("load", paint);
   on("resize", paint, window);
   on("message", ({ source, data }) => {

@@ -44,6 +44,7 @@
       box().open ? box().close() : jump();
       return;
     }
+    if (event.key === "Escape" && event.target.matches("main input[type=search]") && !event.target.value) event.target.blur();
     if (walk(event) || off() || event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
     const page = Date.now() - going < 1200 && pages[event.key];
     going = event.key === "g" ? Date.now() : 0;

@@ -17,7 +17,7 @@
     const strange = menu && TAG.test(tag) && !menu.dataset.roots.split(" ").includes(name.split(/[.[]/)[0]);
     const weak = known?.dataset.without && !fallback;
     chip.className = `merge${strange ? " bad" : weak ? " warn" : ""}`;
-    chip.title = strange ? "Nobody knows this tag: it blocks sending." : weak ? `${known.dataset.without}. Add a fallback.` : tag;
+    chip.title = strange ? "Nobody knows this tag: it stays empty." : weak ? `${known.dataset.without}. Add a fallback.` : tag;
     chip.textContent = (known?.dataset.label || last[0].toUpperCase() + last.slice(1)) + (fallback && ` ▸ ${fallback}`);
   };
   const chipOf = (merge.chip = (tag) => {

@@ -18,7 +18,7 @@
     });
     for (const list of root.querySelectorAll("[data-palette]")) Sortable.get(list) || Sortable.create(list, {
       group: { name: "sections", pull: "clone", put: false }, sort: false, animation: 150,
-      setData: (data, item) => { data.setData("text/x-section", item.dataset.kind); if ("inner" in item.dataset) data.setData("text/x-column", ""); },
+      setData: (data, item) => data.setData("text/x-section", item.dataset.kind),
       onStart: () => $("#left").classList.add("dragging"), onEnd: () => $("#left").classList.remove("dragging"),
     });
   };
@@ -38,7 +38,7 @@
 
   const on = (name, hear) => document.addEventListener("canvas:" + name, ({ detail }) => hear(detail));
   on("select", ({ id }) => { if ((id || "") !== editor.key) select(id); pane(matchMedia("(max-width: 860px)").matches ? "right" : root.dataset.pane); });
-  on("edit", ({ id }) => select(id, true));
+  on("edit", ({ id }) => editor.enter(id));
   on("move", ({ id, before, into }) => move(id, { before, into }));
   on("act", ({ id, act: name }) => { if (Object.hasOwn(acts, name) && !locked) acts[name](id); });
   on("add", ({ kind, before, into }) => { if (kind) add(kind, { before, into }); else { editor.place = { before, into }; tab("palette", true); pane("left"); } });
@@ -60,7 +60,7 @@
     if (by && within && !ctrl) { known(); const next = lines()[at + by]; if (next) { next.focus(); select(next.dataset.select); } return; }
     if (ctrl || altKey) return;
     if (pressed === "Delete" && editor.key && within && !locked) { known(); acts.remove(editor.key); return; }
-    if (pressed === "Enter" && target.matches("[data-select], iframe")) { known(); target.matches("iframe") ? select(editor.key, true) : select(target.dataset.select, true); return; }
+    if (pressed === "Enter" && target.matches("[data-select], iframe")) { known(); target.matches("iframe") ? editor.enter(editor.key) : select(target.dataset.select, true); return; }
     if (document.body.dataset.keys === "off") return;
     if (low === "a" && !locked) { known(); tab("palette"); pane("left"); $(".tile-add")?.focus(); }
     const view = { 1: "desktop", 2: "phone", 3: "dark" }[pressed];

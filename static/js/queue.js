@@ -1,4 +1,4 @@
-/* The questions of the editor to the server, one after the other, and the pieces of the page that it answers. */
+/* What the editor asks the server, one after the other, and the pieces that it answers. */
 (() => {
   "use strict";
   const root = document.getElementById("editor");
@@ -18,7 +18,7 @@
     $(".toast", made.content) && $(".toast")?.remove();
     for (const piece of [...made.content.children]) {
       const old = piece.id && byId(piece.id);
-      // Not from under a hand that drags it
+      // A hand may drag it
       if (piece.id === "list" && window.Sortable?.active) continue;
       if (piece.matches(".toast")) document.body.append(piece);
       else if (old) old.replaceWith(piece);
@@ -28,7 +28,7 @@
     if (made.content.querySelector || $(".toast")) document.dispatchEvent(new CustomEvent("htmx:after:swap", { detail: { ctx: { target: document.body } } }));
     marks();
   };
-  // A field with a mistake says so to those who do not see it.
+  // A mistake is told to those who do not see it.
   const marks = () => {
     for (const slot of root.querySelectorAll(".slot")) {
       const field = byId("f" + slot.id.slice(1));
@@ -37,20 +37,22 @@
     }
   };
 
-  // One question after the other, each until it is answered: without an answer nothing later is asked.
+  // One question after the other, each until it is answered.
   let chain = Promise.resolve();
-  // What is on its way is not taken back when the page goes, as far as browsers allow: up to 64 KB.
+  // What is on its way stays so when the page goes: up to 64 KB.
   const post = (path, body) => fetch(path, {
-    method: body ? "POST" : "GET", body, headers: { "HX-Request": "true" }, keepalive: !!body && String(body).length < 50000,
+    method: body ? "POST" : "GET", body, headers: { "HX-Request": "true", "X-Canvas": byId("stage").dataset.have || "" }, keepalive: !!body && String(body).length < 50000,
   });
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   const ask = async (path, body) => {
     for (let wait = 1000; ; wait = Math.min(wait * 2, 15000)) {
+      let why = "offline";
       try {
         const answer = await post(path, body?.());
-        if (answer.status !== 503 && answer.status !== 502) return answer;
-      } catch { /* Offline is told below, and tried again. */ }
-      saved("Not saved: offline, trying again");
+        if (answer.status === 401) emit("signin", await answer.text()), why = "signed out", wait = 500;
+        else if (answer.status !== 503 && answer.status !== 502) return answer;
+      } catch { /* Told below. */ }
+      saved(`Not saved: ${why}, trying again`);
       await pause(wait);
     }
   };
@@ -59,13 +61,14 @@
     if (where) { location.assign(where); return {}; }
     const told = JSON.parse(answer.headers.get("X-Editor") || "{}"), html = await answer.text();
     if (!answer.headers.has("X-Editor")) {
-      saved(answer.status === 404 ? "This is gone: somebody removed it" : answer.status === 403 ? "Your role does not allow this" : "Not saved: the server could not do it");
+      saved({ 403: "Your role does not allow this", 404: "This is gone: somebody removed it", 413: "Not saved: too large" }[answer.status] || "Not saved: the server could not do it");
       if (answer.status === 404 && editor.key) editor.gone();
       return { failed: true };
     }
     if (told.rev) root.dataset.rev = told.rev;
     for (const field of document.querySelectorAll(told.kept || told.select ? "[name=revision]" : "[name=revision]:not([data-revision])")) field.value = rev();
     if (told.select !== undefined) editor.key = told.select || "";
+    emit("answer", { html });
     apply(html);
     if (told.say) say(told.say);
     if (told.base) saved(told.base);

@@ -1,8 +1,11 @@
 /* Choosing rows of a table: ranges, all of a page, keys, and how many there are. Without it the boxes still work. */
 (() => {
   "use strict";
+  // A row is a line of a table, a card, or an entry of a list; each leads somewhere
+  const ROW = "tr, .tile, .list > li, .timeline > li", BOX = ".choose input:not([data-page])";
+  const way = (row) => row.querySelector("a.name, .list a, .timeline :is(a, summary)");
   const form = () => document.querySelector("#rows:has(.choose)");
-  const boxes = () => [...(form()?.querySelectorAll("td.choose input") || [])];
+  const boxes = () => [...(form()?.querySelectorAll(BOX) || [])];
   let last = null;
 
   const number = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
@@ -38,7 +41,7 @@
   };
 
   document.addEventListener("click", (event) => {
-    const box = event.target.closest?.("td.choose input");
+    const box = event.target.closest?.(BOX);
     if (box && event.shiftKey) range(box);
     if (box) last = box;
     if (event.target.closest?.("[data-clear]")) clear();
@@ -47,18 +50,18 @@
     const one = event.target;
     if (one.matches("[data-page]")) set(boxes(), one.checked);
     if (one.matches("[name=all]")) set(boxes(), one.checked);
-    if (one.matches("td.choose input")) set([one], one.checked);
+    if (one.matches(BOX)) set([one], one.checked);
   });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open], :popover-open")) return;
     if (event.key === "Escape" && boxes().some((box) => box.checked)) { event.preventDefault(); clear(); return; }
     if (document.body.dataset.keys === "off" || event.target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]")) return;
     if (event.key === "j" || event.key === "k") {
-      const names = [...document.querySelectorAll("tbody a.name")], here = event.target.closest?.("tr")?.querySelector("a.name");
-      const next = names[names.indexOf(here) + (event.key === "j" ? 1 : -1)];
+      const ways = [...document.querySelectorAll(ROW)].map(way).filter(Boolean), row = event.target.closest?.(ROW);
+      const next = ways[(row ? ways.indexOf(way(row)) : -1) + (event.key === "j" ? 1 : -1)];
       if (next) { event.preventDefault(); next.focus(); }
     }
-    const box = (event.key === "x" || event.key === "X") && event.target.closest?.("tr")?.querySelector("td.choose input");
+    const box = (event.key === "x" || event.key === "X") && event.target.closest?.(ROW)?.querySelector(BOX);
     if (!box) return;
     box.checked = event.shiftKey ? true : !box.checked;
     if (event.shiftKey) range(box);

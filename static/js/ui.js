@@ -82,7 +82,12 @@
 
   // A form marked data-guard asks before it loses what was typed.
   let unsaved = null;
-  document.addEventListener("input", (event) => { if (event.target.form?.dataset.guard !== undefined) unsaved = event.target.form; });
+  document.addEventListener("input", (event) => {
+    const form = event.target.form;
+    if (form?.dataset.guard === undefined) return;
+    unsaved = form;
+    form.classList.add("changed"); // its buttons stay in sight
+  });
   document.addEventListener("submit", () => { unsaved = null; });
   addEventListener("beforeunload", (event) => { if (unsaved?.isConnected) event.preventDefault(); });
 
@@ -91,7 +96,11 @@
     for (const promise of ["ready", "updateCallbackDone", "finished"]) event.viewTransition?.[promise].catch(() => {});
   });
 
-  const firstProblem = (root) => root && $("[aria-invalid=true]", root)?.focus();
+  const firstProblem = (root) => {
+    const one = root && $("[aria-invalid=true]", root);
+    one?.closest("dialog:not([open])")?.showModal();
+    one?.focus();
+  };
   // Of a thread the message that was opened is seen, not the oldest.
   const showBubble = () => $(".bubble + .bubble[aria-current]")?.scrollIntoView({ block: "center" });
   const state = (text) => { const mark = $("#saved-text"); if (mark) mark.textContent = text; };
@@ -102,7 +111,19 @@
     // Who does not look needs no news; the next beat after coming back brings it.
     if (document.hidden && sourceElement?.getAttribute("hx-trigger")?.startsWith("every")) { event.preventDefault(); return; }
     if (request.method === "GET" && request.body) for (const [key, value] of [...request.body]) if (value === "") request.body.delete(key);
-    if (request.method === "POST" && event.target.closest?.("[data-autosave]")) state("Saving…");
+    if (request.method === "POST" && event.target.closest?.("[data-autosave]")) { state("Saving…"); request.typed = typed.get(event.target); }
+  });
+  // What saves itself is not lost when the page goes: what is on its way goes on, and the rest is sent along.
+  const typed = new Map();
+  document.addEventListener("input", ({ target: { form } }) => { if (form?.dataset.autosave !== undefined) typed.set(form, (typed.get(form) || 0) + 1); });
+  document.addEventListener("htmx:before:request", ({ target, detail: { ctx: { request } } }) => {
+    if (!typed.has(target)) return;
+    request.keepalive = String(request.body).length < 50000;  // browsers take no more
+    if (request.typed === typed.get(target)) typed.delete(target);
+  });
+  addEventListener("pagehide", () => {
+    for (const form of typed.keys()) if (form.isConnected) navigator.sendBeacon(form.action, new URLSearchParams(new FormData(form)));
+    typed.clear();
   });
   document.addEventListener("htmx:error", (event) => {
     if (event.target.closest?.("[data-autosave]")) state("Not saved: no answer from the server. Typing again tries again.");
@@ -120,6 +141,8 @@
   const start = () => {
     firstProblem(document);
     showBubble();
+    // What is chosen of a row that does not fit is not left outside of it
+    for (const { parentElement: row, offsetLeft } of document.querySelectorAll(":is(.tabs, .chips) > [aria-current]")) row.scrollLeft = offsetLeft - row.offsetLeft - 60;
     const toast = $(".toast");
     if (toast) { const text = $("[data-text]", toast); text.textContent = text.textContent; watchToast(toast); }
   };

@@ -248,6 +248,17 @@ def test_everybody_only_when_confirmed(api: Client) -> None:
     assert sent["audience_count"] == int(api.get("/contacts").headers["X-Total-Count"])
     api.post(f"{path}/cancel").expect(200)
 
+    # Decisions, section 6: the send body alone says it too, but not of a campaign whose list is gone
+    alone = f"/campaigns/{draft(api, template_attributes=CONTENT)['id']}"
+    assert api.post(f"{alone}/send").expect(422)["reason"] == "audience_required"
+    sent = api.post(f"{alone}/send", {"confirm_send_to_all": True, "hold_seconds": 600}).expect(200)
+    assert sent["audience_count"] == int(api.get("/contacts").headers["X-Total-Count"])
+    api.post(f"{alone}/cancel").expect(200)
+    lost = audience(api, "Lost", 1)
+    robbed = f"/campaigns/{draft(api, template_attributes=CONTENT, trigger_attributes={'contact_list_id': lost})['id']}"
+    api.delete(f"/lists/{lost}").expect(200)
+    assert api.post(f"{robbed}/send", {"confirm_send_to_all": True}).expect(422)["reason"] == "audience_required"
+
 
 def test_exclusions_and_unions(api: Client) -> None:
     """Lists unite, excluded ones are taken away, nobody gets two."""

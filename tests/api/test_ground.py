@@ -1,6 +1,7 @@
 """What every endpoint has in common: credentials, bodies, errors, pages (decisions, sections 1 to 4)."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_every_kind_of_bad_credential_gets_the_same_answer(server: Server, path:
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert (body["error"], body["code"]) == (True, "unauthorized")
-    assert set(body) == {"error", "code", "message", "request_id"}
+    assert set(body) == {"error", "code", "message", "request_id", "hint"}
 
 
 def test_a_revoked_key_opens_nothing_at_the_next_request(server: Server) -> None:
@@ -83,7 +84,11 @@ def test_a_wrong_method_names_the_right_ones(api: Client) -> None:
     assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
     assert "GET" in answer.headers["Allow"] and "POST" in answer.headers["Allow"]
     # Also where several methods share a path that ends in an id
-    for path, methods in (("flows/1", "GET, PATCH, DELETE"), ("events/1", "GET"), ("flows/1/runs/1", "GET")):
+    for path, methods in (
+        ("flows/1", "GET, HEAD, PATCH, DELETE"),
+        ("events/1", "GET, HEAD"),
+        ("flows/1/runs/1", "GET, HEAD"),
+    ):
         assert api.request("PUT", f"/v1/my/{path}").headers["Allow"] == methods
 
 
@@ -231,3 +236,23 @@ def test_hooks_are_closed_until_they_have_a_secret(api: Client) -> None:
     for name in ("email", "ses", "mailgun", "sendgrid", "postmark", "nonsense", "email/x", ""):
         answer = api.request("POST", f"/hooks/{name}", signed.body, signed.headers)
         assert (answer.status, answer.json["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        ("/templates", {"channel": "fax", "subject": "{{ x"}, {"channel", "subject"}),
+        ("/segments", {"name": "", "filters": [{"name": "x"}]}, {"name", "filters[0].name", "filters[0].predicate"}),
+        ("/campaigns", {"name": "", "template_attributes": {"subject": "{{ x"}},
+         {"name", "template_attributes.subject"}),
+        ("/lists", {"name": "", "segment_id": 99_999}, {"name", "segment_id"}),
+        ("/contacts", {"email": "nobody", "list_ids": [99_999]}, {"email", "list_ids"}),
+        ("/suppressions", {"reason": "x"}, {"address", "reason"}),
+        ("/events", {"ip": "x"}, {"event", "ip", "contact_id"}),
+    ],
+)  # fmt: skip
+def test_what_only_the_database_knows_is_told_with_the_rest(
+    api: Client, path: str, body: dict[str, Any], named: set[str]
+) -> None:
+    """All failures at once (decisions, section 3), also where one is of a type and another of what exists."""
+    assert set(api.post(path, body).expect(422)["validation_errors"]) == named

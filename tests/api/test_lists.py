@@ -83,7 +83,7 @@ def test_a_draft_whose_list_is_gone_is_for_nobody(api: Client) -> None:
     made = api.post("/campaigns", body).expect(201)["id"]
     api.delete(f"/lists/{group}").expect(200)
 
-    assert api.get(f"/campaigns/{made}").expect(200)["trigger"]["data"] == {}
+    assert api.get(f"/campaigns/{made}").expect(200)["trigger"]["data"] == {"audience_deleted": True}
     assert api.post(f"/campaigns/{made}/send").expect(422)["reason"] == "audience_required"
 
 

@@ -126,3 +126,19 @@ def test_what_a_campaign_never_has_everybody_lacks(api: Client) -> None:
         ("data.code", len(ids))
     ]
     assert "missing_value" in codes(found)
+
+
+def test_the_size_is_that_of_what_is_sent(api: Client) -> None:
+    """Links that lead through us and the way out are counted; from 80 KB there is advice, before Gmail cuts it off."""
+    group, _ = people(api, size={"first_name": "Ed", "data": {"sum": 1}})
+    campaign = draft(api, group, body=f"<p>{'word ' * 17_500}</p>")
+    path = f"/campaigns/{campaign}/preflight"
+    said = [one["message"] for one in api.get(path).expect(200)["warnings"] if one["code"] == "nearly_too_long"]
+    assert len(said) == 1 and "Gmail cuts off what is over 102 KB" in said[0]
+    links = "".join(f'<p><a href="https://example.org/{at}">Go</a></p>' for at in range(300))
+    api.patch(f"/campaigns/{campaign}", {"template_attributes": {"body": links}}).expect(200)
+    found = api.get(path).expect(200)["facts"]["html_bytes"]
+    api.post(f"/campaigns/{campaign}/send").expect(200)
+    api.wait(f"/campaigns/{campaign}", lambda row: row["phase"] == "completed")
+    html = api.get(f"/capture/{api.get('/capture').expect(200)[0]['id']}").expect(200)["html"]
+    assert abs(found - len(html.encode())) < 200

@@ -174,3 +174,21 @@ def test_it_goes_by_the_accounts_own_way_out(out: Server, smtp_server: SmtpServe
     assert left["test"] and stayed["test"]
     (mail,) = smtp_server.messages
     assert (mail.to, mail.subject, mail.header("List-Unsubscribe")) == ("far@example.org", "[Test] Way", None)
+
+
+def test_strangers_get_few(out: Server) -> None:
+    """Twenty tests an hour go to addresses that nobody here knows; to contacts, testers and the team they go on."""
+    api = out.client()
+    template = api.post("/templates", {"name": "B", "subject": "Bomb", "body": "<p>x</p>"}).expect(201)["id"]
+    path = f"/templates/{template}/send_test"
+    for start in range(0, 20, 5):
+        api.post(path, {"emails": [f"victim{start + more}@example.org" for more in range(5)]}).expect(200)
+    refused = api.post(path, {"email": "victim21@example.org"})
+    assert refused.status == 429 and 3500 < int(refused.headers["Retry-After"]) <= 3600
+    assert refused.json["code"] == "rate_limited"
+    api.post("/contacts", {"email": "known@example.org"}).expect(201)
+    assert api.patch("/account", {"test_email_recipients": ["tester@example.org"]}).status == 200
+    for body in ({"email": "Known@Example.org"}, {"email": EMAIL}, {"email": "tester@example.org"}):
+        assert api.post(path, body).expect(200)["sent"] == 1
+    (result,) = api.post(path, {}).expect(200)["results"]
+    assert result["email"] == "tester@example.org"

@@ -47,6 +47,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/simulate_all": {},
     "POST /flows/{id}/archive": {},
     "POST /flows/{id}/reject": {},
+    "POST /campaigns/{id}/reject": {},
     "POST /webhooks": {"url": "https://hostile.example/", "enabled": False},
     "PATCH /webhooks/{id}": {"events": ["renamed"]},
     "POST /webhooks/{id}/test": {},

@@ -75,6 +75,11 @@ def send_to(api: Client, one: Operation, path: str, body: bytes) -> Response:
     return api.request(one.method, path, body, TYPED | {"Authorization": f"Bearer {api.key}"})
 
 
+def tells_of(name: str, where: str) -> bool:
+    """Say whether a fault is that of a field; a step of a flow without anything sound has no kind, and is one whole."""
+    return name.startswith(where) or (name == "steps[]" and where.startswith("steps[]."))
+
+
 def faulty(value: Any, text: str) -> bytes:
     """Return a JSON body in which `"?"` is replaced by what no encoder would write."""
     return json.dumps(value).replace('"?"', text).encode()
@@ -96,7 +101,7 @@ def test_text_that_is_no_text_is_422_in_every_field(text: str, api: Client) -> N
             path = mine.path(one) if one.has_id else one.path
             answer = send_to(api, one, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), text))
             names = [name.replace("[0]", "[]") for name in faults(answer)]
-            assert any(name.startswith(where) for name in names), (one, where, answer.text)
+            assert any(tells_of(name, where) for name in names), (one, where, answer.text)
             fields += 1
     assert fields >= 70
     assert {path: body for path, body in mine.everything().items() if "events" not in path} == before
@@ -120,7 +125,7 @@ def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) 
                 one.method, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), number), headers
             )
             names = [name.replace("[0]", "[]") for name in faults(answer)]
-            assert any(name.startswith(where) for name in names), (one, where, answer.text)
+            assert any(tells_of(name, where) for name in names), (one, where, answer.text)
             fields += 1
     assert fields >= 30
     filters = [{"name": "email_sent_count", "predicate": "gt", "value": "?"}]

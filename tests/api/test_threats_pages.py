@@ -20,7 +20,7 @@ KINDS = {
     "captured_id": "captured", "domain_id": "domains", "suppression_id": "suppressions", "picture_id": "pictures",
     "form_id": "forms", "message_id": "messages", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
     "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
-    "webhook_id": "webhooks", "incoming_id": "incoming",
+    "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
 }  # fmt: skip
 _ID = re.compile(r"<(\w+):int>")
 # A form for every page that takes one; a page takes of it what it knows
@@ -28,6 +28,7 @@ FORM = {
     "name": "taken", "first_name": "taken", "email": "taken@example.org", "subject": "taken", "body": "taken",
     "reason": "taken", "channel": "1", "subscribed": "no", "when": "now", "text": "taken",
     "act": "tag_add", "tag": "taken", "props.text": "taken", "email.subject": "taken", "kind": "text", "way": "up",
+    "role": "viewer",
 }  # fmt: skip
 
 
@@ -69,8 +70,9 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     found = re.search(r'href="/inbox/(\d+)"', owner.send("GET", "/inbox").text)
     assert found is not None
     ours.things["captured"] = int(found[1])
-    ours.things["users"] = ours.things["keys"] = 1
+    ours.things["users"] = ours.things["keys"] = ours.things["sessions"] = 1
     ours.things["steps"] = 2
+    ours.things["sides"] = 480  # pixels
     upload_picture(ours.api, saved(photo(), "PNG"), "alpha picture").expect(201)
     shown = re.search(r'href="/templates/pictures/(\d+)"', owner.send("GET", "/templates/pictures").text)
     assert shown is not None
@@ -82,7 +84,7 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
 
 def with_id(path: str, things: dict[str, int] | None) -> str:
     """Return a path with the id of a thing, or with one that never was."""
-    path = path.replace("<key:str>", "title")
+    path = path.replace("<key:str>", "title").replace("<side:int>", "480")
     return _ID.sub(lambda found: str(things[KINDS[found[1]]] if things else NEVER), path)
 
 
@@ -127,6 +129,16 @@ def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant,
         seen += owner.send("GET", path).text
     words = ("alpha list", "alpha template", "alpha campaign", "alpha picture", "alpha@example.org")
     assert all(word in seen for word in words)
+
+
+def test_the_machine_is_told_of_to_the_first_account_alone(
+    server: Server, both: tuple[Tenant, Visitor, Visitor, Tenant]
+) -> None:
+    """Where the data of all accounts lies, and how large it is, learns no owner of another account."""
+    _, owner, stranger, _ = both
+    pages = [one.send("GET", "/settings/data").text for one in (owner, stranger)]
+    assert [str(server.data) in page for page in pages] == [True, False]
+    assert ["<dt>Size</dt>" in page for page in pages] == [True, False]
 
 
 def test_a_form_that_names_a_thing_of_another_account_takes_nothing(

@@ -3,13 +3,13 @@
 from typing import Any
 
 from appliance import fields
+from appliance.account.acting import By
 from appliance.db import work
 from appliance.flows import crowd, simulate, store
 from appliance.flows.asked import SimulateRequest
 from appliance.flows.counted import Crowd
 from appliance.flows.crowd import CrowdRequest
 from appliance.flows.requests import FlowCreate, FlowPatch
-from appliance.flows.states import By
 from appliance.flows.timeline import Entry, Simulated
 from appliance.tables import Flow
 from tests.domain.home import Home
@@ -21,14 +21,14 @@ DAY = 86_400
 def written(home: Home, steps: list[dict[str, Any]], trigger: dict[str, Any] | None = None, **body: Any) -> Flow:
     """Make a flow as the API does."""
     request = fields.read(FlowCreate, {"trigger": trigger or {"event": "cart_add"}, "steps": steps, **body})
-    return work.write(store.create, home.account_id, request, store.read(home.account_id, request), By(True))
+    return work.write(store.create, home.account_id, request, store.read(home.account_id, request), By(approves=True))
 
 
 def changed(home: Home, flow: Flow, **body: Any) -> Flow:
     """Change a flow as the API does."""
     request = fields.read(FlowPatch, body)
     draft = store.read(home.account_id, request, flow.id)
-    return work.write(store.update, home.account_id, flow.id, request, draft, By(True))
+    return work.write(store.update, home.account_id, flow.id, request, draft, By(approves=True))
 
 
 def rehearsed(home: Home, flow: Flow, **body: Any) -> Simulated:

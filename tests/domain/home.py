@@ -7,6 +7,7 @@ from typing import Any
 
 from appliance import addresses, clock, config, fields, tokens
 from appliance.account import accounts
+from appliance.account.acting import By
 from appliance.campaigns import send, store
 from appliance.campaigns.requests import CampaignCreate, SendRequest
 from appliance.contacts import consent, lists, write
@@ -127,7 +128,7 @@ class Home:
 
     def send(self, campaign: Campaign, **body: Any) -> Campaign:
         """Send a campaign as the API does."""
-        return work.write(send.go_live, self.account_id, campaign.id, fields.read(SendRequest, body), "key:1")
+        return work.write(send.go_live, self.account_id, campaign.id, fields.read(SendRequest, body), By("key:1"))
 
 
 def crash() -> int:

@@ -5,6 +5,7 @@ from msgspec import UNSET
 
 from appliance import clock, fields
 from appliance.account import users
+from appliance.account.acting import By
 from appliance.campaigns import acts, afterwards, comparing, kept, states, store
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.contacts import growth
@@ -68,9 +69,9 @@ def test_who_paused_is_known(home: Home) -> None:
     )
     found = []
     for actor in (f"user:{ana.id}", "key:1"):
-        paused = work.write(states.pause, home.account_id, campaign.id, actor)
+        paused = work.write(states.pause, home.account_id, campaign.id, By(actor))
         found.append(acts.last(paused))
-        work.write(states.resume, home.account_id, campaign.id, f"user:{ana.id}")
+        work.write(states.resume, home.account_id, campaign.id, By(f"user:{ana.id}"))
     found.append(acts.last(work.write(states.stop, store.get(home.account_id, campaign.id), "transport")))
 
     assert [(one.name, one.is_service) for one in found if one] == [("Ana", False), (None, False), (None, True)]

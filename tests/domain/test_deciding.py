@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from appliance.account.acting import By
 from appliance.campaigns import states, store
 from appliance.db import work
 from appliance.messages import deciding
@@ -90,7 +91,7 @@ def test_nothing_of_a_cancelled_campaign_goes_again(home: Home) -> None:
     home.configure(email__in_doubt="hold")
     made = home.send(home.campaign(home.list_of(home.contact("a@example.org").id, home.contact("b@example.org").id).id))
     finish(take(), "uncertain")
-    work.write(states.cancel, home.account_id, made.id, "user:1")
+    work.write(states.cancel, home.account_id, made.id, By("user:1"))
 
     assert decide(deciding.retry_some, made, Part("uncertain")) == [0]
     assert stats(home, made) == {"audience": 2, "uncertain": 1, "cancelled": 1}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from appliance.account.acting import By
 from appliance.campaigns import books, states, store
 from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
@@ -205,12 +206,12 @@ def test_a_report_about_what_waits_for_its_repeat_is_believed(kind: str, home: H
     campaign, [first] = sent(home, accept=False)
     claim = Claim._make(one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
     turn(Outcome(claim, Uncertain("the connection broke"), prepared=Workshop().prepare(claim)), False)
-    work.write(states.pause, home.account_id, campaign.id, "key:1")
+    work.write(states.pause, home.account_id, campaign.id, By("key:1"))
     assert (row(first).status, row(first).doubts) == ("queued", 1)
     assert tell(first, kind) and not tell(first, kind)
     now = store.get(home.account_id, campaign.id)
     assert (row(first).status, row(first).attempts, now.sent_count) == (kind, 1, 1) and books.quick(now) == []
-    work.write(states.resume, home.account_id, campaign.id, "key:1")
+    work.write(states.resume, home.account_id, campaign.id, By("key:1"))
     assert turn(None, True) is None and one("SELECT count(*) FROM repeat") == (0,)
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from appliance import fields
+from appliance.account.acting import By
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.errors import Invalid, NotFound, Unavailable
 from appliance.flows import pinning, plan, resting, states, store
 from appliance.flows.requests import FlowCreate, FlowPatch
-from appliance.flows.states import By
 from appliance.tables import Flow, Step, Template, TemplateRevision
 from appliance.templates import revisions
 from appliance.templates import store as templates

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from appliance import fields
+from appliance.account.acting import By
 from appliance.contacts import lists
 from appliance.db import work
 from appliance.db.open import rows, run
@@ -14,7 +15,7 @@ from appliance.segments import store
 from appliance.segments.requests import SegmentCreate
 from appliance.sending_domains import keys
 from appliance.sending_domains import store as domains
-from appliance.sending_domains.store import By, DomainCreate, DomainName
+from appliance.sending_domains.store import DomainCreate, DomainName
 from appliance.tables import ContactList
 from tests.domain.flows_home import happen, live_flow, take_in
 from tests.domain.home import Home

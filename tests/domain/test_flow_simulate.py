@@ -3,13 +3,13 @@
 import pytest
 
 from appliance import clock, fields
+from appliance.account.acting import By
 from appliance.contacts import lists, write
 from appliance.db import storage, work
 from appliance.db.open import rows, run, scalar
 from appliance.errors import Invalid, NotFound
 from appliance.flows import entry, rehearsal, scripts, store
 from appliance.flows.requests import FlowCreate
-from appliance.flows.states import By
 from appliance.messages.ledger import Outcome
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentCreate
@@ -303,7 +303,7 @@ def test_each_starter_can_be_rehearsed(home: Home) -> None:
     for name in ("welcome", "win_back", "birthday", "after_event"):
         request = fields.read(FlowCreate, {"starter": name})
         begun = store.begun(home.account_id, request)
-        flow = work.write(store.create, home.account_id, begun, store.read(home.account_id, begun), By(True))
+        flow = work.write(store.create, home.account_id, begun, store.read(home.account_id, begun), By(approves=True))
         found = rehearsed(home, flow)
         assert found.end.status == "completed" and any(one.message for one in found.timeline), (name, found.text)
 

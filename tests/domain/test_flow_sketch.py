@@ -6,15 +6,15 @@ import pytest
 
 from appliance import fields
 from appliance.account import users
+from appliance.account.acting import By
 from appliance.account.users import NewUser
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.errors import Invalid
-from appliance.flows import lookback, plan, publishing, scripts, simulate, sketch, store, tree
+from appliance.flows import holding, lookback, plan, publishing, scripts, simulate, sketch, states, store, tree
 from appliance.flows import run as runs
 from appliance.flows.asked import Asked
 from appliance.flows.requests import FlowCreate, FlowPatch
-from appliance.flows.states import By
 from appliance.flows.tree import Spot
 from appliance.flows.triggers import Start
 from appliance.tables import Flow, Step, Template, TemplateRevision
@@ -152,11 +152,46 @@ def test_a_program_and_a_person_give_no_id_twice(home: Home, ana: By) -> None:
     assert sketch.template(home.account_id, flow, new).subject == "Mine"
 
 
+def said(flow_id: int) -> tuple[Any, ...]:
+    """Return what the first letter says live: subject, preview line and content."""
+    flow = Flow.get_by_id(flow_id)
+    [(_, _, live)] = holding.live_words(flow)
+    return (live["subject"], live["preheader"], live["body"])
+
+
+def test_programs_publish_nothing_that_a_person_holds_back(home: Home, ana: By) -> None:
+    """A program sees what is live and changes that alone: the flow, a template, its going on; then people publish."""
+    flow = make(home, LETTER, {"duration": 60}, status="active")
+    template = sketch.template(home.account_id, flow, 1)
+    work.write(templates.update, home.account_id, template.id, TemplateWrite(body="<p>Held</p>"), ana.user_id)
+    seen = store.get(home.account_id, flow)
+    assert seen.written[0].body == "<p>Hello</p>" and seen.draft is not None
+
+    def patch(raw: dict[str, Any]) -> None:
+        request = fields.read(FlowPatch, raw)
+        work.write(store.update, home.account_id, flow, request, store.read(home.account_id, request, flow), By())
+
+    patch({"steps": [{"id": 1, "subject": "Theirs", "body": "<p>Hello</p>"}, {"id": 2, "duration": 60}]})
+    assert said(flow) == ("Theirs", None, "<p>Hello</p>")
+    work.write(templates.update, home.account_id, template.id, TemplateWrite(preheader="Soon"))
+    assert said(flow) == ("Theirs", "Soon", "<p>Hello</p>")
+    for status in ("paused", "active"):
+        patch({"status": status})
+    work.write(store.moved, home.account_id, flow, states.pause)
+    work.write(store.moved, home.account_id, flow, states.activate, By(approves=True))
+    assert said(flow) == ("Theirs", "Soon", "<p>Hello</p>")
+    row = sketch.template(home.account_id, flow, 1)
+    assert (row.subject, row.preheader, row.body) == ("Theirs", "Soon", "<p>Held</p>")
+    assert [one.detail for one in publishing.differences(home.account_id, flow) if one.step_id == 1] != []
+    work.write(publishing.publish, home.account_id, flow, ana)
+    assert said(flow) == ("Theirs", "Soon", "<p>Held</p>")
+
+
 def test_what_is_not_complete_is_not_published(home: Home, ana: By) -> None:
     """Publishing says what is missing and at which step, and changes nothing."""
     flow = make(home, LETTER, status="active")
     empty = add(home, flow, "after-1", "email", {}, ana)
-    found = sketch.blockers(sketch.of(home.account_id, flow), approves=True)
+    found = sketch.blockers(sketch.of(home.account_id, flow), By(approves=True))
     assert {step for step, _ in found} == {empty}
     with pytest.raises(Invalid):
         work.write(publishing.publish, home.account_id, flow, ana)

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from appliance import clock, config, settings
+from appliance.account.acting import By
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.errors import Invalid
 from appliance.flows import states, store
-from appliance.flows.states import By
 from appliance.messages.prepare import Workshop
 from tests.domain import flows_home, sms_crowd
 from tests.domain.flows_rehearsed import DAY, rehearsed, told, with_all, written
@@ -99,10 +99,10 @@ def test_without_a_sender_it_does_not_go_live(home: Home) -> None:
     real()
     flow = written(home, [HI])
     with pytest.raises(Invalid) as refused:
-        work.write(store.moved, home.account_id, flow.id, states.activate, By(True))
+        work.write(store.moved, home.account_id, flow.id, states.activate, By(approves=True))
     assert refused.value.reason == "sender_not_ready" and "base" in refused.value.fields
     work.write(run, "UPDATE account SET sms_from = 'Bakery'")
-    assert work.write(store.moved, home.account_id, flow.id, states.activate, By(True)).status == "active"
+    assert work.write(store.moved, home.account_id, flow.id, states.activate, By(approves=True)).status == "active"
 
 
 def test_live_ones_are_from_whom_the_account_says_now(home: Home) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance import clock
+from appliance.account.acting import By
 from appliance.campaigns import states
 from appliance.contacts import consent, write
 from appliance.db import work
@@ -153,7 +154,7 @@ def test_a_batch_comes_to_the_same_as_one_by_one(
         elif source == "capped":
             run("""UPDATE account SET frequency_cap = '{"messages": 1, "days": 1}' WHERE id = ?""", (home.account_id,))
         elif source != "live":
-            (states.pause if source == "paused" else states.cancel)(home.account_id, campaign_id, "key:1")
+            (states.pause if source == "paused" else states.cancel)(home.account_id, campaign_id, By("key:1"))
         for way in (one_by_one, in_one_batch):
             random.seed(seed)
             connection().execute("SAVEPOINT way")

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from appliance import config
+from appliance.account.acting import By
 from appliance.campaigns import send, states, store
 from appliance.contacts import write
 from appliance.db import work
@@ -113,7 +114,7 @@ class Books(RuleBasedStateMachine):
     )
     def somebody(self, what: str, really: bool) -> None:
         """A person pauses, resumes or (rarely) cancels, or completion is looked for."""
-        status, act = self.now().status, (self.home.account_id, self.campaign.id, "key:1")
+        status, act = self.now().status, (self.home.account_id, self.campaign.id, By("key:1"))
         if what == "pause" and status == "active":
             assert work.write(states.pause, *act).status == "paused"
             assert not self.turn(None, want=True)
@@ -210,7 +211,7 @@ class Books(RuleBasedStateMachine):
     def drain(self) -> None:
         """In the end everybody is told yes: what is still open drains, and the campaign completes."""
         if self.now().status == "paused":
-            work.write(states.resume, self.home.account_id, self.campaign.id, "key:1")
+            work.write(states.resume, self.home.account_id, self.campaign.id, By("key:1"))
         for _ in range(6 * MANY):
             self.wait(4000)
             for claim in list(self.hand.values()):

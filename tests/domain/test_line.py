@@ -4,6 +4,7 @@ import random
 import time
 
 from appliance import clock, fields
+from appliance.account.acting import By
 from appliance.campaigns import states
 from appliance.db import work
 from appliance.db.open import rows, run
@@ -102,7 +103,7 @@ def test_campaigns_take_turns_and_single_messages_come_first(home: Home) -> None
     one = crowd(home, *[f"a{n}@a.example" for n in range(30)], name="A")
     two = crowd(home, *[f"b{n}@b.example" for n in range(4)], name="B")
     three = crowd(home, *[f"c{n}@c.example" for n in range(30)], name="C")
-    work.write(states.pause, home.account_id, three, "key:1")
+    work.write(states.pause, home.account_id, three, By("key:1"))
     found = Line().candidates(12)
     counted = {number: sum(row.campaign_id == number for row in found) for number in (one, two, three)}
     assert counted[two] == 4 and counted[three] == 0 and 6 <= counted[one] <= 8

@@ -63,7 +63,7 @@ def test_the_places_of_many_tags_are_found_at_once(source: str) -> None:
     began = time.thread_time()
     assert merge.fault(source, "html") in (None, "an address is too long (maximum is 2000 characters)"
                                            " (line 1, column 10)")  # fmt: skip
-    assert time.thread_time() - began < 0.6
+    assert time.thread_time() - began < 1.5  # where it grows with the square it is minutes
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from appliance import brand, clock, fields
+from appliance.account.acting import By
 from appliance.campaigns import send, states
 from appliance.campaigns.requests import CampaignPatch
 from appliance.db import work
@@ -35,7 +36,7 @@ def draft(home: Home, body: str = BODY, name: str = "News") -> Campaign:
 def change(home: Home, campaign: Campaign, **body: Any) -> Campaign:
     """Change a campaign as the API does."""
     request = fields.read(CampaignPatch, body)
-    return work.write(send.change, home.account_id, campaign.id, request, "key:1")
+    return work.write(send.change, home.account_id, campaign.id, request, By("key:1"))
 
 
 def test_links_are_written_when_it_goes_live(home: Home) -> None:

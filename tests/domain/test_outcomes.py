@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from appliance.account.acting import By
 from appliance.campaigns import states, store
 from appliance.db import work
 from appliance.db.open import one, scalar
@@ -63,7 +64,7 @@ def test_what_is_in_hand_at_a_cancel_ends_by_itself(kind: str, status: str, home
     """After a cancel the message in hand is sent or failed as it goes, and is never tried again."""
     campaign = sent(home, people=3)
     claim = take()
-    stats = work.write(states.cancel, home.account_id, campaign.id, "key:1").stats
+    stats = work.write(states.cancel, home.account_id, campaign.id, By("key:1")).stats
     assert (stats["pending"], stats["cancelled"]) == (1, 2)
     assert finish(claim, kind).status == status
     home.advance(100_000)
@@ -75,11 +76,11 @@ def test_what_is_in_hand_at_a_pause_waits(kind: str, home: Home) -> None:
     """After a pause an unfinished message waits for the resume, however long that takes."""
     campaign = sent(home)
     claim = take()
-    work.write(states.pause, home.account_id, campaign.id, "key:1")
+    work.write(states.pause, home.account_id, campaign.id, By("key:1"))
     assert finish(claim, kind).status == "queued"
     home.advance(100_000)
     assert take() is None
-    work.write(states.resume, home.account_id, campaign.id, "key:1")
+    work.write(states.resume, home.account_id, campaign.id, By("key:1"))
     again = take()
     assert claim is not None and again is not None and again.id == claim.id
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from appliance import addresses, clock, fields
-from appliance.api import openapi
+from appliance.account.acting import By
+from appliance.api import document
 from appliance.brand import BrandWrite
 from appliance.campaigns import states
 from appliance.campaigns.requests import TriggerWrite
@@ -190,12 +191,12 @@ def test_l2_what_may_have_been_taken_is_uncertain(how: str, home: Home) -> None:
     campaign = home.send(home.campaign(home.list_of(contact.id).id))
     claim = turn(None, True)
     if how == "cancel":
-        work.write(states.cancel, home.account_id, campaign.id, "key:1")
+        work.write(states.cancel, home.account_id, campaign.id, By("key:1"))
     turn(Outcome(claim, Uncertain("broke after the dot")), False)
     if how == "leave":
         home.leave("a@example.org")
     if how == "later":
-        work.write(states.cancel, home.account_id, campaign.id, "key:1")
+        work.write(states.cancel, home.account_id, campaign.id, By("key:1"))
     turn(None, True)
     assert scalar("SELECT status FROM message WHERE id = ?", (claim.id,)) == "uncertain"
 
@@ -250,4 +251,4 @@ def test_r6_huge_numbers_are_no_error(home: Home) -> None:
 
 def test_o1_schemas_have_plain_names(home: Home) -> None:
     """No schema of the published document is named by a module of ours."""
-    assert [name for name in openapi.build()["components"]["schemas"] if "." in name] == []
+    assert [name for name in document.build()["components"]["schemas"] if "." in name] == []

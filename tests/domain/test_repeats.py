@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.account.acting import By
 from appliance.campaigns import states
 from appliance.contacts import erase
 from appliance.db import work
@@ -95,7 +96,7 @@ def test_what_could_not_be_made_is_in_no_doubt(is_cancelled: bool, home: Home) -
     assert ready.fault is not None and work.write(hot.step, [], [ready.claim], "process") == {claim.id}
     work.write(run, "UPDATE campaign SET pinned = ? WHERE id = ?", (pinned, claim.campaign_id))
     if is_cancelled:
-        work.write(states.cancel, home.account_id, claim.campaign_id, "key:1")
+        work.write(states.cancel, home.account_id, claim.campaign_id, By("key:1"))
     assert crash() == 1
     row = Message.get_by_id(claim.id)
     assert (row.status, row.doubts, row.attempts) == ("cancelled" if is_cancelled else "queued", 0, 1)
@@ -140,7 +141,7 @@ def test_the_bytes_of_a_cancelled_campaign_go(home: Home) -> None:
     jobs.forget_what_is_over()
     assert repeats.load(over[0].id) and repeats.load(live[0].id)
     assert over[0].campaign_id is not None
-    work.write(states.cancel, home.account_id, over[0].campaign_id, "user:1")
+    work.write(states.cancel, home.account_id, over[0].campaign_id, By("user:1"))
     jobs.forget_what_is_over()
     assert repeats.load(over[0].id) is None and repeats.load(live[0].id) == live[1]
     assert Message.get_by_id(over[0].id).status == "uncertain"

@@ -2,12 +2,14 @@
 
 import time
 
+import apsw
 import pytest
 
-from appliance.campaigns import report, store
+from appliance.campaigns import recipients, report, store
 from appliance.db import work
+from appliance.db.open import connection, rows
 from appliance.messages import deciding
-from appliance.tables import Campaign
+from appliance.tables import Campaign, Message
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 
@@ -83,3 +85,32 @@ def test_a_message_sent_again_is_no_refusal(home: Home, campaign: Campaign) -> N
 
     assert ("uncertain", "in_doubt", 2) in before
     assert ("uncertain", "in_doubt", 1) in waiting
+
+
+def test_pages_of_people_are_the_whole(home: Home) -> None:
+    """From either end, and with rows of others between, each person of a campaign stands on one page, newest first."""
+    group = home.list_of(*(home.contact(f"q{number}@example.org").id for number in range(5))).id
+    one, two = (home.send(home.campaign(group)) for _ in range(2))
+    first = Message.select().where(Message.campaign == one.id).order_by(Message.id).get()
+    # One row behind those of the other campaign, as where two are written down at the same time
+    Message.update(id=1_000).where(Message.id == first.id).execute()
+    for campaign in (one, two):
+        every = [row.id for row in Message.select().where(Message.campaign == campaign.id).order_by(Message.id.desc())]
+        asked = [recipients.RecipientQuery(page=number, limit=2) for number in range(1, 5)]
+        pages = [recipients.page(home.account_id, campaign.id, query) for query in asked]
+        assert [[row.id for row in page.rows] for page in pages] == [every[:2], every[2:4], every[4:], []]
+        assert {page.total for page in pages} == {5}
+
+
+def test_what_is_followed_sorts_nobody(home: Home, campaign: Campaign) -> None:
+    """What everybody who follows a campaign asks for goes along the index of what is due, however many wait."""
+    asked: list[str] = []
+    connection().trace_v2(apsw.SQLITE_TRACE_STMT, lambda told: asked.append(told["sql"]))
+    try:
+        report.progress(fresh(home, campaign))
+    finally:
+        connection().trace_v2(0, None)
+    open_rows = [sql for sql in asked if "FROM message" in sql and "due_at" in sql]
+    plans = [[row[3] for row in rows(f"EXPLAIN QUERY PLAN {sql}", [0] * sql.count("?"))] for sql in open_rows]
+    assert len(plans) == 2 and all("message_due (campaign_id=? AND channel=?" in plan[0] for plan in plans), plans
+    assert all(len(plan) == 1 for plan in plans)

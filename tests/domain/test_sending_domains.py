@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from appliance import clock
+from appliance.account.acting import By
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.errors import SenderRefused
@@ -15,7 +16,7 @@ from appliance.messages import senders, single
 from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.prepare import Workshop
 from appliance.sending_domains import keys, look, names, records, returns, schedule, store, verify
-from appliance.sending_domains.store import By, DomainCreate
+from appliance.sending_domains.store import DomainCreate
 from appliance.tables import Account, SendingDomain
 from tests.domain.home import Home
 from tests.kit.dns import DnsServer

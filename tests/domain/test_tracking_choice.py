@@ -5,6 +5,7 @@ import re
 import pytest
 
 from appliance import fields
+from appliance.account.acting import By
 from appliance.campaigns import send, store
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch
 from appliance.db import work
@@ -39,14 +40,18 @@ def test_a_campaign_says_whether_it_counts(tracking: bool, home: Home) -> None:
     """Without, its links are as they were written and there is no picture."""
     campaign = home.campaign(home.list_of(home.contact("ann@example.org").id).id, body=BODY)
     assert campaign.tracking
-    work.write(send.change, home.account_id, campaign.id, fields.read(CampaignPatch, {"tracking": tracking}), "key:1")
+    work.write(
+        send.change, home.account_id, campaign.id, fields.read(CampaignPatch, {"tracking": tracking}), By("key:1")
+    )
     home.send(campaign)
     assert is_tracked(1) == tracking
     # What was sent stays what it was: a repeat is the same bytes
     work.write(run, "UPDATE campaign SET tracking = ?", (not tracking,))
     assert is_tracked(1) == tracking
     with pytest.raises(Invalid) as refused:
-        work.write(send.change, home.account_id, campaign.id, fields.read(CampaignPatch, {"tracking": tracking}), "k")
+        work.write(
+            send.change, home.account_id, campaign.id, fields.read(CampaignPatch, {"tracking": tracking}), By("k")
+        )
     assert refused.value.reason == "campaign_locked"
 
 

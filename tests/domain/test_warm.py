@@ -5,6 +5,7 @@ from typing import Any, Literal
 import pytest
 
 from appliance import fields
+from appliance.account.acting import By
 from appliance.campaigns import send
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.requests import CampaignPatch
@@ -35,7 +36,7 @@ def test_a_change_of_a_campaign_computes_nothing_again(home: Home) -> None:
         forget()
         campaigns.warm(home.account_id, draft.id, request.template_attributes)
         before = looked()
-        done = work.write(send.change, home.account_id, draft.id, request, "key:1")
+        done = work.write(send.change, home.account_id, draft.id, request, By("key:1"))
         assert before > 0 and looked() == before, change
     assert set(done.template.variables) == {"contact.first_name", "contact.warmth"}
 

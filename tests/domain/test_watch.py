@@ -1,5 +1,6 @@
 """What stops a campaign by itself, at its very edges (decisions, section 6)."""
 
+from appliance.account.acting import By
 from appliance.campaigns import states, store, watch
 from appliance.db import work
 from appliance.db.open import rows, run
@@ -29,7 +30,7 @@ def test_complaints_stop_a_campaign(home: Home) -> None:
     assert watch.suspects() == [(home.account_id, campaign.id)]
     assert work.write(watch.look, home.account_id, campaign.id) == "complaint_rate"
     stopped = store.get(home.account_id, campaign.id)
-    work.write(states.resume, home.account_id, campaign.id, "user:1")
+    work.write(states.resume, home.account_id, campaign.id, By("user:1"))
     for _ in range(20):
         finish(take(), "accepted")
 
@@ -66,5 +67,5 @@ def test_reports_that_mail_is_not_known_as_ours_stop_a_campaign(home: Home) -> N
     stopped = store.get(home.account_id, campaign.id)
     assert stopped.phase == "paused" and "_domainkey" in stopped.data["pause_detail"]
     assert rows("SELECT count(*) FROM suppression") == [(0,)]
-    work.write(states.resume, home.account_id, campaign.id, "user:1")
+    work.write(states.resume, home.account_id, campaign.id, By("user:1"))
     assert watch.suspects() == [], "what was is theirs to answer for"

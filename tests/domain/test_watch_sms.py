@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.account.acting import By
 from appliance.campaigns import states, store, watch
 from appliance.db import work
 from appliance.db.open import run
@@ -48,7 +49,7 @@ def test_what_stops_a_campaign(
     stopped = store.get(home.account_id, campaign.id)
     assert stopped.phase == "paused" and word in str(stopped.data.get("pause_detail", ""))
 
-    work.write(states.resume, home.account_id, campaign.id, "user:1")
+    work.write(states.resume, home.account_id, campaign.id, By("user:1"))
     assert watch.suspects() == []
 
 

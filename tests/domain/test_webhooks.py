@@ -8,6 +8,7 @@ import pytest
 
 from appliance import clock, fields, signatures
 from appliance.account import accounts
+from appliance.account.acting import By
 from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
@@ -18,7 +19,7 @@ from appliance.tables import Event, Message, User, Webhook, WebhookDelivery
 from appliance.webhooks import fanout, outcomes, secret, store, sweep, teller
 from appliance.webhooks.outcomes import Job, Outcome
 from appliance.webhooks.secret import Sealed
-from appliance.webhooks.store import By, WebhookPatch, WebhookWrite
+from appliance.webhooks.store import WebhookPatch, WebhookWrite
 from tests.domain.home import BY_API, Home
 
 BY = By("key:1")

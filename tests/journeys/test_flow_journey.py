@@ -5,11 +5,11 @@ from urllib.parse import urlsplit
 
 from tests.conftest import FreshServer
 from tests.journeys.test_tracking import wait_until
-from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.readers import Reader, read
 from tests.kit.recipients import UNLIMITED
 from tests.kit.smtp import SmtpServer
+from tests.kit.spoken import Spoken, speak
 
 LETTER = {"from_email": "ana@bakery.example", "from_name": "Ana"}
 CLICKED = {"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}
@@ -38,27 +38,27 @@ def steps(newcomers: int, readers: int) -> list[dict[str, Any]]:
 class Journey:
     """Four people in the flow, what came to them, and the days."""
 
-    def __init__(self, api: Client, sink: SmtpServer, clock: TestClock) -> None:
+    def __init__(self, api: Spoken, sink: SmtpServer, clock: TestClock) -> None:
         self.api, self.sink, self.clock = api, sink, clock
-        newcomers, self.readers = (api.post("/lists", {"name": name}).expect(201)["id"] for name in ("New", "Readers"))
+        newcomers, self.readers = (api.lists.create({"name": name})["id"] for name in ("New", "Readers"))
         self.people = {
-            name: api.post("/contacts", {"email": f"{name}@example.org", "first_name": name.title(),
-                                         "list_ids": [newcomers]}).expect(201)["id"]
+            name: api.contacts.create({"email": f"{name}@example.org", "first_name": name.title(),
+                                       "list_ids": [newcomers]})["id"]
             for name in ("ann", "bob", "cid", "dee")
         }  # fmt: skip
         trigger = {"event": "checkout", "data": {"where": [{"name": "event.bread", "predicate": "present"}]}}
-        made = api.post("/flows", {"name": "Whole way", "trigger": trigger, "goal": "order_paid",
-                                   "steps": steps(newcomers, self.readers)}).expect(201)  # fmt: skip
+        made = api.flows.create({"name": "Whole way", "trigger": trigger, "goal": "order_paid",
+                                 "steps": steps(newcomers, self.readers)})  # fmt: skip
         assert {one["type"] for one in _all(made["steps"])} == {
             "email", "sms", "wait", "split", "emit_event", "list_add", "list_remove", "contact_update", "exit"
         }  # fmt: skip
-        self.flow = f"/flows/{made['id']}"
-        api.post(f"{self.flow}/activate").expect(200)
+        self.flow: int = made["id"]
+        api.flows.activate(self.flow)
 
     def happens(self, name: str, event: str, **data: Any) -> None:
         """Tell the service what somebody did."""
         body = {"event": event, "contact_id": self.people[name], "data": data}
-        self.api.post("/events", body).expect(201)
+        self.api.events.create(body)
 
     def got(self, name: str) -> list[str]:
         """Return the subjects of what came to somebody, in order."""
@@ -68,11 +68,11 @@ class Journey:
         """Return how everybody's run is."""
         names = {number: name for name, number in self.people.items()}
         return {names[one["contact_id"]]: (one["status"], one["exit_reason"])
-                for one in self.api.get(f"{self.flow}/runs").expect(200)}  # fmt: skip
+                for one in self.api.flows.runs(self.flow)}  # fmt: skip
 
     def contact(self, name: str) -> Any:
         """Return somebody as the interface shows them."""
-        return self.api.get(f"/contacts/{self.people[name]}").expect(200)
+        return self.api.contacts.get(self.people[name])
 
 
 def _all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def _all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_every_kind_of_step_on_one_way(fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock) -> None:
     """Who clicked goes one way, who opted out gets service messages alone, who pays leaves at once; all once."""
     server = fresh_server(relay=smtp_server.port, clock=clock, env=UNLIMITED)
-    on = Journey(server.client(), smtp_server, clock)
+    on = Journey(speak(server.client()), smtp_server, clock)
     for name in on.people:
         on.happens(name, "checkout", bread="rye & spelt")
     on.happens("ann", "checkout")  # not for this flow
@@ -93,7 +93,7 @@ def test_every_kind_of_step_on_one_way(fresh_server: FreshServer, smtp_server: S
     assert first.header("List-Unsubscribe") and first.header("Auto-Submitted") == "auto-generated"
 
     # Written down as sent before the clock moves, or the click would seem to come in the same moment
-    wait_until(lambda: on.api.get(on.flow).json["sent_count"] == 4)
+    wait_until(lambda: on.api.flows.get(on.flow)["sent_count"] == 4)
     clock.advance(hours=30)
     people_act(on, Reader(server))
     clock.advance(days=2)
@@ -112,11 +112,11 @@ def people_act(on: Journey, reader: Reader) -> None:
     leaving = on.sink.to("bob@example.org")[0].header("List-Unsubscribe") or ""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     path = urlsplit(leaving.strip("<>")).path
-    assert on.api.request("POST", path, b"List-Unsubscribe=One-Click", form).status == 200
+    assert on.api.client.request("POST", path, b"List-Unsubscribe=One-Click", form).status == 200
     on.happens("cid", "order_paid", total=7)
     on.clock.advance(seconds=10)
     wait_until(lambda: on.runs()["cid"] == ("completed", "goal"))
-    wait_until(lambda: on.api.get("/events", event="email_clicked").json)
+    wait_until(lambda: on.api.events.list(event="email_clicked"))
 
 
 def branches_differ(on: Journey) -> None:
@@ -125,8 +125,8 @@ def branches_differ(on: Journey) -> None:
     wait_until(lambda: on.contact("ann")["list_ids"][1:])
     assert (on.got("ann"), on.got("bob"), on.got("dee")[1]) == (
         ["Welcome Ann"], ["Welcome Bob"], "Did you see our rye & spelt?")  # fmt: skip
-    wait_until(lambda: on.api.get("/events", event="warmed").json)
-    (warmed,) = on.api.get("/events", event="warmed").expect(200)
+    wait_until(lambda: on.api.events.list(event="warmed"))
+    (warmed,) = on.api.events.list(event="warmed")
     assert (warmed["contact_id"], warmed["data"], warmed["generated"]) == (
         on.people["ann"], {"bread": "rye & spelt", "by": "click"}, True)  # fmt: skip
 
@@ -144,12 +144,11 @@ def all_end(on: Journey) -> None:
     ann = on.contact("ann")
     assert (ann["list_ids"], ann["data"]["reader"]) == ([on.readers], {"since": "today"})
 
-    number = int(on.flow.rpartition("/")[2])
-    rows = on.api.all("/messages", flow_id=number, status="skipped")
+    rows = on.api.messages.list.all(flow_id=on.flow, status="skipped")
     skipped = sorted((one["channel"], one["contact_id"], one["skip_reason"]) for one in rows)
     assert skipped == [("email", on.people["bob"], "unsubscribed")] * 2 + [
         ("sms", on.people[name], "no_channel") for name in ("ann", "bob", "dee")]  # fmt: skip
-    wait_until(lambda: on.api.get(on.flow).json["sent_count"] == len(on.sink.messages))
-    stats = on.api.get(on.flow).expect(200)["stats"]
+    wait_until(lambda: on.api.flows.get(on.flow)["sent_count"] == len(on.sink.messages))
+    stats = on.api.flows.get(on.flow)["stats"]
     assert {key: stats[key] for key in ("entered", "active", "completed", "exited")} == {
         "entered": 4, "active": 0, "completed": 3, "exited": 1}  # fmt: skip

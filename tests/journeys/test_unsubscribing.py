@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import FreshServer
-from tests.kit.client import Client, Response
+from tests.kit.client import Response
 from tests.kit.server import Server
+from tests.kit.spoken import Spoken, speak
 
 ONE_CLICK = b"List-Unsubscribe=One-Click"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -15,14 +16,14 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 def mailed(server: Server, name: str) -> tuple[dict[str, Any], str]:
     """Send somebody a campaign and answer the contact and the path of the unsubscribe link."""
-    api = server.client()
-    group = api.post("/lists", {"name": name}).expect(201)["id"]
-    contact = api.post("/contacts", {"email": f"{name.lower()}@example.org", "list_ids": [group]}).expect(201)
-    made = api.post("/campaigns", {"name": name, "template_attributes": {"subject": "s", "body": "<p>b</p>"}}).json
-    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
-    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
-    row = api.get("/messages", contact_id=contact["id"]).json[0]
-    text = api.get(f"/messages/{row['id']}").json["text"]
+    api = speak(server.client())
+    group = api.lists.create({"name": name})["id"]
+    contact = api.contacts.create({"email": f"{name.lower()}@example.org", "list_ids": [group]})
+    made = api.campaigns.create({"name": name, "template_attributes": {"subject": "s", "body": "<p>b</p>"}})
+    api.campaigns.send(made["id"], {"trigger_attributes": {"contact_list_id": group}})
+    api.campaigns.get.wait(made["id"], until=lambda row: row["status"] == "completed")
+    row = api.messages.list(contact_id=contact["id"])[0]
+    text = api.messages.get(row["id"])["text"]
     found = re.search(r"http://[^/]+(/u/\S+)", text)
     assert found is not None
     return contact, found[1]
@@ -35,7 +36,7 @@ def ask(server: Server, method: str, path: str, body: bytes | None = None, **hea
 
 def is_subscribed(server: Server, contact: dict[str, Any]) -> bool:
     """Say whether a contact still gets marketing."""
-    found: bool = server.client().get(f"/contacts/{contact['id']}").expect(200)["subscribed_email"]
+    found: bool = speak(server.client()).contacts.get(contact["id"])["subscribed_email"]
     return found
 
 
@@ -51,7 +52,7 @@ def test_reading_changes_nothing(server: Server) -> None:
     assert is_subscribed(server, contact)
     assert page.status == 200 and "Nothing changes until you press" in page.text
     assert [answer.status for answer in wrong] == [400] * 4
-    assert server.client().get("/events", event="opt_out", contact_id=contact["id"]).json == []
+    assert speak(server.client()).events.list(event="opt_out", contact_id=contact["id"]) == []
     assert "reader@example.org" not in page.text and "r…r@e…e.org" in page.text
     assert (page.headers["Referrer-Policy"], page.headers["X-Robots-Tag"]) == ("no-referrer", "noindex")
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
@@ -62,8 +63,9 @@ def test_one_post_opts_out_and_repeats_change_nothing(server: Server, body: byte
     """No cookie, no redirect, 200 each time; one consent event with its source."""
     contact, path = mailed(server, f"Leaver-{source}")
     answers = [ask(server, "POST", path, body) for _ in range(3)]
-    stored = server.client().get(f"/contacts/{contact['id']}").json["channels"][0]
-    events = server.client().get("/events", event="opt_out", contact_id=contact["id"]).json
+    api = speak(server.client())
+    stored = api.contacts.get(contact["id"])["channels"][0]
+    events = api.events.list(event="opt_out", contact_id=contact["id"])
 
     assert [answer.status for answer in answers] == [200] * 3
     assert all("Set-Cookie" not in answer.headers and "Location" not in answer.headers for answer in answers)
@@ -107,11 +109,13 @@ def test_who_opted_out_is_not_brought_back_by_a_write(server: Server) -> None:
     """A create or update with the address keeps the opt-out and says so; only an explicit opt-in lifts it."""
     contact, path = mailed(server, "Keeper")
     ask(server, "POST", path, ONE_CLICK)
-    api = server.client()
-    written = api.post("/contacts", {"email": "keeper@example.org"}).expect(200)
-    patched = api.patch(f"/contacts/{contact['id']}", {"email": "Keeper@example.org"}).expect(200)
-    explicit = api.post("/contacts", {"email": "keeper@example.org", "opt_in": True}).expect(200)
+    api = speak(server.client())
+    answer = api.contacts.create.response({"email": "keeper@example.org"})
+    patched = api.contacts.update(contact["id"], {"email": "Keeper@example.org"})
+    explicit = api.contacts.create({"email": "keeper@example.org", "opt_in": True})
 
+    assert answer.status == 200
+    written = answer.json
     assert (written["subscribed_email"], written["kept_opt_out"]) == (False, ["keeper@example.org"])
     assert (patched["subscribed_email"], patched["kept_opt_out"]) == (False, ["keeper@example.org"])
     assert (explicit["subscribed_email"], explicit["kept_opt_out"]) == (True, [])
@@ -120,10 +124,10 @@ def test_who_opted_out_is_not_brought_back_by_a_write(server: Server) -> None:
 def test_the_opt_out_outlives_the_contact(server: Server) -> None:
     """Deleting the contact and clicking afterwards both leave the address out when it returns."""
     contact, path = mailed(server, "Phoenix")
-    api = server.client()
-    api.delete(f"/contacts/{contact['id']}").expect(200)
+    api = speak(server.client())
+    api.contacts.delete(contact["id"])
     assert ask(server, "POST", path, ONE_CLICK).status == 200
-    back = api.post("/contacts", {"email": "phoenix@example.org"}).expect(201)
+    back = api.contacts.create.response({"email": "phoenix@example.org"}).expect(201)
 
     assert (back["subscribed_email"], back["kept_opt_out"]) == (False, ["phoenix@example.org"])
 
@@ -132,7 +136,7 @@ def test_tokens_that_are_not_ours_open_nothing(server: Server) -> None:
     """Every changed character and every other purpose is the same 404 page."""
     contact, path = mailed(server, "Guess")
     token = path.removeprefix("/u/")
-    text = server.client().get("/messages", contact_id=contact["id"]).json[0]["internet_message_id"]
+    text = speak(server.client()).messages.list(contact_id=contact["id"])[0]["internet_message_id"]
     wrong = [token[:-1], token + "A", "x", text.split("@")[0]]
     wrong += [token[:index] + ("A" if token[index] != "A" else "B") + token[index + 1 :] for index in range(len(token))]
     for guess in wrong:
@@ -146,14 +150,14 @@ def test_tokens_that_are_not_ours_open_nothing(server: Server) -> None:
 def test_a_message_is_read_in_the_browser(fresh_server: FreshServer) -> None:
     """`view_url` shows the personal message, with nothing in it that can run."""
     server = fresh_server()
-    api: Client = server.client()
-    group = api.post("/lists", {"name": "View"}).json["id"]
-    api.post("/contacts", {"email": "view@example.org", "first_name": "Vera", "list_ids": [group]})
+    api: Spoken = speak(server.client())
+    group = api.lists.create({"name": "View"})["id"]
+    api.contacts.create({"email": "view@example.org", "first_name": "Vera", "list_ids": [group]})
     content = {"subject": "s", "body": "<p>Hi {{ first_name }} <a href='{{ view_url }}'>view</a><script>1</script></p>"}
-    made = api.post("/campaigns", {"name": "v", "template_attributes": content}).json
-    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
-    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
-    html = api.get(f"/messages/{api.get('/messages').json[0]['id']}").json["html"]
+    made = api.campaigns.create({"name": "v", "template_attributes": content})
+    api.campaigns.send(made["id"], {"trigger_attributes": {"contact_list_id": group}})
+    api.campaigns.get.wait(made["id"], until=lambda row: row["status"] == "completed")
+    html = api.messages.get(api.messages.list()[0]["id"])["html"]
     found = re.search(r"http://[^/]+(/v/[\w-]+)", html)
     assert found is not None
     page = ask(server, "GET", found[1])

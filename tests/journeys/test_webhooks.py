@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import FreshServer
-from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.receiver import Receiver, signed_by
 from tests.kit.server import EMAIL, Server
+from tests.kit.spoken import Spoken, speak
 
 ALLOWED = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
 # The first pauses of decisions, section 13, in seconds
@@ -31,23 +31,24 @@ def timed(fresh_server: FreshServer, clock: TestClock) -> Server:
     return fresh_server(env=ALLOWED, clock=clock)
 
 
-def hook_to(api: Client, receiver: Receiver, *events: str) -> dict[str, Any]:
+def hook_to(api: Spoken, receiver: Receiver, *events: str) -> dict[str, Any]:
     """Make a webhook."""
-    made: dict[str, Any] = api.post("/webhooks", {"url": receiver.url, "events": list(events)}).expect(201)
+    made: dict[str, Any] = api.webhooks.create({"url": receiver.url, "events": list(events)})
     return made
 
 
-def happen(api: Client, name: str, number: int = 0) -> int:
+def happen(api: Spoken, name: str, number: int = 0) -> int:
     """Let an event happen and return its id."""
     body = {"event": name, "contact_email": "ann@example.org", "create_contact": True, "data": {"number": number}}
-    made: int = api.post("/events", body).expect(201)["id"]
+    made: int = api.events.create(body)["id"]
     return made
 
 
-def attempted(api: Client, hook: dict[str, Any], event_id: int, attempts: int) -> dict[str, Any]:
+def attempted(api: Spoken, hook: dict[str, Any], event_id: int, attempts: int) -> dict[str, Any]:
     """Wait until an event was attempted so often, and return its delivery."""
-    path = f"/webhooks/{hook['id']}/deliveries"
-    rows = api.wait(path, lambda rows: bool(rows) and rows[0]["attempts"] == attempts, event_id=event_id)
+    rows = api.webhooks.deliveries.wait(
+        hook["id"], until=lambda rows: bool(rows) and rows[0]["attempts"] == attempts, event_id=event_id
+    )
     found: dict[str, Any] = rows[0]
     return found
 
@@ -66,7 +67,7 @@ def seconds(moment: str) -> float:
 
 def test_a_receiver_dies_and_comes_back(timed: Server, clock: TestClock, receiver: Receiver) -> None:
     """While nobody listens each event is tried again after the agreed pauses; once somebody does, all arrive."""
-    api = timed.client()
+    api = speak(timed.client())
     hook = hook_to(api, receiver, "thing_seen")
     first = happen(api, "thing_seen")
     receiver.wait(lambda found: len(found) == 1)
@@ -84,13 +85,13 @@ def test_a_receiver_dies_and_comes_back(timed: Server, clock: TestClock, receive
     came = receiver.wait(lambda found: len(found) == 6)
     assert sorted(one.event["id"] for one in came) == [first, *lost]
     assert all(signed_by(hook["secret"], one.headers, one.body) for one in came)
-    done = api.wait(f"/webhooks/{hook['id']}", lambda row: row["pending_count"] == 0)
+    done = api.webhooks.get.wait(hook["id"], until=lambda row: row["pending_count"] == 0)
     assert done["failing_since"] is None and done["enabled"]
 
 
 def test_three_days_of_failure_switch_it_off(timed: Server, clock: TestClock, receiver: Receiver) -> None:
     """Then nobody asks there any more; an event, a mail to the owner and the webhook itself say so and since when."""
-    api = timed.client()
+    api = speak(timed.client())
     hook = hook_to(api, receiver, "thing_seen")
     receiver.mood(500)
     first = attempted(api, hook, happen(api, "thing_seen"), 1)
@@ -98,32 +99,32 @@ def test_three_days_of_failure_switch_it_off(timed: Server, clock: TestClock, re
     for day in range(1, 3):
         clock.advance(days=1)
         attempted(api, hook, happen(api, "thing_seen", day), 1)
-        state = api.get(f"/webhooks/{hook['id']}").expect(200)
+        state = api.webhooks.get(hook["id"])
         assert state["failing_since"] == since and state["enabled"]
     clock.advance(days=1)
-    off = api.wait(f"/webhooks/{hook['id']}", lambda row: not row["enabled"])
+    off = api.webhooks.get.wait(hook["id"], until=lambda row: not row["enabled"])
     assert (off["disabled_reason"], off["failing_since"]) == ("failing", since)
-    told = api.get("/events", event="webhook_disabled").expect(200)
+    told = api.events.list(event="webhook_disabled")
     assert [one["data"] for one in told] == [{"webhook_id": hook["id"], "reason": "failing", "failing_since": since}]
-    (letter,) = api.wait("/capture", lambda rows: bool(rows))
+    (letter,) = api.capture.list.wait(until=bool)
     assert letter["to"] == EMAIL and "webhook" in letter["subject"]
-    text = api.get(f"/capture/{letter['id']}").expect(200)["text"]
+    text = api.capture.get(letter["id"])["text"]
     assert "127.0.0.1" in text and since in text and "/hook" not in text
     asked = len(receiver.arrived)
     happen(api, "thing_seen", 9)
     receiver.mood()
-    waiting = api.get(f"/webhooks/{hook['id']}").json["pending_count"]
+    waiting = api.webhooks.get(hook["id"])["pending_count"]
     assert waiting > 0
-    assert api.patch(f"/webhooks/{hook['id']}", {"enabled": True}).expect(200)["failing_since"] is None
+    assert api.webhooks.update(hook["id"], {"enabled": True})["failing_since"] is None
     clock.advance(days=1)
-    api.wait(f"/webhooks/{hook['id']}", lambda row: row["pending_count"] == 0)
+    api.webhooks.get.wait(hook["id"], until=lambda row: row["pending_count"] == 0)
     assert [one.event["data"]["number"] for one in receiver.arrived[asked:]].count(9) == 0
 
 
 def test_one_that_hangs_holds_up_no_other(fresh_server: FreshServer, receiver: Receiver, tmp_path: Path) -> None:
     """Whoever does not answer keeps only itself waiting."""
     with Receiver(tmp_path) as slow:
-        api = fresh_server(env=ALLOWED).client()
+        api = speak(fresh_server(env=ALLOWED).client())
         slow.mood(seconds=60)
         for _ in range(3):
             hook_to(api, slow, "thing_seen")
@@ -139,7 +140,7 @@ def test_one_that_hangs_holds_up_no_other(fresh_server: FreshServer, receiver: R
 def test_none_is_lost_when_the_service_is_killed(fresh_server: FreshServer, receiver: Receiver) -> None:
     """Killed amid deliveries, each event arrives; what arrives twice has the same name twice."""
     server = fresh_server(env=ALLOWED)
-    api = server.client()
+    api = speak(server.client())
     hook_to(api, receiver, "thing_seen")
     receiver.mood(seconds=0.1)
     sent = [happen(api, "thing_seen", number) for number in range(60)]

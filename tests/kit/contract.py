@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 _HOME = "urn:contract"
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 class Contract:
@@ -27,9 +29,16 @@ class Contract:
         self._validator = cache(self._make_validator)
 
     @classmethod
-    @lru_cache(maxsize=8)
     def of(cls, text: str) -> Self:
-        """Read the document from YAML; once, for every client of every server has the same."""
+        """Read the document from YAML; once, for every client of every server has the same.
+
+        But for its address, which is left out: reading takes longer than most of what is asked of a server.
+        """
+        return cls._read(_ADDRESS.sub("http://127.0.0.1", text))
+
+    @classmethod
+    @lru_cache(maxsize=8)
+    def _read(cls, text: str) -> Self:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         return cls(yaml.load(text, loader))
 
@@ -71,6 +80,27 @@ class Contract:
     def fits(self, name: str, value: Any) -> bool:
         """Say whether a value fits a named schema of the document, as what is sent has to."""
         return bool(self._validator(f"#/components/schemas/{name}").is_valid(value))
+
+    def problem(self, pointer: str, value: Any) -> str | None:
+        """Say what keeps a value from fitting the schema at a pointer (`#/...`), None if it fits."""
+        found = best_match(self._validator(pointer).iter_errors(value))
+        return None if found is None else f"{found.json_path}: {found.message[:800]}"
+
+    def follow(self, node: Any) -> Any:
+        """Answer what a node of the document means, where it is a reference."""
+        while isinstance(node, dict) and "$ref" in node:
+            node = self._follow(node["$ref"])
+        return node
+
+    @staticmethod
+    def place(*names: str) -> str:
+        """Answer the pointer to a node of the document."""
+        return "#/" + "/".join(map(_escape, names))
+
+    def faults_of(self, way: Sequence[str], value: Any) -> list[str]:
+        """Return what does not fit about a value, by the names that lead to its schema in the document."""
+        pointer = "#/" + "/".join(_escape(name) for name in way)
+        return [f"{one.json_path}: {one.message[:300]}" for one in self._validator(pointer).iter_errors(value)]
 
     def _response(self, template: str, method: str, operation: Any, status: int) -> tuple[str, Any]:
         for name in (str(status), f"{status // 100}XX", "default"):

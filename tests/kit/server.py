@@ -19,6 +19,7 @@ from tests.kit.clock import TestClock
 ROOT = Path(__file__).resolve().parents[2]
 READY = re.compile(r"is ready on (http://\S+)")
 SETUP = re.compile(r"(http://\S+/setup/\S+)")
+RATES = ("REQUESTS", "MESSAGES", "SENDS", "RENDERS")
 EMAIL, PASSWORD = "owner@example.com", "correct horse battery"
 
 
@@ -69,8 +70,12 @@ class Server:
         self._said = threading.Condition()
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
         self.env |= {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        # Some machines forbid it: every start would compile the whole program anew, a second each
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)
         # Nobody answers there: what shall find something in DNS brings a server of the kit
         self.env |= {"CAMPANERO_NETWORK__DNS_SERVERS": "127.0.0.1:9"}
+        # Tests ask more in a minute than anybody else; those of the limits set them
+        self.env |= dict.fromkeys((f"CAMPANERO_LIMITS__{name}_PER_MINUTE" for name in RATES), "0")
         self.env |= relay_settings(relay) if relay else {}
         self.env |= {"CAMPANERO_TEST_CLOCK": str(clock.path)} if clock else {}
         self.env |= env or {}

@@ -61,13 +61,22 @@ class Walk:
         self.document = api.contract().document
 
     def operations(self) -> list[Operation]:
-        """Return every operation that wants a credential."""
+        """Return every operation that a key of its scope may ask for; those of people alone have tests of their own."""
         return [
-            Operation(method.upper(), path, description)
+            Operation(
+                method.upper(), path, {**one, "parameters": [self.part(each) for each in one.get("parameters", [])]}
+            )
             for path, methods in self.document["paths"].items()
-            for method, description in methods.items()
-            if path.startswith("/v1/my/")
+            for method, one in methods.items()
+            if path.startswith("/v1/my/") and "security" not in one
         ]
+
+    def part(self, node: dict[str, Any]) -> dict[str, Any]:
+        """Follow a reference to a parameter, header or response that many share."""
+        while "$ref" in node:
+            _, _, kind, name = node["$ref"].split("/")
+            node = self.document["components"][kind][name]
+        return node
 
     def reads(self, operation: Operation) -> dict[str, Any] | None:
         """Return the schema of an operation's JSON body."""
@@ -94,19 +103,28 @@ class Walk:
         """Return the properties of an object, each solved."""
         return {name: self.solved(one) for name, one in self.solved(schema).get("properties", {}).items()}
 
-    def leaves(self, schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield every value of a body as (`a.b[].c`, schema)."""
+    def leaves(
+        self, schema: dict[str, Any], path: str = "", above: tuple[int, ...] = ()
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every value of a body as (`a.b[].c`, schema); what holds its own kind is looked into once."""
+        above = (*above, id(self.solved(schema)))
         for name, inner in self.properties(schema).items():
             where = f"{path}.{name}" if path else name
+            item = self.solved(inner.get("items", {}))
             if "properties" in inner:
-                yield from self.leaves(inner, where)
-            elif inner.get("type") == "array" and "properties" in (item := self.solved(inner["items"])):
-                yield from self.leaves(item, f"{where}[]")
+                yield from self.leaves(inner, where, above)
+            elif "properties" in item and id(item) not in above:
+                yield from self.leaves(item, f"{where}[]", above)
             else:
                 yield where, inner
 
     def names_ids(self, where: str, schema: dict[str, Any]) -> bool:
-        """Say whether a value of a body names things by id: by its name, or because it is a list of numbers."""
+        """Say whether a value of a body names things by id: by its name, or because it is a list of numbers.
+
+        What may be a text is a name that its writer gave it, and names nothing of ours.
+        """
+        if "string" in schema.get("type", []):
+            return False
         items = schema.get("items", {})
         kinds = items.get("type", [])
         numbers = "integer" in ([kinds] if isinstance(kinds, str) else kinds)

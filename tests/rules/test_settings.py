@@ -12,11 +12,8 @@ import pytest
 from appliance import config
 from appliance.config import ConfigError
 from tests.kit.server import ROOT
-from tests.rules.agreed import SETTINGS
-
-FLAT = {
-    f"{section}.{key}" if section else key: value for section, keys in SETTINGS.items() for key, value in keys.items()
-}
+from tests.rules.contract.settings import OURS
+from tests.rules.contract.settings import SETTINGS as FLAT
 
 
 def defaults() -> dict[str, Any]:
@@ -46,6 +43,11 @@ def test_what_was_agreed_is_declared(name: str) -> None:
     """Every key of the operating contract exists with its default."""
     assert name in defaults()
     assert defaults()[name] == FLAT[name] and type(defaults()[name]) in (type(FLAT[name]), float)
+
+
+def test_what_is_ours_is_named() -> None:
+    """No setting is declared but the agreed ones and those that are listed as ours."""
+    assert set(defaults()) == set(FLAT) | OURS and not set(FLAT) & OURS
 
 
 def test_the_example_is_the_declaration() -> None:

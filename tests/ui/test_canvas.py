@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page, expect
 
+from tests.kit.browser import shoot
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server
+from tests.ui.test_canvas_hand import TEXT, kept, opened, sections
 from tests.ui.test_roles import ask, signed_in
 
 MARK = re.compile(r"<!--cn:(.*?)-->")
@@ -80,14 +83,15 @@ def test_hostile_documents_only_ever_show(get: Callable[[str], Any], api: Client
     answer = get(f"/templates/{one}/canvas")
     assert answer.status == 200
     assert "alert(1)</script>" not in answer.text.replace("&lt;", "") and "onclick" not in answer.text
-    assert len(re.findall("<script", answer.text)) == 3
+    assert len(re.findall("<script", answer.text)) == 5
     told = [json.loads(found) for found in MARK.findall(answer.text)]
     assert len([found for found in told if isinstance(found, list)]) == 4
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("sandbox allow-scripts;") and "allow-same-origin" not in policy
     scripts = re.search(r"script-src ([^;]*)", policy)
     assert scripts is not None
-    assert {found.rpartition("/")[2] for found in scripts[1].split()} == {"canvas.js", "hand.js", "drag.js"}
+    ours = {f"{name}.js" for name in ("canvas", "swap", "hand", "drag", "caret")}
+    assert {found.rpartition("/")[2] for found in scripts[1].split()} == ours
     assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
 
 
@@ -121,3 +125,67 @@ def test_the_picker_knows_the_people(get: Callable[[str], Any], api: Client) -> 
     note = api.post("/templates", {"name": "N", "channel": "sms", "body": "Hi"}).expect(201)["id"]
     assert 'data-name="unsubscribe_url"' not in get(f"/templates/merge?t={note}").text
     assert get("/templates/merge?t=999999").status == 404
+
+
+def test_the_editor_tells_the_size_as_it_is_sent(server: Server, api: Client) -> None:
+    """Nothing beside the number while all is well; from 80 KB what Gmail shows, over 102 KB what it does."""
+    cookie, one = signed_in(server, EMAIL), make(api, heading("a", "First"))
+    said = []
+    for count in (0, 43, 60):
+        more = [heading(f"t{at}", "Words") for at in range(count)]
+        api.patch(f"/templates/{one}", {"design": {"sections": [heading("a", "First"), *more]}}).expect(200)
+        headers = {"Cookie": cookie, "HX-Request": "true"}
+        said.append(api.request("GET", f"/templates/{one}/size", headers=headers).text)
+    assert re.search(r"> · \d+ KB<", said[0])
+    assert 'class="warn"' in said[1] and "KB: Gmail shows 102" in said[1]
+    assert 'class="bad"' in said[2] and "KB: Gmail will cut it off" in said[2]
+
+
+def test_a_text_is_written_where_it_stands(browser_page: Page, api: Client) -> None:
+    """Double click writes in the canvas, by the field; what stands there stays until it is left; tags stay tags."""
+    page = browser_page
+    template = make(api, TEXT, heading("a", "First"))
+    frame = opened(page, template)
+    frame.get_by_role("heading", name="First").dblclick()
+    writing = frame.locator("h2[data-writing]")
+    expect(writing).to_be_focused()
+    writing.evaluate("node => { node.kept = true }")
+    page.keyboard.type(" of all")
+    field = page.locator("#inspector").get_by_label("Text", exact=True)
+    expect(field).to_have_text("First of all")
+    expect(page.locator("#o-a")).to_contain_text("First of all")
+    assert writing.evaluate("node => node.kept") is True
+    shoot(page, "canvas-writing")
+    page.keyboard.press("Escape")
+    expect(writing).to_have_count(0)
+    expect(frame.get_by_role("heading", name="First of all")).to_be_visible()
+    frame.get_by_text("Hello Anna").dblclick()
+    expect(frame.locator("[data-writing] [data-tag]")).to_have_text("First name")
+    page.keyboard.press("Enter")
+    page.keyboard.type("Good ")
+    page.keyboard.press("Control+b")
+    page.keyboard.type("news")
+    frame.get_by_role("heading", name="First of all").click()
+    expect(frame.get_by_text("Hello Anna, how are you?")).to_be_visible()
+    said = kept(page, api, template, "content", re.compile("news"))
+    assert said == "<p>Hello {{ first_name }}, how are you?</p><p>Good <strong>news</strong></p>"
+    assert sections(api, template)[1]["props"]["text"] == "First of all"
+
+
+def test_what_is_typed_is_seen_before_it_is_kept(browser_page: Page, api: Client) -> None:
+    """The canvas shows a letter at once, without an answer of the server."""
+    page = browser_page
+    frame = opened(page, make(api, heading("a", "First"), TEXT))
+    frame.get_by_role("heading", name="First").click()
+    expect(page.locator("#inspector").get_by_label("Text", exact=True)).to_have_text("First")
+    page.route("**/sections/*", lambda route: None)
+    page.locator("#inspector").get_by_label("Text", exact=True).fill("Second")
+    expect(frame.get_by_role("heading", name="Second")).to_be_visible()
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_finding_leads_to_its_section(get: Callable[[str], Any], api: Client) -> None:
+    """The editor opens at a path of the document, as the checklist names it; one that is gone opens the email."""
+    one = make(api, heading("a", "First"), heading("b", "Second"))
+    for path, key in (("sections[1]", "b"), ("sections[7]", "")):
+        assert f'id="inspector" data-key="{key}"' in get(f"/templates/{one}/edit?path={path}").text

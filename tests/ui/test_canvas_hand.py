@@ -84,8 +84,13 @@ def test_an_edit_replaces_one_row(browser_page: Page, api: Client) -> None:
     frame.get_by_role("heading", name="Second").click()
     field = page.locator("#inspector, .right").get_by_label("Text", exact=True)
     expect(field).to_have_text("Second")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     field.fill("Second thoughts")
     expect(frame.get_by_role("heading", name="Second thoughts")).to_be_visible()
+    expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
+    # What changed comes with the answer of the save
+    assert [url for url in asked if "/rows" in url] == [] and any("/sections/b" in url for url in asked)
     assert frame.get_by_role("heading", name="First").evaluate("node => node.kept") is True
     shoot(page, "canvas")
     assert axe.faults_in_both_looks(page) == []
@@ -105,6 +110,27 @@ def test_a_section_is_dragged_in_the_canvas(browser_page: Page, api: Client) -> 
     now = sections(api, template)
     assert [one["id"] for one in now] == ["b", "c"]
     assert [one["id"] for one in now[1]["props"]["columns"][0]["sections"]] == ["a", "in"]
+
+
+def test_a_kind_is_dropped_from_the_palette(browser_page: Page, api: Client) -> None:
+    """A tile that a hand lets go over the canvas stands where the line was, and nowhere else."""
+    page = browser_page
+    page.emulate_media(reduced_motion="reduce")
+    template = make(api, heading("a", "First"), heading("b", "Second"))
+    frame = opened(page, template)
+    page.get_by_role("tab", name="Add").click()
+    tile, second = page.locator(".tile-add[data-kind=divider]"), frame.get_by_role("heading", name="Second")
+    here, there = tile.bounding_box(), second.bounding_box()
+    assert here is not None and there is not None
+    page.mouse.move(here["x"] + 20, here["y"] + 12)
+    page.mouse.down()
+    page.mouse.move(here["x"] + 30, here["y"] + 16, steps=3)
+    # On the right, where the outline does not lie over the canvas
+    page.mouse.move(there["x"] + 400, there["y"] + 2, steps=6)
+    page.mouse.up()
+    expect(page.locator("#list li")).to_have_count(3)
+    assert [one["type"] for one in sections(api, template)] == ["heading", "divider", "heading"]
+    page.emulate_media(reduced_motion="no-preference")
 
 
 def test_keys_in_the_canvas_are_the_editor_s(browser_page: Page, api: Client) -> None:

@@ -1,15 +1,20 @@
 """Composing and sending an email in the browser: in numbers before it happens, and with a way back."""
 
 import re
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
+from tests.kit.clock import TestClock
 from tests.kit.server import PASSWORD, Server
 from tests.kit.smtp import SmtpServer
+from ui.composing import said
 
 BODY = "<h1>Hello {{ first_name | default: 'friend' }}</h1><p><a href='https://bakery.example'>Bread</a></p>"
 
@@ -22,9 +27,15 @@ def smtp() -> Iterator[SmtpServer]:
 
 
 @pytest.fixture(scope="module")
-def server(smtp: SmtpServer) -> Iterator[Server]:
+def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
+    """What time it is for the server."""
+    return TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
+
+
+@pytest.fixture(scope="module")
+def server(smtp: SmtpServer, clock: TestClock) -> Iterator[Server]:
     """A server that sends for real, with people of every kind in three lists, and a segment."""
-    with Server(relay=smtp.port).set_up() as running:
+    with Server(relay=smtp.port, clock=clock).set_up() as running:
         api = running.client()
         api.put("/brand", {"physical_address": "4 Mill Lane"}).expect(200)
         api.patch("/account", {"email_from_email": "ana@bakery.example"}).expect(200)
@@ -51,6 +62,11 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert not problems.found
 
 
+def named(smtp: SmtpServer, subject: str) -> list[str]:
+    """Return to whom messages with a subject went."""
+    return [one.to for one in list(smtp.messages) if one.subject == subject]
+
+
 def draft(api: Client, name: str, **content: str) -> int:
     """Make a draft to the newsletter that could be sent."""
     asked = {"name": name, "template_attributes": {"subject": name, "body": BODY, **content},
@@ -58,8 +74,10 @@ def draft(api: Client, name: str, **content: str) -> int:
     return int(api.post("/campaigns", asked).expect(201)["id"])
 
 
-def test_the_number_on_the_button_is_the_number_of_rows(page: Page, api: Client, smtp: SmtpServer) -> None:
-    """Two lists, cut with a segment, less a list: arithmetic, groups, button, rows agree; undo leaves nothing."""
+def test_the_number_on_the_button_is_the_number_of_rows(
+    page: Page, api: Client, smtp: SmtpServer, clock: TestClock
+) -> None:
+    """Two lists, cut with a segment, less a list: arithmetic, groups, button, rows and messages agree."""
     number = draft(api, "Arithmetic")
     page.goto(f"/campaigns/{number}?open=to")
     page.get_by_label("Workshop").check()
@@ -81,7 +99,18 @@ def test_the_number_on_the_button_is_the_number_of_rows(page: Page, api: Client,
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("Draft", exact=True)).to_be_visible()
     assert api.get(f"/campaigns/{number}").json["audience_count"] == 0
-    assert [one for one in smtp.messages if "Arithmetic" in str(one.subject)] == []
+    clock.advance(20)
+    other = draft(api, "After it")
+    api.post(f"/campaigns/{other}/send").expect(200)
+    smtp.wait_until(lambda: len(named(smtp, "After it")) == 8, "what was sent after it")
+    assert named(smtp, "Arithmetic") == []
+    page.get_by_role("link", name="Review and send").click()
+    page.get_by_role("button", name="Send to 8 people").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    clock.advance(20)
+    smtp.wait_until(lambda: len(named(smtp, "Arithmetic")) == 8, "as many as the button said")
+    expect(page.get_by_text("8 of 9 handed over")).to_be_visible(timeout=15_000)
+    assert len(set(named(smtp, "Arithmetic"))) == len(named(smtp, "Arithmetic")) == 8
 
 
 def test_everybody_asks_once_more(page: Page, api: Client) -> None:
@@ -115,6 +144,11 @@ def test_what_is_typed_is_kept(page: Page, api: Client) -> None:
     page.reload()
     expect(page.get_by_label("Subject", exact=True)).to_have_text(text)
     expect(page.get_by_label("Preview line").locator(".merge")).to_contain_text("First name")
+    page.get_by_label("Subject", exact=True).fill("Typed and gone")
+    page.goto("/campaigns")
+    end = time.monotonic() + 5
+    while api.get(f"/campaigns/{number}").expect(200)["templates"][0]["subject"] != "Typed and gone":
+        assert time.monotonic() < end
 
 
 def test_a_template_and_the_way_back(page: Page, api: Client) -> None:
@@ -192,7 +226,7 @@ def test_the_checklist_is_the_refusal_of_the_api(page: Page, api: Client) -> Non
         blockers = api.post(f"/campaigns/{number}/send").expect(422)["blockers"]
         page.goto(f"/campaigns/{number}")
         needed = page.locator("#side .checklist li:has(.bad)")
-        expect(needed).to_have_count(len(blockers))
+        expect(needed).to_have_text([said(SimpleNamespace(**one)) for one in blockers])
         expect(page.locator("#side")).to_contain_text(f"{len(blockers)} needed")
         assert needed.locator("a").count() == len(blockers)
         page.goto(f"/campaigns/{number}/send")
@@ -220,6 +254,7 @@ def test_one_person_after_the_other(page: Page, api: Client) -> None:
 def _design(page: Page, tab_to: Callable[[str], None]) -> None:
     """Put a heading and a footer into an email in the editor, write into the one, and come back to the campaign."""
     page.wait_for_url("**/content")
+    words = "Baked by keyboard"
     for kind in ("heading", "footer"):
         tab_to("#tab-sections, #o-")
         page.keyboard.press("a")
@@ -227,13 +262,18 @@ def _design(page: Page, tab_to: Callable[[str], None]) -> None:
         tab_to(f"#palette button[value={kind}]")
         page.keyboard.press("Enter")
         expect(page.locator(f"#outline li[data-kind={kind}]")).to_be_visible()
+        if kind == "heading":
+            tab_to("#inspector .ed")
+            page.keyboard.press("Control+a")
+            page.keyboard.type(words)
+            expect(page.frame_locator("#canvas").get_by_role("heading", name=words)).to_be_visible()
     tab_to("a.primary[href*='/campaigns/']")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/campaigns/\d+(\?.*)?$"))
 
 
-def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer) -> None:
-    """Made, designed, tested and sent without a mouse."""
+def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer, clock: TestClock) -> None:
+    """Made, designed, tested and sent without a mouse, up to the messages."""
     page.goto("/campaigns")
     page.keyboard.press("c")
     expect(page.get_by_label("Name")).to_be_focused()
@@ -274,7 +314,11 @@ def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer) -> None:
     tab_to("dialog button.primary")
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
-    assert api.get("/campaigns?search=By+keyboard").json[0]["phase"] == "holding"
+    clock.advance(20)
+    smtp.wait_until(lambda: len(named(smtp, "Typed")) == 8, "what was typed")
+    tested = next(one for one in smtp.messages if one.subject == "[Test] Typed")
+    sent = next(one for one in smtp.messages if one.subject == "Typed")
+    assert all("Baked by keyboard" in (one.html() or "") for one in (tested, sent))
 
 
 def test_who_may_not_send_sees_no_button(browser: Browser, server: Server, api: Client) -> None:

@@ -162,6 +162,9 @@ def test_theme_details_history_and_a_test(opened: Page, api: Client) -> None:
     settled(opened)
     assert design_of(api, one)["theme"]["brand_color"] == "#3d6b35"
     expect(opened.locator("#contrasts li")).to_have_count(5)
+    opened.get_by_label("Buttons", exact=True).select_option(label="Pill")
+    settled(opened)
+    expect(opened.frame_locator("#canvas").get_by_role("link", name="Press")).to_have_css("border-radius", "40px")
     opened.get_by_role("button", name="Use brand").click()
     settled(opened)
     assert design_of(api, one)["theme"] == {}

@@ -31,6 +31,18 @@ def test_leaving_in_the_middle_of_typing_loses_nothing(opened: Page, api: Client
         assert time.monotonic() < end
 
 
+def test_a_browser_that_dies_loses_next_to_nothing(opened: Page, api: Client) -> None:
+    """Whoever types without a pause is kept up with: the server has nearly all of it with the last letter."""
+    one = make(api)
+    text = "A long sentence, typed by somebody who never pauses"
+    opened.goto(f"/templates/{one}/edit?s=title")
+    field = opened.get_by_label("Text", exact=True)
+    field.fill("")
+    field.press_sequentially(text, delay=50)
+    kept = section(api, one, "title")["text"]
+    assert text.startswith(kept) and len(kept) > len(text) / 2
+
+
 def test_two_write_at_once(browser: Browser, server: Server, opened: Page, api: Client) -> None:
     """Different sections both win; the same field tells both values, and keeps the typed one; who is here is seen."""
     one = make(api)
@@ -59,10 +71,17 @@ def test_two_write_at_once(browser: Browser, server: Server, opened: Page, api: 
     settled(opened)
     expect(opened.locator(".clash")).to_have_count(0)
     assert section(api, one, "press")["text"] == "Mine again"
+    other.get_by_role("textbox", name="Link").fill("no link")
+    expect(other.locator("#inspector .err")).to_have_count(1)
     other.get_by_label("Text", exact=True).fill("Bea once more")
     expect(other.locator(".clash")).to_contain_text("Mine again")
     other.get_by_role("button", name="Use theirs").click()
     expect(other.get_by_label("Text", exact=True)).to_have_text("Mine again")
+    expect(other.get_by_role("textbox", name="Link")).to_have_value("no link")
+    expect(other.locator("#inspector .err")).to_have_count(1)
+    other.get_by_label("Text", exact=True).fill("Bea at last")
+    settled(other)
+    assert section(api, one, "press")["text"] == "Bea at last"
     other.context.close()
     assert not problems.found
 

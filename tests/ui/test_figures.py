@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.api.test_reports import address, report
 from tests.api.test_reports import sent as sent
+from tests.kit.paper import Paper, toast
 from tests.kit.server import Server
 
 
@@ -90,9 +91,24 @@ def test_who_did_something_is_kept_as_a_segment(browser_page: Page, sent: Any, s
         browser_page.goto(f"/campaigns/{sent['id']}/people?{query}")
         shown = browser_page.locator("#people tbody .name").all_inner_texts()
         browser_page.get_by_role("button", name="Save as segment").click()
-        browser_page.get_by_label("Name", exact=True).fill(name)
+        browser_page.locator("dialog[open]").get_by_label("Name", exact=True).fill(name)
         browser_page.get_by_role("button", name="Save segment").click()
         browser_page.wait_for_url("**/segments/*")
         made = next(one for one in api.get("/segments").expect(200) if one["name"] == name)
         people = api.get("/contacts", segment_id=made["id"], limit=100).expect(200)
         assert sorted(one["channels"][0]["value"] for one in people) == sorted(shown)
+
+
+def test_people_that_no_segment_finds_become_a_list(sent: Any, server: Server) -> None:
+    """Those of a mailbox are kept as they are now; a name that is taken is said at its field; undo empties the list."""
+    api = server.client()
+    paper = Paper(api)
+    here = f"/campaigns/{sent['id']}/list"
+    page = paper.post(here, domain="firm.example", name="Firms")
+    assert "added to Firms." in toast(page)
+    made = api.get("/lists", search="Firms").expect(200)[0]
+    assert made["contacts_count"] == 1
+    again = paper.post(here, domain="firm.example", name="Firms")
+    assert 'id="f-list-name-err"' in again and 'value="Firms"' in again
+    paper.undo(page)
+    assert api.get(f"/lists/{made['id']}").expect(200)["contacts_count"] == 0

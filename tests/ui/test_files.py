@@ -1,5 +1,6 @@
 """What the browser is sent beside the pages: small, ours or accounted for, and readable in light and dark."""
 
+import gzip
 import hashlib
 import math
 import re
@@ -116,3 +117,14 @@ def test_contrast_of_the_tokens(side: int) -> None:
     weak = {pair: found for pair in pairs if (found := _contrast(tokens[pair[0]], tokens[pair[1]])) < 4.5}
     assert weak == {}
     assert _contrast(tokens["edge"], tokens["surface"]) >= 3
+
+
+def test_pages_are_packed_for_who_unpacks_them(server: object, api: Client) -> None:
+    """A browser that says so gets a page in fewer bytes, never twice of the same length; others get it as it is."""
+    plain = api.request("GET", "/login")
+    packed = [api.request("GET", "/login", headers={"accept-encoding": "gzip"}) for _ in range(4)]
+    assert "content-encoding" not in plain.headers
+    assert all(one.headers["content-encoding"] == "gzip" for one in packed)
+    assert all(gzip.decompress(one.body).decode() == plain.text for one in packed)
+    assert len({len(one.body) for one in packed}) > 1
+    assert max(len(one.body) for one in packed) * 2 < len(plain.body)

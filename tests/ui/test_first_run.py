@@ -30,10 +30,15 @@ def test_from_the_link_to_the_brand(
     page.get_by_label("Your name").fill("Ana")
     page.get_by_label("Team or company").fill("Northwind")
     page.get_by_label("Email").fill("ana@northwind.example")
+    page.get_by_label("Password").press_sequentially(WORDS[:4])
+    expect(page.locator("progress.is-paused")).to_be_visible()
     page.get_by_label("Password").fill(WORDS)
+    expect(page.locator("progress.is-paused")).to_have_count(0)
+    page.context.new_cdp_session(page).send("Emulation.setTimezoneOverride", {"timezoneId": "Europe/Berlin"})
     page.get_by_role("button", name="Continue").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Who is writing to people?")
+    expect(page.get_by_label("Time zone")).to_have_value("Europe/Berlin")
     sound(page, "sender")
     page.get_by_label("Postal address").fill("4 Mill Lane, Leeds")
     page.get_by_role("button", name="Save and go on").click()
@@ -46,6 +51,7 @@ def test_from_the_link_to_the_brand(
     page.get_by_role("link", name="Later").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("How does it look?")
+    expect(page.locator("#f-bg-color-well")).to_have_value("#f4f4f1")
     logo = tmp_path / "logo.png"
     logo.write_bytes(saved(photo(), "PNG"))
     page.get_by_label("A picture").set_input_files(logo)

@@ -65,7 +65,7 @@ def test_a_copy_and_the_end_of_a_template(browser_page: Page, api: Client) -> No
     page.get_by_role("button", name="More for Autumn", exact=True).click()
     page.locator(".menu:popover-open").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Delete Autumn?")).to_be_visible()
-    expect(page.get_by_role("button", name="Keep")).to_be_focused()
+    expect(page.get_by_role("link", name="Keep")).to_be_focused()
     page.get_by_role("button", name="Delete template").click()
     expect(page.locator(".toast")).to_contain_text("Autumn is deleted")
     api.get(f"/templates/{one}").expect(404)

@@ -1,5 +1,6 @@
 """What stands before every page: the session's cookie, and the refusal of writes that began elsewhere."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -67,6 +68,36 @@ def test_a_file_from_elsewhere_is_refused(api: Client) -> None:
         assert shown.count('class="card tile"') == (1 if status == 303 else 0)
     out = api.request("POST", "/templates/pictures", body, {"Content-Type": kind, "Origin": api.url})
     assert (out.status, out.headers["location"]) == (303, "/login")
+
+
+def test_two_presses_are_one(api: Client) -> None:
+    """A form whose button is pressed twice makes or sends one thing, and leads twice to it; later it may again."""
+    phone = "+14155551998"
+    person = api.post("/contacts", {"email": "twice@example.org", "phone": phone, "opt_in": True}).expect(201)["id"]
+    sent = {"Cookie": _cookie(api).partition(";")[0], "Origin": api.url}
+    forms = {
+        "/campaigns": b"name=Twice&channel=email", "/lists": b"name=Twice", "/segments": b"name=Twice",
+        "/settings/team": b"name=T&email=twice@bakery.example&role=editor",
+        f"/contacts/{person}/conversation": b"text=We+are+open",
+    }  # fmt: skip
+    for path, words in forms.items():
+        with ThreadPoolExecutor(2) as hands:
+            first, second = hands.map(lambda _: _post(api, path, words, sent), range(2))  # noqa: B023
+        assert first.status == second.status == 303, path
+        assert first.headers["location"] == second.headers["location"], path
+    for noun in ("campaigns", "lists", "segments"):
+        assert [one["name"] for one in api.all(f"/{noun}")].count("Twice") == 1
+    assert len([one for one in api.all("/messages") if one["to"] == phone]) == 1
+    assert _post(api, "/lists", b"name=", sent).status == _post(api, "/lists", b"name=", sent).status == 422
+
+
+def test_what_is_too_large_is_told_with_the_limit(api: Client) -> None:
+    """Megabytes in a field are refused in words that name the limit, over the page that keeps them."""
+    sent = {"Cookie": _cookie(api).partition(";")[0], "Origin": api.url}
+    for part in ({}, {"HX-Request": "true", "HX-Target": "form#x"}):
+        answer = _post(api, "/lists", b"name=" + b"x" * 3_000_000, sent | part)
+        assert answer.status == 413 and "over 2.1 MB" in answer.text
+        assert ("What you typed is still here." in answer.text) is bool(part)
 
 
 def test_going_on_leads_nowhere_else(api: Client) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.api.test_threats_pages import Visitor
 from tests.kit import axe
 from tests.kit.browser import sign_in
 from tests.kit.client import Client
-from tests.kit.server import Server
+from tests.kit.server import EMAIL, Server
+from tests.kit.uploads import done, upload
 
 FILE = (
     "E-Mail;Vorname;Ort;Kunde seit\nann@example.org;Ann;Bath;2024-05-01\nInfo@shop.example;;York;\n"
@@ -146,3 +148,14 @@ def test_a_second_press_and_hostile_files_do_no_harm(browser_page: Page, api: Cl
         page.get_by_role("button", name="Continue").click()
         expect(page.locator("#f-file-err, #columns")).to_be_visible()
         assert name != "b.xlsx" or "save it as CSV" in page.locator("#f-file-err").inner_text()
+
+
+def test_any_part_of_the_page_can_be_asked_for(server: Server, api: Client) -> None:
+    """The whole content of a file's page as a part: it says what is wrong as the page does."""
+    number = done(api, upload(api, "email\nann@example.org\n"))["id"]
+    owner = Visitor(server, EMAIL)
+    for target in ("main", "job"):
+        headers = {"Cookie": owner.cookie, "Sec-Fetch-Site": "same-origin", "HX-Request": "true"}
+        headers |= {"HX-Target": f"div#{target}", "Content-Type": "application/x-www-form-urlencoded"}
+        answer = owner.api.request("POST", f"/contacts/imports/{number}", b"source=", headers)
+        assert answer.status == 422 and "<html" not in answer.text and f"/contacts/imports/{number}" in answer.text

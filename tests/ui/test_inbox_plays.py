@@ -105,3 +105,22 @@ def test_the_list_is_sifted_by_channel(browser_page: Page, api: Client) -> None:
     page.locator("#rows li a").click()
     expect(page.get_by_role("link", name="Back to the list")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_the_list_brings_what_comes_and_keys_walk_in_it(browser_page: Page, api: Client) -> None:
+    """A message that comes stands on top by itself; whoever is at another one stays there. j and k go on from it."""
+    page = browser_page
+    first, second = (captured(api, f"{name}@keys.example")[1] for name in ("one", "two"))
+    page.goto("/inbox?search=keys.example")
+    page.keyboard.press("j")
+    expect(page.locator(f"#c-{second}")).to_be_focused()
+    page.keyboard.press("j")
+    third = captured(api, "three@keys.example")[1]
+    expect(page.locator(".mail .list > li").first.locator(f"#c-{third}")).to_be_visible()
+    expect(page.locator(f"#c-{first}")).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.locator(".mail .read header")).to_contain_text("two@keys.example")
+    page.goto("/activity")
+    page.keyboard.press("j")
+    expect(page.locator(".timeline > li a, .timeline > li summary").first).to_be_focused()

@@ -15,7 +15,8 @@ def filled(server: Server, api: Client) -> None:
     """Somebody and something to jump to, and a name that would be an element if it were written as it is."""
     api.post("/contacts", {"first_name": "Anna", "last_name": "Kurz", "email": "anna@example.org"}).expect(201)
     api.post("/contacts", {"first_name": "<i id=x>Anna</i>", "email": "other@example.org"}).expect(201)
-    api.post("/campaigns", {"name": "October letter"}).expect(201)
+    words = {"subject": "A letter in autumn"}
+    api.post("/campaigns", {"name": "October letter", "template_attributes": words}).expect(201)
 
 
 @pytest.fixture
@@ -51,6 +52,10 @@ def test_nothing_found_says_so(page: Page) -> None:
     """The box says what it did not find; and it is a page of its own, too."""
     page.goto("/jump?q=%3Ci%3Enobody")
     expect(page.get_by_text("Nothing is called “<i>nobody”.")).to_be_visible()
+    page.goto("/jump?q=team")
+    expect(page.get_by_role("link", name="Settings: Team")).to_have_attribute("href", "/settings/team")
+    page.goto("/jump?q=letter")
+    expect(page.locator("main").get_by_role("link", name="Without a name")).to_have_count(0)
     page.goto("/jump?q=nobody@example.org")
     page.get_by_role("link", name="add nobody@example.org").click()
     expect(page.get_by_label("Email")).to_have_value("nobody@example.org")

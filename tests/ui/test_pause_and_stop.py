@@ -8,7 +8,7 @@ from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.smtp import SmtpServer
 
-PEOPLE = 40
+PEOPLE = 120
 
 
 def test_pause_continue_stop(

@@ -96,3 +96,16 @@ def test_two_that_are_one_become_one(browser_page: Page, api: Client, anna: int)
     one = api.get(f"/contacts/{anna}").json
     assert {channel["value"]: channel["subscribed"] for channel in one["channels"]} == {
         "anna@example.com": False, "ak@example.net": False}  # fmt: skip
+
+
+def test_an_address_of_somebody_else_says_whose_it_is(browser_page: Page, api: Client, anna: int) -> None:
+    """The field names who has it and leads there; a wrong number is told at the number."""
+    other = api.post("/contacts", {"first_name": "Bo <i>Berg</i>", "email": "bo@example.com"}).expect(201)["id"]
+    browser_page.goto(f"/contacts/{other}/edit")
+    browser_page.get_by_label("Email").fill("ANNA@example.com")
+    browser_page.get_by_label("Phone").fill("+44")
+    browser_page.get_by_role("button", name="Save").last.click()
+    expect(browser_page.locator("#f-phone-err")).to_contain_text("Write the number with its country")
+    expect(browser_page.locator("#f-email-err")).to_contain_text("This address already belongs to Anna Kurz.")
+    browser_page.locator("#f-email-err").get_by_role("link", name="Open").click()
+    expect(browser_page.get_by_role("heading", level=1)).to_have_text("Anna Kurz")

@@ -20,7 +20,7 @@ def test_who_lacks_a_value_is_named(browser_page: Page, server: Server, api: Cli
     page.goto(f"{server.url}/campaigns/{made}")
     card = page.locator("#rehearsal")
 
-    expect(card).to_contain_text("contact.first_name is empty for 1 person", timeout=15_000)
+    expect(card).to_contain_text("First name is empty for 1 person", timeout=15_000)
     page.goto(f"{server.url}/campaigns/{made}/rehearsal")
     page.locator("#rehearsal").get_by_role("link", name="nameless@example.org").click()
     expect(page).to_have_url(f"{server.url}/contacts/2")

@@ -190,7 +190,7 @@ def test_a_deleted_segment_comes_back_and_a_used_one_stays(page: Page, api: Clie
     expect(page.locator(".banner")).to_contain_text("1 thing uses this segment")
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("dialog")).to_contain_text("Its mirror")
-    page.get_by_role("button", name="Keep it").click()
+    page.get_by_role("link", name="Keep").click()
 
 
 def test_the_builder_is_accessible_and_fits_a_phone(page: Page, api: Client) -> None:

@@ -9,7 +9,7 @@ from tests.conftest import FreshServer
 from tests.journeys.test_sending import completed, people, send
 from tests.kit.axe import faults_in_both_looks
 from tests.kit.browser import Problems, new_page, shoot, sign_in
-from tests.kit.server import EMAIL, Server, free_port
+from tests.kit.server import EMAIL, PASSWORD, Server, free_port
 from tests.kit.smtp import SmtpServer
 from tests.ui.test_roles import ask, signed_in
 
@@ -21,11 +21,16 @@ def test_a_mail_server_is_connected_in_the_browser(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
     """Wrong ones are told at their field or in the server's words; the right one takes the next campaign."""
-    server = fresh_server(env=UNVERIFIED)
+    server = fresh_server()
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/settings/sending")
     page.get_by_role("radio", name="A mail server (SMTP)").check()
+    page.get_by_role("button", name="Test the server").click()
+    expect(page.locator("#f-email-relay-host-err")).to_contain_text("Write the name of the server")
+    page.get_by_label("Domains it may send from").select_option("true")
     page.get_by_label("Port", exact=True).fill("99999")
+    page.evaluate("scrollTo(0, 0)")
+    expect(page.get_by_role("button", name="Save").first).to_be_in_viewport(ratio=1)
     page.get_by_role("button", name="Save").first.click()
     expect(page.locator("#f-email-relay-port-err")).to_contain_text("A port is a number")
     assert faults_in_both_looks(page) == []
@@ -76,6 +81,19 @@ def test_secrets_are_sealed_and_fixed_settings_stay(fresh_server: FreshServer, s
     for path in server.data.iterdir():
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
     assert SECRET not in server.output
+
+    # The password goes to nobody but the server it was written for, whoever asks
+    elsewhere = form | {"email.relay.port": str(smtp_server.port), "email.relay.tls": "none"}
+    elsewhere["email.relay.password"] = ""
+    for path in ("/settings/sending/test", "/welcome/mail/test", "/settings/sending"):
+        assert ask(server, "POST", path, cookie, **elsewhere)[0] == 422, path
+    server.cli("account", "add", "Other")
+    server.cli("user", "add", "--email", "b@example.org", "--account", "2", stdin=f"{PASSWORD}\n")
+    other = signed_in(server, "b@example.org")
+    assert ask(server, "POST", "/settings/sending/test", other, **elsewhere)[0] == 403
+    assert smtp_server.connections == 0
+    assert ask(server, "POST", "/settings/sending/test", cookie, **elsewhere | {"email.relay.password": "x"})[0] == 200
+    assert smtp_server.connections == 1
 
 
 def test_a_change_in_the_middle_of_a_send(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:

@@ -35,7 +35,7 @@ def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) ->
     page.goto(f"{server.url}/templates")
     expect(page.locator("#rows")).to_contain_text("Note")
     page.goto(f"{server.url}/templates/{template}/edit")
-    expect(page.get_by_label("Text of the SMS")).to_have_value("Bakery: open")
+    expect(page.get_by_label("Text of the SMS")).to_have_text("Bakery: open")
     page.get_by_label("To", exact=True).fill("+1 500 555 0001, nobody")
     page.get_by_role("button", name="Send test").click()
     expect(page.locator("main")).to_contain_text("nobody is no address")

@@ -9,7 +9,7 @@ from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.server import PASSWORD, Server
 from tests.ui.test_roles import ask, signed_in
 
-TABS = ("", "/sending", "/domains", "/team", "/keys", "/consent", "/data", "/doctor", "/you")
+TABS = ("", "/sending", "/domains", "/team", "/keys", "/audit", "/consent", "/data", "/doctor", "/you")
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +34,13 @@ def test_a_key_is_shown_once_and_reaches_what_was_chosen(page: Page, server: Ser
     assert f"Bearer {key}" in page.get_by_label("Try it").input_value()
     assert f'"{server.url}/v1/my/' in page.get_by_label("Try it").input_value()
     script = server.client(key)
+    page.goto("/settings/keys")
+    expect(page.locator("tbody tr").first.locator("[data-l='Last used']")).to_have_text("never")
     assert script.get("/contacts").status == 200
     assert script.post("/lists", {"name": "x"}).status == 403
     page.goto("/settings/keys")
     assert key not in page.content()
+    expect(page.locator("tbody tr").first.locator("[data-l='Last used']")).to_have_text("a moment ago")
     expect(page.locator("tbody tr").first).to_contain_text(f"…{key[-4:]}")
     page.get_by_role("button", name="Revoke Counter").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke key").click()
@@ -90,7 +93,8 @@ def test_only_rulers_see_team_and_keys(server: Server) -> None:
     server.cli("user", "add", "--email", "ed@example.org", "--role", "editor", stdin=PASSWORD + "\n")
     cookie = signed_in(server, "ed@example.org")
     for method, path in (
-        ("GET", "/team"), ("GET", "/keys"), ("POST", "/team"), ("POST", "/keys"), ("POST", "/keys/1/revoke"),
+        ("GET", "/team"), ("GET", "/keys"), ("GET", "/audit"),
+        ("POST", "/team"), ("POST", "/keys"), ("POST", "/keys/1/revoke"),
         ("POST", "/team/1/role"), ("POST", "/team/1/close"), ("POST", "/team/1/password"), ("POST", "/consent"),
     ):  # fmt: skip
         assert ask(server, method, f"/settings{path}", cookie, role="viewer", name="x")[0] == 403, path

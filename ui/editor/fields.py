@@ -172,7 +172,7 @@ def made_of(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
         made.hint = f"{prop.default:g}" if isinstance(prop.default, int | float) else str(prop.default)
     if prop.kind == "number":
         made.least, made.most, made.unit = prop.least, prop.most, prop.unit
-        made.hint = made.hint or "Auto"
+        made.hint = made.hint or (f"{theme.radius}" if prop.name == "border_radius" else "Auto")
     elif prop.kind in ("url", "image"):
         made.hint = "https://"
     elif prop.kind == "choice":
@@ -218,6 +218,9 @@ def themed(design: dict[str, Any], theme: Theme) -> list[Field]:
             field.options = [("", "As the brand"), *((one, one) for one in FONTS)]
             if field.value and field.value not in FONTS:
                 field.options.append((field.value, field.value))
+            field.is_segmented = False
+        elif prop.kind == "choice":
+            field.options[0] = ("", "As the brand")
             field.is_segmented = False
         made.append(field)
     return made

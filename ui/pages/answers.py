@@ -2,19 +2,20 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import fields
 from appliance.conversations import reading
 from appliance.conversations.reading import IncomingQuery, Seen
 from appliance.db.work import call, commit
-from ui import guard, people, view
+from ui import people, rights, view
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_answers", url_prefix="/activity/answers")
+pages = Pages("ui_answers", url_prefix="/activity/answers")
 KINDS = {
     "stop": ("stopped", "STOP"), "refusal": ("paused", "No more SMS"), "start": ("done", "START"),
     "help": ("sending", "HELP"), "keyword": ("sched", "Keyword"),
@@ -36,7 +37,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     found, known, waiting = await call(read)
     return view.page(
         request, "activity/answers.html", found=found, known=known, waiting=waiting, unseen=unseen, kinds=KINDS,
-        may_write=guard.may(visit.user.role, "POST", request.path),
+        may_write=rights.may(visit.user.role, "POST", request.path),
     )  # fmt: skip
 
 

@@ -1,16 +1,18 @@
 """The brand: how mail looks and signs, with a letter beside it that shows each change."""
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import brand, errors
+from appliance.account import audit
 from appliance.db.work import call, commit
-from ui import guard, looks, mail, receiving, view, words
+from ui import looks, mail, receiving, rights, view, words
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_brand", url_prefix="/brand")
+pages = Pages("ui_brand", url_prefix="/brand")
 
 
 @pages.get("/", name="show", strict_slashes=False)
@@ -28,7 +30,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep the brand."""
     form = Form.of(request)
     try:
-        await commit(brand.update, visit.account_id, looks.write_of(form))
+        await commit(audit.noting, visit.by, "brand_update", brand.update, visit.account_id, looks.write_of(form))
     except errors.Invalid as refused:
         return await _page(request, visit, looks.noted(form, refused), 422)
     view.say(request, "Saved. Emails that are not sent yet look like this from now on.")
@@ -68,5 +70,5 @@ async def logo(request: Request, visit: Visit) -> HTTPResponse:
 
 async def _page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
     about = await looks.shown(visit.account_id, form)
-    may_change = guard.may(visit.user.role, "POST", "/brand")
+    may_change = rights.may(visit.user.role, "POST", "/brand")
     return view.page(request, "brand/show.html", status, form=form, may_change=may_change, **about)

@@ -2,19 +2,21 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
+from appliance.account import audit
 from appliance.campaigns import again, copying, requests, states, store
 from appliance.db.work import call, commit
 from ui import view, words
-from ui.forms import Form, number
+from ui.blueprint import Pages
+from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 from ui.tables import Selection
 
-pages = Blueprint("ui_campaign_acts", url_prefix="/campaigns")
+pages = Pages("ui_campaign_acts", url_prefix="/campaigns")
 # Nobody has more than these in one look; who has does it in several
 _MOST = 1000
 
@@ -23,7 +25,7 @@ _MOST = 1000
 @signed_in
 async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Make a draft that says the same to the same people."""
-    made = await commit(copying.duplicate, visit.account_id, campaign_id)
+    made = await commit(copying.duplicate, visit.account_id, campaign_id, visit.user.id)
     view.say(request, "This is the copy. The first one stays as it is.")
     return view.go(request, f"/campaigns/{made.id}")
 
@@ -32,7 +34,7 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @signed_in
 async def once_more(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Make a draft for those who did not open it, with a segment that knows who they are."""
-    made = await commit(again.not_opened, visit.account_id, campaign_id)
+    made = await commit(again.not_opened, visit.account_id, campaign_id, visit.user.id)
     view.say(request, "A draft for those who did not open it. Another subject often helps.")
     return view.go(request, f"/campaigns/{made.id}?open=from")
 
@@ -41,7 +43,7 @@ async def once_more(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @signed_in
 async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Delete a campaign; what is still waiting will not leave. A draft comes back with one click."""
-    gone = await commit(states.delete, visit.account_id, campaign_id)
+    gone = await commit(audit.noting, visit.by, "campaign_delete", states.delete, visit.account_id, campaign_id)
     _tell(request, [gone])
     return view.go(request, "/campaigns")
 
@@ -61,30 +63,30 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
 async def act(request: Request, visit: Visit) -> HTTPResponse:
     """Copy or delete the campaigns that were chosen in the table; who would stop one on its way is asked first."""
     form = Form.of(request)
-    chosen = Selection(form)
-    if one := number(request.args.get("one"), 0):
-        # From the menu of a row, whatever else is chosen
-        chosen.ids, chosen.is_all = [one], False
+    chosen = Selection.of(request, form)
     back = chosen.back("/campaigns")
     found = await call(_chosen, visit.account_id, chosen)
     if not found:
         view.say(request, "Choose some campaigns first.")
     elif form["act"] == "duplicate":
         for row in reversed(found):
-            await commit(copying.duplicate, visit.account_id, row.id)
+            await commit(copying.duplicate, visit.account_id, row.id, visit.user.id)
         view.say(request, f"{words.count(len(found), 'copy is', 'copies are')} made, as drafts.")
         back = "/campaigns?phase=draft"
     elif form["act"] == "delete" and any(row.phase != "draft" for row in found):
         return view.page(request, "campaigns/delete.html", rows=found, chosen=chosen, back=back)
     elif form["act"] in ("delete", "delete_sure"):
-        _tell(request, [await commit(states.delete, visit.account_id, row.id) for row in found])
+        told = (audit.noting, visit.by, "campaign_delete", states.delete, visit.account_id)
+        _tell(request, [await commit(*told, row.id) for row in found])
     return view.go(request, back)
 
 
 def _chosen(account_id: int, chosen: Selection) -> list[Any]:
     """Answer the campaigns meant: those named, or all that match; what is gone meanwhile is left out."""
     if chosen.is_all:
-        raw = {name: value for name, value in chosen.state.items() if name in ("search", "phase")}
+        raw: dict[str, Any] = {name: value for name, value in chosen.state.items() if name in ("search", "phase")}
+        if raw.get("phase") == "asked":
+            raw |= {"phase": "", "asked": True}
         asked = fields.read(requests.CampaignQuery, raw)
         return list(store.matching(account_id, asked).limit(_MOST))
     found = []

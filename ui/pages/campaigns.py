@@ -2,24 +2,27 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.campaigns import choosing, requests, store
 from appliance.db.work import call, commit
 from appliance.templates import store as templates
-from ui import audiences, guard, tables, view
+from ui import audiences, rights, tables, view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 from ui.tables import Chip, Column
 
-pages = Blueprint("ui_campaigns", url_prefix="/campaigns")
+pages = Pages("ui_campaigns", url_prefix="/campaigns")
 # Chip: label and the phases it stands for.
 CHIPS = {
     "": ("All", ()),
     "draft": ("Drafts", ("draft",)),
+    "asked": ("Waits for approval", ()),
     "scheduled": ("Scheduled", ("scheduled",)),
     "sending": ("Sending", ("sending", "holding")),
     "paused": ("Paused", ("paused",)),
@@ -38,13 +41,14 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table with chips for the phases; its cells that move ask for themselves."""
     table = tables.Table(request, "/campaigns", ("campaign", "campaigns"), _COLUMNS, "-updated", ("phase",))
     table.chip_name = "phase"
-    table.acts = "/campaigns/acts" if guard.may(visit.user.role, "POST", "/campaigns/acts") else ""
+    table.acts = "/campaigns/acts" if rights.may(visit.user.role, "POST", "/campaigns/acts") else ""
     phase = table.state["phase"]
 
     def read() -> dict[int, str]:
-        counted = store.phases(visit.account_id)
+        counted, waiting = store.phases(visit.account_id), store.asked(visit.account_id)
         for key, (label, phases) in CHIPS.items():
             many = sum(counted.get(one, 0) for one in phases) if phases else sum(counted.values())
+            many = waiting if key == "asked" else many
             if many or key in ("", "draft", phase):
                 table.chips = [*table.chips, Chip(key, label, many)]
         table.found = store.page(visit.account_id, _query(table.raw, phase), table.sort, sums=False)
@@ -55,6 +59,8 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _query(raw: dict[str, Any], phase: str) -> requests.CampaignQuery:
+    if phase == "asked":
+        return fields.read(requests.CampaignQuery, raw | {"asked": True})
     return fields.read(requests.CampaignQuery, raw | ({"phase": phase} if phase in CHIPS and phase else {}))
 
 
@@ -69,6 +75,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a draft; with a template it begins with a copy of it."""
     form = Form.of(request)
@@ -80,15 +87,17 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
-    asked = templates.TemplateQuery(limit=100, standalone=True, channel=form["channel"] or "email")
+    sms = form["channel"] == "sms"
+    asked = templates.TemplateQuery(limit=100, standalone=True, channel="sms" if sms else "email")
     choices = (await call(templates.page, visit.account_id, asked)).rows
-    return view.page(request, "campaigns/new.html", status, form=form, templates=choices, sms=form["channel"] == "sms")
+    return view.page(request, "campaigns/new.html", status, form=form, templates=choices, sms=sms)
 
 
 def _create(account_id: int, form: Form, user_id: int) -> Any:
-    source = templates.get(account_id, int(form["template"])) if form["template"].isdecimal() else None
+    chosen = next(iter(form.ids("template")), 0 if form["template"] else None)
+    source = templates.get(account_id, chosen) if chosen is not None else None
     channel = source.channel if source is not None else "sms" if form["channel"] == "sms" else "email"
     untitled = "Untitled SMS" if channel == "sms" else "Untitled email"
     name = form["name"] or (source.name if source is not None else "") or untitled
-    made = store.create(account_id, fields.read(requests.CampaignCreate, {"name": name, "channel": channel}))
+    made = store.create(account_id, fields.read(requests.CampaignCreate, {"name": name, "channel": channel}), user_id)
     return made if source is None else choosing.take(account_id, made.id, source.id, user_id)

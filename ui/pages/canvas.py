@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import msgspec
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
@@ -12,16 +12,19 @@ from appliance.contacts import known
 from appliance.contacts import store as contacts
 from appliance.contacts.requests import ContactQuery
 from appliance.db.work import call
-from appliance.messages import canvas
+from appliance.messages import canvas, looking
 from appliance.tables import Contact
 from appliance.templates import store as templates
 from ui import files, guard, mail, view, words
+from ui.blueprint import Pages
+from ui.editor import drawing
 from ui.forms import number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_canvas", url_prefix="/templates")
+pages = Pages("ui_canvas", url_prefix="/templates")
 _SHOWN = 7
+_SCRIPTS = tuple(f"js/{name}.js" for name in ("canvas", "swap", "hand", "drag", "caret"))
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}\Z")
 _HEAD_ENDS = re.compile(r"</head\s*>", re.IGNORECASE)
 
@@ -54,8 +57,19 @@ async def rows(request: Request, visit: Visit, template_id: int) -> HTTPResponse
         drawn = await call(canvas.draw, visit.account_id, template_id, _person(request))
     except errors.Invalid as refused:
         return _json({"error": _why(refused)}, 422)
-    parts = [_part(one, have) for one in drawn.rows] if drawn.rows is not None else None
-    return _json({"revision": drawn.revision, "rows": parts, "frame": _part(drawn.frame, have)})
+    return _json(drawing.told(drawn, have))
+
+
+@pages.get("/<template_id:int>/size", name="size")
+@signed_in
+async def size(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """How large the email is as it is sent, beside what Gmail shows of one."""
+    found = await call(canvas.weight, visit.account_id, template_id)
+    if not view.is_part(request):
+        return view.go(request, f"/templates/{template_id}/edit")
+    near = found is not None and found > looking.GMAIL_NEARLY
+    over = found is not None and found > looking.GMAIL_CLIPS
+    return view.fragment(request, "editor/size.html", size=found, near=near, over=over)
 
 
 @pages.get("/<template_id:int>/people", name="people")
@@ -77,10 +91,6 @@ def _found(account_id: int, search: str) -> tuple[list[Contact], Contact | None]
     return found, known.nameless(account_id)
 
 
-def _part(row: canvas.Row, have: set[str]) -> tuple[str, str | None]:
-    return row.digest, None if row.digest in have else row.html
-
-
 def _person(request: Request) -> int | None:
     return number(request.args.get("as"), 0, 10**9) or None
 
@@ -94,7 +104,7 @@ def _json(content: Any, status: int = 200) -> HTTPResponse:
 
 
 def _policy(request: Request) -> str:
-    """Answer the policy of mail in a page, with three scripts and one sheet of ours.
+    """Answer the policy of mail in a page, with scripts and one sheet of ours.
 
     They are named by address: the frame has no origin of its own, so not every browser knows what 'self' is.
     """
@@ -104,4 +114,4 @@ def _policy(request: Request) -> str:
         return " ".join(f"{scheme}://{host}{files.url(name)}" for name in names for scheme in ("http", "https"))
 
     policy = guard.mail_policy().partition(";")[2].replace("style-src ", f"style-src {at('css/canvas.css')} ")
-    return f"sandbox allow-scripts;{policy}; script-src {at('js/canvas.js', 'js/hand.js', 'js/drag.js')}"
+    return f"sandbox allow-scripts;{policy}; script-src {at(*_SCRIPTS)}"

@@ -3,21 +3,22 @@
 from datetime import datetime
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
 from appliance.campaigns import requests, send, store
 from appliance.db.work import call, commit
 from ui import audiences, composing, view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_compose", url_prefix="/campaigns")
+pages = Pages("ui_compose", url_prefix="/campaigns")
 CARDS = composing.CARDS
 # What a card changes beside itself
-_ALSO = ("side", "saved", "title_line", "ready")
+_ALSO = ("side", "saved", "title_line", "ready", "approval")
 
 
 async def page(
@@ -99,7 +100,7 @@ async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
     name = Form.of(request)["name"]
     if name:
         asked = fields.read(requests.CampaignPatch, {"name": name})
-        await commit(send.change, visit.account_id, campaign_id, asked, visit.actor)
+        await commit(send.change, visit.account_id, campaign_id, asked, visit.by)
     else:
         await call(store.get, visit.account_id, campaign_id)
     return view.go(request, f"/campaigns/{campaign_id}")
@@ -111,7 +112,7 @@ async def _save(
     try:
         patch = fields.read(requests.CampaignPatch, asked)
         await call(store.warm, visit.account_id, campaign_id, patch.template_attributes)
-        await commit(send.change, visit.account_id, campaign_id, patch, visit.actor)
+        await commit(send.change, visit.account_id, campaign_id, patch, visit.by)
     except errors.Invalid as refused:
         if refused.reason == "campaign_locked":
             # It was sent meanwhile, in another window or by a colleague: its report says so

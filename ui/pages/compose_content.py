@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import brand as brands
@@ -16,11 +16,13 @@ from appliance.messages import trial
 from appliance.templates import history, starters
 from appliance.templates import store as templates
 from ui import composing, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, listing, number
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_compose_content", url_prefix="/campaigns")
+pages = Pages("ui_compose_content", url_prefix="/campaigns")
 _MOST = 60
 # The name under which the addresses of tests are remembered, by channel
 _KEPT = {"email": "test_emails", "sms": "test_phones"}
@@ -34,7 +36,7 @@ async def choose(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
-        asked = templates.TemplateQuery(**raw, standalone=True, channel=campaign.channel)
+        asked = templates.TemplateQuery(**raw, standalone=True, channel="sms" if campaign.channel == "sms" else "email")
         begin = starters.made(brands.look(brands.get(visit.account_id))) if campaign.channel == "email" else ()
         return {"campaign": campaign, "found": templates.page(visit.account_id, asked), "starters": begin}
 
@@ -81,6 +83,7 @@ async def ask_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 
 @pages.post("/<campaign_id:int>/test", name="test")
 @signed_in
+@one_press
 async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Send a test to some addresses, which are remembered; it is marked as one and counted nowhere."""
     form = Form.of(request)

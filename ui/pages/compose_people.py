@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import fields
@@ -10,11 +10,12 @@ from appliance.campaigns import audience, groups, preview, store
 from appliance.contacts import store as contacts
 from appliance.db.work import call
 from ui import audiences, composing, mail, view, words
+from ui.blueprint import Pages
 from ui.forms import listing, number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_compose_people", url_prefix="/campaigns")
+pages = Pages("ui_compose_people", url_prefix="/campaigns")
 
 
 @pages.get("/<campaign_id:int>/audience", name="audience")

@@ -2,19 +2,21 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import clock, errors
+from appliance.account import audit
 from appliance.campaigns import audience, preflight, requests, send, states, store
 from appliance.contacts import store as contacts
 from appliance.db.work import call, commit
 from ui import composing, view, words
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_compose_send", url_prefix="/campaigns")
+pages = Pages("ui_compose_send", url_prefix="/campaigns")
 HOLD_SECONDS = 15
 # Above this many people the number has to be typed.
 TYPE_OVER = 1000
@@ -51,7 +53,7 @@ async def undo(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     """Take a send back before anything left, or the time of one that is still to come."""
     before = await call(store.get, visit.account_id, campaign_id)
     try:
-        await commit(states.to_draft, visit.account_id, campaign_id)
+        await commit(audit.noting, visit.by, "campaign_unsend", states.to_draft, visit.account_id, campaign_id)
     except errors.Invalid as refused:
         if refused.reason != "invalid_transition":
             raise
@@ -78,7 +80,7 @@ async def schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
         same = str(campaign.scheduled_at) == form["at"] and campaign.scheduled_at > clock.now_ms()
         if campaign.phase != "draft" or not same:
             return False
-        send.go_live(visit.account_id, campaign_id, requests.SendRequest(hold_seconds=0), visit.actor)
+        _go(visit, campaign_id, requests.SendRequest(hold_seconds=0))
         return True
 
     try:
@@ -108,7 +110,11 @@ def _send(visit: Visit, campaign_id: int, form: Form) -> Any:
         raise errors.Invalid({})
     later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
     asked = requests.SendRequest(hold_seconds=0 if later else HOLD_SECONDS)
-    return send.go_live(visit.account_id, campaign_id, asked, visit.actor)
+    return _go(visit, campaign_id, asked)
+
+
+def _go(visit: Visit, campaign_id: int, asked: requests.SendRequest) -> Any:
+    return audit.noting(visit.by, "campaign_send", send.go_live, visit.account_id, campaign_id, asked, visit.by)
 
 
 async def _review(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:

@@ -2,19 +2,20 @@
 
 from typing import Any, NamedTuple
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.contacts import crowd_acts, crowd_jobs, lists, store
 from appliance.db.work import call, commit
 from ui import acts, crowds, people, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 from ui.tables import Selection
 
-pages = Blueprint("ui_contact_acts", url_prefix="/contacts/acts")
+pages = Pages("ui_contact_acts", url_prefix="/contacts/acts")
 # What cannot be undone is asked about first
 _ASKED = ("unsubscribe", "delete")
 # Over so many the number is to be typed
@@ -34,10 +35,7 @@ class Wish(NamedTuple):
 async def begin(request: Request, visit: Visit) -> HTTPResponse:
     """Do something with the chosen people; many of them as a job that the next pages tell of."""
     form = Form.of(request)
-    chosen = Selection(form)
-    only = number(request.args.get("only"), 0)
-    if only:
-        chosen.ids, chosen.is_all = [only], False
+    chosen = Selection.of(request, form)
     # Who is on somebody's page comes back to it
     at = number(form["at"], 0)
     back = f"/contacts/{at}" if at else _back(chosen)
@@ -48,7 +46,7 @@ async def begin(request: Request, visit: Visit) -> HTTPResponse:
     if wish.act in _ASKED and not _is_sure(form, len(wish.ids)):
         return _ask(request, form, chosen, wish, await call(crowd_jobs.first, visit.account_id, wish.ids))
     made = await commit(crowd_jobs.begin, visit.account_id, visit.user.id, *wish[:2], wish.ids, people.evidence(visit))
-    await _go_on(request, visit, made, at)
+    await go_on(request, visit, made, at)
     return view.go(request, back)
 
 
@@ -75,7 +73,7 @@ async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
         view.say(request, "This was undone already.")
         return view.go(request, "/contacts")
     at = number(Form.of(request)["at"], 0)
-    await _go_on(request, visit, made, at)
+    await go_on(request, visit, made, at)
     return view.go(request, f"/contacts/{at}" if at else _list_of(made) or "/contacts")
 
 
@@ -129,7 +127,7 @@ def _ask(request: Request, form: Form, chosen: Selection, wish: Wish, first: lis
     )  # fmt: skip
 
 
-async def _go_on(request: Request, visit: Visit, made: Any, at: int = 0) -> None:
+async def go_on(request: Request, visit: Visit, made: Any, at: int = 0) -> None:
     """Do a small act to its end; of a large one the next pages tell."""
     if made.number <= crowd_jobs.AT_ONCE:
         while await commit(crowd_jobs.step, made.id):

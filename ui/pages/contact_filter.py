@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
@@ -11,13 +11,14 @@ from appliance.db.work import call, commit
 from appliance.segments import people as crowd
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentCreate
-from ui import crowds, filter_look, guard, tables, view, words
+from ui import crowds, filter_look, rights, tables, view, words
+from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_contact_filter", url_prefix="/contacts/filter")
+pages = Pages("ui_contact_filter", url_prefix="/contacts/filter")
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -83,5 +84,5 @@ async def _page(
     state = {name: value for name, value in state.items() if name != "filters"}
     return view.page(
         request, "contacts/filter.html", status, form=form, shown=shown, state=state,
-        may_keep=guard.may(visit.user.role, "POST", "/contacts/filter"),
+        may_keep=rights.may(visit.user.role, "POST", "/contacts/filter"),
     )  # fmt: skip

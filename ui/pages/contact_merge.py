@@ -2,18 +2,20 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
+from appliance.account import audit
 from appliance.contacts import merge, requests, store, story
 from appliance.db.work import call, commit
 from ui import people, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, listing, number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_contact_merge", url_prefix="/contacts")
+pages = Pages("ui_contact_merge", url_prefix="/contacts")
 _LIMIT = 20
 
 
@@ -33,7 +35,9 @@ async def merge_two(request: Request, visit: Visit, contact_id: int) -> HTTPResp
     kept, gone = (other, contact_id) if form["keep"] == "other" else (contact_id, other)
     try:
         await call(store.get, visit.account_id, contact_id)
-        one = await commit(merge.merge, visit.account_id, kept, gone, people.evidence(visit))
+        args = (merge.merge, visit.account_id, kept, gone, people.evidence(visit))
+        told = {"merged_contact_id": gone}
+        one = await commit(audit.noting, visit.by, "contact_merge", *args, data=told)
     except errors.Invalid:
         form.wrong("base", "Choose another person: this one is not here any more.")
         return await _page(request, visit, contact_id, 0, form, 422)

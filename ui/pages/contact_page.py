@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
@@ -13,12 +13,13 @@ from appliance.engagement import erasing
 from appliance.events import log
 from appliance.messages import store as messages
 from appliance.messages.prepare import Workshop
-from ui import guard, mail, people, talk, view
+from ui import mail, people, rights, talk, view
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_contact_page", url_prefix="/contacts")
+pages = Pages("ui_contact_page", url_prefix="/contacts")
 _SHOWN, _MESSAGES, _EVIDENCE = 40, 8, 100
 # What to look for among what happened
 _KINDS = (
@@ -36,7 +37,7 @@ async def show(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     found = await call(_all_about, visit.account_id, contact_id, kind, number(request.args.get("page")))
     return view.page(
         request, "contacts/show.html", kind=kind, kinds=_KINDS, **found,
-        may_write=guard.may(visit.user.role, "POST", f"/contacts/{contact_id}"),
+        may_write=rights.may(visit.user.role, "POST", f"/contacts/{contact_id}"),
     )  # fmt: skip
 
 

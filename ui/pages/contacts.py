@@ -2,18 +2,23 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from markupsafe import Markup
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
-from appliance.contacts import erase, requests, store, write
+from appliance.account import audit
+from appliance.contacts import erase, lists, requests, store, write
+from appliance.contacts.consent import Evidence
 from appliance.db.work import call, commit
-from ui import crowds, guard, own_data, people, tables, view, words
+from ui import crowds, own_data, people, rights, tables, view, words
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_contacts", url_prefix="/contacts")
+pages = Pages("ui_contacts", url_prefix="/contacts")
 _PLAIN = ("first_name", "last_name", "country_code")
 
 
@@ -24,9 +29,9 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     table = tables.Table(
         request, "/contacts", ("person", "people"), crowds.COLUMNS, "-updated", crowds.FILTERS
     )  # fmt: skip
-    table.acts = "/contacts/acts" if guard.may(visit.user.role, "POST", "/contacts/acts") else ""
-    lists = await call(crowds.fill, visit.account_id, table)
-    return tables.answer(request, "contacts/index.html", table, lists=lists)
+    table.acts = "/contacts/acts" if rights.may(visit.user.role, "POST", "/contacts/acts") else ""
+    found = await call(crowds.fill, visit.account_id, table)
+    return tables.answer(request, "contacts/index.html", table, lists=found)
 
 
 @pages.get("/new", name="new")
@@ -41,6 +46,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Add a person, or bring up to date the one who has the address."""
     form = Form.of(request)
@@ -57,12 +63,21 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         asked = fields.read(requests.ContactWrite, {name: value for name, value in raw.items() if value is not None})
         evidence = people.evidence(visit)
         evidence.text = form["agreed"][:1000] or None
-        done = await commit(write.upsert, visit.account_id, asked, evidence)
+        done = await commit(_add, visit.account_id, asked, evidence, form["new_list"])
     except errors.Invalid as refused:
-        return await _form(request, visit, form.take(refused), None, 422)
+        form = await _taken(visit, form, refused, {"name": "new_list"})
+        return await _form(request, visit, form, None, 422)
     who = words.name(done.contact)
     view.say(request, f"{who} is added." if done.created else f"{who} was here already and is now up to date.")
     return view.go(request, f"/contacts/{done.contact.id}")
+
+
+def _add(account_id: int, asked: requests.ContactWrite, evidence: Evidence, new_list: str) -> write.Upserted:
+    """Add a person, to a list that is made for them too if it has a name; all or nothing. Raises Invalid."""
+    if new_list:
+        made = lists.create(account_id, fields.read(lists.ListCreate, {"name": new_list}))
+        asked.list_ids = [*(asked.list_ids or []), made.id]
+    return write.upsert(account_id, asked, evidence)
 
 
 @pages.get("/<contact_id:int>/edit", name="edit")
@@ -88,7 +103,8 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     contact = await call(store.get, visit.account_id, contact_id)
     if form["more"] or form["drop"]:
         return await _form(request, visit, form, contact, 200)
-    raw = {**_raw(form), "channels_attributes": _channels(contact, form)}
+    changed = _channels(contact, form)
+    raw = {**_raw(form), "channels_attributes": [asked for _, asked in changed]}
     # A form that does not show the data leaves it as it is; what came meanwhile under other names stays
     if "data_shown" in form.values:
         shown = set(form["data_shown"].split("\n"))
@@ -100,7 +116,8 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
         asked = fields.read(requests.ContactPatch, raw)
         await commit(write.update, visit.account_id, contact_id, asked, people.evidence(visit))
     except errors.Invalid as refused:
-        return await _form(request, visit, _taken(form, refused), contact, 422)
+        at = {f"channels_attributes[{index}].value": kind for index, (kind, _) in enumerate(changed)}
+        return await _form(request, visit, await _taken(visit, form, refused, at), contact, 422)
     view.say(request, "Saved.")
     return view.go(request, f"/contacts/{contact_id}")
 
@@ -117,7 +134,7 @@ async def sure(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
 @signed_in
 async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Delete a person for good; an opt-out of theirs stays as a mark that cannot be read."""
-    gone = await commit(write.delete, visit.account_id, contact_id)
+    gone = await commit(audit.noting, visit.by, "contact_delete", write.delete, visit.account_id, contact_id)
     view.say(request, f"{words.name(gone)} is deleted.")
     return view.go(request, "/contacts")
 
@@ -127,7 +144,8 @@ async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
 async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Erase a person with every trace; what stays is that their addresses are never written to again."""
     contact = await call(store.get, visit.account_id, contact_id)
-    await commit(erase.erase, visit.account_id, contact_id, people.evidence(visit))
+    args = (erase.erase, visit.account_id, contact_id, people.evidence(visit))
+    await commit(audit.noting, visit.by, "contact_erase", *args)
     view.say(request, f"{words.name(contact)} is erased.")
     return view.go(request, "/contacts")
 
@@ -137,31 +155,38 @@ def _raw(form: Form) -> dict[str, Any]:
     return {**raw, "list_ids": form.ids("list_ids")}
 
 
-def _channels(contact: Any, form: Form) -> list[dict[str, Any]]:
-    """Answer what the form says about the first address and the first number, in the words of the domain."""
-    wanted: list[dict[str, Any]] = []
+def _channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any]]]:
+    """Answer what the form says about the first address and the first number, by kind, in the words of the domain."""
+    wanted: list[tuple[str, dict[str, Any]]] = []
     for kind in ("email", "phone"):
         have = next((channel for channel in contact.channels if channel.kind == kind), None)
         if have and not form[kind]:
-            wanted.append({"id": have.id, "_destroy": True})
+            wanted.append((kind, {"id": have.id, "_destroy": True}))
         elif have and form[kind] != have.value:
-            wanted.append({"id": have.id, "value": form[kind]})
+            wanted.append((kind, {"id": have.id, "value": form[kind]}))
         elif not have and form[kind]:
-            wanted.append({"value": form[kind], "kind": kind})
+            wanted.append((kind, {"value": form[kind], "kind": kind}))
     return wanted
 
 
 async def _form(request: Request, visit: Visit, form: Form, contact: Any, status: int) -> HTTPResponse:
-    lists = await call(people.all_lists, visit.account_id)
+    found = await call(people.all_lists, visit.account_id)
     data = own_data.posted(form) + ([own_data.Row("", "text", "")] if form["more"] else [])
     shown = "\n".join(key for key in contact.data if key != "tags") if contact else ""
     shown = form.values.get("data_shown", shown)
     return view.page(
-        request, "contacts/form.html", status, form=form, contact=contact, lists=lists, data=data, shown=shown,
+        request, "contacts/form.html", status, form=form, contact=contact, lists=found, data=data, shown=shown,
         kinds=own_data.KINDS,
     )  # fmt: skip
 
 
-def _taken(form: Form, refused: errors.Invalid) -> Form:
-    """Note the faults of the domain; where the form found some itself there are none."""
-    return form.take(refused, {"value": "email", "data": "data"}) if refused.fields else form
+async def _taken(visit: Visit, form: Form, refused: errors.Invalid, names: dict[str, str]) -> Form:
+    """Note the faults of the domain, and whose an address is already; none where the form found some itself."""
+    for path, messages in refused.fields.items():
+        kind = names.get(path, path)
+        if kind not in ("email", "phone") or messages[0] != "has already been taken":
+            continue
+        if owner := await call(people.owner, visit.account_id, kind, form[kind]):
+            text = Markup('This {} already belongs to {}. <a href="/contacts/{}">Open</a>')
+            form.wrong(kind, text.format("address" if kind == "email" else "number", words.name(owner), owner.id))
+    return form.take(refused, names) if refused.fields else form

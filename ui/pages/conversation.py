@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
@@ -11,11 +11,13 @@ from appliance.conversations import reading, writing
 from appliance.conversations.reading import Seen
 from appliance.db.work import call, commit
 from ui import talk, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_conversation", url_prefix="/contacts")
+pages = Pages("ui_conversation", url_prefix="/contacts")
 _REFUSED = {
     "recipient_suppressed": "They may not be written to: nothing was sent.",
     "transactional_disabled": "Single messages are switched off in this account: nothing was sent.",
@@ -31,6 +33,7 @@ async def show(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
 
 @pages.post("/<contact_id:int>/conversation", name="say")
 @signed_in
+@one_press
 async def say(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Send an answer; the words that were typed stay where they are if it cannot be sent."""
     form = Form.of(request)

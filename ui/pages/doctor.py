@@ -5,16 +5,17 @@ import logging
 from typing import Any
 
 import msgspec
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import children, config
 from ui import view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_doctor", url_prefix="/settings/doctor")
+pages = Pages("ui_doctor", url_prefix="/settings/doctor")
 log = logging.getLogger("campanero.ui")
 _SECONDS = 90.0
 # One look at a time: each is a process of its own

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
@@ -11,11 +11,13 @@ from appliance.sending_domains import keys, names, records, store, verify
 from appliance.sending_domains.records import Record
 from appliance.tables import SendingDomain
 from ui import view
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_domains", url_prefix="/settings/domains")
+pages = Pages("ui_domains", url_prefix="/settings/domains")
 _LIMIT = 50
 # What each record does for the sender, and why it is worth the trouble
 PURPOSES = {
@@ -59,6 +61,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Add a domain and show its records."""
     form = Form.of(request)
@@ -78,7 +81,7 @@ async def add(request: Request, visit: Visit, form: Form) -> SendingDomain | Non
         asked = fields.read(store.DomainCreate, {"domain": {"name": form["name"]}})
         await call(store.read, visit.account_id, asked)
         pairs = await asyncio.to_thread(keys.generate)
-        return await commit(store.create, visit.account_id, asked, pairs, _by(request, visit))
+        return await commit(store.create, visit.account_id, asked, pairs, visit.by)
     except errors.Invalid as refused:
         for message in refused.fields.get("domain.name", ["is invalid"]):
             form.wrong("name", _NAME_FAULTS.get(message, message))
@@ -110,7 +113,7 @@ async def rotate(request: Request, visit: Visit, domain_id: int) -> HTTPResponse
     """Make the next key."""
     await call(store.get, visit.account_id, domain_id)
     pairs = await asyncio.to_thread(keys.generate)
-    await commit(store.rotate, visit.account_id, domain_id, pairs, _by(request, visit))
+    await commit(store.rotate, visit.account_id, domain_id, pairs, visit.by)
     view.say(request, "The new key is made. Enter its record; it takes over once that is found.")
     return view.go(request, f"/settings/domains/{domain_id}")
 
@@ -120,7 +123,7 @@ async def rotate(request: Request, visit: Visit, domain_id: int) -> HTTPResponse
 async def delete(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
     """Delete a domain with its keys."""
     try:
-        gone = await commit(store.delete, visit.account_id, domain_id, _by(request, visit))
+        gone = await commit(store.delete, visit.account_id, domain_id, visit.by)
     except errors.Invalid as refused:
         form = Form()
         used = ", ".join(str(one["name"]) for one in refused.extra["used_by"])
@@ -161,7 +164,3 @@ def look(record: Record) -> tuple[str, str]:
 
 def _may(visit: Visit) -> bool:
     return visit.user.role in ("owner", "admin")
-
-
-def _by(request: Request, visit: Visit) -> store.By:
-    return store.By(visit.actor, request.ctx.client)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import brand as brands
@@ -14,13 +14,14 @@ from appliance.tables import Template
 from appliance.templates import editing, history, homes, places, store
 from appliance.templates.editing import Change
 from ui import filter_look, view, words
-from ui.editor import fields, listing, presence
+from ui.blueprint import Pages
+from ui.editor import drawing, fields, listing, presence
 from ui.filters import Rows
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_editor")
+pages = Pages("ui_editor")
 PAGE = "editor/page.html"
 _PALETTES = (
     ("Ink", {"brand_color": "#1f2933", "text_color": "#1f2933", "bg_color": "#f4f2ee"}),
@@ -56,7 +57,10 @@ async def step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HT
 
 async def show(request: Request, visit: Visit, row: Template, status: int = 200, file: str = "") -> HTTPResponse:
     """Answer the page of an email, with the section that its address names; `file` is what is wrong with one."""
-    values = await call(context, visit, row.id, request.args.get("s"))
+    path, key = request.args.get("path"), request.args.get("s")
+    if path and key is None:
+        key = next((one.key for one in outline.entries(row.design) if one.section.path == path), None)
+    values = await call(context, visit, row.id, key)
     return view.whole(request, PAGE, status, **(values | {"file": file}))
 
 
@@ -143,6 +147,8 @@ async def answer(
     found = view.pieces(request, PAGE, names, status, **values, notice=notice)
     told = {"rev": values["row"].revision, "key": values["key"], **said}
     found.headers["x-editor"] = json.dumps(told)
+    if said.get("kept") or said.get("changed"):
+        found.body = (found.body or b"") + (await drawing.along(request, visit, template_id)).encode()
     return found
 
 

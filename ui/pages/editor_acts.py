@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.db.work import call, commit
@@ -11,6 +11,7 @@ from appliance.templates import arranging, editing, history, store
 from appliance.templates.arranging import Spot
 from appliance.templates.editing import Make
 from ui import view, words
+from ui.blueprint import Pages
 from ui.editor import listing, presence
 from ui.forms import Form, number
 from ui.guard import signed_in
@@ -18,7 +19,7 @@ from ui.pages.editor import answer, context
 from ui.pages.templates import changed_since
 from ui.session import Visit
 
-pages = Blueprint("ui_editor_acts", url_prefix="/templates")
+pages = Pages("ui_editor_acts", url_prefix="/templates")
 _NUMBERS = tuple(str(number) for number in range(100))
 _ALL = ("state", "steps", "list", "inspector")
 

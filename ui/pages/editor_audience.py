@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
@@ -14,13 +14,14 @@ from appliance.tables import Template
 from appliance.templates import editing, homes, store
 from appliance.templates.editing import Change
 from ui import filter_look, view
+from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pages.editor import page_of
 from ui.session import Visit
 
-pages = Blueprint("ui_editor_audience", url_prefix="/templates")
+pages = Pages("ui_editor_audience", url_prefix="/templates")
 PATH = "props.show_if"
 
 

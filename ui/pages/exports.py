@@ -3,17 +3,19 @@
 import secrets
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
+from appliance.account import audit
 from appliance.db.work import call
 from ui import download, exports, view
+from ui.blueprint import Pages
 from ui.exports import FORMATS, KINDS, TYPES, Kind
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_exports", url_prefix="/exports")
+pages = Pages("ui_exports", url_prefix="/exports")
 # Asked so often before the file has begun, the page stops asking
 _TRIES = 20
 
@@ -51,6 +53,7 @@ async def file(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
     total = (await call(kind.page, visit.account_id, *read)).total
     lines: Any = (kind.csv if ending == "csv" else kind.jsonl)(visit.account_id, *read)
     mark, head = b"\xef\xbb\xbf" if marked else b"", 1 if ending == "csv" else 0
+    await audit.exported(visit.by, visit.account_id, f"{of}.{ending}", asked)
     pieces = exports.counted(visit.account_id, ticket, total, lines, mark, head)
     return await download.send(request, f"{of}.{ending}", TYPES[ending], pieces)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
@@ -11,11 +11,12 @@ from appliance.flows import moving, people, sketch, tree
 from appliance.flows.moving import Act, RunsChosen
 from ui import flow_tree, view, words
 from ui import people as named
+from ui.blueprint import Pages
 from ui.forms import Form, local_path, number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_flow_people", url_prefix="/flows")
+pages = Pages("ui_flow_people", url_prefix="/flows")
 # What the people of a page are chosen by
 _BY = ("status", "step", "outcome", "message", "reason", "since", "contact_id")
 _STATES = {

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
@@ -13,13 +13,14 @@ from appliance.flows.requests import FlowPatch
 from appliance.flows.steps import BY_TYPE
 from ui import flow_forms, flow_tree, view, words
 from ui import people as named
+from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.flow_forms import StepForm
-from ui.flow_page import START, by, facts
+from ui.flow_page import START, facts
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_flow_steps", url_prefix="/flows")
+pages = Pages("ui_flow_steps", url_prefix="/flows")
 # Steps as they were before one was taken out, for the button that brings it back; a restart forgets them
 _MOST_KEPT = 50
 _before: "OrderedDict[int, list[Any]]" = OrderedDict()
@@ -58,7 +59,7 @@ async def add(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
         if raw is None:
             return await _new(request, visit, flow_id, form, None)
     try:
-        step = await commit(sketch.add, visit.account_id, flow_id, where, kind, raw, by(visit))
+        step = await commit(sketch.add, visit.account_id, flow_id, where, kind, raw, visit.by)
     except errors.Invalid as refused:
         if "ready" not in form.values:
             raise
@@ -87,7 +88,7 @@ async def change(request: Request, visit: Visit, flow_id: int, step_id: int) -> 
     try:
         raw = _read(form, step["type"])
         if raw is not None:
-            await commit(sketch.change, visit.account_id, flow_id, step_id, raw, by(visit))
+            await commit(sketch.change, visit.account_id, flow_id, step_id, raw, visit.by)
     except errors.Invalid as refused:
         _point(form, refused)
         return await _shown(request, visit, flow_id, str(step_id), form, 422)
@@ -127,7 +128,7 @@ async def move(request: Request, visit: Visit, flow_id: int, step_id: int) -> HT
     where: Any = {"up": -1, "down": 1}.get(form["to"]) or tree.spot(form["to"])
     if where is None:
         raise errors.NotFound
-    await commit(sketch.move, visit.account_id, flow_id, step_id, where, by(visit))
+    await commit(sketch.move, visit.account_id, flow_id, step_id, where, visit.by)
     return await _after(request, visit, flow_id, str(step_id))
 
 
@@ -135,7 +136,7 @@ async def move(request: Request, visit: Visit, flow_id: int, step_id: int) -> HT
 @signed_in
 async def duplicate(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Put a copy behind a step."""
-    made = await commit(sketch.duplicate, visit.account_id, flow_id, step_id, by(visit))
+    made = await commit(sketch.duplicate, visit.account_id, flow_id, step_id, visit.by)
     return await _after(request, visit, flow_id, str(made))
 
 
@@ -143,7 +144,7 @@ async def duplicate(request: Request, visit: Visit, flow_id: int, step_id: int) 
 @signed_in
 async def remove(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Take a step out; the message offers to bring it back."""
-    before = await commit(sketch.remove, visit.account_id, flow_id, step_id, by(visit))
+    before = await commit(sketch.remove, visit.account_id, flow_id, step_id, visit.by)
     _before[flow_id] = before
     _before.move_to_end(flow_id)
     while len(_before) > _MOST_KEPT:
@@ -171,7 +172,7 @@ async def undo(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     if before is None or not shows.isdecimal():
         view.say(request, "There is nothing to bring back any more.")
         return view.go(request, f"/flows/{flow_id}")
-    await commit(sketch.restore, visit.account_id, flow_id, before, by(visit))
+    await commit(sketch.restore, visit.account_id, flow_id, before, visit.by)
     return view.go(request, _to(flow_id, shows))
 
 
@@ -208,7 +209,7 @@ async def conditions(request: Request, visit: Visit, flow_id: int) -> HTTPRespon
     where = rows.filters()
     data = {**drawn.start.data, "where": where}
     try:
-        await commit(sketch.retrigger, visit.account_id, flow_id, {"data": data}, by(visit))
+        await commit(sketch.retrigger, visit.account_id, flow_id, {"data": data}, visit.by)
     except errors.Invalid as refused:
         rows.take(refused, "trigger.data.where")
         return await _shown(request, visit, flow_id, START, shown, 422)
@@ -224,8 +225,8 @@ async def _saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HT
 
 def _keep(visit: Visit, flow_id: int, raw: dict[str, Any], goal: str | None) -> None:
     fields.read(FlowPatch, {"goal": goal})
-    sketch.retrigger(visit.account_id, flow_id, raw, by(visit))
-    sketch.aim(visit.account_id, flow_id, goal, by(visit))
+    sketch.retrigger(visit.account_id, flow_id, raw, visit.by)
+    sketch.aim(visit.account_id, flow_id, goal, visit.by)
 
 
 @pages.get("/<flow_id:int>/met", name="met")

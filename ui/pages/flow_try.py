@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
@@ -17,13 +17,13 @@ from appliance.flows.rehearsing import rehearse
 from appliance.flows.requests import FlowPatch
 from appliance.flows.timeline import Simulated
 from ui import flow_forms, flow_tree, flow_try, mail, view
-from ui.flow_page import by
+from ui.blueprint import Pages
 from ui.flow_try import Wish
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_flow_try", url_prefix="/flows")
+pages = Pages("ui_flow_try", url_prefix="/flows")
 DAYS = 90
 _FIELDS = ("first_name", "email", "data", "event", "day", "hour", "name")
 
@@ -147,7 +147,7 @@ async def _put(visit: Visit, flow_id: int, kept: list[Any]) -> None:
     flow = await call(store.get, visit.account_id, flow_id)
     asked = fields.read(FlowPatch, {"data": {**flow.data, SCRIPTS: kept}})
     draft = await call(store.read, visit.account_id, asked, flow_id)
-    await commit(store.update, visit.account_id, flow_id, asked, draft, by(visit))
+    await commit(store.update, visit.account_id, flow_id, asked, draft, visit.by)
 
 
 @pages.get("/<flow_id:int>/crowd", name="crowd")

@@ -2,45 +2,57 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
+from appliance.account import audit
 from appliance.db.work import call, commit
 from appliance.flows import publishing, report, requests, sketch, starters, states, store
-from ui import flow_tree, view
-from ui.flow_page import by, facts, findings
-from ui.forms import Form, listing, number
+from ui import flow_tree, rights, tables, view
+from ui.blueprint import Pages
+from ui.flow_page import facts, findings
+from ui.forms import Form, number
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
+from ui.tables import Chip, Column
 
-pages = Blueprint("ui_flows", url_prefix="/flows")
-CHIPS = (("", "All"), ("active", "Live"), ("paused", "Paused"), ("draft", "Drafts"), ("archived", "Archived"))
+pages = Pages("ui_flows", url_prefix="/flows")
+CHIPS = {"": "All", "active": "Live", "paused": "Paused", "draft": "Drafts", "archived": "Archived"}
+_COLUMNS = (
+    Column("Flow", "name", ""), Column("Status"), Column("Entered", "entered", number=True),
+    Column("Inside", number=True), Column("Completed", number=True), Column("Handed over", number=True),
+    Column("Changed", "updated"), Column("Made", "created", shown=False),
+)  # fmt: skip
 
 
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table with chips for the states; without any flow, what one may begin from."""
-    status = request.args.get("status") or ""
-    status = status if status in dict(CHIPS) else ""
-    raw, search = listing(request, 50)
-    raw |= {"status": status} if status else {}
+    table = tables.Table(request, "/flows", ("flow", "flows"), _COLUMNS, "-updated", ("status",))
+    table.chip_name = "status"
+    table.acts = "/flows/acts" if rights.may(visit.user.role, "POST", "/flows/acts") else ""
+    status = table.state["status"]
+    raw = table.raw | ({"status": status} if status and status in CHIPS else {})
 
     def read() -> dict[str, Any]:
-        found = store.page(visit.account_id, fields.read(requests.FlowQuery, raw))
-        rows = list(found.rows)
+        counted = store.counted(visit.account_id)
+        for key, label in CHIPS.items():
+            many = counted.get(key, 0) if key else sum(counted.values())
+            if many or key in ("", status):
+                table.chips = [*table.chips, Chip(key, label, many)]
+        table.found = store.page(visit.account_id, fields.read(requests.FlowQuery, raw), table.sort)
+        rows = list(table.found.rows)
         drawn = {row.id: sketch.seen(row) for row in rows}
-        return {
-            "found": found, "stats": report.stats(rows), "counted": store.counted(visit.account_id),
-            "starts": {row.id: flow_tree.start_words(visit.account_id, drawn[row.id].start) for row in rows},
-        }  # fmt: skip
+        starts = {row.id: flow_tree.start_words(visit.account_id, drawn[row.id].start) for row in rows}
+        return {"stats": report.stats(rows), "starts": starts}
 
     seen = await call(read)
-    counted = seen["counted"]
-    chips = [(key, label, counted.get(key, 0) if key else sum(counted.values())) for key, label in CHIPS]
-    offers = await call(_starters, visit) if not chips[0][2] else []
-    return view.page(request, "flows/index.html", search=search, status=status, chips=chips, starters=offers, **seen)
+    offers = await call(_starters, visit) if not table.chips[0].number else []
+    may_send = rights.may(visit.user.role, "POST", "/flows/0/pause")
+    return tables.answer(request, "flows/index.html", table, starters=offers, may_send=may_send, **seen)
 
 
 def _starters(visit: Visit) -> list[Any]:
@@ -56,6 +68,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a draft from a starter, or a blank one."""
     form = Form.of(request)
@@ -68,7 +81,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         return body, draft
 
     body, draft = await call(read)
-    made = await commit(store.create, visit.account_id, body, draft, by(visit))
+    made = await commit(store.create, visit.account_id, body, draft, visit.by)
     return view.go(request, f"/flows/{made.id}")
 
 
@@ -91,7 +104,7 @@ async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     else:
         read = fields.read(requests.FlowPatch, {"name": name})
         draft = await call(store.read, visit.account_id, read, flow_id)
-        await commit(store.update, visit.account_id, flow_id, read, draft, by(visit))
+        await commit(store.update, visit.account_id, flow_id, read, draft, visit.by)
     return view.go(request, f"/flows/{flow_id}")
 
 
@@ -110,7 +123,7 @@ async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     changes = await call(publishing.differences, visit.account_id, flow_id)
     try:
         await call(publishing.warm, visit.account_id, flow_id)
-        await commit(publishing.publish, visit.account_id, flow_id, by(visit))
+        await commit(audit.noting, visit.by, "flow_publish", publishing.publish, visit.account_id, flow_id, visit.by)
     except errors.Invalid:
         return await _review(request, visit, flow_id, form, 422)
     if form["time"] == "new":
@@ -128,7 +141,7 @@ async def _review(request: Request, visit: Visit, flow_id: int, form: Form, stat
         return {
             "flow": drawn.flow, "changes": publishing.differences(visit.account_id, flow_id),
             "inside": sum(publishing.inside(flow_id).values()),
-            "findings": findings(drawn, sketch.blockers(drawn, by(visit).approves), sketch.said(drawn.steps)),
+            "findings": findings(drawn, sketch.blockers(drawn, visit.by), sketch.said(drawn.steps)),
         }  # fmt: skip
 
     return view.page(request, "flows/publish.html", status, form=form, **await call(read))
@@ -138,7 +151,7 @@ async def _review(request: Request, visit: Visit, flow_id: int, form: Form, stat
 @signed_in
 async def discard(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Drop what was changed; what is live was never touched."""
-    await commit(publishing.discard, visit.account_id, flow_id, by(visit))
+    await commit(publishing.discard, visit.account_id, flow_id, visit.by)
     view.say(request, "Changes dropped. The flow is as it is live.")
     return view.go(request, f"/flows/{flow_id}")
 
@@ -152,7 +165,8 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
     before = await call(store.get, visit.account_id, flow_id)
     try:
         await call(publishing.warm, visit.account_id, flow_id)
-        await commit(publishing.start, visit.account_id, flow_id, by(visit), skip)
+        args = (publishing.start, visit.account_id, flow_id, visit.by, skip)
+        await commit(audit.noting, visit.by, "flow_activate", *args)
     except errors.Invalid as refused:
         if refused.reason == "invalid_transition":
             view.say(request, "It has moved on meanwhile. This is how it stands.")
@@ -170,7 +184,8 @@ def _action(name: str, done: str, verb: Any) -> None:
     @signed_in
     async def act(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
         try:
-            await commit(store.moved, visit.account_id, flow_id, *verb(Form.of(request)))
+            args = (store.moved, visit.account_id, flow_id, *verb(Form.of(request)))
+            await commit(audit.noting, visit.by, f"flow_{name}", *args)
         except errors.Invalid as refused:
             if refused.reason != "invalid_transition":
                 raise
@@ -181,17 +196,4 @@ def _action(name: str, done: str, verb: Any) -> None:
 
 
 _action("pause", "Paused. Everybody stays where they are.", lambda _: (states.pause,))
-_action("archive", "Archived. Nobody enters any more.", lambda form: (states.archive, form["inside"] == "out"))
 _action("revive", "It is a draft again.", lambda _: (states.revive,))
-
-
-@pages.post("/<flow_id:int>/delete", name="delete")
-@signed_in
-async def delete(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Delete a flow; those inside leave, and what was sent stays in the books."""
-    flow = await call(store.get, visit.account_id, flow_id)
-    if flow.version and not by(visit).approves:
-        raise errors.NotAllowed("whoever may not start a flow deletes none that was live")
-    gone = await commit(store.delete, visit.account_id, flow_id)
-    view.say(request, f"{gone.name} is deleted.")
-    return view.go(request, "/flows")

@@ -2,21 +2,23 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import config, errors, fields
-from appliance.account import accounts
+from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from appliance.engagement import face
 from appliance.forms import snippet, store
 from appliance.messages import senders
 from ui import people, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, listing
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_forms", url_prefix="/forms")
+pages = Pages("ui_forms", url_prefix="/forms")
 _LIMIT = 50
 _NAMES = ("first_name", "last_name", "phone")
 
@@ -40,6 +42,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a form and show what to do with it."""
     form = Form.of(request)
@@ -47,7 +50,8 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     try:
         if form.errors:
             raise errors.Invalid({})
-        made = await commit(store.create, visit.account_id, fields.read(store.FormWrite, _raw(form, [])))
+        args = (store.create, visit.account_id, fields.read(store.FormWrite, _raw(form, [])))
+        made = await commit(audit.noting, visit.by, "form_add", *args)
     except errors.Invalid as refused:
         return await _form(request, visit, _taken(form, refused), None, 422)
     view.say(request, f"{made.name} is ready. Now bring it to people.")
@@ -94,7 +98,7 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         asked = fields.read(store.FormPatch, _raw(form, row.fields))
-        await commit(store.update, visit.account_id, form_id, asked)
+        await commit(audit.noting, visit.by, "form_update", store.update, visit.account_id, form_id, asked)
     except errors.Invalid as refused:
         return await _form(request, visit, _taken(form, refused), row, 422)
     view.say(request, "Saved.")
@@ -105,7 +109,7 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 @signed_in
 async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Delete a form; whoever came through it stays."""
-    gone = await commit(store.delete, visit.account_id, form_id)
+    gone = await commit(audit.noting, visit.by, "form_delete", store.delete, visit.account_id, form_id)
     view.say(request, f"The form {gone.name} is deleted. Who signed up is still in Contacts.")
     return view.go(request, "/forms")
 

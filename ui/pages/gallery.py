@@ -1,26 +1,28 @@
-"""Templates as cards, each with a small picture: begun from a design, taken from a file, copied, put away, deleted."""
+"""Templates as cards, each with a small picture: begun from a design or taken from a file."""
 
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import brand as brands
 from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.messages import looking
-from appliance.pages import Page
 from appliance.templates import revisions, shelf, starters, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateQuery, TemplateWrite
-from ui import guard, mail, view
-from ui.forms import Form, listing
+from ui import mail, rights, tables, view
+from ui.blueprint import Pages
+from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
+from ui.tables import Chip, Column
 
-pages = Blueprint("ui_gallery", url_prefix="/templates")
-_PER_PAGE = 24
+pages = Pages("ui_gallery", url_prefix="/templates")
+_COLUMNS = (Column("Name", "name", ""), Column("Changed", "updated"), Column("Made", "created"))
+_CHIPS = {"": "All", "email": "Email", "sms": "SMS", "away": "Archived"}
 _TAKEN = ("name", "subject", "preheader", "body", "from_name", "from_email", "reply_to", "design")
 _BLANK = {"sections": [{"type": "footer", "props": {}, "styles": {}}], "theme": {}}
 _MOST_FAULTS = 5
@@ -30,26 +32,27 @@ _MOST_FAULTS = 5
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The templates as cards; without any, the designs to begin from."""
-    raw, search = listing(request, _PER_PAGE)
-    show = request.args.get("show") or ""
-    show = show if show in ("email", "sms", "away") else ""
+    table = tables.Table(request, "/templates", ("template", "templates"), _COLUMNS, "-updated", ("show",))
+    table.is_cards = True
+    table.acts = "/templates/acts" if rights.may(visit.user.role, "POST", "/templates/acts") else ""
+    show, search = table.state["show"], table.search
 
-    def read() -> tuple[Page, int, dict[int, int]]:
-        away = shelf.many(visit.account_id)
+    def read() -> int:
+        away, many = shelf.many(visit.account_id), store.counted(visit.account_id)
+        known = {"": sum(many.values()), "email": many.get("email", 0), "sms": many.get("sms", 0), "away": away}
+        table.chips = [Chip(key, _CHIPS[key], number) for key, number in known.items()
+                       if number or key != "away" or show == "away"]  # fmt: skip
         if show == "away":
-            found = shelf.page(visit.account_id, raw["page"], _PER_PAGE, search)
+            table.found = shelf.page(visit.account_id, table.page, table.limit, search)
         else:
-            asked = raw | {"standalone": True} | ({"channel": show} if show else {})
-            found = store.page(visit.account_id, fields.read(TemplateQuery, asked))
-        return found, away, shelf.sent([row.id for row in found.rows])
+            asked = table.raw | {"standalone": True} | ({"channel": show} if show in ("email", "sms") else {})
+            table.found = store.page(visit.account_id, fields.read(TemplateQuery, asked), table.sort)
+        return away
 
-    found, away, sent = await call(read)
-    is_new = not (found.total or search or show)
+    away = await call(read)
+    is_new = not table.found.total and not table.is_narrowed
     begin = await call(_starters, visit.account_id) if is_new else ()
-    return view.page(
-        request, "templates/index.html", found=found, search=search, show=show, away=away, sent=sent, starters=begin,
-        may_write=guard.may(visit.user.role, "POST", request.path),
-    )  # fmt: skip
+    return tables.answer(request, "templates/index.html", table, away=away, starters=begin)
 
 
 @pages.get("/new", name="new")
@@ -65,7 +68,7 @@ async def _new(request: Request, visit: Visit, form: Form, status: int = 200) ->
     found = await call(_starters, visit.account_id)
     return view.page(
         request, "templates/new.html", status, starters=found, form=form,
-        may_write=guard.may(visit.user.role, "POST", request.path),
+        may_write=rights.may(visit.user.role, "POST", request.path),
     )  # fmt: skip
 
 
@@ -143,42 +146,6 @@ async def starter(request: Request, visit: Visit, key: str) -> HTTPResponse:
         return looking.of_fields(visit.account_id, said | {"design": one.design}).html
 
     return mail.frame(await call(read))
-
-
-@pages.post("/<template_id:int>/duplicate", name="duplicate")
-@signed_in
-async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Make a copy and open it."""
-    made = await commit(store.duplicate, visit.account_id, template_id, visit.user.id)
-    view.say(request, "This is the copy.")
-    return view.go(request, f"/templates/{made.id}/edit")
-
-
-@pages.post("/<template_id:int>/archive", name="archive")
-@signed_in
-async def archive(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Put a template away, with a way to undo it."""
-    gone = await commit(shelf.put_away, visit.account_id, template_id)
-    view.say(request, f"{gone.name or store.UNTITLED} is archived.", (f"/templates/{template_id}/unarchive", {}))
-    return view.go(request, "/templates")
-
-
-@pages.post("/<template_id:int>/unarchive", name="unarchive")
-@signed_in
-async def unarchive(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Bring a template back."""
-    back = await commit(shelf.bring_back, visit.account_id, template_id)
-    view.say(request, f"{back.name or store.UNTITLED} is back.")
-    return view.go(request, "/templates")
-
-
-@pages.post("/<template_id:int>/delete", name="delete")
-@signed_in
-async def delete(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Delete a template with its history; what was made from it keeps its own copy."""
-    gone = await commit(store.delete, visit.account_id, template_id)
-    view.say(request, f"{gone.name or store.UNTITLED} is deleted. Campaigns made from it keep their copy.")
-    return view.go(request, "/templates" if gone.removed_at is None else "/templates?show=away")
 
 
 def _starters(account_id: int) -> tuple[starters.Starter, ...]:

@@ -2,27 +2,29 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import brand, config
 from appliance.account import accounts
 from appliance.campaigns import store, watch
-from appliance.campaigns.requests import CampaignQuery
+from appliance.campaigns.requests import CampaignQuery, Phase
 from appliance.contacts import growth
 from appliance.db.work import call
 from appliance.events import health
 from appliance.events.log import EventQuery
+from appliance.flows import store as flows
 from appliance.messages import unsettled
 from appliance.rested import Rested
 from appliance.sending_domains import store as domains
 from ui import view
+from ui.blueprint import Pages
 from ui.guard import signed_in
 from ui.pages import activity
 from ui.session import Visit
 
-pages = Blueprint("ui_home")
-_NOW = ("holding", "sending", "paused")
+pages = Pages("ui_home")
+_NOW: tuple[Phase, ...] = ("holding", "sending", "paused")
 _FEW = 5
 _followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
 # From here on mailbox providers begin to refuse (decisions, section 6)
@@ -48,8 +50,17 @@ def _happening(account_id: int) -> dict[str, Any]:
         "now_rows": now,
         "moving": any(row.phase in ("holding", "sending") for row in now),
         "next_rows": sorted(_some(account_id, phases, ("scheduled",)), key=lambda row: row.scheduled_at),
+        "asked_rows": _asked(account_id),
         "doubts": unsettled.count(account_id, "uncertain"),
     }
+
+
+def _asked(account_id: int) -> list[tuple[str, str, int]]:
+    """Answer what waits for approval: its name, its page, and since when; the longest first."""
+    campaigns = store.page(account_id, CampaignQuery(limit=_FEW, asked=True), sums=False).rows
+    found = [(row.name, f"/campaigns/{row.id}", row.asked_at) for row in campaigns]
+    found += [(row.name, f"/flows/{row.id}", row.asked_at) for row in flows.to_approve(account_id)]
+    return sorted(found, key=lambda one: one[2])
 
 
 def _facts(account_id: int, account: Any) -> dict[str, Any]:
@@ -80,11 +91,11 @@ def _limits(fared: health.Health) -> list[tuple[str, int, float, float, str]]:
     ]  # fmt: skip
 
 
-def _some(account_id: int, phases: dict[str, int], names: tuple[str, ...]) -> list[Any]:
+def _some(account_id: int, phases: dict[str, int], names: tuple[Phase, ...]) -> list[Any]:
     return [row for name in names if phases.get(name) for row in _few(account_id, name)]
 
 
-def _few(account_id: int, phase: str) -> list[Any]:
+def _few(account_id: int, phase: Phase) -> list[Any]:
     return list(store.page(account_id, CampaignQuery(limit=_FEW, phase=phase)).rows)
 
 
@@ -99,6 +110,9 @@ def _domain(account_id: int) -> list[tuple[str, str, str, str, bool]]:
 
 
 def _steps(look: Any, account: Any, people: int, lists: int, has_sent: bool) -> list[dict[str, Any]]:
+    first = "In capture mode it goes to the inbox here, so nothing can go wrong."
+    if config.current().email.transport != "capture":
+        first = "A test goes to yourself before; the number of people is said before anything leaves."
     lines = (
         ("Say who is writing", "Company and postal address stand at the foot of every email.", "/brand", "palette",
          bool(look.company_name and look.physical_address)),
@@ -107,7 +121,6 @@ def _steps(look: Any, account: Any, people: int, lists: int, has_sent: bool) -> 
         *_domain(account.id),
         ("Bring in your people", "Add one person to begin with, and put them into a list.",
          "/lists/new" if people else "/contacts/new", "users", people > 0 and lists > 0),
-        ("Send a first email", "In capture mode it goes to the inbox here, so nothing can go wrong.", "/campaigns/new",
-         "send", has_sent),
+        ("Send a first email", first, "/campaigns/new", "send", has_sent),
     )  # fmt: skip
     return [dict(zip(("title", "text", "href", "icon", "done"), line, strict=True)) for line in lines]

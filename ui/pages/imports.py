@@ -6,20 +6,22 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import config, errors, fields, multipart
+from appliance.account import audit
 from appliance.db.work import call, commit
 from appliance.importing import results, review, store
 from appliance.importing.requests import ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.tables import Import
-from ui import columns, download, guard, people, view, words
+from ui import columns, download, people, rights, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_imports", url_prefix="/contacts/imports")
+pages = Pages("ui_imports", url_prefix="/contacts/imports")
 # Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
 _PAST_READING = 2
 # What was seen of the last few files, by import and the moment of its check
@@ -101,14 +103,18 @@ async def apply(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
 @signed_in
 async def stop(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     """Stop reading, checking or importing; what was written stays until it is taken back."""
-    return await _done(request, import_id, commit(store.cancel, visit.account_id, import_id))
+    return await _done(
+        request, import_id, commit(audit.noting, visit.by, "import_cancel", store.cancel, visit.account_id, import_id)
+    )
 
 
 @pages.post("/<import_id:int>/undo", name="undo")
 @signed_in
 async def undo(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     """Take an import back."""
-    return await _done(request, import_id, commit(store.undo, visit.account_id, import_id))
+    return await _done(
+        request, import_id, commit(audit.noting, visit.by, "import_undo", store.undo, visit.account_id, import_id)
+    )
 
 
 @pages.post("/<import_id:int>/discard", name="discard")
@@ -128,6 +134,7 @@ async def outcome(request: Request, visit: Visit, import_id: int) -> HTTPRespons
     only = request.args.get("only") == "problems"
     lines = results.pieces(visit.account_id, import_id, only_problems=only)
     name = f"import-{import_id}-{'problems' if only else 'results'}.csv"
+    await audit.exported(visit.by, visit.account_id, name, ())
     return await download.send(request, name, "text/csv; charset=utf-8", lines)
 
 
@@ -143,7 +150,7 @@ async def _done(request: Request, import_id: int, act: Awaitable[Any]) -> HTTPRe
 
 
 def _may(visit: Visit) -> bool:
-    return guard.may(visit.user.role, "POST", "/contacts/imports")
+    return rights.may(visit.user.role, "POST", "/contacts/imports")
 
 
 def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
@@ -153,7 +160,8 @@ def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPRespons
 
 async def _again(visit: Visit, import_id: int, asked: ImportOptions, verb: Any) -> None:
     upload, seen = await call(store.look_again, visit.account_id, import_id, asked)
-    await commit(verb, visit.account_id, import_id, upload, seen, visit.actor)
+    args = (verb, visit.account_id, import_id, upload, seen, visit.actor)
+    await (commit(audit.noting, visit.by, "import_create", *args) if verb is store.apply else commit(*args))
 
 
 async def _receive(request: Request, target: Path, form: Form) -> Upload:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
+from appliance.account import audit
 from appliance.contacts import store as contacts
 from appliance.db.work import call, commit
 from appliance.engagement import phones, simulating
@@ -14,12 +15,13 @@ from appliance.events import log
 from appliance.messages import captured
 from appliance.messages import store as messages
 from appliance.sms import gsm
-from ui import guard, mail, view
+from ui import mail, rights, view
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_inbox", url_prefix="/inbox")
+pages = Pages("ui_inbox", url_prefix="/inbox")
 VIEWS = {
     "email": (
         ("html", "Email"), ("text", "Text"), ("source", "Source"), ("headers", "Headers"), ("events", "What happened"),
@@ -75,7 +77,12 @@ async def html(request: Request, visit: Visit, captured_id: int) -> HTTPResponse
 @signed_in
 async def clear(request: Request, visit: Visit) -> HTTPResponse:
     """Throw away what was captured."""
-    await commit(captured.clear, visit.account_id)
+
+    def verb() -> None:
+        captured.clear(visit.account_id)
+        audit.note(visit.by, visit.account_id, "capture_clear", None)
+
+    await commit(verb)
     view.say(request, "The inbox is empty.")
     return view.go(request, "/inbox")
 
@@ -113,14 +120,19 @@ async def _show(request: Request, visit: Visit, captured_id: int | None, said: s
     found = await call(
         captured.page, visit.account_id, number(request.args.get("page")), 50, search or None, channel=channel or None
     )
+    seen = f"{found.rows[0].id if found.rows else 0}.{found.total}"
+    if view.is_part(request) and request.args.get("seen") == seen:
+        # The list asks by itself whether there is more
+        return HTTPResponse(status=204)
     views = VIEWS[opened["row"].channel if opened is not None else "email"]
     chosen = request.args.get("view") or ("text" if opened and not opened["sms"] and not opened["html"] else "")
     return view.page(
         request, "inbox/index.html", found=found, search=search, channel=channel, channels=CHANNELS, opened=opened,
+        seen=seen,
         views=views, view=chosen if chosen in dict(views) else views[0][0], said=said,
         keep={"search": search, "channel": channel, "page": found.page if found.page > 1 else ""},
         plays=PHONE_PLAYS if opened is not None and opened["sms"] is not None else PLAYS,
-        may_write=guard.may(visit.user.role, "POST", "/inbox"),
+        may_write=rights.may(visit.user.role, "POST", "/inbox"),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import fields
@@ -19,18 +19,32 @@ from appliance.segments import store as segments
 from appliance.segments.requests import SegmentQuery
 from appliance.templates import store as templates
 from appliance.templates.requests import TemplateQuery
-from ui import nav, view, words
+from ui import nav, rights, view, words
+from ui.blueprint import Pages
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_jump")
+pages = Pages("ui_jump")
 _FEW = 5
 # What can be begun from anywhere: words, address, icon.
 _ACTS = (
     ("New email", "/campaigns/new", "mail"),
+    ("New SMS", "/campaigns/new?channel=sms", "smartphone"),
     ("Add a person", "/contacts/new", "user-plus"),
+    ("Import people", "/contacts/imports/new", "upload"),
     ("New list", "/lists/new", "list"),
+    ("New segment", "/segments/new", "list-filter"),
+    ("New flow", "/flows/new", "workflow"),
     ("New template", "/templates/new", "layout-template"),
+)
+# Pages below those of the navigation; found by their names alone
+_BELOW = (
+    ("Outbox", "/outbox", "inbox"),
+    ("Do not send", "/contacts/suppressions", "ban"),
+    ("Imports", "/contacts/imports", "upload"),
+    ("Answers", "/activity/answers", "inbox"),
+    ("Pictures", "/templates/pictures", "image"),
+    ("Documentation", "/docs", "book-open"),
 )
 _GROUPS = {
     "page": "Pages", "act": "Begin", "contact": "People", "campaign": "Campaigns", "flow": "Flows",
@@ -61,16 +75,25 @@ class Place(NamedTuple):
 async def jump(request: Request, visit: Visit) -> HTTPResponse:
     """What the letters name; without any the pages, the acts and the latest campaigns."""
     q = (request.args.get("q") or "").strip()[:100]
-    found = await call(_found, visit.account_id, q)
+    found = await call(_found, visit.account_id, visit.user.role, q)
     groups = [(label, some) for key, label in _GROUPS.items() if (some := [one for one in found if one.group == key])]
     return view.page(request, "jump.html", q=q, count=len(found), groups=groups)
 
 
-def _found(account_id: int, q: str) -> list[Place]:
+def _found(account_id: int, role: str, q: str) -> list[Place]:
     low = q.lower()
     here = [Place("page", one.label, one.href, one.icon) for one in nav.items("") if low in one.label.lower()]
-    acts = [Place("act", title, href, icon) for title, href, icon in _ACTS if low in title.lower()]
-    return [*here, *acts, *(_people(account_id, q) if q else ()), *_things(account_id, q)]
+    below = [Place("page", title, href, icon) for title, href, icon in _below(role) if low and low in title.lower()]
+    offered = [act for act in _ACTS if rights.may(role, "POST", act[1].partition("?")[0])]
+    acts = [Place("act", title, href, icon) for title, href, icon in offered if low in title.lower()]
+    return [*here, *below, *acts, *(_people(account_id, q) if q else ()), *_things(account_id, q)]
+
+
+def _below(role: str) -> Iterator[tuple[str, str, str]]:
+    yield from _BELOW
+    for name, href, rulers in nav.SETTINGS[1:]:
+        if not rulers or role in nav.RULERS:
+            yield f"Settings: {name}", href, "settings"
 
 
 def _people(account_id: int, q: str) -> Iterator[Place]:
@@ -85,7 +108,9 @@ def _things(account_id: int, q: str) -> Iterator[Place]:
     for group, page, query, icon, href in _THINGS:
         if href.rpartition("/{}")[0] not in linked or (not q and group != "campaign"):
             continue
-        asked = fields.read(query, {"limit": _FEW} | ({"search": q} if q else {}))
+        raw: dict[str, Any] = {"limit": _FEW} | ({"search": q} if q else {})
+        # What a campaign or a flow says is found with them
+        asked = fields.read(query, raw | ({"standalone": True} if query is TemplateQuery else {}))
         for one in page(account_id, asked).rows:
             more = words.PHASES[one.phase][1] if group == "campaign" else ""
             yield Place(group, one.name or "Without a name", href.format(one.id), icon, more)

@@ -2,18 +2,20 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import config, errors
 from appliance.account import keys, team
 from appliance.db.work import call, commit
 from ui import once, view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_keys", url_prefix="/settings/keys")
+pages = Pages("ui_keys", url_prefix="/settings/keys")
 # What most keys are for, in the words of a scope; the rest is chosen one by one
 REACHES = (
     ("full", "Everything", "All that the interface for scripts can do, sending included."),
@@ -38,6 +40,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a key; the next page shows it, once."""
     form = Form.of(request)
@@ -48,12 +51,11 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     try:
         if form.errors:
             raise errors.Invalid({})
-        made = await commit(
-            keys.create, visit.account_id, form["name"][:255], scope, form["test"] == "yes", visit.user.id
-        )
+        asked = keys.KeyWrite(form["name"][:255], scope, form["test"] == "yes")
+        _, made = await commit(keys.make, visit.account_id, asked, visit.by)
     except errors.Invalid as refused:
         return await _page(request, visit, form.take(refused) if refused.fields else form, 422)
-    once.keep(visit.session.id, {"key": made, "name": form["name"]})
+    once.keep(visit.session.id, "key", {"key": made, "name": form["name"]})
     return view.go(request, "/settings/keys")
 
 
@@ -61,7 +63,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def revoke(request: Request, visit: Visit, key_id: int) -> HTTPResponse:
     """End a key for good."""
-    gone = await commit(keys.revoke, visit.account_id, key_id)
+    gone = await commit(keys.revoke, visit.account_id, key_id, visit.by)
     view.say(request, f"The key {gone.name} opens nothing any more.")
     return view.go(request, "/settings/keys")
 
@@ -94,5 +96,6 @@ async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTP
     names: dict[int, Any] = {user.id: user.name for user in await call(team.members, visit.account_id)}
     return view.page(
         request, "settings/keys.html", status, form=form, found=rows, names=names, said=said, scopes=scopes(),
-        reaches=REACHES, made=once.take(visit.session.id), base=config.base_url(config.current()),
+        reaches=REACHES, made=once.take(visit.session.id, "key"), base=config.base_url(config.current()),
+        last_used=keys.last_used,
     )  # fmt: skip

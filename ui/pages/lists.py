@@ -2,21 +2,27 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
+from appliance.account import audit
 from appliance.contacts import lists, requests, store
 from appliance.db.work import call, commit
+from appliance.rested import Rested
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentQuery
-from ui import crowds, guard, people, tables, view, words
-from ui.forms import Form, listing, number
+from ui import crowds, people, rights, tables, view, words
+from ui.blueprint import Pages
+from ui.forms import Form, listing
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 from ui.tables import Column, Selection, Table
 
-pages = Blueprint("ui_lists", url_prefix="/lists")
+pages = Pages("ui_lists", url_prefix="/lists")
+_LARGE = 5_000
+_counted: Rested[dict[str, int]] = Rested()
 _COLUMNS = (
     Column("List", "name", ""), Column("People", "people", number=True), Column("Changed", "updated"),
     Column("Made", "created", shown=False),
@@ -28,7 +34,7 @@ _COLUMNS = (
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table of lists."""
     table = Table(request, "/lists", ("list", "lists"), _COLUMNS, "-updated")
-    table.acts = "/lists/acts" if guard.may(visit.user.role, "POST", "/lists/acts") else ""
+    table.acts = "/lists/acts" if rights.may(visit.user.role, "POST", "/lists/acts") else ""
     asked = fields.read(lists.ListQuery, table.raw)
     table.found = await call(lists.page, visit.account_id, asked, table.sort)
     named = await call(_segments, visit.account_id)
@@ -40,10 +46,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def act(request: Request, visit: Visit) -> HTTPResponse:
     """Delete the chosen lists, after a question; what a campaign or a flow needs stays."""
     form = Form.of(request)
-    chosen = Selection(form)
-    only = number(request.args.get("only"), 0)
-    if only:
-        chosen.ids, chosen.is_all = [only], False
+    chosen = Selection.of(request, form)
     rows = await call(_chosen, visit.account_id, chosen)
     if not rows or form["act"] != "delete":
         view.say(request, "Nothing was chosen.")
@@ -56,7 +59,7 @@ async def act(request: Request, visit: Visit) -> HTTPResponse:
     gone, needed = 0, []
     for row in rows:
         try:
-            await commit(lists.delete, visit.account_id, row.id)
+            await commit(audit.noting, visit.by, "list_delete", lists.delete, visit.account_id, row.id)
             gone += 1
         except errors.Invalid:
             needed.append(row.name)
@@ -102,6 +105,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a list."""
     form = Form.of(request)
@@ -185,7 +189,7 @@ async def leave(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 async def delete(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """Delete a list; its people stay."""
     try:
-        gone = await commit(lists.delete, visit.account_id, list_id)
+        gone = await commit(audit.noting, visit.by, "list_delete", lists.delete, visit.account_id, list_id)
     except errors.Invalid:
         form = Form()
         form.wrong("base", "A campaign that is scheduled or sending uses this list. Stop it first.")
@@ -231,14 +235,21 @@ async def _show(request: Request, visit: Visit, list_id: int, status: int, form:
     here = f"/lists/{list_id}"
     table = Table(request, here, ("person", "people"), crowds.COLUMNS, "-updated", ("show", "tag"))
     table.fixed = {"of_list": str(list_id)}
-    table.acts = "/contacts/acts" if guard.may(visit.user.role, "POST", "/contacts/acts") else ""
+    table.acts = "/contacts/acts" if rights.may(visit.user.role, "POST", "/contacts/acts") else ""
     all_lists = await call(crowds.fill, visit.account_id, table, list_id=list_id)
-    sendable = await call(lists.sendable, list_id)
+    sendable = await call(_reached, row)
     segment = await call(_segment, visit.account_id, row.segment_id)
     return tables.answer(
         request, "lists/show.html", table, status, row=row, sendable=sendable, form=form or Form(), lists=all_lists,
         segment=segment, is_view=row.segment_id is not None,
     )  # fmt: skip
+
+
+def _reached(row: Any) -> dict[str, int]:
+    """Count whom marketing may go to; of a large list as of a moment ago, unless somebody came or left."""
+    if row.contacts_count < _LARGE:
+        return lists.sendable(row.id)
+    return _counted.get((row.id, row.updated_at, row.contacts_count), lambda: lists.sendable(row.id))
 
 
 def _segment(account_id: int, segment_id: int | None) -> Any:

@@ -1,16 +1,17 @@
 """What moves by itself, for pages that ask again: campaigns in lists, and the queue at the foot of the sidebar."""
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.campaigns import store
 from appliance.db.work import call
 from appliance.messages import glance
 from ui import view
+from ui.blueprint import Pages
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_live", url_prefix="/live")
+pages = Pages("ui_live", url_prefix="/live")
 # As many as a page of a list shows
 _MOST = 100
 

@@ -1,15 +1,17 @@
 """Signing in and out."""
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.account import attempts, users
+from appliance.account import signing_in, users
 from appliance.db.work import call
-from ui import session, view
+from appliance.tables import User
+from ui import held, session, view
+from ui.blueprint import Pages
 from ui.forms import Form, local_path
 from ui.guard import open_page
 
-pages = Blueprint("ui_login")
+pages = Pages("ui_login")
 
 
 @pages.get("/login", name="login")
@@ -28,17 +30,42 @@ async def save(request: Request) -> HTTPResponse:
     """Sign in and go where the person wanted to; a wrong address and a wrong password read alike."""
     form = Form.of(request)
     where = local_path(form["next"])
-    names = (f"email:{form['email'].casefold()}", f"client:{request.ctx.client}")
-    attempts.check(*names)
-    user = await call(users.verify, form["email"], form.exact("password"))
+    try:
+        user = await _who(request, form)
+    except signing_in.CodeNeeded as needed:
+        form.values["pass"] = needed.pass_
+        return await _ask(request, form, where, 200)
     if user is None:
-        attempts.failed(*names)
-        form.wrong("base", "Address and password do not belong together. Try again.")
-        return await _page(request, form, where, 422)
-    attempts.succeeded(names[0])
-    answer = view.go(request, where)
+        return await _ask(request, form, where, 422)
+    if form["again"]:
+        # The page is there still, under the question
+        answer = HTTPResponse("", 200, {"hx-retarget": "#dialog"}, "text/html; charset=utf-8")
+    elif typed := held.fields(form["typed"]):
+        answer = view.whole(
+            request, "login/kept.html", goes=local_path(form["path"]), fields=typed, next=where
+        )  # fmt: skip
+    else:
+        answer = view.go(request, where)
     await session.begin(request, answer, user.id)
     return answer
+
+
+async def _who(request: Request, form: Form) -> User | None:
+    """Answer who signs in, or None with what is wrong in the form; raises CodeNeeded, or TooMany."""
+    try:
+        if not form["pass"]:
+            return await signing_in.enter(form["email"], form.exact("password"), None, request.ctx.client)
+        user = await signing_in.enter_code(form["pass"], form["otp"], request.ctx.client)
+    except signing_in.WrongSignIn:
+        if form["pass"]:
+            form.wrong("otp", "This code is not right, or was used before. Wait for the next one.")
+        else:
+            form.wrong("base", "Address and password do not belong together. Try again.")
+        return None
+    if user is None:
+        form.values["pass"] = ""
+        form.wrong("base", "That took too long. Sign in again.")
+    return user
 
 
 @pages.post("/logout", name="logout")
@@ -50,8 +77,16 @@ async def leave(request: Request) -> HTTPResponse:
     return answer
 
 
+async def _ask(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
+    """Ask on, where the person is: on the page, or over the one that they were working on."""
+    if form["again"]:
+        return view.over(request, "login/again.html", status, form=form)
+    return await _page(request, form, where, status)
+
+
 async def _page(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
     return view.page(
         request, "login/login.html", status, form=form, next=where,
-        bye=bool(request.args.get("bye")), is_new=not await call(users.has_users),
+        bye=bool(request.args.get("bye")), chosen=bool(request.args.get("chosen")),
+        is_new=not await call(users.has_users),
     )  # fmt: skip

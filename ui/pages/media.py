@@ -2,19 +2,20 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, media
 from appliance.db.work import call, commit
 from appliance.tables import Media
 from ui import receiving, view, words
+from ui.blueprint import Pages
 from ui.forms import number
 from ui.guard import signed_in
 from ui.pages import pictures
 from ui.session import Visit
 
-pages = Blueprint("ui_media", url_prefix="/templates/media")
+pages = Pages("ui_media", url_prefix="/templates/media")
 _SHOWN = 12
 _MOST_PLACES = 3
 
@@ -67,4 +68,4 @@ async def _one(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
 
 def _answer(request: Request, status: int = 200, **context: Any) -> HTTPResponse:
     empty: dict[str, Any] = {"found": None, "search": "", "row": None, "error": "", "places": [], "url": ""}
-    return view.page(request, "media/drawer.html", status, served=media.PATH, **{**empty, **context})
+    return view.page(request, "media/drawer.html", status, **{**empty, **context})

@@ -3,21 +3,23 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
+from appliance.account import audit
 from appliance.db.work import call, commit
 from appliance.delivery import classes
 from appliance.events.log import EventQuery
 from appliance.messages import deciding, glance, raw, store, unsettled
-from ui import guard, mail, people, view, words
+from ui import mail, people, rights, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pages import activity
 from ui.session import Visit
 
-pages = Blueprint("ui_outbox", url_prefix="/outbox")
+pages = Pages("ui_outbox", url_prefix="/outbox")
 # State: its words, what it means, and what is said where there is none
 STATES = {
     "waiting": ("Waiting", "Not handed over yet; the first to go stands first.", "Nothing waiting."),
@@ -44,7 +46,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     if state not in STATES:
         state = "waiting"
     page = number(request.args.get("page"))
-    found = await call(unsettled.page, visit.account_id, cast(Any, state), page, 50)
+    found = await call(unsettled.page, visit.account_id, cast(Any, state), page, 50, counts[cast(Any, state)])
     known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
     standing = await call(glance.look, visit.account_id)
     return view.page(
@@ -102,6 +104,8 @@ async def retry(request: Request, visit: Visit) -> HTTPResponse:
             before = ids[-1]
     elif chosen := form.ids("message")[:1000]:
         again = await commit(deciding.retry_these, visit.account_id, chosen, visit.actor)
+    if again:
+        await commit(audit.note, visit.by, visit.account_id, "messages_retry", None, {"messages": again})
     said = f"On its way again: {words.count(again, 'message', 'messages')}."
     view.say(request, said if again else "Nothing was chosen that can be sent again.")
     return view.go(request, f"/outbox?state={state}")
@@ -115,7 +119,8 @@ def _one(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
     async def act(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
         await call(store.get, visit.account_id, message_id)
         try:
-            await commit(verb, visit.account_id, message_id, visit.actor)
+            told = (f"message_{name}", verb, visit.account_id, message_id, visit.actor)
+            await commit(audit.noting, visit.by, *told)
         except errors.Invalid as refused:
             reasons = {"recipient_suppressed": "They may not be written to any more.",
                        "invalid_transition": "It has moved on meanwhile. This is how it stands."}  # fmt: skip
@@ -138,4 +143,4 @@ def _state(row: Any) -> str:
 
 
 def _may_send(visit: Visit) -> bool:
-    return guard.may(visit.user.role, "POST", "/outbox/retry")
+    return rights.may(visit.user.role, "POST", "/outbox/retry")

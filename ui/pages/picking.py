@@ -1,17 +1,18 @@
 """The picker of merge tags, one for every page with fields that take them."""
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.db.work import call
 from appliance.designs import merge
 from appliance.messages import picking
 from ui import view
+from ui.blueprint import Pages
 from ui.forms import number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_picking", url_prefix="/templates")
+pages = Pages("ui_picking", url_prefix="/templates")
 
 
 @pages.get("/merge", name="merge")

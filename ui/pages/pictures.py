@@ -1,19 +1,24 @@
 """Pictures: what emails and the brand show, uploaded here, told where it is used, deleted when nothing shows it."""
 
+import asyncio
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, media
 from appliance.db.work import call, commit
+from appliance.pictures import small as shrunk
 from appliance.tables import Media
-from ui import guard, receiving, view, words
+from ui import receiving, rights, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_pictures", url_prefix="/templates/pictures")
+pages = Pages("ui_pictures", url_prefix="/templates/pictures")
+# How wide and high pages show them: many beside each other, and one alone
+_SIDES = (480, 1200)
 # What shows a picture: its noun, and where its page is if it has one
 _PLACES = {
     "template_id": ("Template", "/templates/{}/edit"), "campaign_id": ("Campaign", "/campaigns/{}"),
@@ -50,6 +55,24 @@ async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
     return await _show(request, visit, picture_id)
 
 
+@pages.get("/<picture_id:int>/<side:int>", name="small")
+@signed_in
+async def small(request: Request, visit: Visit, picture_id: int, side: int) -> HTTPResponse:
+    """A picture as a page of ours shows it, in few bytes; its address holds its name, so that browsers may keep it."""
+    if side not in _SIDES:
+        raise errors.NotFound
+
+    def read() -> bytes:
+        found = media.served(media.get(visit.account_id, picture_id).signed_id)
+        if found is None:
+            raise errors.NotFound
+        return found.content
+
+    content = await call(read)
+    made = await asyncio.get_running_loop().run_in_executor(media.STUDIO, shrunk.small, content, side)
+    return HTTPResponse(made, 200, {"cache-control": "private, max-age=31536000, immutable"}, "image/webp")
+
+
 @pages.post("/<picture_id:int>/delete", name="delete")
 @signed_in
 async def delete(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
@@ -67,8 +90,8 @@ async def _index(request: Request, visit: Visit, form: Form, status: int = 200) 
     search = (request.args.get("search") or "").strip()[:255]
     found = await call(media.page, visit.account_id, number(request.args.get("page")), search=search)
     return view.page(
-        request, "pictures/index.html", status, found=found, search=search, form=form, served=media.PATH,
-        most=media.MOST_BYTES // 1_048_576, may_write=guard.may(visit.user.role, "POST", request.path),
+        request, "pictures/index.html", status, found=found, search=search, form=form,
+        most=media.MOST_BYTES // 1_048_576, may_write=rights.may(visit.user.role, "POST", request.path),
     )  # fmt: skip
 
 
@@ -80,7 +103,7 @@ async def _show(request: Request, visit: Visit, picture_id: int, status: int = 2
     row, places = await call(read)
     return view.page(
         request, "pictures/show.html", status, row=row, places=places, refused=status == 422, served=media.PATH,
-        url=media.url(row.signed_id), may_write=guard.may(visit.user.role, "POST", request.path),
+        url=media.url(row.signed_id), may_write=rights.may(visit.user.role, "POST", request.path),
     )  # fmt: skip
 
 

@@ -3,18 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import VERSION, config, errors, fields
-from appliance.account import accounts
+from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from ui import view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_policies", url_prefix="/settings")
+pages = Pages("ui_policies", url_prefix="/settings")
+_FIRST_ACCOUNT = 1
 IPS = (
     ("truncated", "The first part", "Enough for a country, not for a person."),
     ("full", "The whole address", "Needs a reason that your privacy notice names."),
@@ -49,7 +51,9 @@ async def keep_consent(request: Request, visit: Visit) -> HTTPResponse:
     try:
         if form.errors:
             raise errors.Invalid({})
-        await commit(accounts.update, visit.account_id, fields.read(accounts.AccountWrite, raw))
+        asked = fields.read(accounts.AccountWrite, raw)
+        args = (accounts.update, visit.account_id, asked)
+        await commit(audit.noting, visit.by, "account_update", *args, data=audit.changed(asked))
     except errors.Invalid as refused:
         names = {"messages": "cap_messages", "days": "cap_days", "from": "quiet_from", "to": "quiet_to",
                  "sms_quiet_hours": "quiet_to"}  # fmt: skip
@@ -66,8 +70,9 @@ async def data(request: Request, visit: Visit) -> HTTPResponse:
     """How much there is, where it lies, how long it is kept, and the files to take it away in."""
     here = config.current()
     counts = await call(accounts.counts, visit.account_id)
-    size = await call(_size, Path(here.data_dir))
-    rules = visit.user.role in ("owner", "admin")
+    # The directory holds what all accounts have: how large it is, and where, is for those who look after the machine
+    rules = visit.user.role in ("owner", "admin") and visit.account_id == _FIRST_ACCOUNT
+    size = await call(_size, Path(here.data_dir)) if rules else 0
     return view.page(
         request, "settings/data.html", counts=counts, size=size, where=str(here.data_dir) if rules else "",
         keep=config.seconds(here.events.keep) // 86_400, version=VERSION,

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
+from appliance.account import audit
 from appliance.campaigns import kept, recipients, report, results, store
+from appliance.contacts import crowd_jobs, lists
 from appliance.db.work import call, commit
 from appliance.exporting import recipients as exporting
 from appliance.messages import deciding
@@ -17,14 +19,15 @@ from appliance.messages.deciding import Part
 from appliance.segments import requests as segment_requests
 from appliance.segments import store as segments
 from ui import download, people, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.pages import reports
+from ui.pages import contact_acts, reports
 from ui.session import Visit
 
 # Spreadsheets take a file for UTF-8 by this mark alone
 _MARK = "\ufeff"
-pages = Blueprint("ui_recipients", url_prefix="/campaigns")
+pages = Pages("ui_recipients", url_prefix="/campaigns")
 # By what the people of a campaign may be chosen, and what that is called
 _BY = {
     "status": "", "opened": "opened", "clicked": "clicked", "link": "clicked a link", "domain": "mailboxes at",
@@ -50,11 +53,20 @@ async def persons(request: Request, visit: Visit, campaign_id: int) -> HTTPRespo
         asked = _asked(chosen, number(request.args.get("page")))
     except errors.Invalid:
         return view.go(request, f"/campaigns/{campaign_id}/people")
+    return await _people(request, visit, campaign_id, chosen, asked, None)
+
+
+async def _people(
+    request: Request, visit: Visit, campaign_id: int, chosen: dict[str, str], asked: recipients.RecipientQuery,
+    listed: Form | None,
+) -> HTTPResponse:  # fmt: skip
+    """Show the people of a campaign; `listed` is what was typed for a list of them and could not be kept."""
     found = await call(recipients.page, visit.account_id, campaign_id, asked)
     known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
     said = await call(_said, visit.account_id, campaign_id, chosen) if chosen else ""
     return await reports.tab(
-        request, visit, campaign_id, "people", found=found, known=known, chosen=chosen, said=said, chips=_chips,
+        request, visit, campaign_id, "people", 422 if listed else 200, listed=listed, found=found, known=known,
+        chosen=chosen, said=said, chips=_chips,
         keeps=kept.filters(campaign_id, asked) is not None, form=Form({"name": _named(said)}),
     )  # fmt: skip
 
@@ -70,6 +82,7 @@ async def export(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
     campaign = await call(store.get, visit.account_id, campaign_id)
     lines = exporting.csv(await call(recipients.ids, visit.account_id, campaign_id, asked))
     name = f"campaign-{campaign.id}-people.csv"
+    await audit.exported(visit.by, visit.account_id, name, _chosen(request))
     return await download.send(request, name, "text/csv; charset=utf-8", chain((_MARK,), lines))
 
 
@@ -87,6 +100,27 @@ async def keep(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     made = await commit(segments.create, visit.account_id, asked)
     view.say(request, f"{made.name} is kept as a segment.")
     return view.go(request, f"/segments/{made.id}")
+
+
+@pages.post("/<campaign_id:int>/list", name="list")
+@signed_in
+async def enlist(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Put the people that are shown into a new list, as they are now; very many as a job. The message takes it back."""
+    form = Form.of(request)
+    form.need("name", "Give the list a name.")
+    chosen = {name: form[name] for name in _BY if form[name]}
+    asked = _asked(chosen, 1)
+    who = await call(recipients.people, visit.account_id, campaign_id, asked)
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        read = fields.read(lists.ListCreate, {"name": form["name"]})
+        made = await commit(lists.create, visit.account_id, read)
+    except errors.Invalid as refused:
+        return await _people(request, visit, campaign_id, chosen, asked, form.take(refused))
+    told = (visit.account_id, visit.user.id, "list_add", {"contact_list_id": made.id}, who, people.evidence(visit))
+    await contact_acts.go_on(request, visit, await commit(crowd_jobs.begin, *told))
+    return view.go(request, f"/lists/{made.id}")
 
 
 @pages.get("/<campaign_id:int>/decide", name="decide")
@@ -119,6 +153,9 @@ def _decision(name: str, verb: Callable[[int, Part, str], tuple[int, int]], done
             while more:
                 count, after = await commit(verb, campaign.id, part, visit.actor)
                 decided, part, more = decided + count, part._replace(after=after), after > 0
+        if decided:
+            told = (f"campaign_{name}", f"campaign:{campaign.id}", {"messages": decided})
+            await commit(audit.note, visit.by, visit.account_id, *told)
         view.say(request, done.format(words.people(decided)) if decided else "There was nothing to decide any more.")
         return view.go(request, f"/campaigns/{campaign_id}/problems")
 
@@ -164,7 +201,6 @@ def _said(account_id: int, campaign_id: int, chosen: dict[str, str]) -> str:
     """Say whom the page shows."""
     said = []
     labels: dict[tuple[str, str], str] = {(name, value): label for name, value, label in _CHIPS}
-    campaign: Any = store.get(account_id, campaign_id)
     for name, value in chosen.items():
         if (name, value) in labels:
             said.append(labels[name, value])
@@ -172,9 +208,8 @@ def _said(account_id: int, campaign_id: int, chosen: dict[str, str]) -> str:
             urls = {str(one.number): one.words or one.url for one in results.of(account_id, campaign_id).links}
             said.append(f"clicked {urls.get(value, value)}")
         elif name == "problem":
-            same = [
-                one["text"] or words.reason(one["reason"]) for one in report.problems(campaign) if one["key"] == value
-            ]
+            found = report.problems(store.get(account_id, campaign_id))
+            same = [one["text"] or words.reason(one["reason"]) for one in found if one["key"] == value]
             said.append(same[0] if same else "a problem that is gone")
         elif name == "status":
             said.append(words.STATUSES.get(value, ("", value))[1])

@@ -3,21 +3,24 @@
 from collections.abc import Callable
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import clock
+from appliance.account import audit
+from appliance.account.acting import By
 from appliance.campaigns import acts, afterwards, books, comparing, link_map, preflight, report, results, states, store
 from appliance.db.work import call, commit
 from appliance.designs.merge import MergeError
 from appliance.errors import Invalid
 from appliance.rested import Rested
-from ui import audiences, charts, guard, mail, reading, view, words
+from ui import audiences, charts, mail, reading, rights, view, words
+from ui.blueprint import Pages
 from ui.guard import signed_in
 from ui.pages import compose, compose_send
 from ui.session import Visit
 
-pages = Blueprint("ui_reports", url_prefix="/campaigns")
+pages = Pages("ui_reports", url_prefix="/campaigns")
 _MOVING = ("sending", "holding")
 # However many follow a campaign in however many tabs, it is looked at once a second at most
 _followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
@@ -43,12 +46,15 @@ async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
 @signed_in
 async def live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """How the sending stands; the answer has no trigger once nothing moves any more, so polling ends itself."""
-    base = await call(_followed.get, (visit.account_id, campaign_id), lambda: _standing(visit.account_id, campaign_id))
+    base = await call(_shared, visit.account_id, campaign_id)
     base = {**base, "tab": "", "wide": not request.args.get("slim"), **_allowed(visit, campaign_id)}
     if not view.is_part(request) or base["campaign"].phase in ("draft", "scheduled"):
         # Somebody took it back meanwhile: it is a draft, and that has another page
         return view.go(request, f"/campaigns/{campaign_id}")
-    return view.page(request, "campaigns/report.html", **base)
+    answer = view.page(request, "campaigns/report.html", **base)
+    if not base["moving"]:
+        answer.headers["HX-Trigger"] = "settled"  # the figures below look once more, and not ten seconds later
+    return answer
 
 
 @pages.get("/<campaign_id:int>/links", name="links")
@@ -89,15 +95,17 @@ async def problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
     return await tab(request, visit, campaign_id, "problems")
 
 
-async def tab(request: Request, visit: Visit, campaign_id: int, name: str, **more: Any) -> HTTPResponse:
+async def tab(
+    request: Request, visit: Visit, campaign_id: int, name: str, status: int = 200, /, **more: Any
+) -> HTTPResponse:  # fmt: skip
     """Answer one of the tabs; what has no report yet answers its own page."""
     base = await call(facts, visit, campaign_id, name)
     if base["campaign"].phase in ("draft", "scheduled"):
         return view.go(request, f"/campaigns/{campaign_id}")
-    return view.page(request, f"campaigns/{name}.html", **base, **more)
+    return view.page(request, f"campaigns/{name}.html", status, **base, **more)
 
 
-def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
+def _action(name: str, verb: Callable[[int, int, By], Any], done: str) -> None:
     """Register a button of the report: it moves the campaign on and comes back to it."""
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
@@ -107,7 +115,8 @@ def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
             # It may have been armed and never started: then it starts now
             await call(preflight.warm, visit.account_id, campaign_id, None)
         try:
-            await commit(verb, visit.account_id, campaign_id, visit.actor)
+            told = (f"campaign_{name}", verb, visit.account_id, campaign_id, visit.by)
+            await commit(audit.noting, visit.by, *told)
         except Invalid as refused:
             if refused.reason != "invalid_transition":
                 raise
@@ -115,7 +124,6 @@ def _action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
             view.say(request, "It has moved on meanwhile. This is how it stands.")
         else:
             view.say(request, done)
-        _followed.forget((visit.account_id, campaign_id))
         return view.go(request, f"/campaigns/{campaign_id}")
 
 
@@ -126,22 +134,33 @@ _action("cancel", states.cancel, "Stopped. What had not left stays here.")
 
 def facts(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
     """Answer what every tab shows: the campaign, how it stands, and what this person may do."""
-    found = {**_standing(visit.account_id, campaign_id), "tab": name, "wide": name == ""}
+    found = {**_shared(visit.account_id, campaign_id), "tab": name, "wide": name == ""}
     found |= _allowed(visit, campaign_id)
     campaign = found["campaign"]
-    if campaign.phase in ("draft", "scheduled"):
+    if "figures" not in found:
         return found
-    figures = results.of(visit.account_id, campaign_id)
-    found |= {"figures": figures, "report_tabs": _tabs(campaign, len(figures.links))}
+    found["report_tabs"] = _tabs(campaign, len(found["figures"].links))
     if name == "problems":
         found |= {"problems": report.problems(campaign), "doubts": report.doubts(campaign_id)}
     return found
 
 
+def _shared(account_id: int, campaign_id: int) -> dict[str, Any]:
+    """Answer how a campaign stands: while it moves as at most a moment ago, once it does not as it is now."""
+    row = store.row(account_id, campaign_id)
+    key = account_id, campaign_id, row.phase, row.updated_at
+    found = _followed.get(key, lambda: _standing(account_id, campaign_id))
+    if not found["moving"]:
+        _followed.forget(key)
+    return found
+
+
 def _standing(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Answer how the sending of a campaign stands."""
+    """Answer how the sending of a campaign stands, and its figures once it has begun."""
     campaign = store.get(account_id, campaign_id)
+    begun = campaign.phase not in ("draft", "scheduled")
     return {
+        **({"figures": results.of(account_id, campaign_id)} if begun else {}),
         "campaign": campaign, "stats": campaign.stats, "moving": _is_moving(campaign), "act": acts.last(campaign),
         "audience": audiences.name(campaign, audiences.choices(account_id).names),
         "progress": report.progress(campaign),
@@ -152,7 +171,10 @@ def _standing(account_id: int, campaign_id: int) -> dict[str, Any]:
 
 def _allowed(visit: Visit, campaign_id: int) -> dict[str, bool]:
     may, path = visit.user.role, f"/campaigns/{campaign_id}"
-    return {"may_send": guard.may(may, "POST", f"{path}/pause"), "may_write": guard.may(may, "POST", f"{path}/delete")}
+    return {
+        "may_send": rights.may(may, "POST", f"{path}/pause"),
+        "may_write": rights.may(may, "POST", f"{path}/delete"),
+    }
 
 
 def _tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:

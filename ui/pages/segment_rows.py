@@ -1,12 +1,13 @@
 """The rows of a filter while they are being written, in any form: what fits, whom they mean, how many."""
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
 from appliance.db.work import call
 from appliance.segments import counting
 from ui import filter_look, filter_people, view
+from ui.blueprint import Pages
 from ui.filter_look import Look
 from ui.filter_offers import BRANCH, SEGMENT
 from ui.filter_people import Check
@@ -15,7 +16,7 @@ from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
 
-pages = Blueprint("ui_segment_rows", url_prefix="/segments")
+pages = Pages("ui_segment_rows", url_prefix="/segments")
 
 
 def _prefix(said: str | None) -> str:

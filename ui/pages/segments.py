@@ -1,35 +1,50 @@
-"""Segments: the table, the builder, and what may be done with one."""
+"""Segments: the table, and the builder."""
 
-import json
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.filters import read
-from appliance.segments import counting, explain, people, store
+from appliance.segments import counting, explain, needed, people, store
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
-from ui import filter_look, filter_people, view
+from ui import filter_look, filter_people, rights, tables, view
+from ui.blueprint import Pages
 from ui.filters import Rows
-from ui.forms import Form, listing
+from ui.forms import Form
 from ui.guard import signed_in
 from ui.pages import segment_rows
+from ui.pressed import one_press
 from ui.session import Visit
+from ui.tables import Chip, Column
 
-pages = Blueprint("ui_segments", url_prefix="/segments")
-_LIMIT = 50
+pages = Pages("ui_segments", url_prefix="/segments")
+_COLUMNS = (
+    Column("Segment", "name", ""), Column("People", number=True), Column("Changed", "updated"),
+    Column("Made", "created", shown=False),
+)  # fmt: skip
 
 
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The table of segments, each as a sentence with its number."""
-    raw, search = listing(request, _LIMIT)
-    found = await call(store.page, visit.account_id, fields.read(SegmentQuery, raw))
-    said = await call(_said, visit.account_id, found.rows)
-    return view.page(request, "segments/index.html", found=found, search=search, **said)
+    """The table of segments, each as a sentence with its number; chips tell those that something needs."""
+    table = tables.Table(request, "/segments", ("segment", "segments"), _COLUMNS, "-updated", ("show",))
+    table.acts = "/segments/acts" if rights.may(visit.user.role, "POST", "/segments/acts") else ""
+
+    def read() -> dict[str, Any]:
+        every = store.ids(visit.account_id)
+        used = needed.segments_in_use(visit.account_id) & every
+        some = {"used": used, "unused": every - used}
+        names = {"used": "In use", "unused": "Not used"}
+        table.chips = [Chip("", "All", len(every)), *(Chip(key, names[key], len(ids)) for key, ids in some.items())]
+        only = some.get(table.state["show"])
+        table.found = store.page(visit.account_id, fields.read(SegmentQuery, table.raw), table.sort, only)
+        return {"used": used, **_said(visit.account_id, [*table.found.rows])}
+
+    return tables.answer(request, "segments/index.html", table, **await call(read))
 
 
 def _said(account_id: int, rows: list[Any]) -> dict[str, Any]:
@@ -50,6 +65,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a segment."""
     return await _save(request, visit, None)
@@ -69,48 +85,6 @@ async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
 async def update(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """Keep name and rules."""
     return await _save(request, visit, await call(store.get, visit.account_id, segment_id))
-
-
-@pages.post("/<segment_id:int>/copy", name="copy")
-@signed_in
-async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
-    """Make another one with the same rules."""
-    row = await call(store.get, visit.account_id, segment_id)
-    raw = {"name": f"{row.name[:240]}, copy", "filters": row.filters}
-    made = await commit(store.create, visit.account_id, fields.read(SegmentCreate, raw))
-    view.say(request, f"This is a copy of {row.name}. Change what should differ.")
-    return view.go(request, f"/segments/{made.id}")
-
-
-@pages.post("/<segment_id:int>/delete", name="delete")
-@signed_in
-async def delete(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
-    """Delete a segment that nothing needs; the message offers to make it again."""
-    row = await call(store.get, visit.account_id, segment_id)
-    try:
-        await commit(store.delete, visit.account_id, segment_id)
-    except errors.Invalid:
-        form = Form({"name": row.name})
-        form.wrong("base", "This segment is in use, as the page says. Take it out there first.")
-        return await _builder(request, visit, form, Rows.of(row.filters), row, 422)
-    undo = ("/segments/restore", {"name": row.name, "filters": json.dumps(row.filters)})
-    view.say(request, f"The segment {row.name} is deleted. Its people are still in Contacts.", undo)
-    return view.go(request, "/segments")
-
-
-@pages.post("/restore", name="restore")
-@signed_in
-async def restore(request: Request, visit: Visit) -> HTTPResponse:
-    """Make a deleted segment again."""
-    form = Form.of(request)
-    try:
-        filters = json.loads(form.exact("filters") or "[]")
-    except ValueError:
-        filters = None
-    asked = fields.read(SegmentCreate, {"name": form["name"], "filters": filters})
-    made = await commit(store.create, visit.account_id, asked)
-    view.say(request, f"{made.name} is back.")
-    return view.go(request, f"/segments/{made.id}")
 
 
 async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:

@@ -3,23 +3,25 @@
 import asyncio
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import config, errors
-from appliance.account import settings
+from appliance.account import audit, settings
+from appliance.config import Loaded
 from appliance.db.work import call, commit
 from appliance.delivery import providers
-from ui import view
+from ui import rights, view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.relays import RELAYS
 from ui.session import Visit
 
-pages = Blueprint("ui_sending", url_prefix="/settings/sending")
+pages = Pages("ui_sending", url_prefix="/settings/sending")
 EMAIL = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username",
-    "email.relay.password", "email.rate_per_hour",
+    "email.relay.password", "email.allow_unverified_domains", "email.rate_per_hour",
 )  # fmt: skip
 SMS = (
     "sms.transport", "sms.twilio.account_sid", "sms.twilio.auth_token", "sms.twilio.from", "sms.http.url",
@@ -32,6 +34,7 @@ _FIRST_ACCOUNT = 1
 _WORDS = {
     "email.relay.host": "Write the name of the server, like smtp.example.com.",
     "email.relay.port": "A port is a number from 1 to 65535: 587 with STARTTLS, 465 with TLS.",
+    "email.relay.password": "Write the password of this server: the one that is kept is for another.",
     "sms.twilio.account_sid": "Copy the account SID from the console; it begins with AC.",
     "sms.twilio.auth_token": "Copy the auth token from the console.",
     "sms.twilio.from": "Write a number like +15551234567, a short code, or a name of up to 11 letters.",
@@ -68,14 +71,19 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
 async def test(request: Request, visit: Visit) -> HTTPResponse:
     """Ask the server that the form names, and show its own words; nothing is saved and nothing is sent."""
     form = Form.of(request)
-    answer = await tried(form)
-    return _page(request, visit, form, 200, answer=answer)
+    answer = await tried(visit, form)
+    return _page(request, visit, form, 422 if form.errors else 200, answer=answer)
 
 
 def present(names: tuple[str, ...]) -> Form:
     """Answer a form with what is in force; secrets are never shown."""
     here = config.current()
-    return Form({name: "" if name in _SECRETS else str(config.value_of(here, name)) for name in names})
+    return Form({name: "" if name in _SECRETS else _written(config.value_of(here, name)) for name in names})
+
+
+def _written(value: Any) -> str:
+    """Answer a setting as its field holds it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def fill_preset(form: Form, key: str) -> None:
@@ -89,13 +97,22 @@ def fill_preset(form: Form, key: str) -> None:
 
 async def keep(request: Request, visit: Visit, form: Form, names: tuple[str, ...]) -> None:
     """Save what a form says of these settings, and let the senders take it over; raises Invalid, NotAllowed."""
-    if visit.account_id != _FIRST_ACCOUNT:
-        raise errors.NotAllowed("How messages leave is settled by the first account of this installation.")
+    _must_be_first(visit)
     changed = _changed(form, names)
-    loaded = await commit(settings.save, changed)
+
+    def verb() -> Loaded:
+        audit.note(visit.by, visit.account_id, "settings_update", None, {"changed": sorted(changed)})
+        return settings.save(changed)
+
+    loaded = await commit(verb)
     config.use(loaded.config, loaded)
     request.app.ctx.config = loaded.config
     request.app.ctx.works.renew()
+
+
+def _must_be_first(visit: Visit) -> None:
+    if visit.account_id != _FIRST_ACCOUNT:
+        raise errors.NotAllowed("How messages leave is settled by the first account of this installation.")
 
 
 def _changed(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
@@ -109,16 +126,23 @@ def _changed(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if not (name in _SECRETS and value is None)}
 
 
-async def tried(form: Form) -> dict[str, Any]:
-    """Answer whether the relay of a form lets us in, in its own words."""
+async def tried(visit: Visit, form: Form) -> dict[str, Any] | None:
+    """Answer whether the relay of a form lets us in, in its own words; what cannot be asked is noted at its field.
+
+    A password that is kept goes to the server alone that it was written for. Raises NotAllowed.
+    """
+    _must_be_first(visit)
     values = {name: form.exact(name) or None for name in EMAIL if name in form.values}
     values = {name: value for name, value in values.items() if value is not None}
     values["email.transport"] = "relay"
     try:
-        email = config.layers().with_pages(await call(settings.read) | values).config.email
+        email = (await call(settings.joined, values)).config.email
         async with asyncio.timeout(_TRY_SECONDS):
             await providers.greet(email)
-    except (errors.ConfigError, errors.DeliveryError, OSError, TimeoutError) as error:
+    except errors.Invalid as refused:
+        noted(form, refused)
+        return None
+    except (errors.DeliveryError, OSError, TimeoutError) as error:
         return {"good": False, "server": form["email.relay.host"], "words": str(error) or "No answer in 20 seconds."}
     login = f" and lets {email.relay.username} in" if email.relay.username else ""
     return {"good": True, "server": email.relay.host, "words": f"It answers{login}."}
@@ -136,7 +160,9 @@ def _page(request: Request, visit: Visit, form: Form, status: int, answer: Any =
     here = config.current()
     locked = {name: config.layers().sources[name] for name in (*EMAIL, *SMS) if not settings.may_set(name)}
     stored = {name for name in _SECRETS if config.value_of(here, name)}
+    elsewhere = visit.account_id != _FIRST_ACCOUNT
+    may_change = not elsewhere and rights.may(visit.user.role, "POST", "/settings/sending")
     return view.page(
         request, "settings/sending.html", status, form=form, answer=answer, relays=RELAYS, locked=locked,
-        stored=stored, config=here, may_change=visit.account_id == _FIRST_ACCOUNT,
+        stored=stored, config=here, may_change=may_change, elsewhere=elsewhere,
     )  # fmt: skip

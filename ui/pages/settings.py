@@ -1,20 +1,26 @@
 """Settings: the account, and how these pages look."""
 
-from sanic import Blueprint, Request
+import re
+from typing import Any
+
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
-from appliance.account import accounts
+from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from appliance.delivery.providers import direct
 from appliance.messages import warming
 from ui import session, view
+from ui.blueprint import Pages
 from ui.forms import Form, local_path
 from ui.guard import signed_in
 from ui.pages.welcome import zones
 from ui.session import Visit
 
-pages = Blueprint("ui_settings", url_prefix="/settings")
+pages = Pages("ui_settings", url_prefix="/settings")
+_SWITCHES = ("approval_required", "approval_by_another")
+_RULES = ("block_on_missing_variable", "transactional_allowed")
 _FIELDS = ("name", "time_zone", "email_from_name", "email_from_email", "email_reply_to")
 
 
@@ -23,22 +29,35 @@ _FIELDS = ("name", "time_zone", "email_from_name", "email_from_email", "email_re
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """The account's form, and how mail leaves."""
     form = Form({name: getattr(visit.account, name) or "" for name in _FIELDS})
+    form.values |= {name: "yes" if getattr(visit.account, name) else "" for name in (*_SWITCHES, *_RULES)}
+    form.values["test_email_recipients"] = ", ".join(visit.account.test_email_recipients)
     return await _page(request, visit, form, 200)
 
 
 @pages.post("/", name="save", strict_slashes=False)
 @signed_in
 async def save(request: Request, visit: Visit) -> HTTPResponse:
-    """Keep name, time zone and sender."""
+    """Keep name, time zone, sender, who gets tests, and what is asked for before something goes out."""
     form = Form.of(request)
     form.need("name", "An account needs a name.")
     try:
         if form.errors:
             raise errors.Invalid({})
-        asked = fields.read(accounts.AccountWrite, {name: form.text(name) for name in _FIELDS if name in form.values})
-        await commit(accounts.update, visit.account_id, asked)
+        raw: dict[str, Any] = {name: form.text(name) for name in _FIELDS if name in form.values}
+        if form["asks"] == "approval":
+            # A box that is not ticked is not sent; that it was there is
+            raw |= {name: form[name] == "yes" for name in _SWITCHES}
+        if form["rules"] == "asked":
+            raw |= {name: form[name] == "yes" for name in _RULES}
+        testers = re.split(r"[\s,;]+", form["test_email_recipients"])
+        if "test_email_recipients" in form.values:
+            raw["test_email_recipients"] = [one for one in testers if one]
+        asked = fields.read(accounts.AccountWrite, raw)
+        told = audit.changed(asked)
+        await commit(audit.noting, visit.by, "account_update", accounts.update, visit.account_id, asked, data=told)
     except errors.Invalid as refused:
-        return await _page(request, visit, form.take(refused) if refused.fields else form, 422)
+        names = {path: "test_email_recipients" for path in refused.fields if path.startswith("test_email_recipients")}
+        return await _page(request, visit, form.take(refused, names) if refused.fields else form, 422)
     view.say(request, "Saved.")
     return view.go(request, "/settings")
 
@@ -50,7 +69,9 @@ async def stop(request: Request, visit: Visit) -> HTTPResponse:
     form = Form.of(request)
     stopped = form["stop"] == "1"
     asked = {"sending_stopped": stopped, "stop_reason": form["stop_reason"][:255] if stopped else None}
-    await commit(accounts.update, visit.account_id, fields.read(accounts.AccountWrite, asked))
+    changes = fields.read(accounts.AccountWrite, asked)
+    args = (accounts.update, visit.account_id, changes)
+    await commit(audit.noting, visit.by, "account_update", *args, data=audit.changed(changes))
     view.say(request, "Stopped. Nothing more leaves." if stopped else "Going on.")
     return view.go(request, "/settings")
 

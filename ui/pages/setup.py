@@ -1,16 +1,18 @@
 """First run: the one-time link makes the first person; the screens of `welcome` follow."""
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
-from appliance.account import onboarding, users
+from appliance.account import audit, onboarding, users
+from appliance.account.acting import By
 from appliance.db.work import call, commit
 from ui import session, view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import open_page, problem
 
-pages = Blueprint("ui_setup")
+pages = Pages("ui_setup")
 # The screens in their order: the last part of the address, and what it is called.
 STEPS = (("you", "You"), ("sender", "Sender"), ("mail", "Mail"), ("domain", "Domain"), ("brand", "Brand"))
 
@@ -33,12 +35,14 @@ async def you_save(request: Request, token: str) -> HTTPResponse:
     form = Form.of(request)
     form.need("name", "Write the name your colleagues know you by.")
     form.need("account_name", "Write the name of your team or company.")
+    form.need("email", "Write the address you sign in with.")
     form.values["password"] = form.exact("password")
     try:
         new = await call(users.prepare, form["email"], form["password"], form["name"])
         if form.errors:
             raise errors.Invalid({})
-        user = await commit(users.set_up, new, form["account_name"])
+        by = By("setup", request.ctx.client)
+        user = await commit(audit.noting, by, "user_add", users.set_up, new, form["account_name"])
     except errors.Invalid as refused:
         if refused.fields or not form.errors:
             form.take(refused)

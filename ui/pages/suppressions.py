@@ -3,20 +3,23 @@
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
-from appliance.contacts import suppress
+from appliance.account import audit
+from appliance.contacts import story, suppress
 from appliance.contacts.suppress import SuppressionQuery, SuppressionWrite
 from appliance.db.work import call, commit
-from ui import guard, people, tables, view, words
+from ui import people, rights, tables, view, words
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 from ui.tables import Chip, Column, Table
 
-pages = Blueprint("ui_suppressions", url_prefix="/contacts/suppressions")
+pages = Pages("ui_suppressions", url_prefix="/contacts/suppressions")
 _COLUMNS = (Column("Address"), Column("Why"), Column("Since"), Column("Until"))
 
 
@@ -34,7 +37,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     table.found = await call(suppress.page, visit.account_id, fields.read(SuppressionQuery, raw))
     return tables.answer(
         request, "suppressions/index.html", table, kinds=words.SUPPRESSIONS,
-        may_write=guard.may(visit.user.role, "POST", "/contacts/suppressions"),
+        may_write=rights.may(visit.user.role, "POST", "/contacts/suppressions"),
     )  # fmt: skip
 
 
@@ -47,6 +50,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Keep an address from getting mail."""
     form = Form.of(request)
@@ -59,7 +63,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         if form.errors:
             return _form(request, form, 422)
         asked = fields.read(SuppressionWrite, raw)
-        added = await commit(suppress.write, visit.account_id, asked, people.evidence(visit))
+        added = await commit(_suppressed, visit, asked)
     except errors.Invalid as refused:
         return _form(request, form.take(refused, {"expires_at": "until"}), 422)
     view.say(request, "Nothing is sent to this address any more." if added.created else "This was here already.")
@@ -79,9 +83,8 @@ async def lift(request: Request, visit: Visit, suppression_id: int) -> HTTPRespo
     """Take a suppression off, for a reason that is kept."""
     form = Form.of(request)
     try:
-        gone = await commit(
-            suppress.lift, visit.account_id, suppression_id, form["reason"][:1000], people.evidence(visit)
-        )
+        args = (suppress.lift, visit.account_id, suppression_id, form["reason"][:1000], people.evidence(visit))
+        gone = await commit(audit.noting, visit.by, "suppression_lift", *args)
     except errors.Invalid as refused:
         return await _show(request, visit, suppression_id, form.take(refused), 422)
     left = gone.reason in ("complaint", "erased")
@@ -92,6 +95,12 @@ async def lift(request: Request, visit: Visit, suppression_id: int) -> HTTPRespo
     return view.go(request, "/contacts/suppressions")
 
 
+def _suppressed(visit: Visit, asked: SuppressionWrite) -> suppress.Added:
+    added = suppress.write(visit.account_id, asked, people.evidence(visit))
+    audit.note(visit.by, visit.account_id, "suppression_add", f"suppression:{added.suppression.id}")
+    return added
+
+
 def _form(request: Request, form: Form, status: int) -> HTTPResponse:
     kinds = [(name, label) for name, label in words.SUPPRESSIONS.items() if name not in ("erased", "stop_keyword")]
     return view.page(request, "suppressions/form.html", status, form=form, kinds=kinds)
@@ -100,4 +109,5 @@ def _form(request: Request, form: Form, status: int) -> HTTPResponse:
 async def _show(request: Request, visit: Visit, suppression_id: int, form: Form, status: int) -> HTTPResponse:
     row = await call(suppress.get, visit.account_id, suppression_id)
     known = await call(suppress.history, row)
-    return view.page(request, "suppressions/show.html", status, row=row, known=known, form=form)
+    names = await call(story.actors, visit.account_id, list(known.rows))
+    return view.page(request, "suppressions/show.html", status, row=row, known=known, actors=names, form=form)

@@ -1,19 +1,21 @@
-"""The team: who signs in and what each may do; and one's own name and password."""
+"""The team: who signs in and what each may do."""
 
 import asyncio
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
 from appliance.account import passwords, team, users
 from appliance.db.work import call, commit
 from ui import once, view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_team", url_prefix="/settings")
+pages = Pages("ui_team", url_prefix="/settings")
 ROLES = {
     "owner": ("Owner", "Everything, owners included."),
     "admin": ("Admin", "Everything but deciding about owners."),
@@ -32,6 +34,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/team", name="add")
 @signed_in
+@one_press
 async def add(request: Request, visit: Visit) -> HTTPResponse:
     """Add somebody with a password that is shown once, to be told to them."""
     form = Form.of(request)
@@ -41,12 +44,12 @@ async def add(request: Request, visit: Visit) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         new = await asyncio.to_thread(users.prepare, form["email"], secret, form["name"][:255])
-        made = await commit(team.add, visit.user, new, form["role"])
+        made = await commit(team.add, visit.by, new, form["role"])
     except errors.Invalid as refused:
         if "has already been taken" in refused.fields.get("email", []):
             form.wrong("email", "Somebody signs in with this address already.")
         return await _page(request, visit, form.take(refused) if refused.fields else form, 422)
-    once.keep(visit.session.id, {"name": made.name, "email": made.email, "password": secret})
+    once.keep(visit.session.id, "password", {"name": made.name, "email": made.email, "password": secret})
     return view.go(request, "/settings/team")
 
 
@@ -55,7 +58,7 @@ async def add(request: Request, visit: Visit) -> HTTPResponse:
 async def role(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Give somebody another role."""
     try:
-        done = await commit(team.change, visit.user, user_id, Form.of(request)["role"])
+        done = await commit(team.change, visit.by, user_id, Form.of(request)["role"])
     except errors.Invalid:
         return await _refused(request, visit, "An account needs an owner. Make somebody else one first.")
     view.say(request, f"{done.name} is {ROLES[done.role][0].lower()} now.")
@@ -67,9 +70,9 @@ async def role(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
 async def close(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Let somebody sign in no more; the message offers to undo it."""
     try:
-        done = await commit(team.close, visit.user, user_id)
+        done = await commit(team.close, visit.by, user_id)
     except errors.Invalid as refused:
-        own = "base" in refused.fields
+        own = "disabled" in refused.fields
         said = "You cannot shut yourself out." if own else "An account needs an owner. Make somebody else one first."
         return await _refused(request, visit, said)
     view.say(request, f"{done.name} signs in no more.", (f"/settings/team/{user_id}/reopen", {}))
@@ -80,7 +83,7 @@ async def close(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
 @signed_in
 async def reopen(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Let somebody sign in again."""
-    done = await commit(team.reopen, visit.user, user_id)
+    done = await commit(team.reopen, visit.by, user_id)
     view.say(request, f"{done.name} may sign in again, with the password they had.")
     return view.go(request, "/settings/team")
 
@@ -90,50 +93,9 @@ async def reopen(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
 async def password(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Give somebody a new password, shown once."""
     secret = team.password()
-    done = await commit(team.give_password, visit.user, user_id, await asyncio.to_thread(passwords.make, secret))
-    once.keep(visit.session.id, {"name": done.name, "email": done.email, "password": secret})
+    done = await commit(team.give_password, visit.by, user_id, await asyncio.to_thread(passwords.make, secret))
+    once.keep(visit.session.id, "password", {"name": done.name, "email": done.email, "password": secret})
     return view.go(request, "/settings/team")
-
-
-@pages.get("/you", name="you")
-@signed_in
-async def you(request: Request, visit: Visit) -> HTTPResponse:
-    """One's own name and password."""
-    return view.page(request, "settings/you.html", form=Form({"name": visit.user.name}))
-
-
-@pages.post("/you", name="rename")
-@signed_in
-async def rename(request: Request, visit: Visit) -> HTTPResponse:
-    """Change one's own name."""
-    form = Form.of(request)
-    form.need("name", "Write the name that the others see.")
-    if form.errors:
-        return view.page(request, "settings/you.html", 422, form=form)
-    await commit(team.rename, visit.user.id, form["name"])
-    view.say(request, "Saved.")
-    return view.go(request, "/settings/you")
-
-
-@pages.post("/you/password", name="own_password")
-@signed_in
-async def own_password(request: Request, visit: Visit) -> HTTPResponse:
-    """Change one's own password, knowing the old one; other browsers are signed out."""
-    form = Form.of(request)
-    old, new = form.exact("old_password"), form.exact("new_password")
-    form.values["name"] = visit.user.name
-    if not await asyncio.to_thread(team.is_theirs, visit.user, old):
-        form.wrong("old_password", "This is not your present password.")
-    try:
-        passwords.check_length(new, "new_password")
-    except errors.Invalid as refused:
-        form.take(refused)
-    if form.errors:
-        return view.page(request, "settings/you.html", 422, form=form)
-    hashed = await asyncio.to_thread(passwords.make, new)
-    await commit(team.choose_password, visit.user.id, hashed, visit.session.id)
-    view.say(request, "Your password is changed. Other browsers are signed out.")
-    return view.go(request, "/settings/you")
 
 
 async def _refused(request: Request, visit: Visit, said: str) -> HTTPResponse:
@@ -147,5 +109,11 @@ async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTP
         raise errors.NotAllowed("Only owners and admins look after the team.")
     found = await call(team.members, visit.account_id)
     return view.page(
-        request, "settings/team.html", status, form=form, found=found, roles=ROLES, made=once.take(visit.session.id)
+        request,
+        "settings/team.html",
+        status,
+        form=form,
+        found=found,
+        roles=ROLES,
+        made=once.take(visit.session.id, "password"),
     )

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import msgspec
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
@@ -14,6 +14,7 @@ from appliance.messages import trial
 from appliance.templates import history, homes, revisions, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
 from ui import view, words
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pages import editor
@@ -21,7 +22,7 @@ from ui.pages.editor import page_of
 from ui.pages.templates import FIELDS, changed_since, is_edited, page
 from ui.session import Visit
 
-pages = Blueprint("ui_template_acts", url_prefix="/templates")
+pages = Pages("ui_template_acts", url_prefix="/templates")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_FAULTS = 5
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
@@ -12,12 +12,14 @@ from appliance.messages import looking
 from appliance.templates import homes, revisions, store
 from appliance.templates.requests import TemplateWrite
 from ui import mail, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pages import editor
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_templates", url_prefix="/templates")
+pages = Pages("ui_templates", url_prefix="/templates")
 FIELDS = ("name", "subject", "preheader", "body")
 _NAMES = {"name": "the name", "subject": "the subject", "preheader": "the preview line", "body": "the content",
           "design": "the design", "from_name": "the sender", "from_email": "the sender",
@@ -26,6 +28,7 @@ _NAMES = {"name": "the name", "subject": "the subject", "preheader": "the previe
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Keep a new template."""
     form = Form.of(request)

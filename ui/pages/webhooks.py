@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
@@ -12,14 +12,16 @@ from appliance.delivery import safe_http
 from appliance.events import kinds, log
 from appliance.webhooks import deliveries, store, trial
 from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed
-from appliance.webhooks.store import By, WebhookPatch, WebhookQuery, WebhookWrite
+from appliance.webhooks.store import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.trial import WebhookTest
-from ui import guard, once, view, words
+from ui import once, rights, view, words
+from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
+from ui.pressed import one_press
 from ui.session import Visit
 
-pages = Blueprint("ui_webhooks", url_prefix="/settings/webhooks")
+pages = Pages("ui_webhooks", url_prefix="/settings/webhooks")
 _MONTH_MS = 30 * 86_400_000
 _GROUPS = {
     "email": "Email", "sms": "SMS", "consent": "Consent", "contact": "People", "audience": "Lists and segments",
@@ -54,14 +56,15 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/", name="create", strict_slashes=False)
 @signed_in
+@one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a webhook, and show its secret once."""
     form = Form.of(request)
     try:
-        made, secret = await commit(store.create, visit.account_id, _read(WebhookWrite, form), _by(visit))
+        made, secret = await commit(store.create, visit.account_id, _read(WebhookWrite, form), visit.by)
     except errors.Invalid as refused:
         return await _form(request, visit, _taken(form, refused), None, 422)
-    once.keep(visit.session.id, (made.id, secret))
+    once.keep(visit.session.id, "webhook", (made.id, secret))
     return view.go(request, f"/settings/webhooks/{made.id}")
 
 
@@ -89,7 +92,7 @@ async def update(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
     form = Form.of(request)
     found = await call(store.get, visit.account_id, webhook_id)
     try:
-        await commit(store.update, visit.account_id, webhook_id, _read(WebhookPatch, form), _by(visit))
+        await commit(store.update, visit.account_id, webhook_id, _read(WebhookPatch, form), visit.by)
     except errors.Invalid as refused:
         return await _form(request, visit, _taken(form, refused), found, 422)
     view.say(request, "Saved.")
@@ -101,7 +104,7 @@ async def update(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
 async def switch(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Switch a webhook on or off."""
     wanted = Form.of(request)["enabled"] == "yes"
-    await commit(store.update, visit.account_id, webhook_id, WebhookPatch(enabled=wanted), _by(visit))
+    await commit(store.update, visit.account_id, webhook_id, WebhookPatch(enabled=wanted), visit.by)
     view.say(request, "Switched on: it hears of what happens from now on." if wanted else "Switched off.")
     return view.go(request, f"/settings/webhooks/{webhook_id}")
 
@@ -110,8 +113,8 @@ async def switch(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
 @signed_in
 async def secret(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Give it another secret, and show it once."""
-    _, fresh = await commit(store.rotate_secret, visit.account_id, webhook_id, _by(visit))
-    once.keep(visit.session.id, (webhook_id, fresh))
+    _, fresh = await commit(store.rotate_secret, visit.account_id, webhook_id, visit.by)
+    once.keep(visit.session.id, "webhook", (webhook_id, fresh))
     return view.go(request, f"/settings/webhooks/{webhook_id}")
 
 
@@ -146,28 +149,24 @@ async def again(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse
 @signed_in
 async def delete(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Delete a webhook with its log."""
-    gone = await commit(store.delete, visit.account_id, webhook_id, _by(visit))
+    gone = await commit(store.delete, visit.account_id, webhook_id, visit.by)
     view.say(request, f"{store.host(gone)} is told nothing any more.")
     return view.go(request, "/settings/webhooks")
 
 
 def _may(visit: Visit) -> bool:
-    return guard.may(visit.user.role, "POST", "/settings/webhooks")
+    return rights.may(visit.user.role, "POST", "/settings/webhooks")
 
 
 def _secret(visit: Visit, webhook_id: int) -> str | None:
     """Answer the secret that this person has just made, for the one time that it is shown."""
-    kept = once.take(visit.session.id)
+    kept = once.take(visit.session.id, "webhook")
     return str(kept[1]) if isinstance(kept, tuple) and kept[0] == webhook_id else None
 
 
 def _shown(visit: Visit) -> Any:
     """Answer how an address is shown: whole, or its host alone to who may not change it."""
     return (lambda row: row.url) if _may(visit) else store.host
-
-
-def _by(visit: Visit) -> By:
-    return By(visit.actor, visit.request.ctx.client)
 
 
 def _state(row: Any) -> tuple[str, str]:

@@ -3,15 +3,16 @@
 from typing import Any
 from zoneinfo import available_timezones
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import brand, config, errors, fields
-from appliance.account import accounts, settings
+from appliance.account import accounts, audit, settings
 from appliance.db.work import call, commit
 from appliance.delivery.groups import domain_of
 from appliance.sending_domains import names, store
 from ui import looks, view
+from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pages import domains, sending
@@ -19,7 +20,7 @@ from ui.pages.setup import STEPS
 from ui.relays import RELAYS
 from ui.session import Visit
 
-pages = Blueprint("ui_welcome", url_prefix="/welcome")
+pages = Pages("ui_welcome", url_prefix="/welcome")
 _BRAND = ("company_name", "physical_address")
 _ACCOUNT = ("time_zone", "email_from_name", "email_from_email")
 
@@ -36,7 +37,8 @@ async def sender(request: Request, visit: Visit) -> HTTPResponse:
     form.values["company_name"] = form["company_name"] or visit.account.name
     form.values["email_from_name"] = form["email_from_name"] or visit.account.name
     form.values["email_from_email"] = form["email_from_email"] or visit.user.email
-    return _screen(request, "sender", form, zones=zones())
+    # Who comes for the first time is offered the zone of their browser
+    return _screen(request, "sender", form, zones=zones(), is_new=not look.company_name)
 
 
 @pages.post("/", name="sender_save", strict_slashes=False)
@@ -57,8 +59,8 @@ async def _save_sender(visit: Visit, form: Form) -> None:
     look = {name: form.text(name) for name in _BRAND if name in form.values}
 
     def both() -> None:
-        accounts.update(visit.account_id, about)
-        brand.update(visit.account_id, fields.read(brand.BrandWrite, look))
+        audit.noting(visit.by, "account_update", accounts.update, visit.account_id, about, data=audit.changed(about))
+        audit.noting(visit.by, "brand_update", brand.update, visit.account_id, fields.read(brand.BrandWrite, look))
 
     await commit(both)
 
@@ -95,7 +97,8 @@ async def mail_save(request: Request, visit: Visit) -> HTTPResponse:
 async def mail_test(request: Request, visit: Visit) -> HTTPResponse:
     """Ask the server that the form names; nothing is saved and nothing is sent."""
     form = Form.of(request)
-    return _mail(request, form, answer=await sending.tried(form))
+    answer = await sending.tried(visit, form)
+    return _mail(request, form, 422 if form.errors else 200, answer=answer)
 
 
 def _mail(request: Request, form: Form, status: int = 200, answer: Any = None) -> HTTPResponse:
@@ -146,7 +149,7 @@ async def look_save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep colours and type; then the checklist says how to go on."""
     form = Form.of(request)
     try:
-        await commit(brand.update, visit.account_id, looks.write_of(form))
+        await commit(audit.noting, visit.by, "brand_update", brand.update, visit.account_id, looks.write_of(form))
     except errors.Invalid as refused:
         return await _look(request, visit, looks.noted(form, refused), 422)
     view.say(request, "All set. Send yourself a first email.")

@@ -30,7 +30,7 @@ KIND = Kind(
         url("href", "Link", aliases=("url",)),
         colour("background_color", "Background"),
         colour("text_color", "Text colour"),
-        number("border_radius", "Corners", 8, 0, 40),
+        number("border_radius", "Corners", None, 0, 40),
         line("inner_padding", "Inner space"),
         choice("style", "Style", "filled", "outline", "link"),
         choice("width", "Width", "fit", "full"),

@@ -1,0 +1,13 @@
+"""Who does something: told by the doors to whatever has to record it, or asks whether they may."""
+
+from typing import NamedTuple
+
+
+class By(NamedTuple):
+    """Who acts: for the audit, for consent, and for what needs a right of its own."""
+
+    actor: str = "system"  # `user:7`, `key:3`, `cli`, `system`
+    ip: str | None = None
+    user_id: int | None = None  # None where no person is at it
+    approves: bool = False  # whether they may approve of campaigns and flows (decisions, section 2)
+    test: bool = False  # whether all they do is a test

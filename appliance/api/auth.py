@@ -1,0 +1,55 @@
+"""Who asks: the credential of a request, and whether it reaches what is asked for (decisions, section 2)."""
+
+from contextlib import suppress
+
+from sanic import Request
+
+from appliance.account import jwt, keys, roles, sessions
+from appliance.account.keys import Credential
+from appliance.api.declare import Route
+from appliance.api.reply import Fault
+from appliance.db.work import call, commit
+from appliance.errors import Unavailable
+
+# No credential of ours is longer
+_LONGEST = 4096
+
+
+# Who has a scope that no key has
+_PEOPLE = {roles.RULE: "the sign-in of an owner or admin", roles.SELF: "the sign-in of a person"}
+
+
+async def credential(request: Request) -> Credential:
+    """Answer who asks: by a key, or by a JWT. Every kind of failure is the same 401."""
+    header = request.headers.getall("authorization", [])
+    scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
+    found, is_stale = None, False
+    if scheme.lower() == "bearer" and token and len(token) <= _LONGEST:
+        found, is_stale = await call(_find, token.strip())
+    if found is None:
+        if scheme.lower() == "bearer" and token.strip().startswith(keys.PUBLIC):
+            raise Fault(403, "forbidden", "a public key opens only its form")
+        raise Fault(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"})
+    if is_stale and found.session_id is not None:
+        # Who only reads is served although nothing can be written
+        with suppress(Unavailable):
+            await commit(sessions.touch, found.session_id)
+    return found
+
+
+def _find(token: str) -> tuple[Credential | None, bool]:
+    """Answer who a credential belongs to, and whether its time of last use wants to be written."""
+    key = keys.find(token)
+    if key is not None or token.count(".") != 2:
+        return key, False
+    found = jwt.find(token)
+    return (found.credential, found.is_stale) if found is not None else (None, False)
+
+
+def allow(who: Credential, route: Route) -> None:
+    """Raise 403 unless the credential reaches the route's scope."""
+    if not who.reaches(route.scope):
+        wanted = _PEOPLE.get(route.scope, route.scope)
+        raise Fault(403, "forbidden", required_scope=wanted)
+    if route.starts and who.role is not None and not roles.starts(who.role):
+        raise Fault(403, "forbidden", required_scope="campaigns:send")

@@ -1,0 +1,159 @@
+"""One declared endpoint as an operation of the document."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Struct
+
+from appliance.account.roles import RULE, SELF
+from appliance.api.declare import Route
+from appliance.api.document import examples, responses, words
+from appliance.api.document.responses import error
+from appliance.api.routes import ROUTES
+from appliance.fields import declared
+
+# Scopes that no key has, and who does
+_PEOPLE = {
+    RULE: "Only for an owner or an admin who has logged in: no key reaches it.",
+    SELF: "Only for somebody who has logged in: no key reaches it.",
+}
+
+
+def ref(kind: type[Struct]) -> dict[str, str]:
+    """Refer to the schema of a Struct."""
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def name_of(route: Route) -> str:
+    """Answer the operationId."""
+    named = route.path.replace("{id}", "by_id").replace(f"{{{route.second_id}}}", f"by_{route.second_id}")
+    return f"{route.method.lower()}_{named.strip('/').replace('/', '_').replace('.', '_')}"
+
+
+def operation(route: Route) -> dict[str, Any]:
+    """Describe an endpoint."""
+    found: dict[str, Any] = {
+        "operationId": name_of(route),
+        "summary": route.summary.rstrip("."),
+        "tags": [noun(route)],
+        "description": _description(route),
+        "x-required-scope": route.scope,
+        "x-rate": route.rate,
+    }
+    if route.scope in _PEOPLE:
+        found["security"] = [{"jwt": []}]
+    if parameters := _parameters(route):
+        found["parameters"] = parameters
+    if body := _body(route):
+        found["requestBody"] = body
+    found["responses"] = {
+        **{str(status): _success(route, status) for status in (route.status, *route.also)},
+        **{str(status): error(status) for status in _errors(route)},
+    }
+    return found
+
+
+def noun(route: Route) -> str:
+    """Answer what an endpoint is about, by the first part of its path."""
+    return route.path.strip("/").partition("/")[0]
+
+
+def _description(route: Route) -> str:
+    """Say what an endpoint promises beyond its first sentence, and who may use it."""
+    promise = re.sub(r"\s*\n\s*", " ", (route.handler.__doc__ or "").strip().partition("\n")[2]).strip()
+    scope = _PEOPLE.get(route.scope, f"Scope: `{route.scope}`.")
+    return " ".join(filter(None, (promise, scope)))
+
+
+def _body(route: Route) -> dict[str, Any]:
+    if route.reads is not None:
+        kind, schema, required = "application/json", ref(route.reads), route.body_required
+    elif route.form is not None:
+        kind, schema, required = "multipart/form-data", _form(route.form), True
+    else:
+        return {}
+    media: dict[str, Any] = {"schema": schema}
+    if shown := examples.of(f"{route.method} {route.path}"):
+        media["examples"] = shown
+    return {"required": required, "content": {kind: media}}
+
+
+def _form(kind: type[Struct]) -> dict[str, Any]:
+    """Describe a multipart body: one file, and the texts beside it."""
+    binary = {"type": "string", "format": "binary", "description": "the file"}
+    return {"allOf": [{"type": "object", "properties": {"file": binary}, "required": ["file"]}, ref(kind)]}
+
+
+def _bytes(kind: str) -> dict[str, Any]:
+    is_text = kind.startswith("text/") or kind.endswith("jsonl")
+    return {"type": "string"} if is_text else {"type": "string", "format": "binary"}
+
+
+def _success(route: Route, status: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": _words_of(route, status), "headers": responses.of_success(route)}
+    if route.media is not None:
+        kinds = [kind for kind in (route.media, route.or_media) if kind is not None]
+        return {**found, "content": {kind: {"schema": _bytes(kind)} for kind in kinds}}
+    assert route.returns is not None
+    schema = {"type": "array", "items": ref(route.returns)} if route.many else ref(route.returns)
+    found["content"] = {"application/json": {"schema": schema}}
+    if status == 201 and (links := _links(route)):
+        found["links"] = links
+    return found
+
+
+def _words_of(route: Route, status: int) -> str:
+    if status == 201:
+        return "Created"
+    return "It was there already" if route.status == 201 else "Success"
+
+
+def _links(route: Route) -> dict[str, Any]:
+    """Lead from what was created to every operation on it, by its id."""
+    if route.has_id or "id" not in getattr(route.returns, "__struct_fields__", ()):
+        return {}
+    return {
+        name_of(one): {"operationId": name_of(one), "parameters": {"id": "$response.body#/id"}}
+        for one in ROUTES
+        if one.path.startswith(f"{route.path}/{{id}}") and one.second_id is None
+    }
+
+
+def _errors(route: Route) -> list[int]:
+    found = {401, 403, 422, 429, 500, 503}
+    if route.has_id:
+        found.add(404)
+    if route.reads is not None or route.form is not None:
+        found |= {400, 413, 415}
+    if route.method == "PATCH" or route.idempotent:
+        found.add(409)
+    return sorted(found)
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    if route.has_id:
+        found.append(responses.parameter("id"))
+    if route.second_id is not None:
+        found.append({
+            "name": route.second_id, "in": "path", "required": True,
+            "description": f"the id of the {route.second_id.removesuffix('_id')} within it",
+            "schema": {"type": "integer", "minimum": 1},
+        })  # fmt: skip
+    if route.idempotent:
+        found.append(responses.parameter("Idempotency-Key"))
+    if route.query is not None:
+        found += [_query(route.query, info) for info in declared(route.query)]
+    return found
+
+
+def _query(kind: type[Struct], info: Any) -> dict[str, Any]:
+    if responses.is_shared(kind, info.encode_name):
+        return responses.parameter(info.encode_name)
+    schema = msgspec.json.schema(info.type)
+    if info.default not in (NODEFAULT, UNSET):
+        schema["default"] = info.default
+    said = schema.pop("description", None) or words.of_parameter(kind, info.encode_name)
+    found = {"name": info.encode_name, "in": "query", "required": False, "description": said, "schema": schema}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,62 @@
+"""The schemas of the document: what the Structs declare, with words for every property."""
+
+from collections.abc import Iterable
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct
+
+from appliance.api.document import typed, words
+from appliance.fields import declared
+
+
+def all_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
+    """Answer `components.schemas`: those of some Structs, of all that they hold, and those written by hand."""
+    found = reach(kinds)
+    _, components = msgspec.json.schema_components(
+        sorted(found, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
+    )
+    classes = {kind.__name__: kind for kind in found}
+    schemas = {name: _described(_mend(schema), classes.get(name)) for name, schema in components.items()}
+    return dict(sorted({**schemas, **typed.schemas()}.items()))
+
+
+def reach(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
+    """Answer some Structs and every Struct within them."""
+    found: set[type[Struct]] = set()
+    waiting: list[Any] = list(kinds)
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, type) and issubclass(kind, Struct):
+            if kind not in found:
+                found.add(kind)
+                waiting += [info.type for info in declared(kind)]
+        else:
+            waiting += [one for one in get_args(kind) if not isinstance(one, str | int | float | msgspec.Meta)]
+    return found
+
+
+def _mend(schema: Any) -> Any:
+    """Say of moments that they are text: inside they are whole numbers, on the wire they never are."""
+    if isinstance(schema, list):
+        return [_mend(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    mended = {key: _mend(value) for key, value in schema.items()}
+    if mended.get("format") == "date-time":
+        mended["type"] = "string"
+    if "$ref" in mended:
+        mended.pop("type", None)
+    return mended
+
+
+def _described(schema: dict[str, Any], kind: type[Struct] | None) -> dict[str, Any]:
+    """Give every property its words: those that stand at its declaration, or else those kept for its name."""
+    for name, one in schema.get("properties", {}).items():
+        if "description" in one:
+            continue
+        within = [part.pop("description") for part in one.get("anyOf", ()) if "description" in part]
+        said = within[0] if within else words.of_property(kind, name)
+        if said is not None:
+            one["description"] = said
+    return schema

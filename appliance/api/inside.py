@@ -1,0 +1,39 @@
+"""All faults of a request at once: what its types let through is looked at too where others do not (decisions, 3)."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from appliance import fields
+from appliance.api.declare import Call
+from appliance.db.work import call
+from appliance.errors import Invalid
+
+_ROOT = re.compile(r"[.\[]")
+
+
+def checked(check: Callable[[int, Any, int | None], Any]) -> Callable[[Call], Awaitable[dict[str, list[str]]]]:
+    """Make a route's `inside` of what the verb begins with: a check by account, request and id that raises Invalid.
+
+    It sees what is sound of the request, with the rest as if it had not been sent; what it says of the rest, or of the
+    request as a whole, is left out.
+    """
+
+    async def more(request: Call) -> dict[str, list[str]]:
+        if request.body is None:
+            return {}
+        try:
+            await call(check, request.account_id, request.body, request.id or None)
+        except Invalid as refused:
+            kind: type[Struct] = type(request.body)
+            lost = {
+                info.encode_name
+                for info in fields.declared(kind)
+                if info.encode_name in request.raw and getattr(request.body, info.name) is UNSET
+            }
+            return {path: said for path, said in refused.fields.items() if _ROOT.split(path)[0] not in {"base"} | lost}
+        return {}
+
+    return more

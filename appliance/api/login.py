@@ -1,0 +1,93 @@
+"""Where people get a JWT for a program of theirs, and end it (decisions, section 2)."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from sanic import Blueprint, HTTPResponse, Request
+
+from appliance import fields
+from appliance.account import jwt, roles, sessions, signing_in
+from appliance.api import auth, read, reply, shapes
+from appliance.api.reply import Fault
+from appliance.clock import iso
+from appliance.db.work import commit
+from appliance.errors import NotFound
+
+Role = Annotated[str, Meta(extra_json_schema={"enum": list(roles.ROLES)})]
+LOGIN = ("/v1/login", "/v1/my/login")
+LOGOUT = ("/v1/logout", "/v1/my/logout")
+
+
+class Login(Struct):
+    """Who signs in: all three stand at the top, or within `user`."""
+
+    email: Annotated[str, Meta(max_length=254, extra={"filled": True})]
+    password: Annotated[str, Meta(max_length=1024, extra={"filled": True})]
+    otp: Annotated[str, Meta(max_length=64)] | None = None
+
+
+class LoginOfUser(Struct):
+    """The same, within `user`."""
+
+    user: Login
+
+
+class SignedInUser(Struct):
+    """Whoever a token was made for."""
+
+    id: int
+    email: str
+    name: str
+    role: Role
+
+
+class SignedIn(Struct):
+    """A JWT, shown once; it also stands in the header `Authorization`."""
+
+    token: str
+    expires_at: shapes.Moment
+    user: SignedInUser
+
+
+def mount(blueprint: Blueprint) -> None:
+    """Add both, under each of their paths."""
+    for number, path in enumerate(LOGIN):
+        blueprint.add_route(_login, path, methods=["POST"], name=f"login_{number}", error_format="json")
+    for number, path in enumerate(LOGOUT):
+        blueprint.add_route(_logout, path, methods=["DELETE"], name=f"logout_{number}", error_format="json")
+
+
+async def _login(request: Request) -> HTTPResponse:
+    asked = _asked(read.json_object(request, request.body))
+    try:
+        user = await signing_in.enter(asked.email, asked.password, asked.otp, request.ctx.client)
+    except (signing_in.WrongSignIn, signing_in.CodeNeeded) as refused:
+        raise Fault(401, refused.code, refused.message, {"WWW-Authenticate": "Bearer"}) from None
+    agent = request.headers.get("user-agent")
+    issued = await commit(jwt.issue, user, request.ctx.client, agent)
+    who = SignedInUser(user.id, user.email, user.name, user.role)
+    answer = SignedIn(issued.token, iso(issued.expires_at) or "", who)
+    return reply.json(answer, 200, {"Authorization": f"Bearer {issued.token}", "Cache-Control": "no-store"})
+
+
+def _asked(raw: dict[str, Any]) -> Login:
+    """Read who signs in; raises Invalid with all faults."""
+    if "user" in raw:
+        return fields.read(LoginOfUser, raw).user
+    return fields.read(Login, raw)
+
+
+async def _logout(request: Request) -> HTTPResponse:
+    who = await auth.credential(request)
+    if who.session_id is None or who.user_id is None:
+        raise Fault(403, "forbidden", "a key is no sign-in: revoke it instead", required_scope="a sign-in")
+    try:
+        await commit(_end, who.user_id, who.session_id)
+    except NotFound:
+        # Somebody ended it a moment ago
+        raise Fault(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"}) from None
+    return HTTPResponse(b"", 204)
+
+
+def _end(user_id: int, session_id: int) -> None:
+    sessions.leave(sessions.get(user_id, session_id))

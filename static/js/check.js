@@ -1,0 +1,36 @@
+/* What is mistyped is said when its field is left; the server stays the judge, and says the same. */
+(() => {
+  "use strict";
+  const forms = {
+    email: [/^[^\s@]+@[^\s@]+\.[^\s@]+$/, "Write an address like name@example.com."],
+    tel: [/^\+[1-9][\d\s().-]{6,}$/, "Write the number with its country, like +44 20 7946 0018."],
+  };
+  const check = (field) => {
+    const box = field.closest?.(".field"), [form, words] = forms[field.type] || [];
+    if (!form || !box || !field.id || field.closest("[data-autosave]")) return;
+    const wrong = field.value.trim() && !form.test(field.value.trim()), id = `${field.id}-err`;
+    box.querySelector(".err")?.remove();
+    if (wrong) {
+      const text = Object.assign(document.createElement("p"), { className: "err", id });
+      const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg"), use = document.createElementNS(icon.namespaceURI, "use");
+      icon.setAttribute("class", "icon");
+      icon.setAttribute("aria-hidden", "true");
+      use.setAttribute("href", `${document.body.dataset.icons}#circle-alert`);
+      icon.append(use);
+      text.append(icon, Object.assign(document.createElement("span"), { textContent: words }));
+      box.append(text);
+    }
+    wrong ? field.setAttribute("aria-invalid", "true") : field.removeAttribute("aria-invalid");
+    const told = (field.getAttribute("aria-describedby") || "").split(" ").filter((one) => one && one !== id);
+    field.setAttribute("aria-describedby", [...told, ...(wrong ? [id] : [])].join(" "));
+    if (!field.getAttribute("aria-describedby")) field.removeAttribute("aria-describedby");
+  };
+  // A field is left by pressing a button, too: nothing moves that button away before it is let go.
+  let held = false;
+  addEventListener("pointerdown", () => { held = true; }, true);
+  for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => { held = false; }, true);
+  document.addEventListener("change", (event) => {
+    if (held) addEventListener("pointerup", () => setTimeout(check, 50, event.target), { once: true });
+    else check(event.target);
+  });
+})();

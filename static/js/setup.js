@@ -1,0 +1,21 @@
+/* First run: how long a new password is, as it is typed, and the time zone of this browser. */
+(() => {
+  "use strict";
+  const ENOUGH = 10, PLENTY = 20;
+  document.addEventListener("input", (event) => {
+    const field = event.target;
+    if (!field.matches("[autocomplete=new-password]")) return;
+    let bar = field.parentNode.querySelector("progress");
+    if (!bar) {
+      bar = Object.assign(document.createElement("progress"), { max: PLENTY });
+      bar.setAttribute("aria-hidden", "true"); // the help beside it says the same
+      field.after(bar);
+    }
+    bar.value = Math.min(field.value.length, PLENTY);
+    bar.classList.toggle("is-paused", field.value.length < ENOUGH);
+  });
+
+  const zone = document.querySelector("[data-guess] select");
+  const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if ([...(zone?.options || [])].some((one) => one.value === here)) zone.value = here;
+})();

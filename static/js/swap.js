@@ -1,0 +1,82 @@
+/* In the frame that shows an email: swaps the rows that changed, and shows what is being typed before it is kept. */
+(() => {
+  "use strict";
+  const { email, document: { documentElement: html } } = window, { scan, nodes } = email;
+
+  const wear = (from, to) => {
+    for (const { name } of [...to.attributes]) if (!from.hasAttribute(name)) to.removeAttribute(name);
+    for (const { name, value } of from.attributes) if (to.getAttribute(name) !== value) to.setAttribute(name, value);
+  };
+  // What stands around the rows is dressed anew; the rows stay.
+  const dress = (text) => {
+    const told = new DOMParser().parseFromString(text, "text/html"), start = scan(told.body).root.start;
+    const rows = nodes(email.root), place = email.root.start.parentNode, around = [...start.parentNode.childNodes];
+    document.querySelectorAll("head > style:not([data-canvas])").forEach((one) => one.remove());
+    document.head.prepend(...told.head.querySelectorAll("style"));
+    for (let to = place, from = start.parentNode; to !== html; [to, from] = [to.parentNode, from.parentNode]) wear(from, to);
+    const at = around.indexOf(start);
+    place.replaceChildren(...around.slice(0, at), ...rows, ...around.slice(at + 2));
+  };
+  const apply = ({ frame: [digest, text], rows }) => {
+    const { have } = email, tops = email.sections.filter((one) => !one.inside), old = new Map(tops.map((one, at) => [have[at + 1], one]));
+    if (!email.root || !rows || rows.some(([name, row]) => row === null && !old.has(name))) return email.say("reload");
+    if (digest !== have[0]) dress(text);
+    // Nothing takes the row away in which somebody writes; what it is by now is asked for once they leave it.
+    const caret = email.writing && tops.find((one) => one.id && email.holds(one, email.writing));
+    const key = (row) => JSON.parse(row.slice(row.indexOf("cn:") + 3, row.indexOf("-->")))[0];
+    rows = rows.map(([name, row]) => (row && caret && key(row) === caret.id ? [have[tops.indexOf(caret) + 1], null] : [name, row]));
+    email.have = [digest, ...rows.map(([name]) => name)];
+    const images = new Map();
+    for (const [name, one] of old) if (!email.have.includes(name)) for (const node of nodes(one)) {
+      for (const image of node.querySelectorAll?.("img") || []) images.set(image.src, image);
+      node.remove();
+    }
+    let last = email.root.start;
+    for (const [name, row] of rows) {
+      const made = row === null ? null : new Range().createContextualFragment(row);
+      // A picture that stays is the same element, so that it does not blink.
+      for (const image of made?.querySelectorAll("img") || []) {
+        const same = images.get(image.src);
+        if (images.delete(image.src)) wear(image, same), image.replaceWith(same);
+      }
+      for (const node of made ? [...made.childNodes] : nodes(old.get(name))) {
+        if (last.nextSibling !== node) last.after(node);
+        last = node;
+      }
+    }
+    while (last.nextSibling !== email.root.end) last.nextSibling.remove();
+    email.again();
+    if (email.writing?.isConnected === false) email.leave();
+    show();
+    email.say("shown", { have: email.have });
+  };
+
+  // What is being typed stands in its one place before it is kept: where a text of the section is what it was until now.
+  let typed, spot;
+  const show = () => {
+    const one = typed && email.sections.find(({ id }) => id === typed.id);
+    if (!one || (email.writing && email.holds(one, email.writing))) return;
+    if (!spot?.isConnected || spot.data !== spot.shown) {
+      const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      for (let node; (node = walk.nextNode());) if (email.holds(one, node) && typed.was.includes(node.data.trim())) found.push(node);
+      spot = found.length === 1 ? found[0] : null;
+    }
+    if (!spot || spot.data.trim() === typed.now) return;
+    spot.data = spot.shown = typed.now;
+    email.stale(one);
+  };
+  // The row that holds a section is no longer as the server made it, so it is asked for anew.
+  email.stale = (one) => {
+    const tops = email.sections.filter((other) => !other.inside), at = tops.findIndex((top) => top === one || email.holds(top, one.start));
+    email.have[at + 1] = "";
+    email.say("shown", { have: email.have });
+  };
+  addEventListener("message", ({ source, data }) => {
+    if (source !== parent) return;
+    if (data.frame) apply(data);
+    if (!("typed" in data)) return;
+    if (typed?.name !== data.typed?.name || typed?.id !== data.typed?.id) spot = null;
+    typed = data.typed;
+    show();
+  });
+})();

@@ -1,0 +1,84 @@
+/* What is typed in the editor: seen in the canvas before it is kept, written there in place, and told from others'. */
+(() => {
+  "use strict";
+  const editor = window.editor;
+  if (!editor) return;
+  const { root, $, byId, emit, saved, locked, marks, save, select, flush, timers } = editor, { merge, rich } = window;
+
+  // The words of a value as the canvas shows them, one for each of its texts.
+  const texts = (field, value) => {
+    if (field.closest("merge-field").mode !== "rich") return [value.trim()];
+    const box = document.createElement("div");
+    box.append(...rich.made(value));
+    for (const chip of box.querySelectorAll("[data-tag]")) chip.replaceWith(chip.dataset.tag);
+    box.normalize();
+    const found = [], walk = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode());) if (node.data.replaceAll(merge.gap, "").trim()) found.push(node.data.replaceAll(merge.gap, "").trim());
+    return found;
+  };
+  const show = (typed) => emit("canvas:tell", { typed });
+  // A merge tag is somebody's words there, and a text more or less is laid out by the server: those wait for it.
+  const follow = (field) => {
+    const now = texts(field, field.value), known = (field.texts ??= texts(field, field.defaultValue).map((one) => [one]));
+    const at = now.length === known.length ? now.findIndex((one, at) => one !== known[at].at(-1)) : -1;
+    if (now.length !== known.length) field.texts = now.map((one) => [one]), show(null);
+    if (at < 0) return;
+    const was = known[at].filter((one) => one).slice(-40);
+    known[at].push(now[at]);
+    show(/\{[{%]/.test(now[at]) ? null : { id: editor.key, name: `${field.name} ${at}`, was: [...was, now[at]], now: now[at] });
+  };
+  root.addEventListener("input", ({ target }) => {
+    if (target.form?.dataset.form === "section" && target.name?.startsWith("props.") && !/(alt|name)$/.test(target.name) && target.closest("merge-field")) follow(target);
+  });
+  document.addEventListener("sections", () => show(null));
+
+  // A heading, a text, a button is written where it stands; the field beside it keeps what is written.
+  const KINDS = { heading: "props.text", button: "props.text", text: "props.content" };
+  const boxOf = (id) => {
+    const kind = id === editor.key && byId("o-" + id)?.closest("li")?.dataset.kind;
+    return $("#inspector form[data-form=section]")?.elements[KINDS[kind]]?.closest("merge-field");
+  };
+  editor.enter = async (id) => {
+    await select(id);
+    const box = boxOf(id);
+    if (!box || locked) return select(id, true);
+    emit("canvas:tell", { write: { id, rich: box.mode === "rich", html: box.editor.innerHTML } });
+  };
+  const on = (name, hear) => document.addEventListener("canvas:" + name, ({ detail }) => hear(detail));
+  on("unwritable", ({ id }) => select(id, true));
+  on("wrote", ({ id, text }) => {
+    const box = boxOf(id);
+    if (!box || locked) return;
+    box.editor.replaceChildren(...(box.mode === "rich" ? rich.made(text) : merge.chipped(text)));
+    box.changed();
+  });
+  on("left", async ({ id }) => {
+    boxOf(id)?.done();
+    await flush();
+    emit("section", { id });
+  });
+
+  // Two wrote the same: ours is kept after all, or theirs takes the place of that one field.
+  const theirs = async (form, path, slot) => {
+    const answer = await fetch(root.dataset.page + (editor.key ? `?s=${editor.key}` : "")), page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const field = page.getElementById(slot.id)?.parentElement;
+    if (!field) return select(editor.key, true);
+    const id = `${form.action} ${path}`;
+    clearTimeout(timers.get(id)?.timer);
+    timers.delete(id);
+    delete form.sent?.[path];
+    slot.parentElement.replaceWith(field);
+    marks();
+    saved("Saved");
+    byId("f" + slot.id.slice(1))?.focus();
+    emit("sections");
+  };
+  root.addEventListener("click", ({ target }) => {
+    const button = target.closest("[data-clash]"), box = button?.closest(".clash");
+    if (!box) return;
+    const form = box.closest("form"), { path, seen } = box.dataset;
+    if (button.dataset.clash === "theirs") return theirs(form, path, box.closest(".slot"));
+    form.elements["seen:" + path].value = seen;
+    save(form, path);
+  });
+})();

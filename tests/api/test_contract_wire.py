@@ -1,0 +1,116 @@
+"""What is promised of every request, held against the running service: order, headers, limits, doors without a key."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.rules.contract import errors, limits, words
+from tests.rules.contract.limits import Limit
+
+LEAST: dict[str, dict[str, Any]] = {
+    "POST /lists": {"name": "x"}, "POST /segments": {"name": "x"}, "POST /campaigns": {"name": "x"},
+    "POST /messages": {"to": "x"}, "POST /events": {"event": "checkout"}, "POST /forms": {"name": "x"},
+    "POST /events/batch": {},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def paths(api: Client) -> dict[str, str]:
+    """One of each thing that limits are tried on, as the path to it."""
+    made = {
+        "/contacts": {"email": "ann@example.org"},
+        "/lists": {"name": "First"},
+        "/segments": {"name": "First"},
+        "/campaigns": {"name": "First"},
+        "/templates": {"name": "First"},
+    }
+    return {f"{path}/{{id}}": f"{path}/{api.post(path, body).expect(201)['id']}" for path, body in made.items()}
+
+
+def _filled(limit: Limit, size: int) -> Any:
+    if limit.unit == "characters":
+        return "x" * size
+    if limit.unit == "bytes":
+        return {"x": "a" * (size - len(json.dumps({"x": ""}, separators=(",", ":"))))}
+    return [{"event": 7}] * size if limit.key == "events" else list(range(1, size + 1))
+
+
+def _asked(api: Client, limit: Limit, size: int, paths: dict[str, str]) -> dict[str, list[str]]:
+    method, path = limit.operation.split(" ")
+    *outer, key = limit.key.split(".")
+    body = {key: _filled(limit, size)}
+    for name in reversed(outer):
+        body = {name: body}
+    answer = api.send(method, paths.get(path, path), {**LEAST.get(limit.operation, {}), **body})
+    assert answer.status < 500 and answer.status != 413
+    return dict(answer.json.get("validation_errors", {}))
+
+
+@pytest.mark.parametrize("limit", limits.LIMITS, ids=lambda one: f"{one.operation} {one.key}")
+def test_a_limit_holds_to_the_last_of_it(limit: Limit, api: Client, paths: dict[str, str]) -> None:
+    """As long as may be is not too long; one more is, and the message names the limit."""
+    words = f"is too long (maximum is {limit.limit}"
+    assert not any("too long" in one for one in _asked(api, limit, limit.limit, paths).get(limit.key, []))
+    beyond = _asked(api, limit, limit.limit + 1, paths).get(limit.key, [])
+    assert any(one.startswith(words) for one in beyond), beyond
+    if limit.unit == "characters":
+        assert f"{words} characters)" in beyond
+
+
+def test_pages_are_bounded(api: Client, paths: dict[str, str]) -> None:
+    """Pages of 50 unless asked, of 100 at most, each name of the parameter alike; below 1 is a fault."""
+    for name in ("limit", "per_page", "per"):
+        assert api.get("/events", **{name: limits.MOST + 1}).status == 200
+        for wrong in ("0", "-1", "x", ""):
+            assert api.get("/events", **{name: wrong}).expect(422)["validation_errors"][name]
+    one = {"event": "checkout", "contact_id": api.get("/contacts").json[0]["id"]}
+    api.post("/events/batch", {"events": [one] * (limits.PAGE + 1)}).expect(200)
+    shown = [len(api.get("/events", **asked).json) for asked in ({}, {"limit": 3, "per": 5}, {"per_page": 4, "per": 5})]
+    assert shown == [limits.PAGE, 3, 4] and len(api.get("/events", per=100).json) > limits.PAGE
+    beyond = api.get("/events", page=99)
+    assert beyond.json == [] and beyond.headers["X-Next-Page"] is None
+
+
+def test_what_is_wrong_first_is_said_first(api: Client, server: Server) -> None:
+    """A request with every fault there is learns of them in the promised order, as each is mended."""
+    reads = server.new_key("reads", "--scope", "contacts:read")
+    mild = {"Content-Type": "application/json"}
+    large, wrong = b"x" * (limits.BODY_BYTES + 1), b"{"
+    steps = [
+        ("DELETE", "/v1/my/nowhere", large, {}, 404), ("PUT", "/v1/my/contacts/0", large, {}, 405),
+        ("PATCH", "/v1/my/contacts/0", large, {}, 401),
+        ("PATCH", "/v1/my/contacts/0", large, {"Authorization": f"Bearer {reads}"}, 403),
+        ("PATCH", "/v1/my/contacts/0", large, {"Authorization": f"Bearer {api.key}"}, 413),
+        ("PATCH", "/v1/my/contacts/0", wrong, {"Authorization": f"Bearer {api.key}"}, 415),
+        ("PATCH", "/v1/my/contacts/0", wrong, {"Authorization": f"Bearer {api.key}", **mild}, 400),
+        ("PATCH", "/v1/my/contacts/0", b'{"data":7}', {"Authorization": f"Bearer {api.key}", **mild}, 404),
+    ]  # fmt: skip
+    codes = {(status, code) for _, status, code in errors.CODES}
+    for method, path, body, headers, status in steps:
+        answer = api.request(method, path, body, headers, validate=False)
+        assert answer.status == status, (method, path, answer.text)
+        told = answer.json
+        assert told["error"] is True and set(errors.BODY) <= set(told) and (status, told["code"]) in codes
+        assert answer.headers["X-Request-Id"] == told["request_id"] and answer.headers["X-Api-Version"].startswith("1.")
+        assert status != 401 or answer.headers["WWW-Authenticate"] == "Bearer"
+        assert status != 405 or set(answer.headers["Allow"].split(", ")) >= {"GET", "PATCH", "DELETE"}
+        assert status != 403 or told["required_scope"] == "contacts:write"
+
+
+def test_doors_without_a_key(server: Server) -> None:
+    """Recipients' links take the promised methods and are 404 for what is not ours; hooks without a secret are too."""
+    stranger = server.client(None, validate=False)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for path, methods in words.LINKS:
+        real = path.format(token="A" * 40, public_key="camp_pub_" + "A" * 36)
+        for method in methods:
+            answer = stranger.request(method, real, b"confirm=1&act=save" if method == "POST" else None, form)
+            assert answer.status == 404, (method, path)
+            assert method == "HEAD" or answer.headers["X-Robots-Tag"] == "noindex"
+    for path in words.HOOKS:
+        assert stranger.request("POST", path, b"{}", {"Content-Type": "application/json"}).status == 404
+    assert stranger.get("/openapi.yaml").text.startswith("openapi: 3.1")
+    assert stranger.get("/healthz").json == {"status": "ok"}

@@ -1,0 +1,162 @@
+"""What every request may say beside its body, and every answer: parameters, heads and headers (decisions, 1, 3, 4)."""
+
+import json
+import socket
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/contacts"), ("GET", "/account"), ("PUT", "/brand"), ("GET", "/contacts/1"), ("DELETE", "/lists/1")],
+)
+def test_a_parameter_that_nobody_knows_is_a_fault_everywhere(api: Client, method: str, path: str) -> None:
+    """Whoever asks for a rehearsal where there is none has nothing done, and is told so with all other faults."""
+    api.post("/contacts", {"email": "somebody@example.org"})
+    api.post("/lists", {"name": "One"})
+    before = api.get("/contacts").headers["X-Total-Count"]
+    body = {"email": "nobody", "brand_color": "red"} if method in ("POST", "PUT") else None
+    fault = api.send(method, path, body, query={"dry_run": "true"}).expect(422)
+
+    assert fault["validation_errors"].pop("dry_run") == ["is not a known parameter"]
+    assert list(fault["validation_errors"]) == {"POST": ["email"], "PUT": ["brand_color"]}.get(method, [])
+    assert api.get("/contacts").headers["X-Total-Count"] == before
+    assert api.send("DELETE", "/lists/999999", query={"dry_run": "true"}).status == 404
+
+
+def test_ignored_names_of_any_letters_are_told(api: Client) -> None:
+    """A header is ASCII: other letters, and what parts names, are percent-encoded UTF-8; the plainer ones stay."""
+    answer = api.post("/lists", {"name": "Ünknown", "größe": 1, "a b": 2, "x,y": 3, "100%": 4, "\ud83d": 5, "n\n": 6})
+
+    names = answer.headers["X-Ignored-Fields"].split(", ")
+    assert names == ["gr%C3%B6%C3%9Fe", "a b", "x%2Cy", "100%25", "%ED%A0%BD", "n%0A"]
+    many = api.post("/lists", {"name": "Many"} | {f"field_{number}": 1 for number in range(3000)})
+    told = many.headers["X-Ignored-Fields"]
+    assert told.startswith("field_0, field_1, ") and 3500 < len(told) <= 4000
+    assert all(name.startswith("field_") for name in told.split(", "))
+
+
+@pytest.mark.parametrize(("size", "status", "code"), [(5000, 401, "unauthorized"), (20_000, 401, "unauthorized"),
+                                                      (60_000, 431, "bad_request")])  # fmt: skip
+def test_a_credential_that_is_far_too_long(server: Server, size: int, status: int, code: str) -> None:
+    """It is refused as a wrong one; past 32 KiB of headers, as JSON too, nothing is read at all (T17)."""
+    headers = {"Authorization": "Bearer " + "x" * size}
+    answer = server.client(validate=False).request("GET", "/v1/my/lists", headers=headers)
+
+    assert (answer.status, answer.json["code"]) == (status, code)
+    assert answer.headers["X-Api-Version"] == "1.0"
+    assert answer.headers["X-Request-Id"] == answer.json["request_id"]
+    assert server.client().request("GET", "/login", headers={"Cookie": "x" * 60_000}).status in (400, 431)
+
+
+def test_a_head_that_cannot_be_read_is_refused_as_json(server: Server) -> None:
+    """Also where the library reads no head at all, the answer is the one shape of all refusals."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
+        link.sendall(b"GET /v1/my/lists HTTP/9.9\r\nHost: x\r\n\r\n")
+        head, _, body = link.makefile("rb").read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and b"application/json" in head
+    assert json.loads(body)["code"] == "bad_request"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/my/lists", "/v1/my/account", "/healthz", "/openapi.yaml", "/v1/my/exports/contacts.csv"]
+)
+def test_head_answers_as_get_without_a_body(api: Client, path: str) -> None:
+    """HEAD wherever GET is (RFC 9110, section 9.3.2); the status, the type and the length are those of GET."""
+    key = {"Authorization": f"Bearer {api.key}"}
+    head, get = (api.request(method, path, headers=key, validate=False) for method in ("HEAD", "GET"))
+
+    assert (head.status, head.body) == (get.status, b"") == (200, b"")
+    for name in ("Content-Type", "Content-Length", "X-Total-Count", "Cache-Control"):
+        assert head.headers[name] == get.headers[name], name
+    assert api.request("HEAD", path, validate=False).status == (200 if path in ("/healthz", "/openapi.yaml") else 401)
+
+
+def test_no_answer_is_kept_or_read_as_something_else(api: Client) -> None:
+    """What is said of somebody is kept by no cache, refusals too; the document may be for five minutes."""
+    key = {"Authorization": f"Bearer {api.key}"}
+    for path, headers in (
+        ("/v1/my/lists", key), ("/v1/my/lists", {}), ("/v1/nothing", {}), ("/v2/contacts", {}), ("/healthz", {}),
+    ):  # fmt: skip
+        answer = api.request("GET", path, headers=headers, validate=False)
+        assert answer.headers["Cache-Control"] == "no-store", path
+        assert answer.headers["X-Content-Type-Options"] == "nosniff", path
+        assert answer.json, path
+    assert api.request("GET", "/openapi.yaml").headers["Cache-Control"] == "max-age=300"
+
+
+def test_test_keys_and_live_keys_repeat_only_themselves(server: Server, api: Client) -> None:
+    """The same Idempotency-Key of a test key and of a live one are two: neither is answered by what the other did."""
+    tests = server.client(server.new_key("tests", "--test"))
+    sent, repeats = {"to": "her@example.org", "subject": "Hi", "body": "Hello"}, {"Idempotency-Key": "the same"}
+    first, second = (one.post("/messages", sent, repeats).expect(201) for one in (api, tests))
+
+    assert (first["test"], second["test"]) == (False, True) and first["id"] != second["id"]
+    assert api.post("/messages", sent, repeats).expect(200)["id"] == first["id"]
+    assert tests.post("/messages", sent, repeats).expect(200)["id"] == second["id"]
+
+
+def test_all_faults_are_told_at_once(api: Client) -> None:
+    """What the types let through is looked at although something else is wrong with its type (decisions, section 3)."""
+    asked = api.get("/contacts", list_id="x", created_after="nonsense", updated_before="", page=0, dry_run=1)
+    assert set(asked.expect(422)["validation_errors"]) == {
+        "list_id", "created_after", "updated_before", "page", "dry_run"
+    }  # fmt: skip
+    for path, body, wrong in (
+        ("/brand", {"brand_color": "red", "links": [{"url": "javascript:alert(1)"}], "logo": "{{ x }}"},
+         {"brand_color", "links[0].url", "logo"}),
+        ("/account", {"name": "", "time_zone": "Nowhere/Else", "sms_quiet_hours": {"from": "09:00", "to": "09:00"}},
+         {"name", "time_zone", "sms_quiet_hours"}),
+        ("/contacts", {"email": "x", "list_ids": [99999], "channels_attributes": [{"value": "y", "kind": "email"}]},
+         {"email", "list_ids", "channels_attributes[0].value"}),
+        ("/events", {"event": "email_sent", "contact_id": "x", "ip": "nowhere"}, {"event", "contact_id", "ip"}),
+        ("/suppressions", {"address": "nobody", "reason": "manual", "note": 1}, {"address", "note"}),
+        ("/lists", {"name": "x", "segment_id": 99999, "contact_ids": "all"}, {"segment_id", "contact_ids"}),
+        ("/webhooks", {"url": "https://example.org/", "events": ["No Name"], "enabled": 1}, {"events[0]", "enabled"}),
+        ("/forms", {"name": "x", "origins": ["no origin"], "list_ids": [99999], "double_opt_in": 1},
+         {"double_opt_in", "origins[0]", "list_ids"}),
+    ):  # fmt: skip
+        method = {"/brand": "PUT", "/account": "PATCH"}.get(path, "POST")
+        assert set(api.send(method, path, body).expect(422)["validation_errors"]) == wrong, path
+
+
+@pytest.mark.parametrize(
+    ("moment", "good"),
+    [("2026-11-20", True), ("2026-11-20T09:30:00Z", True), ("2026-11-20T09:30:00+02:00", True),
+     ("2026-11-20T09:30:00", False), ("2026-13-01", False), ("yesterday", False), ("", False), ("0001-01-01", False)],
+)  # fmt: skip
+def test_moments_and_days_of_filters(api: Client, moment: str, good: bool) -> None:
+    """A filter takes a moment with its offset, or a day; all else is a fault (decisions, section 1)."""
+    for path, name in (
+        ("/contacts", "updated_after"),
+        ("/events", "created_before"),
+        ("/exports/events.csv", "created_after"),
+    ):
+        assert api.get(path, **{name: moment}).status == (200 if good else 422), path
+
+
+def test_the_account_says_what_it_is_told(api: Client) -> None:
+    """The switches of the account, and who gets its tests, are written and read again (decisions, section 16)."""
+    before = api.get("/account").expect(200)
+    said = {"test_email_recipients": ["ann@example.com", "bob@example.com", "ann@example.com"],
+            "block_on_missing_variable": True, "transactional_allowed": False, "approval_required": True}  # fmt: skip
+    after = api.patch("/account", said).expect(200)
+    assert {name: after[name] for name in said} == {
+        **said,
+        "test_email_recipients": ["ann@example.com", "bob@example.com"],
+    }
+    assert api.post("/messages", {"to": "x@example.org", "subject": "x", "body": "x", "transactional": True}).expect(
+        422
+    )
+    for wrong in ({"test_email_recipients": ["nobody"]}, {"test_email_recipients": ["a@example.com"] * 6},
+                  {"approval_required": None}, {"transactional_allowed": "yes"}):  # fmt: skip
+        assert api.patch("/account", wrong).status == 422, wrong
+    number = api.post("/templates", {"name": "News", "subject": "Hello", "body": "Bread"}).expect(201)["id"]
+    tested = api.post(f"/templates/{number}/send_test", {}).expect(200)["results"]
+    assert [one["to"] for one in tested] == ["ann@example.com", "bob@example.com"]
+    back = {name: before[name] for name in said} | {"test_email_recipients": None}
+    meanwhile = {"updated_at": 0, "usage": {}, "counts": {}}
+    assert api.patch("/account", back).expect(200) | meanwhile == before | meanwhile

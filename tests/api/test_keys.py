@@ -1,0 +1,94 @@
+"""Keys over the API: shown once, revoked at once, and told of (T12)."""
+
+import re
+import statistics
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.persons import signed_in
+from tests.kit.server import Server
+
+
+@pytest.fixture(scope="module")
+def owner(server: Server) -> Client:
+    """The first owner, signed in."""
+    return signed_in(server)
+
+
+def test_a_key_is_shown_once_and_reaches_what_was_chosen(server: Server, owner: Client) -> None:
+    """The answer of its making alone shows a key; it does what it may, is seen in use, and opens nothing afterwards."""
+    made = owner.post("/api_keys", {"name": "Counter", "scope": "contacts:read, send"}).expect(201)
+    assert re.fullmatch(r"camp_live_\w{36}", made["key"]) and made["hint"] == made["key"][-4:]
+    assert (made["created_by"], made["last_used_at"], made["test"]) == (1, None, False)
+    counter = server.client(made["key"])
+    assert counter.get("/contacts").status == 200
+    assert counter.post("/contacts", {"email": "x@example.org"}).expect(403)["required_scope"] == "contacts:write"
+    listed = owner.get("/api_keys").expect(200)
+    shown = next(row for row in listed if row["id"] == made["id"])
+    assert shown["last_used_at"] is not None
+    assert {**made, "last_used_at": shown["last_used_at"]} == {**shown, "key": made["key"]}
+    assert not any("key" in row for row in listed)
+    owner.delete(f"/api_keys/{made['id']}").expect(200)
+    assert counter.get("/contacts").status == 401
+    assert owner.delete(f"/api_keys/{made['id']}").status == 404
+    acts = owner.get("/audit", subject=f"key:{made['id']}").expect(200)
+    assert [(row["action"], row["actor"], row["ip"]) for row in acts] == [
+        ("key_revoke", "user:1", "127.0.0.1"), ("key_create", "user:1", "127.0.0.1"),
+    ]  # fmt: skip
+    assert made["key"] not in str(acts)
+
+
+def test_faults_of_a_key(owner: Client) -> None:
+    """A scope that nobody knows is refused with its name, `rule` among them; a name has to be something."""
+    answer = owner.post("/api_keys", {"name": " ", "scope": "contacts:fly", "test": "yes"}).expect(422)
+    assert set(answer["validation_errors"]) == {"name", "test"}
+    for scope in ("contacts:fly", "rule", "self", "full,", "x" * 1001):
+        assert "scope" in owner.post("/api_keys", {"name": "x", "scope": scope}).expect(422)["validation_errors"], scope
+    assert owner.post("/api_keys", {"name": "x", "test": True}).expect(201)["key"].startswith("camp_test_")
+
+
+@pytest.fixture(scope="module")
+def canary(server: Server, owner: Client) -> Iterator[str]:
+    """A key that was made, used, listed, looked at on its page, misspelt and revoked."""
+    made = owner.post("/api_keys", {"name": "Canary"}).expect(201)
+    client = server.client(made["key"])
+    client.post("/lists", {"name": "Birds"}).expect(201)
+    client.post("/lists", {}).expect(422)
+    Client(server.url, made["key"][:-1]).get("/lists").expect(401)
+    owner.get("/api_keys").expect(200)
+    Client(server.url, validate=False).request("GET", f"/v1/my/lists?key={made['key']}")
+    yield made["key"]
+
+
+def test_a_key_is_nowhere_in_clear(server: Server, canary: str) -> None:
+    """No file of the data directory, the journal of the database among them, and no line of the log has it."""
+    files = [path for path in server.data.rglob("*") if path.is_file()]
+    assert {"campanero.db", "campanero.db-wal"} <= {path.name for path in files}
+    for secret in (canary, canary[10:], canary[10:30]):
+        assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
+        assert secret not in server.output
+
+
+def test_a_wrong_key_tells_nothing_by_its_answer_or_time(server: Server, owner: Client) -> None:
+    """Unknown, too short, near a good one, revoked: one answer; and how near it is cannot be timed."""
+    good = owner.post("/api_keys", {"name": "Timed"}).expect(201)["key"]
+    near, far = good[:-1] + ("a" if good[-1] != "a" else "b"), "camp_live_" + "0" * 36
+    answers = []
+    for key in (near, far, good[:20], "camp_live_", good + "x", f"camp_test_{good[10:]}"):
+        answer = Client(server.url, key).get("/account")
+        body = {name: value for name, value in answer.expect(401).items() if name != "request_id"}
+        answers.append((body, answer.headers["WWW-Authenticate"]))
+    assert all(one == answers[0] for one in answers)
+    times: dict[str, list[float]] = {near: [], far: []}
+    clients = {key: Client(server.url, key, validate=False, keep_alive=True) for key in times}
+    for _ in range(300):
+        for key, client in clients.items():
+            begun = time.perf_counter()
+            client.get("/account")
+            times[key].append(time.perf_counter() - begun)
+    medians = [statistics.median(found) for found in times.values()]
+    # Looked up by digest, nothing is compared letter by letter: what is left is the noise of a busy machine
+    assert max(medians) < 1.5 * min(medians)

@@ -1,0 +1,144 @@
+"""People sign in over the API: what they get, what it reaches, what ends it, and how often they may be wrong."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client, Response
+from tests.kit.clock import TestClock
+from tests.kit.server import EMAIL, PASSWORD, Server
+
+ROLES = ("admin", "editor", "author", "viewer")
+
+
+@pytest.fixture(scope="module")
+def own_clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
+    """The clock of the module's server."""
+    return TestClock(tmp_path_factory.mktemp("clock") / "clock")
+
+
+@pytest.fixture(scope="module")
+def server(own_clock: TestClock) -> Iterator[Server]:
+    """A server with somebody of every role."""
+    with Server(clock=own_clock).set_up() as running:
+        for role in ROLES:
+            running.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
+        yield running
+        running.stop()
+
+
+def login(server: Server, email: str = EMAIL, password: str = PASSWORD, **more: Any) -> Response:
+    """Ask for a token."""
+    return Client(server.url).post("/v1/login", {"email": email, "password": password, **more})
+
+
+def person(server: Server, role: str) -> Client:
+    """Answer a client of somebody of a role."""
+    email = EMAIL if role == "owner" else f"{role}@example.org"
+    return Client(server.url, login(server, email).expect(200)["token"])
+
+
+def test_both_paths_and_both_shapes(server: Server) -> None:
+    """The token comes in body and header, and opens the account of its person; a word too many is ignored."""
+    for path, body in (
+        ("/v1/login", {"email": EMAIL, "password": PASSWORD, "remember": True}),
+        ("/v1/my/login", {"user": {"email": EMAIL.upper(), "password": PASSWORD}}),
+    ):
+        answer = Client(server.url).post(path, body)
+        said = answer.expect(200)
+        assert answer.headers["Authorization"] == f"Bearer {said['token']}"
+        assert answer.headers["Cache-Control"] == "no-store" and answer.headers["X-Api-Version"] == "1.0"
+        assert set(said) == {"token", "expires_at", "user"} and "Set-Cookie" not in answer.headers
+        assert said["user"] == {"id": 1, "email": EMAIL, "name": "owner", "role": "owner"}
+        assert Client(server.url, said["token"]).get("/account").expect(200)["name"] == "Bakery"
+
+
+def test_signing_out_ends_the_token(server: Server) -> None:
+    """204, and from the next request on the token is as unknown as one that never was; a key is no sign-in."""
+    for path in ("/v1/logout", "/v1/my/logout"):
+        api, other = person(server, "owner"), person(server, "owner")
+        assert api.delete(path).status == 204
+        assert {api.get("/account").status, api.delete(path).status} == {401}
+        assert other.get("/account").status == 200
+        assert server.client().delete(path).expect(403)["code"] == "forbidden"
+
+
+def test_roles_are_scopes(server: Server) -> None:
+    """A viewer reads, an author writes and sends nothing, an editor sends and does not approve; admins do it all."""
+    made = server.client().post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+    flow = server.client().post("/flows", {"name": "Letters"}).expect(201)["id"]
+    wants = {
+        "POST /lists": ("author", "editor", "admin", "owner"),
+        "POST /templates/preview": ("viewer", "author", "editor", "admin", "owner"),
+        f"POST /campaigns/{made}/send": ("editor", "admin", "owner"),
+        "POST /messages": ("editor", "admin", "owner"),
+        f"POST /flows/{flow}/approve": ("admin", "owner"),
+        "PATCH /account": ("admin", "owner"),
+        "PUT /brand": ("admin", "owner"),
+        "POST /domains": ("admin", "owner"),
+        "GET /contacts": ("viewer", "author", "editor", "admin", "owner"),
+    }  # fmt: skip
+    for role in (*ROLES, "owner"):
+        api = person(server, role)
+        for ask, roles in wants.items():
+            method, _, path = ask.partition(" ")
+            answer = api.send(method, path, None if method == "GET" else {"name": ""})
+            assert (answer.status != 403) == (role in roles), (role, ask, answer.body)
+            assert answer.status != 401
+            if answer.status == 403:
+                assert answer.json["required_scope"]
+
+
+def test_wrong_is_wrong(server: Server) -> None:
+    """Unknown, shut out and wrong are one answer; what is no sign-in at all is told field by field."""
+    said = [login(server, email, word) for email, word in (
+        ("nobody@example.org", PASSWORD), ("viewer@example.org", "wrong wrong wrong"), ("no address", PASSWORD),
+        ("viewer@example.org", PASSWORD + " "))]  # fmt: skip
+    for answer in said:
+        assert answer.expect(401)["code"] == "invalid_credentials"
+        assert {**answer.json, "request_id": ""} == {**said[0].json, "request_id": ""}
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+    bare = Client(server.url)
+    assert set(bare.post("/v1/login", {"email": 1}).expect(422)["validation_errors"]) == {"email", "password"}
+    nested = bare.post("/v1/login", {"user": {"email": ""}}).expect(422)
+    assert set(nested["validation_errors"]) == {"user.email", "user.password"}
+    assert bare.post("/v1/login", {"user": "x"}).status == 422
+    assert bare.request("POST", "/v1/login", b"{", {"Content-Type": "application/json"}).status == 400
+    assert bare.request("POST", "/v1/login", b"email=x", {"Content-Type": "text/plain"}).status == 415
+    assert bare.get("/v1/login").status == 405
+    long = bare.post("/v1/login", {"email": EMAIL, "password": "x" * 1025, "otp": "1" * 65}).expect(422)
+    assert set(long["validation_errors"]) == {"password", "otp"}
+
+
+def test_guessing_at_once_is_guessing(server: Server, own_clock: TestClock) -> None:
+    """Of forty guesses at once at most ten are looked at; then even the right password waits, whatever it claims."""
+    own_clock.advance(minutes=16)
+    with ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(lambda n: login(server, "author@example.org", f"wrong wrong {n}"), range(40)))
+    assert sorted({answer.status for answer in answers}) == [401, 429]
+    assert sum(answer.status == 401 for answer in answers) <= 10
+    for _ in range(10):
+        login(server, "AUTHOR@example.org", "wrong wrong wrong")
+    for headers in ({}, {"X-Forwarded-For": "203.0.113.9"}, {"Forwarded": "for=203.0.113.9"}):
+        sent = {"email": "author@example.org", "password": PASSWORD}
+        refused = Client(server.url).post("/v1/my/login", sent, headers)
+        assert refused.expect(429)["code"] == "rate_limited" and int(refused.headers["Retry-After"]) > 600
+    own_clock.advance(minutes=16)
+    assert login(server, "author@example.org").status == 200
+
+
+def test_sign_ins_are_listed_and_ended(server: Server) -> None:
+    """Everybody sees their own and nobody else's, and ends them, the one that asks too; a key has none."""
+    mine, other, boss = person(server, "editor"), person(server, "editor"), person(server, "owner")
+    rows = mine.get("/user/sessions").expect(200)
+    assert [(row["kind"], row["current"], row["ip"]) for row in rows[:2]] == [
+        ("token", False, "127.0.0.1"), ("token", True, "127.0.0.1")
+    ]  # fmt: skip
+    assert boss.delete(f"/user/sessions/{rows[0]['id']}").status == 404
+    assert mine.delete(f"/user/sessions/{rows[0]['id']}").expect(200)["id"] == rows[0]["id"]
+    assert other.get("/account").status == 401 and len(mine.get("/user/sessions").json) == len(rows) - 1
+    assert mine.delete(f"/user/sessions/{rows[1]['id']}").status == 200 and mine.get("/account").status == 401
+    for method, path in (("GET", ""), ("DELETE", "/1")):
+        assert server.client().send(method, f"/user/sessions{path}").expect(403)["required_scope"]

@@ -1,0 +1,150 @@
+"""T19, T40, T42, T43: paths that lead nowhere, errors that tell nothing, files that nobody runs."""
+
+import contextlib
+import pickle
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.api.test_threats_pages import Visitor
+from tests.kit.server import Server
+
+UP = ("..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..\\", "....//", "%252e%252e%252f", "..%c0%af", "../")
+FILES = ("etc/passwd", "appliance/server.py", "campanero.db", "secret.key")
+# Where other programs keep what nobody should see, and where ours might
+COMMON = (
+    "/.env", "/.git/config", "/data.db", "/campanero.db", "/campanero.db-wal", "/secret.key",
+    "/backup", "/backup/latest",
+    "/metrics", "/debug", "/admin", "/tasks", "/huey", "/queue", "/status", "/server-status",
+    "/actuator/env", "/console",
+    "/phpmyadmin/", "/wp-login.php", "/setup", "/setup/x", "/config.toml", "/static", "/static/", "/media/",
+    "/uploads/1",
+    "/v1", "/v1/", "/v1/admin", "/v1/my", "/v1/my/metrics", "/v2/my/account",
+    "/openapi.json", "/%00", "/static/%00",
+)  # fmt: skip
+TELLTALES = (
+    b"Traceback", b"root:x", b"import ", b"sqlite", b"SELECT", b"apsw", b"sanic", b"Sanic", b"peewee", b".py",
+    b"no such table", b"python",
+)  # fmt: skip
+
+
+def raw(server: Server, target: bytes, *headers: bytes, method: bytes = b"GET") -> bytes:
+    """Ask for a target as it stands, which no client would send, and return the whole answer."""
+    with socket.create_connection(("127.0.0.1", server.port), 10) as link:
+        lines = (method + b" " + target + b" HTTP/1.1", b"Host: h", b"Connection: close", *headers)
+        link.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
+        found = b""
+        while piece := link.recv(65_536):
+            found += piece
+    return found
+
+
+def quiet(answer: bytes, why: object) -> None:
+    """Hold that an answer tells nothing of the inside."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"\r\nserver:" not in head.lower(), why
+    assert not [one for one in TELLTALES if one in body], (why, body[:600])
+
+
+def test_no_path_leads_out(server: Server) -> None:
+    """What is not a file of ours is 404, however the way to it is written (T19)."""
+    for place in ("/static/", "/media/", "/static/css/", "/templates/pictures/", "/inbox/", "/"):
+        for up in UP:
+            for file in FILES:
+                answer = raw(server, f"{place}{up * 6}{file}".encode())
+                assert answer.split(b" ", 2)[1] in (b"400", b"404", b"303"), (place, up, answer[:200])
+                quiet(answer, (place, up, file))
+    for target in (b"/static//etc/passwd", b"//etc/passwd", b"/static/../../etc/passwd", b"/media/" + b"A" * 200):
+        quiet(raw(server, target), target)
+
+
+@pytest.mark.parametrize("path", COMMON)
+def test_nothing_stands_where_others_keep_things(path: str, server: Server) -> None:
+    """Without a credential there is nothing: no file, no queue, no figures, no way to set up again (T43)."""
+    answer = raw(server, path.encode())
+    assert answer.split(b" ", 2)[1] in (b"400", b"404", b"410"), answer[:300]
+    quiet(answer, path)
+
+
+def test_health_tells_no_data(server: Server) -> None:
+    """Only whether it is well."""
+    answer = server.client().request("GET", "/healthz")
+    assert answer.status == 200 and set(answer.json) <= {"status", "ok"}, answer.text
+
+
+def test_bad_requests_tell_nothing(server: Server) -> None:
+    """Broken heads, cookies, bodies and methods: a few words, and nothing of what runs here (T42)."""
+    for target, headers, method in (
+        (b"/v1/my/account", (b"Authorization: Bearer \xff\xfe",), b"GET"),
+        (b"/contacts", (b"Cookie: campanero=\xff; campanero=" + b"x" * 5000,), b"GET"),
+        (b"/contacts", (b"Cookie: " + b"a" * 60_000,), b"GET"),
+        (b"/v1/my/contacts?" + b"a=%ff&" * 50, (), b"GET"),
+        (b"/%ff%fe", (), b"GET"), (b"/contacts/99999999999999999999999", (), b"GET"), (b"/", (), b"BREW"),
+        (b"/login", (b"Content-Type: multipart/form-data", b"Content-Length: 0"), b"POST"),
+        (b"/v1/my/contacts", (b"Content-Length: -1",), b"POST"), (b"http://evil.example/", (), b"GET"),
+    ):  # fmt: skip
+        quiet(raw(server, target, *headers, method=method), (target, headers, method))
+
+
+@contextlib.contextmanager
+def without(server: Server, table: str) -> Iterator[None]:
+    """Let a table be gone for a while, so that whoever needs it meets a fault that nobody foresaw."""
+    here = apsw.Connection(str(server.data / "campanero.db"))
+    here.set_busy_timeout(10_000)
+    here.execute("PRAGMA legacy_alter_table = ON")
+    here.execute(f"ALTER TABLE {table} RENAME TO gone_{table}")
+    try:
+        yield
+    finally:
+        here.execute(f"ALTER TABLE gone_{table} RENAME TO {table}")
+        here.close()
+
+
+def test_our_own_faults_tell_nothing(server: Server) -> None:
+    """A 500 has the request's id, which the log has too, and no word of the cause; the log has all of it (T42)."""
+    owner = Visitor(server, "owner@example.com")
+    with without(server, "suppression"):
+        key = b"Authorization: Bearer " + str(server.client().key).encode()
+        page = b"Cookie: " + owner.cookie.encode()
+        answers = [raw(server, b"/v1/my/suppressions", key), raw(server, b"/contacts/suppressions", page)]
+    for answer in answers:
+        assert answer.split(b" ", 2)[1] == b"500"
+        quiet(answer, answer)
+        number = next(line for line in answer.split(b"\r\n") if line.lower().startswith(b"x-request-id")).split(b" ")[1]
+        server.wait_for_line(number.decode())
+    server.wait_for_line("no such table")
+
+
+class Payload:
+    """What writes a file as soon as somebody unpickles it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> object:
+        return Path.touch, (self.path,)
+
+
+def test_a_queue_that_was_put_there_is_not_run(server: Server) -> None:
+    """A file as task queues keep them, in the data directory at a start, is nobody's: nothing of it is read (T40)."""
+    server.stop()
+    canary = server.home / "canary"
+    for name in ("huey.db", "queue.db"):
+        with contextlib.closing(sqlite3.connect(server.data / name)) as here:
+            here.execute("CREATE TABLE task (id INTEGER PRIMARY KEY, queue TEXT, data BLOB, priority REAL)")
+            here.execute("CREATE TABLE kv (queue TEXT, key TEXT, value BLOB)")
+            here.execute("CREATE TABLE schedule (id INTEGER PRIMARY KEY, queue TEXT, data BLOB, timestamp INTEGER)")
+            for queue in ("huey", "campanero"):
+                here.execute("INSERT INTO task (queue, data) VALUES (?, ?)", (queue, pickle.dumps(Payload(canary))))
+            here.commit()
+    server.start()
+    api = server.client()
+    api.post("/messages", {"to": "a@example.org", "subject": "s", "body": "<p>x</p>"}).expect(201)
+    api.wait("/messages", lambda rows: rows[0]["status"] == "sent")
+    assert not canary.exists()
+    with contextlib.closing(sqlite3.connect(server.data / "huey.db")) as here:
+        assert here.execute("SELECT count(*) FROM task").fetchone() == (2,)

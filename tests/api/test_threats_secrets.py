@@ -1,0 +1,129 @@
+"""T39: canaries. Secrets are set everywhere, everything runs and fails, and then nowhere is a word of them."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+
+import apsw
+import pytest
+
+from appliance.logs import clean
+from tests.api.test_threats_pages import Visitor, routes
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.server import EMAIL, PASSWORD, Server
+from tests.kit.smtp import SmtpServer
+from tests.kit.walk import Walk
+
+RELAY, TOKEN, SIGNS, HOOKS = "CANARYrelayPassword1", "CANARYtwilioToken22", "CANARYhttpSecret333", "CANARYhooksSecret44"
+TYPED = "CANARY typed wrong 55"
+
+
+def settled(smtp: SmtpServer, owner: Visitor) -> bytes:
+    """Keep secrets on pages, and try servers that take them or are not there; returns what was answered."""
+    relay = {
+        "part": "email", "email.transport": "relay", "email.relay.host": "127.0.0.1", "email.relay.tls": "none",
+        "email.relay.port": str(smtp.port), "email.relay.username": "bakery", "email.relay.password": RELAY,
+    }  # fmt: skip
+    ports = (str(smtp.port), "9")
+    tried = [owner.send("POST", "/settings/sending/test", relay | {"email.relay.port": one}) for one in ports]
+    assert [one.status for one in tried] == [200, 200]
+    assert owner.send("POST", "/settings/sending", relay).status == 303
+    texts = {
+        "part": "sms", "sms.transport": "capture", "sms.twilio.account_sid": "AC" + "0" * 32,
+        "sms.twilio.auth_token": TOKEN, "sms.http.url": "https://sms.example/send", "sms.http.secret": SIGNS,
+    }  # fmt: skip
+    assert owner.send("POST", "/settings/sending", texts).status == 303
+    # What is kept goes to nobody but whom it was written for (T28)
+    for moved in ({"sms.http.url": "https://evil.example/"}, {"sms.twilio.account_sid": "AC" + "1" * 32}):
+        kept = texts | {"sms.http.secret": "", "sms.twilio.auth_token": ""} | moved
+        tried.append(owner.send("POST", "/settings/sending", kept))
+        assert tried[-1].status == 422
+    return b"".join(one.body for one in tried)
+
+
+def lived(server: Server, owner: Visitor) -> dict[str, str]:
+    """Make what has a secret of its own, use it, and provoke faults; returns each secret that was shown once."""
+    api = server.client()
+    key = str(api.key)
+    hook = api.post("/webhooks", {"url": "https://hooks.example/x", "events": ["a_b"]}).expect(201)
+    api.post("/domains", {"domain": {"name": "canary.example"}}).expect(201)
+    jwt = Client(server.url).request(
+        "POST", "/v1/login", json.dumps({"email": EMAIL, "password": PASSWORD}).encode(),
+        {"Content-Type": "application/json"},
+    ).expect(200)["token"]  # fmt: skip
+    api.post("/contacts", {"email": "reader@example.org"}).expect(201)
+    made = api.post("/messages", {"to": "reader@example.org", "subject": "s", "body": "<p>x</p>"}).expect(201)["id"]
+    api.wait(f"/messages/{made}", lambda row: row["status"] == "sent")
+    owner.send("POST", "/login", {"email": EMAIL, "password": TYPED})
+    for path in (f"/v1/my/contacts/{key}", f"/u/{jwt}", f"/v1/my/contacts?search={key}"):
+        Client(server.url, validate=False).request("GET", path, None, {"Authorization": f"Bearer {TYPED}"})
+    return {"key": key, "jwt": str(jwt), "whsec": str(hook["secret"]), "cookie": owner.cookie.partition("=")[2]}
+
+
+def pages(server: Server, owner: Visitor) -> bytes:
+    """Return all that the interface and the API show to an owner."""
+    found = b""
+    for method, path in routes():
+        if method == "GET" and not path.startswith("/docs"):  # whose examples sign in as the tests do
+            found += owner.send("GET", re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))).body
+    api = server.client(validate=False)
+    credential = {"Authorization": f"Bearer {api.key}"}
+    for one in Walk(api).operations():
+        if one.method == "GET":
+            found += api.request("GET", re.sub(r"\{\w+\}", "1", one.path), None, credential).body
+    return found
+
+
+@pytest.fixture
+def smtp() -> Iterator[SmtpServer]:
+    """A relay that lets in who knows the password."""
+    relay = SmtpServer(users={"bakery": RELAY}).start()
+    yield relay
+    relay.stop()
+
+
+def test_no_secret_is_found_again(fresh_server: FreshServer, smtp: SmtpServer) -> None:
+    """Not in log, database, its journal, a backup, a page or an answer; passwords least of all (T12, T39)."""
+    server = fresh_server(
+        env={
+            "CAMPANERO_EMAIL__HOOKS__MAILGUN": HOOKS, "CAMPANERO_LOG__LEVEL": "debug",
+            "CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true",
+        }
+    ).give_address()  # fmt: skip
+    owner = Visitor(server, EMAIL)
+    answered = settled(smtp, owner)
+    told = lived(server, owner)
+    secrets = [RELAY, TOKEN, SIGNS, HOOKS, PASSWORD, TYPED, *told.values()]
+    shown = answered + pages(server, owner)
+    server.cli("check")
+    copy = server.home / "backup.db"
+    here = apsw.Connection(str(server.data / "campanero.db"))
+    here.execute("VACUUM INTO ?", (str(copy),))
+    here.close()
+    files = {path: path.read_bytes() for path in (*server.data.rglob("*"), copy) if path.is_file()}
+    assert any(path.name.endswith("-wal") for path in files)
+    for secret in secrets:
+        forms = {secret.encode(), base64.b64encode(secret.encode()), secret.encode().hex().encode()}
+        for form in forms:
+            assert form not in server.output.encode(), ("log", secret)
+            assert form not in shown, ("page or answer", secret)
+            assert not [path.name for path, content in files.items() if form in content], secret
+    assert b"PRIVATE KEY" not in b"".join(files.values()) + shown + server.output.encode()
+    # It is there all the same: the relay was told it
+    assert [message.to for message in smtp.messages] == ["reader@example.org"]
+
+
+def test_the_log_knows_a_secret_by_its_looks() -> None:
+    """Whatever a line says, links of people, keys, JWTs and secrets of webhooks are cut out of it."""
+    jwt = ".".join(
+        base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b'{"alg":"HS256"}', b'{"a":1}', b"mac")
+    )
+    for text in (
+        "/u/AAAAbbbbCCCC", "/reset/AAAAbbbbCCCC?x", "/setup/AAAAbbbbCCCC", "camp_live_AAAAbbbbCCCC",
+        "camp_test_AAAAbbbbCCCC", "camp_pub_AAAAbbbbCCCC", "whsec_AAAAbbbbCCCC+/=", jwt,
+    ):  # fmt: skip
+        line = clean(f'GET {text} failed for "{text}"')
+        assert "AAAAbbbb" not in line and jwt[20:] not in line and "failed for" in line
+    assert clean("eyJ is how JSON begins, whsec_ is a mark") == "eyJ is how JSON begins, whsec_ is a mark"

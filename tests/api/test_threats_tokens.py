@@ -1,0 +1,73 @@
+"""T13, T17, T22: what is no token of ours opens nothing, a new password ends them all, and hashing stops nobody."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import jwt as pyjwt
+import pytest
+
+from tests.api.test_login import login
+from tests.api.test_threats_pages import Visitor
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.server import EMAIL, PASSWORD, Server
+
+_NEW = "another long password"
+
+
+def test_a_token_of_elsewhere_is_a_bad_key(server: Server, fresh_server: FreshServer) -> None:
+    """Of another installation, forged, or 20 kB long: the same 401 as for a wrong key, byte for byte."""
+    theirs = login(fresh_server()).expect(200)["token"]
+    mine = login(server).expect(200)["token"]
+    claims = pyjwt.decode(mine, options={"verify_signature": False})
+    bare = Client(server.url, validate=False)
+
+    def answer(token: str) -> tuple[int, object, object]:
+        said = bare.request("GET", "/v1/my/account", headers={"Authorization": f"Bearer {token}"})
+        return said.status, said.headers["WWW-Authenticate"], {**said.json, "request_id": ""}
+
+    wrong = answer("camp_live_" + "0" * 36)
+    assert wrong[0] == 401 and answer(mine)[0] == 200
+    tries = [theirs, pyjwt.encode(claims, "guess" * 8, "HS256"), pyjwt.encode(claims, None, "none"),
+             f"{mine}{'A' * 6000}", mine + "=", "a.b.c"]  # fmt: skip
+    assert [answer(token) for token in tries] == [wrong] * len(tries)
+
+
+def test_a_new_password_ends_everything(fresh_server: FreshServer) -> None:
+    """Two browsers and a token; one chooses a new password, and the other two are signed out at their next request."""
+    server = fresh_server()
+    here, there = Visitor(server, EMAIL), Visitor(server, EMAIL)
+    api = Client(server.url, login(server).expect(200)["token"])
+    assert api.get("/account").status == there.send("GET", "/lists").status == 200
+    changed = here.send("POST", "/settings/you/password", {"old_password": PASSWORD, "new_password": _NEW})
+    assert changed.status == 303
+    assert api.get("/account").status == 401
+    assert there.send("GET", "/lists").status == 303 and here.send("GET", "/lists").status == 200
+    assert login(server).status == 401 and login(server, password=_NEW).status == 200
+    # The door of the first day stays shut
+    assert here.send("GET", "/setup/" + "0" * 32).status in (404, 410)
+
+
+@pytest.mark.parametrize("how", ["key", "token"])
+def test_a_cookie_or_query_opens_nothing(server: Server, how: str) -> None:
+    """Only the header counts: a credential in cookie, query or under another scheme is none."""
+    secret = server.key if how == "key" else login(server).expect(200)["token"]
+    bare = Client(server.url, validate=False)
+    for path, headers in (
+        ("/v1/my/account", {"Cookie": f"campanero={secret}"}), (f"/v1/my/account?access_token={secret}", {}),
+        ("/v1/my/account", {"Authorization": f"Basic {secret}"}), ("/v1/my/account", {"X-Api-Key": secret}),
+    ):  # fmt: skip
+        assert bare.request("GET", path, headers=headers).status == 401
+
+
+def test_signing_in_keeps_nobody_waiting(server: Server) -> None:
+    """While twenty sign in at once, reads are answered in a quarter of a second."""
+    bare = Client(server.url, validate=False)
+    slowest = 0.0
+    with ThreadPoolExecutor(20) as pool:
+        busy = [pool.submit(login, server, f"n{n}@example.org", PASSWORD) for n in range(20)]
+        while not all(one.done() for one in busy):
+            began = time.monotonic()
+            assert bare.request("GET", "/healthz").status == 200
+            slowest = max(slowest, time.monotonic() - began)
+    assert slowest < 0.25

@@ -1,0 +1,133 @@
+"""The team over the API: who looks after whom, what ends with whom, and what nobody does to themselves."""
+
+import re
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.persons import added, login, signed_in
+from tests.kit.server import EMAIL, PASSWORD, Server
+
+OTHER = "another good password"
+PEOPLE = (("GET", "/users"), ("POST", "/users"), ("GET", "/users/1"), ("PATCH", "/users/1"), ("DELETE", "/users/1"))
+RULED = (*PEOPLE, ("GET", "/api_keys"), ("POST", "/api_keys"), ("DELETE", "/api_keys/1"), ("GET", "/audit"))
+
+
+@pytest.fixture(scope="module")
+def owner(server: Server) -> Client:
+    """The first owner, signed in."""
+    return signed_in(server)
+
+
+@pytest.fixture(scope="module")
+def team(server: Server, owner: Client) -> dict[str, Client]:
+    """Somebody of every role, signed in."""
+    return {role: added(server, role) for role in ("admin", "editor", "author", "viewer")}
+
+
+def person(owner: Client, email: str) -> int:
+    """Return the id of somebody."""
+    return int(next(row["id"] for row in owner.all("/users") if row["email"] == email))
+
+
+def test_a_person_is_made_changed_shut_out_and_let_in_again(server: Server, owner: Client) -> None:
+    """The made password is told once and opens; what ends, ends at once; whoever is shut out is kept apart."""
+    made = owner.post("/users", {"email": "Ann@Example.org", "role": "editor", "name": "Ann"}).expect(201)
+    assert (made["email"], made["role"], made["otp"], made["disabled_at"]) == ("ann@example.org", "editor", False, None)
+    assert re.fullmatch(r"(\w{5}-){3}\w{5}", made["password"])
+    ann = signed_in(server, "ann@example.org", made["password"])
+    assert ann.get("/user").expect(200)["name"] == "Ann"
+    one = f"/users/{made['id']}"
+    assert "password" not in owner.get(one).expect(200)
+    assert owner.patch(one, {"role": "viewer", "name": "Anna"}).expect(200)["name"] == "Anna"
+    # The role counts for the token that was made before, too
+    assert ann.post("/lists", {"name": "x"}).expect(403)["required_scope"] == "contacts:write"
+    owner.patch(one, {"password": OTHER}).expect(200)
+    assert ann.get("/user").status == 401
+    ann = signed_in(server, "ann@example.org", OTHER)
+    assert owner.delete(one).expect(200)["disabled_at"] is not None
+    assert ann.get("/user").status == 401 and login(server, "ann@example.org", OTHER).status == 401
+    assert made["id"] not in [row["id"] for row in owner.all("/users")]
+    assert [row["id"] for row in owner.get("/users", disabled=True).expect(200)] == [made["id"]]
+    owner.patch(one, {"disabled": False}).expect(200)
+    signed_in(server, "ann@example.org", OTHER)
+
+
+def test_faults_are_told_all_at_once(owner: Client) -> None:
+    """An address that anybody has is taken; a short password and a wrong address are said together."""
+    answer = owner.post("/users", {"email": "nobody", "role": "king", "name": " ", "password": 7})
+    assert set(answer.expect(422)["validation_errors"]) == {"email", "role", "name", "password"}
+    short = owner.post("/users", {"email": "new@example.org", "role": "viewer", "password": "short"})
+    assert short.expect(422)["validation_errors"] == {"password": ["is too short (minimum is 10 characters)"]}
+    taken = owner.post("/users", {"email": EMAIL.upper(), "role": "viewer"})
+    assert taken.expect(422)["validation_errors"] == {"email": ["has already been taken"]}
+    assert owner.patch("/users/1", {"password": "x" * 1025}).status == 422
+    assert set(owner.patch("/users/1", {"otp": True, "role": ""}).expect(422)["validation_errors"]) == {"otp", "role"}
+    assert owner.patch("/users/4711", {"password": "short"}).status == 404
+
+
+def test_nobody_locks_the_door_behind_themselves(owner: Client, team: dict[str, Client]) -> None:
+    """The last owner stays one; nobody shuts themselves out, or gets round their present password."""
+    for body in ({"role": "admin"}, {"role": "viewer", "disabled": True}):
+        assert "role" in owner.patch("/users/1", body).expect(422)["validation_errors"]
+    assert owner.delete("/users/1").expect(422)["validation_errors"]["disabled"] == ["is yourself"]
+    assert "password" in owner.patch("/users/1", {"password": OTHER}).expect(422)["validation_errors"]
+    admin = team["admin"]
+    assert admin.patch("/users/1", {"name": "Mine"}).status == 403
+    assert admin.post("/users", {"email": "boss@example.org", "role": "owner"}).status == 403
+    own = person(owner, "admin@example.org")
+    assert admin.patch(f"/users/{own}", {"role": "owner"}).status == 403
+    assert owner.get("/users/1").expect(200)["role"] == "owner"
+
+
+def test_rulers_alone_look_after_the_team(server: Server, owner: Client, team: dict[str, Client]) -> None:
+    """No key reaches people, keys and audit, and no other role; they are told what is wanted."""
+    wanted = "the sign-in of an owner or admin"
+    for client in (server.client(), team["editor"], team["author"], team["viewer"]):
+        for method, path in RULED:
+            assert client.send(method, path).expect(403)["required_scope"] == wanted, (method, path)
+    for client in (owner, team["admin"]):
+        assert {client.get(path).status for method, path in RULED if method == "GET"} == {200}
+    for method in ("GET", "PATCH"):
+        assert server.client().send(method, "/user").expect(403)["required_scope"] == "the sign-in of a person"
+
+
+def test_everybody_looks_after_themselves(server: Server, owner: Client) -> None:
+    """Name and password are one's own; another password needs the present one, and ends every sign-in."""
+    viewer = added(server, "viewer", name="vera")
+    assert viewer.get("/user").expect(200)["role"] == "viewer"
+    assert viewer.patch("/user", {"name": "Vera", "role": "owner"}).headers["X-Ignored-Fields"] == "role"
+    assert viewer.get("/user").expect(200)["name"] == "Vera"
+    for body, fields in (
+        ({"password": OTHER}, {"current_password"}),
+        ({"password": "short", "current_password": "wrong"}, {"password", "current_password"}),
+        ({"password": OTHER, "current_password": "wrong"}, {"current_password"}),
+    ):
+        assert set(viewer.patch("/user", body).expect(422)["validation_errors"]) == fields
+    second = signed_in(server, "vera@example.org")
+    viewer.patch("/user", {"password": OTHER, "current_password": PASSWORD}).expect(200)
+    assert (viewer.get("/user").status, second.get("/user").status) == (401, 401)
+    assert login(server, "vera@example.org").status == 401
+    again = signed_in(server, "vera@example.org", OTHER)
+    # Whoever holds a token does not guess the password with it
+    wrong = {"password": PASSWORD, "current_password": "wrong"}
+    assert [again.patch("/user", wrong).status for _ in range(11)] == [422] * 10 + [429]
+    acts = owner.get("/audit", subject=f"user:{person(owner, 'vera@example.org')}").expect(200)
+    assert {"user_add", "user_name", "user_password", "login"} <= {row["action"] for row in acts}
+
+
+def test_accounts_do_not_see_each_other(server: Server, owner: Client) -> None:
+    """People, keys and acts of another account never were; all that is listed is one's own."""
+    number = int(server.cli("account", "add", "Elsewhere").stdout)
+    theirs = added(server, "owner", number, "eve")
+    before = [owner.get(path).expect(200) for path in ("/users", "/api_keys")]
+    for method, path in (*PEOPLE[2:], ("DELETE", "/api_keys/1")):
+        answer = theirs.send(method, path, {"name": "taken"} if method == "PATCH" else None)
+        assert answer.status == 404, (method, path)
+    assert [row["email"] for row in theirs.get("/users").expect(200)] == ["eve@example.org"]
+    assert theirs.get("/api_keys").expect(200) == []
+    assert {row["account_id"] for row in theirs.get("/audit", limit=100).expect(200)} == {number}
+    assert theirs.get("/audit", subject="key:1").expect(200) == []
+    taken = theirs.post("/users", {"email": EMAIL, "role": "viewer", "account_id": 1})
+    assert taken.status == 422
+    assert [owner.get(path).expect(200) for path in ("/users", "/api_keys")] == before

@@ -1,0 +1,183 @@
+"""Measures the API: `.venv/bin/python -m tests.bench_api [--seconds 5]`; not a test, run by hand on a quiet machine.
+
+A hundred thousand contacts lie in the database. Then one kind of request after the other is asked over many kept
+connections: reads, refusals of every early kind, events that are stored; with a key, with a JWT, with rates on and off.
+Where `wrk` is installed it asks too, for a loop of Python takes part of the processor that it measures.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection
+from itertools import count
+from typing import Any, NamedTuple
+
+import uvloop
+
+from tests.bench_events import request, spread
+from tests.bench_sending import cpu_seconds
+from tests.kit.crowd import fill
+from tests.kit.server import EMAIL, PASSWORD, RATES, Server
+
+GOALS = {"GET /contacts/{id}": "goal 1,500/s, p99 25 ms", "POST /events": "goal 800/s"}
+
+
+class Case(NamedTuple):
+    """A kind of request, its n-th as it goes over the wire, and the status that it gets."""
+
+    name: str
+    make: Callable[[int], bytes]
+    status: int
+
+
+class Asker(asyncio.Protocol):
+    """One kept connection: asks the next as soon as the last one was answered, until the time is over."""
+
+    def __init__(self, case: Case, numbers: "count[int]", end: float, times: list[float], ended: Any) -> None:
+        self._case, self._numbers, self._end, self._times, self._ended = case, numbers, end, times, ended
+        self._seen = b""
+
+    def connection_made(self, transport: Any) -> None:
+        """Ask for the first."""
+        self._transport = transport
+        self._next()
+
+    def data_received(self, data: bytes) -> None:
+        """Note how long it took, once it is here whole."""
+        self._seen += data
+        head, gap, body = self._seen.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        if not gap or len(body) < length:
+            return
+        now = time.perf_counter()
+        if int(head[9:12]) != self._case.status:
+            raise AssertionError(self._seen[:500])
+        self._times.append(now - self._begun)
+        if now < self._end:
+            self._next()
+        else:
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End with the last one."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _next(self) -> None:
+        self._seen, self._begun = b"", time.perf_counter()
+        self._transport.write(self._case.make(next(self._numbers)))
+
+
+async def ask(port: int, case: Case, connections: int, seconds: float) -> tuple[float, list[float]]:
+    """Ask for so many seconds over so many connections; answers the rate and how long each took."""
+    loop, times, numbers = asyncio.get_running_loop(), list[float](), count(1)
+    ends = [loop.create_future() for _ in range(connections)]
+    begun = time.perf_counter()
+    for end in ends:
+        await loop.create_connection(
+            lambda end=end: Asker(case, numbers, begun + seconds, times, end), "127.0.0.1", port
+        )  # fmt: skip
+    await asyncio.gather(*ends)
+    return len(times) / (time.perf_counter() - begun), times
+
+
+def cases(key: str, jwt: str, people: int) -> list[Case]:
+    """Return what is asked, in this order."""
+
+    def contact(number: int) -> str:
+        return f"/contacts/{number * 7919 % people + 1}"
+
+    def event(number: int) -> bytes:
+        body = {"event": "order_paid", "contact_id": number * 7919 % people + 1, "data": {"order": number}}
+        return request(key, "POST", "/events", body)
+
+    return [
+        Case("GET /contacts/{id}", lambda number: request(key, "GET", contact(number)), 200),
+        Case("GET /contacts/{id}, JWT", lambda number: request(jwt, "GET", contact(number)), 200),
+        Case("404 of an id", lambda _: request(key, "GET", "/contacts/999999999"), 404),
+        Case("404 of a path", lambda _: request(key, "GET", "/nothing"), 404),
+        Case("401", lambda _: request("camp_live_" + "x" * 36, "GET", "/contacts/1"), 401),
+        Case("422 of a query", lambda _: request(key, "GET", "/contacts/1?x=1"), 422),
+        Case("422 of a body", lambda _: request(key, "POST", "/contacts", {"email": "x", "tracking": 1}), 422),
+        Case("GET /account", lambda _: request(key, "GET", "/account"), 200),
+        Case("GET /contacts", lambda _: request(key, "GET", "/contacts"), 200),
+        Case("GET /healthz", lambda _: b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+        Case("POST /events", event, 201),
+    ]
+
+
+def measure(server: Server, case: Case, connections: int, seconds: float) -> None:
+    """Ask one kind of request, after a moment to get warm, and say what came of it."""
+    uvloop.run(ask(server.port, case, connections, 0.5))
+    begun = cpu_seconds(server.pid)
+    rate, times = uvloop.run(ask(server.port, case, connections, seconds))
+    spent = (cpu_seconds(server.pid) - begun) / len(times)
+    found = sorted(times)
+    p99 = found[int(len(found) * 0.99)] * 1000
+    print(f"  {case.name:<26} {rate:>7,.0f}/s  {spread(times)}  p99 {p99:6.1f}  processor {spent * 1e6:5.0f} us each"
+          f"  {GOALS.get(case.name, '')}")  # fmt: skip
+
+
+def by_wrk(server: Server, key: str, connections: int, seconds: float) -> None:
+    """Let `wrk` ask for one contact, if it is there."""
+    program = shutil.which("wrk")
+    if program is None:
+        print("  wrk is not installed")
+        return
+    command = [program, "-t1", f"-c{connections}", f"-d{max(1, int(seconds))}s", "--latency",
+               "-H", f"Authorization: Bearer {key}", f"{server.url}/v1/my/contacts/4711"]  # fmt: skip
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^\s*(?:50%|99%|Requests/sec:).*$", said, re.MULTILINE)
+    print("  wrk, GET /contacts/4711:", "  ".join(" ".join(line.split()) for line in found))
+
+
+def limited(connections: int, seconds: float) -> None:
+    """Ask a service whose rates are on: as long as they allow it, and then for what it says no to."""
+    # A burst that the first part does not use up, and one that is used up at once
+    for words, minute, status in (("200, rates on", 60_000_000, 200), ("429", 1, 429)):
+        env = {f"CAMPANERO_LIMITS__{name}_PER_MINUTE": str(minute) for name in RATES}
+        with Server(env=env).set_up() as server:
+            key = str(server.key)
+            server.client(validate=False).get("/lists")
+            measure(server, Case(words, lambda _, key=key: request(key, "GET", "/lists"), status), connections, seconds)
+            server.stop()
+
+
+def jwt_of(server: Server) -> str:
+    """Sign in over the API and return the token."""
+    link = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    body = f'{{"email": "{EMAIL}", "password": "{PASSWORD}"}}'
+    link.request("POST", "/v1/login", body, {"Content-Type": "application/json"})
+    answer = link.getresponse()
+    if answer.status != 200:
+        raise AssertionError(answer.read())
+    return (answer.headers["Authorization"] or "").removeprefix("Bearer ")
+
+
+def main() -> None:
+    """Run the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--only", default="", help="a part of the name of what is asked")
+    options = parser.parse_args()
+    print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {options.connections} connections")
+    server = Server().set_up()
+    fill(server.data / "campanero.db", options.people)
+    with server:
+        for case in cases(str(server.key), jwt_of(server), options.people):
+            if options.only in case.name:
+                measure(server, case, options.connections, options.seconds)
+        by_wrk(server, str(server.key), options.connections, options.seconds)
+        server.stop()
+    limited(options.connections, options.seconds)
+
+
+if __name__ == "__main__":
+    main()

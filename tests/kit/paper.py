@@ -1,0 +1,58 @@
+"""Pages as a browser without scripts has them: signed in, asked for, posted to."""
+
+import html
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.kit.client import Client, Response
+from tests.kit.server import EMAIL, PASSWORD
+
+_FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+_UNDO = re.compile(r'<form[^>]*action="([^"]+)"[^>]*>((?:(?!</form>).)*?)Undo', re.S)
+_HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
+
+
+class Paper:
+    """Somebody at the pages, who reads what they answer."""
+
+    def __init__(self, api: Client, email: str = EMAIL) -> None:
+        self._api, self._cookie = api, ""
+        answer = self._ask("POST", "/login", {"email": email, "password": PASSWORD})
+        self._cookie = answer.headers["set-cookie"].partition(";")[0]
+
+    def _ask(self, method: str, path: str, form: dict[str, Any] | None = None, **headers: str) -> Response:
+        body = None if form is None else urlencode(form, doseq=True).encode()
+        return self._api.request(method, path, body, {**_FORM, "Cookie": self._cookie, **headers})
+
+    def get(self, path: str, **headers: str) -> str:
+        """Answer a page's text; any other status than 200 fails."""
+        answer = self._ask("GET", path, **headers)
+        assert answer.status == 200, (answer.status, path)
+        return answer.text
+
+    def status(self, method: str, path: str, **form: Any) -> int:
+        """Answer how a page is answered."""
+        return self._ask(method, path, form if method == "POST" else None).status
+
+    def post(self, path: str, **form: Any) -> str:
+        """Post a form; answers the page that it leads to, or that is answered at once."""
+        answer = self._ask("POST", path, form)
+        if answer.status == 303:
+            return self.get(answer.headers["location"])
+        assert answer.status in (200, 422), (answer.status, path)
+        return answer.text
+
+    def undo(self, page: str) -> str:
+        """Press the undo of a page's message, and answer where that leads."""
+        raw = re.search(r'<div class="toast.*?</div>', page, re.S)
+        assert raw is not None
+        found = _UNDO.search(raw[0])
+        assert found is not None, raw[0]
+        return self.post(found[1], **{name: html.unescape(value) for name, value in _HIDDEN.findall(found[2])})
+
+
+def toast(page: str) -> str:
+    """Answer the words of a page's message."""
+    found = re.search(r'<div class="toast.*?</div>', page, re.S)
+    return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", found[0]).split())) if found else ""

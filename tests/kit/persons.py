@@ -1,0 +1,23 @@
+"""People who sign in over the API."""
+
+from typing import Any
+
+from tests.kit.client import Client, Response
+from tests.kit.server import EMAIL, PASSWORD, Server
+
+
+def login(server: Server, email: str = EMAIL, password: str = PASSWORD, **more: Any) -> Response:
+    """Ask for a token."""
+    return Client(server.url).post("/v1/login", {"email": email, "password": password, **more})
+
+
+def signed_in(server: Server, email: str = EMAIL, password: str = PASSWORD) -> Client:
+    """Answer a client with the token of somebody."""
+    return Client(server.url, login(server, email, password).expect(200)["token"])
+
+
+def added(server: Server, role: str, account: int = 1, name: str = "") -> Client:
+    """Add somebody of a role on the command line, and answer a client of theirs."""
+    email = f"{name or role}@example.org"
+    server.cli("user", "add", "--email", email, "--role", role, "--account", str(account), stdin=f"{PASSWORD}\n")
+    return signed_in(server, email)

@@ -1,0 +1,152 @@
+"""Keys of the bodies around flows, events, account, people and integrations; read by `requests.py`."""
+
+_WEBHOOK = """
+D events [string]?
+D enabled boolean?
+"""
+_FORM = """
+D list_ids [integer]?
+D origins [string]?
+D fields [any]?
+D double_opt_in boolean?
+D redirect_url string?
+D consent_text string?
+"""
+
+MORE = f"""
+= POST /flows
+S name string
+S trigger object?
+S steps [object]?
+D status enum(draft,active,live)
+D goal string?
+O data object? -- what scripts keep with it
+O starter string -- begins with a ready flow
+= PATCH /flows/{{id}}
+D name string
+D trigger object?
+D steps [object]?
+D status enum(draft,active,paused,archived,live)
+D goal string?
+D updated_at date-time
+O data object? -- what scripts keep with it
+= POST /flows/{{id}}/activate
+D skip_overdue_seconds integer?
+= POST /flows/{{id}}/archive
+O take_out boolean -- those inside leave at once
+= POST /flows/{{id}}/reject
+D note string?
+= POST /flows/{{id}}/enroll
+D contact_ids [integer]?
+D segment_id integer?
+O confirm_send_to_all boolean -- a segment without filters is everybody
+= POST /flows/{{id}}/simulate
+D contact_id integer?
+D contact ContactWrite?
+D events [Assumed]?
+D until,start_at date-time?
+O event object? -- the event that takes the person in
+O steps [object] -- steps that are not saved yet
+= POST /flows/{{id}}/simulate_all
+O days integer -- of the past, from which people are taken
+O events [Supposed]? -- what is assumed to happen
+O start_at,until date-time? -- the time of the rehearsal
+O steps [object] -- steps that are not saved yet
+= POST /flows/{{id}}/runs/move_on
+O run_ids [integer]? -- these runs
+O step integer? -- or all who are at this step
+= POST /flows/{{id}}/runs/take_out
+O run_ids [integer]? -- these runs
+O step integer? -- or all who are at this step
+= PATCH /account
+D name,time_zone,locale string
+D email_from_name,sms_from,sms_opt_out_hint string?
+D email_from_email,email_reply_to email?
+D sending_stopped boolean
+D frequency_cap FrequencyCap?
+D sms_quiet_hours QuietHours?
+D privacy_ip enum(truncated,full,none)
+D approval_required,block_on_missing_variable,transactional_allowed boolean
+O approval_by_another boolean -- nobody approves of what they wrote last
+D test_email_recipients [email]?
+O stop_reason string? -- said with the stop switch, for others to read
+= POST /events
+D event string!
+D contact_id integer?
+D contact_email email?
+D create_contact boolean
+D amount number?
+D data object?
+D resource_uid,resource_name,resource_url string?
+D utm_source,utm_medium,utm_term,utm_content,utm_campaign string?
+D test,trigger boolean
+D idempotency_key string?
+D created_at date-time?
+O ip,user_agent,referrer string? -- of the client's own visitor
+= POST /events/batch
+D events [any]!
+= POST /suppressions
+D address string!
+D channel enum(email,sms,phone)
+D reason enum(manual,hard_bounce,soft_bounce,complaint)
+D note,diagnostic string?
+D expires_at date-time?
+= DELETE /suppressions/{{id}}
+D reason string
+= POST /webhooks
+D url string!
+{_WEBHOOK}
+= PATCH /webhooks/{{id}}
+D url string
+{_WEBHOOK}
+= POST /webhooks/{{id}}/test
+O event string? -- which event is made up
+= POST /webhooks/{{id}}/replay_failed
+O since date-time? -- only what failed after it
+= POST /forms
+D name string!
+{_FORM}
+= PATCH /forms/{{id}}
+D name string
+{_FORM}
+= fields[] of a form
+D name string!
+O label string? -- how the page calls it
+O required boolean -- whether it may stay empty
+= POST /imports
+D file any!
+D resource enum(contacts,suppressions)
+D options string
+= options of POST /imports
+D map object
+D list_ids [integer]
+D on_conflict enum(merge,skip)
+D opt_in,trigger_flows boolean
+D consent_source string?
+O list_names [string] -- lists that are made with it
+= POST /uploads
+D file any!
+O full_size boolean -- not made smaller
+= POST /capture/{{id}}/simulate
+D action enum(open,click,bounce,soft_bounce,complain,unsubscribe,reply,stop,start,help,deliver,fail)!
+O link integer -- which link is clicked
+O text string -- what is answered
+= POST /incoming/{{id}}/seen
+O opt_out boolean -- and take it for a wish to get no more
+= POST /users
+D email email!
+D role enum(owner,admin,editor,author,viewer)!
+D name string
+D password string
+= PATCH /users/{{id}}
+D name,password string
+O otp enum(False) -- whoever lost it is helped by those who look after the team
+D role enum(owner,admin,editor,author,viewer)
+D disabled boolean
+= PATCH /user
+D name,password,current_password string
+= POST /api_keys
+D name string!
+D scope string
+D test boolean
+"""

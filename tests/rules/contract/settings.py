@@ -1,0 +1,89 @@
+"""Every setting with its default: agreed ones as they stand in the operating contract, and ours with why."""
+
+import tomllib
+from typing import Any
+
+_SETTINGS = """
+[""]
+listen = "127.0.0.1:8080"
+base_url = ""
+data_dir = "./campanero-data"
+[email]
+transport = "capture"
+connections = 4
+rate_per_second = 0
+in_doubt = "resend"
+allow_unverified_domains = false
+reply_timeout = "600s"
+retry_after = [300, 600, 1200, 2400, 3600, 7200, 14400]
+give_up = "72h"
+give_up_transactional = "24h"
+feedback_secret = ""
+["email.relay"]
+host = ""
+port = 587
+username = ""
+password = ""
+tls = "starttls"
+["email.direct"]
+port = 25
+helo = ""
+[inbound]
+listen = ""
+[sms]
+transport = "capture"
+in_doubt = "hold"
+["sms.twilio"]
+base_url = "https://api.twilio.com"
+account_sid = ""
+auth_token = ""
+from = ""
+["sms.http"]
+url = ""
+secret = ""
+[network]
+dns_servers = []
+allow_private_hosts = []
+trusted_proxies = []
+[limits]
+requests_per_minute = 3000
+messages_per_minute = 12000
+sends_per_minute = 120
+renders_per_minute = 600
+login_attempts = 10
+body_bytes = 2097152
+import_bytes = 209715200
+max_lateness = "6h"
+[backup]
+every = "24h"
+keep = 7
+[log]
+level = "info"
+format = "text"
+"""
+SETTINGS: dict[str, Any] = {
+    f"{section}.{key}" if section else key: value
+    for section, keys in tomllib.loads(_SETTINGS).items()
+    for key, value in keys.items()
+}
+
+# Beyond the contract, by section: what each is for stands in the declaration, as its help
+_OURS = """
+email: messages_per_connection rate_per_hour sender_limits recipient_limits slow_down dkim_ed25519 connect_timeout
+email: command_timeout probe_after
+email.direct: group_connections warm_up mta_sts ipv6 probes
+email.hooks: ses_topic postmark mailgun sendgrid max_age
+inbound: tls_certificate tls_key
+sms: connections rate_per_second sender_limits parts_per_day request_timeout retry_after give_up
+sms: give_up_transactional probe_after countries country_senders new_numbers_per_hour opt_out_hint stop_words
+sms: require_evidence plain_quotes
+webhooks: connections connections_each keep
+network: check_links
+storage: least_free_mb least_free_percent reserve_mb
+events: keep
+"""
+OURS = frozenset(
+    f"{section}.{key}"
+    for section, keys in (line.split(": ") for line in _OURS.strip().splitlines())
+    for key in keys.split()
+)

@@ -1,0 +1,131 @@
+"""The published document as tests read it: references followed, types in one notation."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import yaml
+
+from tests.kit.server import ROOT
+
+BASE = "/v1/my"
+# Under the base, and yet no part of it: other names of the login
+OUTSIDE = (f"{BASE}/login", f"{BASE}/logout")
+METHODS = ("get", "put", "post", "delete", "patch")
+_FORMATS = ("date-time", "uuid", "email")
+
+
+@cache
+def document() -> dict[str, Any]:
+    """Answer the document that the command line prints."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
+    command = [sys.executable, "-m", "appliance", "openapi"]
+    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, check=True, timeout=60)
+    read: dict[str, Any] = yaml.load(done.stdout, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return read
+
+
+def follow(node: Any) -> Any:
+    """Answer what a node means, where it is a reference."""
+    while isinstance(node, dict) and "$ref" in node:
+        found: Any = document()
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            found = found[part.replace("~1", "/").replace("~0", "~")]
+        node = found
+    return node
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Walk all operations as (method, path, operation); a path under `/v1/my` without that."""
+    for path, methods in document()["paths"].items():
+        for method in METHODS:
+            if method in methods:
+                yield method.upper(), path.removeprefix(BASE) if path not in OUTSIDE else path, methods[method]
+
+
+def operation(name: str) -> dict[str, Any]:
+    """Answer an operation by `METHOD /path`."""
+    return next(found for method, path, found in operations() if f"{method} {path}" == name)
+
+
+def parameters(found: dict[str, Any], where: str) -> dict[str, dict[str, Any]]:
+    """Answer the parameters of an operation that stand in `query`, `header` or `path`, by name."""
+    every = map(follow, found.get("parameters", []))
+    return {one["name"]: one for one in every if one["in"] == where}
+
+
+def body(found: dict[str, Any]) -> dict[str, Any] | None:
+    """Answer the schema of an operation's body, the parts of a form joined; None where it takes none."""
+    if "requestBody" not in found:
+        return None
+    content = follow(found["requestBody"])["content"]
+    return joined(next(iter(content.values()))["schema"])
+
+
+def joined(node: Any) -> dict[str, Any]:
+    """Answer an object's schema with all of its `allOf` in it."""
+    schema = follow(node)
+    whole = {"properties": dict(schema.get("properties", {})), "required": list(schema.get("required", []))}
+    for part in map(joined, schema.get("allOf", ())):
+        whole["properties"] |= part["properties"]
+        whole["required"] += part["required"]
+    return schema | whole
+
+
+def notation(node: Any) -> str:
+    """Answer a type as the tables write it."""
+    if "$ref" in node:
+        schema = follow(node)
+        return str(node["$ref"].rpartition("/")[2]) if _is_object(schema) else notation(schema)
+    only = node["allOf"] if len(node.get("allOf", ())) == 1 else None
+    if parts := node.get("anyOf") or node.get("oneOf") or only:
+        names = [notation(part) for part in parts]
+        plain = [name for name in names if name != "null"]
+        return (plain[0] if len(plain) == 1 else "any") + "?" * ("null" in names)
+    kind = node.get("type")
+    kinds = [kind] if isinstance(kind, str) else list(kind or ())
+    null = "?" * ("null" in kinds or (None in node.get("enum", ())))
+    if "enum" in node or "const" in node:
+        if kinds == ["boolean"]:
+            return "boolean"
+        values = [str(one) for one in node.get("enum", [node.get("const")]) if one is not None]
+        return f"enum({','.join(sorted(values))})" + null
+    plain = [one for one in kinds if one != "null"]
+    if len(plain) != 1:
+        return "null" if kinds == ["null"] else "any" + null
+    if plain[0] == "array":
+        return f"[{notation(node.get('items', {}))}]" + null
+    return (node["format"] if plain[0] == "string" and node.get("format") in _FORMATS else plain[0]) + null
+
+
+def _is_object(schema: Any) -> bool:
+    return "properties" in schema or "allOf" in schema or schema.get("type") == "object"
+
+
+def sorted_enum(type_: str) -> str:
+    """Answer a type of a table with its choices in order, as `notation` has them."""
+    if not type_.startswith("enum("):
+        return type_
+    inner, _, null = type_.removeprefix("enum(").rpartition(")")
+    return f"enum({','.join(sorted(inner.split(',')))}){null}"
+
+
+def agrees(promised: str, found: str) -> bool:
+    """Say whether a published type is the promised one.
+
+    An object that the tables do not open may be any object.
+    """
+    promised, found = sorted_enum(promised), sorted_enum(found)
+    if promised == found:
+        return True
+    if promised.startswith("[") and found.startswith("["):
+        return promised[-1] == found[-1] and agrees(promised[1:].rstrip("?")[:-1], found[1:].rstrip("?")[:-1])
+    if promised.rstrip("?") == "any":
+        return True
+    bare, have = promised.rstrip("?"), found.rstrip("?")
+    if promised.endswith("?") != found.endswith("?"):
+        return False
+    return bare == "object" and have in document()["components"]["schemas"]

@@ -1,0 +1,99 @@
+"""The promised filters, sections and steps, held against the registries that the service and its editors run on."""
+
+from typing import Any
+
+import pytest
+
+from appliance.designs import document as design
+from appliance.designs import spec as design_spec
+from appliance.filters import spec as filter_spec
+from appliance.filters.fields import BY_NAME
+from appliance.flows import spec as flow_spec
+from tests.rules import published
+from tests.rules.contract import filters, sections, steps
+
+# Names that the service takes for a field besides its own and those of a Contact
+FURTHER = {
+    "data.<path>", "phone_number", "country", "tag", "tags", "verified", "enriched", "suppressed",
+    "suppression_reason", "unsubscribed_at", "flow_id", "segment_id",
+}  # fmt: skip
+
+
+def test_the_names_of_filters() -> None:
+    """Exactly the promised names, each of its type, are known and offered."""
+    offered = filter_spec.spec()["fields"]
+    assert {one["name"]: one["type"] for one in offered} == filters.NAMES
+    for alias, name in filters.ALIASES.items():
+        assert BY_NAME[alias].name == name, alias
+    contact = set(published.document()["components"]["schemas"]["Contact"]["properties"])
+    ours = {"group", "event"} | {name for name in filters.NAMES if "<path>" in name}
+    further = {alias for one in offered for alias in one["aliases"]} - set(filters.ALIASES) - ours
+    assert further <= contact | FURTHER
+
+
+def test_the_predicates_of_filters() -> None:
+    """Each type has exactly the promised predicates; a JSON value has those of all that it may be."""
+    offered = {kind: {one["predicate"] for one in tests} for kind, tests in filter_spec.spec()["types"].items()}
+    json = offered.pop("json")
+    assert offered == filters.PREDICATES
+    assert filters.PREDICATES["text"] | filters.PREDICATES["number"] <= json
+    assert json <= set().union(*filters.PREDICATES.values())
+    assert filter_spec.spec()["limits"] == filters.LIMITS
+
+
+def _told(prop: dict[str, Any]) -> str:
+    """Answer a property as the table writes it."""
+    fields = ",".join(one["name"] for one in prop.get("fields", ()))
+    within = f"[{fields}]" if fields else ""
+    most = f"{prop['minimum']}-{prop['maximum']}" if prop["kind"] == "items" else ""
+    return f"{prop['name']}{within}{most}" + (f"({','.join(prop['options'])})" if prop["kind"] == "choice" else "")
+
+
+def _holds(promised: str, found: str) -> bool:
+    """Say whether a property is as promised; how many of something is ours where the table says nothing of it."""
+    return promised == found or (promised.endswith("]") and found.startswith(promised))
+
+
+@pytest.mark.parametrize("kind", sections.KINDS)
+def test_a_kind_of_section(kind: str) -> None:
+    """A kind has exactly the promised properties, with their choices, besides those that every kind has."""
+    spec = next(one for one in design_spec.spec()["kinds"] if one["type"] == kind)
+    common = {one.partition("(")[0] for one in sections.COMMON}
+    own = {one["name"] for one in spec["props"]}
+    found = {one["name"]: _told(one) for one in spec["props"]}
+    promised = {one.partition("(")[0].partition("[")[0]: one for one in sections.KINDS[kind]}
+    ours = {name for owner, name in sections.OURS if owner == kind}
+    assert common <= own and own - common - set(promised) == ours
+    assert all(_holds(one, found[name]) for name, one in promised.items()), (promised, found)
+
+
+def test_what_designs_share() -> None:
+    """There are exactly the promised kinds, theme, styles and limits."""
+    spec = design_spec.spec()
+    assert {one["type"] for one in spec["kinds"]} == set(sections.KINDS)
+    ours = {name for owner, name in sections.OURS if owner == "theme"}
+    assert {one["name"] for one in spec["theme"]} == {*sections.THEME, *ours}
+    assert tuple(one["name"] for one in spec["styles"]) == sections.STYLES
+    assert sections.LIMITS.items() <= spec["limits"].items()
+
+
+@pytest.mark.parametrize(("props", "kind"), sections.GUESSES)
+def test_a_section_without_a_type(props: dict[str, Any], kind: str) -> None:
+    """What a section is, follows from its properties, in the promised order."""
+    assert design.section({"props": props}, "sections[0]").type == kind
+    assert design.section({"props": props, "type": "spacer"}, "sections[0]").type == "spacer"
+
+
+def test_the_kinds_of_steps() -> None:
+    """There are exactly the promised kinds, which claim the promised keys, within the promised limits."""
+    spec = flow_spec.spec()
+    offered = {one["type"]: one for one in spec["steps"]}
+    assert set(offered) == set(steps.CLAIMS) | set(steps.BY_TYPE_ONLY)
+    assert {name: set(one["claims"]) for name, one in offered.items() if one["claims"]} == steps.CLAIMS
+    for name, keys in steps.BY_TYPE_ONLY.items():
+        assert set(offered[name]["keys"]) == keys
+    for name, keys in steps.BESIDE.items():
+        assert keys <= set(offered[name]["keys"])
+    assert spec["limits"] == steps.LIMITS
+    assert tuple(spec["trigger"]["frequency"]) == steps.FREQUENCIES
+    assert tuple(spec["trigger"]["data"]) == steps.TRIGGER_DATA

@@ -1,0 +1,143 @@
+"""The promised names (errors, events, statuses, states, scopes, roles), held against those that the service knows."""
+
+import ast
+import re
+from typing import get_args
+
+from appliance.account import keys, roles
+from appliance.api import declare, door
+from appliance.campaigns import states as campaign_states
+from appliance.events import kinds
+from appliance.flows import spec as flow_spec
+from appliance.flows import states as flow_states
+from tests.kit.server import ROOT
+from tests.rules import published
+from tests.rules.contract import errors, words
+from tests.rules.contract.fields import FIELDS
+from ui import words as shown
+
+
+def _texts(*trees: str) -> set[str]:
+    """Answer every literal text of the sources, those within SQL too."""
+    found: set[str] = set()
+    for path in (path for tree in trees for path in (ROOT / tree).rglob("*.py")):
+        if path.parent.name == "document":  # it may speak of what others build
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+                found.update(re.findall(r"'(\w+)'", node.value))
+    return found
+
+
+TEXTS = _texts("appliance")
+
+
+def _said(pattern: str, *trees: str) -> set[str]:
+    """Answer what a pattern's group finds in the sources."""
+    found: set[str] = set()
+    for tree in trees:
+        for path in (ROOT / tree).rglob("*.py"):
+            found.update(re.findall(pattern, path.read_text()))
+    return found
+
+
+def test_the_codes_of_errors() -> None:
+    """Every promised code is said somewhere, and no other is."""
+    here = {code for origin, _, code in errors.CODES if origin != "L"}
+    later = {code for origin, _, code in errors.CODES if origin == "L"}
+    raised = _said(r"Fault\(\s*\d{3},\s*\"(\w+)\"", "appliance") | _said(r"\n    code = \"(\w+)\"", "appliance/api")
+    raised |= _said(r"code=\"(\w+)\"", "appliance/account", "appliance/events")
+    raised |= set(re.findall(r"\"([a-z_]+)\", ", (ROOT / "appliance" / "api" / "reply.py").read_text()))
+    raised |= set(re.findall(r"code(?:: str)? = \"(\w+)\"", (ROOT / "appliance" / "errors.py").read_text())) - {
+        "refused"
+    }
+    assert here - TEXTS == set()
+    assert raised - here - {"validation_error"} <= later, raised - here
+    assert not later & TEXTS, "take the mark away"
+
+
+def test_the_published_codes() -> None:
+    """The document names every promised code, and no other."""
+    code = published.joined(published.document()["components"]["schemas"]["Error"])["properties"]["code"]
+    assert set(published.notation(code)[len("enum(") : -1].split(",")) == {code for _, _, code in errors.CODES}
+
+
+def test_the_published_headers() -> None:
+    """Every promised header of an answer stands in the document."""
+    said = set(re.findall(r"'([A-Z][\w-]+)': \{'(?:description|\$ref)", str(published.document())))
+    assert {name for group, _, name in words.HEADERS if group != "requests"} <= said
+
+
+def test_the_reasons() -> None:
+    """Every promised reason of a 422 is said somewhere, and no other is."""
+    given = _said(r"raise Invalid\([^)]*?reason=\"(\w+)\"", "appliance")
+    assert len(given) > 5 and given <= set(errors.REASONS) <= TEXTS
+
+
+def test_the_stable_messages() -> None:
+    """Every message that clients may compare is said somewhere."""
+    every = "\n".join(path.read_text() for path in (ROOT / "appliance").rglob("*.py"))
+    for message in errors.MESSAGES:
+        parts = [part for part in message.split("{}") if part]
+        assert all(part.rstrip(")") in every for part in parts), message
+
+
+def test_the_events() -> None:
+    """The service writes exactly the promised events, by their groups; the names of clients are offered."""
+    promised = {(group, name) for group, origin, name in words.EVENTS if origin != "L"}
+    clients = {("client", one["name"]) for one in flow_spec.spec()["events"] if one["group"] == "client"}
+    assert {(one.group, one.name) for one in kinds.KINDS} | clients == promised
+    assert {name for group, name in promised if group != "client"} == kinds.RESERVED
+    for name, fault in (("a" * 64, None), ("a" * 65, "is invalid"), ("A", "is invalid"), ("1a", "is invalid"),
+                        ("checkout", None), ("email_sent", "is reserved"), ("a-b", "is invalid")):  # fmt: skip
+        assert kinds.fault(name) == fault
+        assert bool(re.fullmatch(words.EVENT_PATTERN, name)) == (fault != "is invalid")
+
+
+def test_the_ledger() -> None:
+    """The statuses of messages are those of the ledger's terms, each in one; people read a word for each."""
+    statuses = [one for term in words.LEDGER.values() for one in term]
+    assert len(statuses) == len(set(statuses)) and set(statuses) == set(shown.STATUSES)
+    published = next(one for one in FIELDS if (one.shape, one.name) == ("Message", "status"))
+    assert set(published.type.removeprefix("enum(").rstrip(")").split(",")) == set(statuses)
+    assert {one.name for one in FIELDS if one.shape == "Stats"} == {"audience", "accepted", *words.LEDGER}
+    assert set(words.ACCEPTED) < set(words.LEDGER)
+
+
+def test_the_reasons_of_skipping() -> None:
+    """Every promised reason to skip somebody is known to the service, and it knows no other."""
+    promised = {name for _, name in words.SKIPS}
+    known = {name for name in TEXTS if name in promised}
+    suppressed = {f"suppressed_{reason}" for reason in shown.SUPPRESSIONS}
+    assert promised - known - suppressed == set()
+    assert suppressed == {name for name in promised if name.startswith("suppressed_")}
+    said = set(shown._REASONS) | set(shown._SMS_REASONS)
+    pauses = {"bounce_rate", "complaint_rate", "transport", "missed_start", "domain_failed"}
+    assert said - pauses - promised == set()
+
+
+def test_the_moves() -> None:
+    """Campaigns and flows go where they were promised to go, and nowhere else."""
+    assert campaign_states.ALLOWED == words.CAMPAIGN_MOVES
+    assert flow_states.ALLOWED == words.FLOW_MOVES
+
+
+def test_scopes_and_roles() -> None:
+    """Keys have exactly the promised scopes, words for several stand for what was promised, roles reach theirs."""
+    assert set(words.SCOPES) == keys.SCOPES
+    for word, scopes in words.BUNDLES.items():
+        assert keys.expand(word) == set(scopes)
+    assert roles.ROLES == words.ROLES
+    for role, lacking in words.NOT_OF_ROLES.items():
+        assert not set(lacking) & roles.scopes(role)
+    assert all(scope.endswith(":read") for scope in roles.scopes("viewer") - {roles.SELF})
+    assert roles.scopes("owner") == roles.scopes("admin") == keys.SCOPES | {roles.RULE, roles.SELF}
+    assert roles.scopes("nobody") == frozenset()
+
+
+def test_every_route_has_a_scope_that_exists() -> None:
+    """No route asks for a scope that no credential can have."""
+    assert {route.scope for route in door.ROUTES} <= {*words.SCOPES, roles.RULE, roles.SELF}
+    assert set(get_args(declare.Rate)) == {"requests", "messages", "sends", "renders"}
+    assert f"{door.API_VERSION}".startswith("1.")

@@ -1,0 +1,1 @@
+"""Requests made up from the published document, held against the running service."""

@@ -1,0 +1,77 @@
+"""What Schemathesis loads: real ids where a request needs one, and when a good request may be refused with 422.
+
+Runs within `st run` (SCHEMATHESIS_HOOKS), never within a test.
+"""
+
+import json
+import os
+import re
+from typing import Any
+
+import schemathesis
+from schemathesis import Case, CheckContext, GenerationMode, HookContext, Response
+
+from tests.kit.contract import Contract
+
+THINGS: dict[str, int] = json.loads(os.environ.get("THINGS", "{}"))
+_NOUN = re.compile(r"^/v1/my/(\w+)/\{id\}")
+# What no schema can say, so that a request which fits all of them may still be refused: what is there already and what
+# is not, what belongs together, in which state something is, what a text means. The rest the document has to say.
+UNSAYABLE = (
+    "must exist", "has already been taken", "is reserved", "is invalid", "can't be blank", "must be in the future",
+    "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is switched off",
+    "takes either contacts or a segment", "is not where this goes: name a mail address",
+    "is for email", "is yourself", "would leave nobody who owns the account",
+)  # fmt: skip
+# Names out of a registry: of time zones, of ready flows
+REGISTERED = ("time_zone", "starter")
+# Refusals of what lies inside a document of its own: filters, steps, designs, files
+INSIDE = re.compile(r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data)\b")
+_contracts: dict[int, Contract] = {}
+
+
+def _is_good(case: Case) -> bool | None:
+    meta = case.meta
+    return None if meta is None else meta.generation.mode is GenerationMode.POSITIVE
+
+
+@schemathesis.hook
+def before_call(context: HookContext, case: Case, kwargs: dict[str, object]) -> None:
+    """Ask for things that are there, where a good request is meant; what is deleted is asked for by its own number."""
+    if not _is_good(case) or case.method.upper() == "DELETE" or case.meta.phase.name.value == "stateful":
+        return
+    found = _NOUN.match(case.operation.path)
+    if found and found[1] in THINGS and "id" in (case.path_parameters or {}):
+        case.path_parameters["id"] = THINGS[found[1]]
+
+
+@schemathesis.hook
+def filter_case(context: HookContext, case: Case) -> bool:
+    """Leave out what is wrong only for an empty text: the service takes it for null, as a form sends it."""
+    if _is_good(case) is not False or not isinstance(case.body, dict) or '""' not in json.dumps(case.body, default=str):
+        return True
+    schema = case.operation.schema.raw_schema
+    contract = _contracts.setdefault(id(schema), Contract(schema))
+    body = contract.follow(schema["paths"][case.operation.path][case.method.lower()].get("requestBody", {}))
+    if "application/json" not in body.get("content", {}):
+        return True
+    place = contract.place("paths", case.operation.path, case.method.lower())
+    return contract.problem(f"{place}/requestBody/content/application~1json/schema", _filled(case.body)) is not None
+
+
+def _filled(value: Any) -> Any:
+    return {key: _filled(one) for key, one in value.items() if one != ""} if isinstance(value, dict) else value
+
+
+@schemathesis.check
+def good_requests_are_done(context: CheckContext, response: Response, case: Case) -> bool | None:
+    """Refuse a request that fits the document only for what the document cannot say."""
+    if response.status_code != 422 or not _is_good(case):
+        return None
+    told = response.json()
+    assert told["validation_errors"], "a 422 names what is wrong"
+    for name, messages in told["validation_errors"].items() if "reason" not in told else ():
+        for message in messages:
+            known = message in UNSAYABLE or name in REGISTERED or INSIDE.match(name)
+            assert known, f"the document does not say that {name} {message}"
+    return None

@@ -1,0 +1,24 @@
+"""What the rules say in the words of programs is said to people in theirs."""
+
+import pytest
+
+from appliance.messages import sms_senders
+from appliance.sms import codes
+from ui import words
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (sms_senders._LACKS_SENDER, "SMS are from nobody: set a number or name in the account."),
+        (sms_senders._UNNAMED, "No sender is named: whatever carries the SMS has to know its own."),
+        (codes._LOGIN, "Look at the account and the token of the provider in the settings for sending: it does not "
+         "let us in."),
+        (codes._SLOWER, "Send more slowly: limit SMS a second, or those of this sender."),
+        ("want https for one-click unsubscribing (RFC 8058)", "Want https for one-click unsubscribing."),
+        ("this is in use (twice, here)", "This is in use (twice, here)"),
+    ],
+)  # fmt: skip
+def test_names_of_settings_are_for_programs(rule: str, said: str) -> None:
+    """A sentence on a page names no key of a configuration and no standard; other brackets stay."""
+    assert words.sentence(rule) == said

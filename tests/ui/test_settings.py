@@ -1,0 +1,32 @@
+"""The account's page of settings: what is typed there is what the service goes by."""
+
+from tests.api.test_threats_pages import Visitor
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+
+def test_tests_and_rules_of_the_account(server: Server, api: Client) -> None:
+    """Who gets tests, and two rules of sending, are kept as the boxes say; a wrong address is said at its field."""
+    owner = Visitor(server, "owner@example.com")
+    said = {"name": "Bakery", "rules": "asked", "test_email_recipients": "ann@example.com;  bob@example.com"}
+    assert owner.send("POST", "/settings", {**said, "block_on_missing_variable": "yes"}).status == 303
+    account = api.get("/account").expect(200)
+    assert account["test_email_recipients"] == ["ann@example.com", "bob@example.com"]
+    assert (account["block_on_missing_variable"], account["transactional_allowed"]) == (True, False)
+    shown = owner.send("GET", "/settings").text
+    assert 'value="ann@example.com, bob@example.com"' in shown
+    assert 'name="block_on_missing_variable" value="yes" checked' in shown
+    assert 'name="transactional_allowed" value="yes" checked' not in shown
+
+    wrong = owner.send("POST", "/settings", {**said, "test_email_recipients": "ann@example.com, nobody"})
+    assert wrong.status == 422 and "Write an address like name@example.com." in wrong.text
+    assert "ann@example.com, nobody" in wrong.text
+    many = ",".join(f"p{number}@example.com" for number in range(6))
+    assert owner.send("POST", "/settings", {**said, "test_email_recipients": many}).status == 422
+    # What a form does not ask for stays
+    assert owner.send("POST", "/settings", {"name": "Bakery"}).status == 303
+    assert api.get("/account").expect(200)["transactional_allowed"] is False
+    cleared = {**said, "test_email_recipients": "", "transactional_allowed": "yes"}
+    assert owner.send("POST", "/settings", cleared).status == 303
+    account = api.get("/account").expect(200)
+    assert (account["test_email_recipients"], account["transactional_allowed"]) == ([], True)

@@ -1,0 +1,50 @@
+"""Who may do what on the pages (decisions, section 2): asked before a page answers, and by pages for their buttons."""
+
+import re
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+RULERS = ("owner", "admin")
+_STARTING = ("activate", "publish", "pause", "archive", "revive", "put-back", "move_on", "take_out")
+_DECIDING = ("approve", "reject")  # of campaigns and flows
+_SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume", "schedule")
+
+# What everybody decides about themselves
+_OWN = ("/logout", "/settings/theme", "/settings/keyboard")
+_OWN_PAGES = "/settings/you"
+# Forms that are too long for an address and change nothing
+_READING = ("/segments/rows", "/segments/check")
+# Pages that are a form and nothing to look at, and where that form goes
+_FORMS = (
+    (re.compile(r"(?!/templates|/contacts/imports)(/.+)/new"), r"\1"),
+    (re.compile(r"(?!/templates)(/.+/\d+)/edit"), r"\1"),
+    (re.compile(r"(/lists/\d+)/add"), r"\1/people"),
+    (re.compile(r"(/contacts/\d+/(?:delete|merge)|/campaigns/\d+/(?:template|test)|/welcome(?:/\w+)?)"), r"\1"),
+)
+
+
+def may(role: str, method: str, path: str) -> bool:
+    """Say whether a role may do this: everybody looks, and looks after their own sign-in.
+
+    A viewer changes nothing; an author writes and does not send; an editor does not approve; brand and settings are
+    for owners and admins.
+    """
+    if method in SAFE:
+        return _may_open(role, path)
+    if path in (*_OWN, *_READING) or path.startswith(_OWN_PAGES) or role in RULERS:
+        return True
+    if role == "viewer" or path.startswith(("/brand", "/settings", "/welcome")):
+        return False
+    if path.startswith(("/campaigns/", "/flows/")) and path.rsplit("/", 1)[-1] in _DECIDING:
+        return False
+    sends = path.startswith(("/campaigns/", "/outbox/")) and path.rsplit("/", 1)[-1] in _SENDING
+    sends = sends or (path.startswith("/contacts/") and path.endswith("/conversation"))
+    sends = sends or (path.startswith("/flows/") and path.rsplit("/", 1)[-1] in _STARTING)
+    return role == "editor" or (role == "author" and not sends)
+
+
+def _may_open(role: str, path: str) -> bool:
+    """Nobody is let type into a form that would be refused."""
+    for pattern, goes in _FORMS:
+        if found := pattern.fullmatch(path):
+            return may(role, "POST", found.expand(goes))
+    return True
