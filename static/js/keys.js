@@ -16,6 +16,7 @@
     dialog.showModal();
     const field = $("input", dialog);
     field.select();
+    htmx.process(dialog); // a key can come before htmx has looked at the page: then nobody would hear the next line
     htmx.trigger(field, "jump");
   };
   document.addEventListener("click", (event) => {

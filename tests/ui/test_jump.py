@@ -48,6 +48,15 @@ def test_jump_with_the_keyboard_alone(page: Page) -> None:
     expect(page.get_by_role("heading", level=1, name="Anna Kurz")).to_be_visible()
 
 
+def test_a_key_in_the_first_moment_finds_too(page: Page) -> None:
+    """Ctrl K while the page is still being set up shows the places as it does later."""
+    press = "new KeyboardEvent('keydown', {key: 'k', ctrlKey: true, bubbles: true, cancelable: true})"
+    page.add_init_script(f"addEventListener('DOMContentLoaded', () => document.body.dispatchEvent({press}))")
+    page.goto("/lists")
+    box = page.get_by_role("dialog", name="Jump to")
+    expect(box.get_by_role("link", name="Campaigns", exact=True)).to_be_visible()
+
+
 def test_nothing_found_says_so(page: Page) -> None:
     """The box says what it did not find; and it is a page of its own, too."""
     page.goto("/jump?q=%3Ci%3Enobody")
