@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from appliance import errors, fields
+from appliance import errors, fields, reader
 from appliance.contacts import store
 from appliance.contacts.requests import ContactQuery
 from appliance.events import log
@@ -80,7 +80,7 @@ def filters(kind: Kind, args: Any) -> dict[str, str]:
 def read(kind: Kind, asked: dict[str, str]) -> tuple[Any, ...]:
     """Read filters; raises Invalid also for one that is not known, so that none is lost on the way."""
     own = {name: value for name, value in asked.items() if kind.query is not ContactQuery or name not in _OF_TABLE}
-    known = {info.name for info in fields.declared(kind.query)}
+    known = {info.name for info in reader.declared(kind.query)}
     if unknown := sorted(set(own) - known):
         raise errors.Invalid({name: ["is not a filter of this list"] for name in unknown})
     found = fields.read(kind.query, {**own, "limit": 1}, loose=True)

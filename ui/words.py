@@ -1,6 +1,5 @@
 """How values are written for people: numbers, times in the account's zone, states and reasons."""
 
-import re
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -11,6 +10,9 @@ from markupsafe import Markup
 from appliance import clock
 from ui.happenings import event as event
 from ui.happenings import is_ours as is_ours
+from ui.sentences import inside as inside
+from ui.sentences import plain as plain
+from ui.sentences import sentence as sentence
 from ui.suppressed import SUPPRESSED as SUPPRESSED
 from ui.suppressed import SUPPRESSIONS as SUPPRESSIONS
 
@@ -80,11 +82,6 @@ CONSENTS = {
     "lifted": ("circle-check", "Taken off this list"),
 }
 BY = {"recipient": "by their own act", "operator": "by your team", "service": "by the service"}
-# What the language of merge tags says of a fault, and how people say it
-_MERGE_FAULTS = {
-    "expected '}}'": "A merge tag is not closed: }} is missing", "missing expression": "A merge tag says nothing",
-    "expected a primitive expression, found end of expression": "A merge tag says nothing",
-}  # fmt: skip
 
 
 def number(value: int | float | None) -> str:
@@ -223,11 +220,6 @@ def reason(code: str | None, channel: str = "email") -> str:
     return _REASONS.get(code) or code.replace("_", " ").capitalize()
 
 
-def inside(text: str) -> str:
-    """Say words in the middle of a sentence; names in capitals stay as they are."""
-    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
-
-
 def tag(name: str) -> str:
     """Say the name of a merge tag: `contact.first_name` is First name."""
     return name.rpartition(".")[2].replace("_", " ").capitalize()
@@ -254,24 +246,6 @@ def initials(text: str) -> str:
     text = text.partition("<")[0].strip(' "') or text.strip("<>")
     parts = [part for part in text.partition("@")[0].replace(".", " ").split() if part[:1].isalnum()]
     return "".join(part[0] for part in parts[:2]) or "?"
-
-
-# Names of settings and of standards in brackets, which say something to who writes a program
-_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
-
-
-def plain(text: str) -> str:
-    """Leave out of a text what only who writes a program reads."""
-    return _NAMES.sub("", text)
-
-
-def sentence(text: str) -> str:
-    """Write a text as a sentence: a capital first, a full stop last. A domain or an address keeps its letters."""
-    text = plain(text.strip())
-    for fault, said in _MERGE_FAULTS.items():
-        text = text.replace(fault, said)
-    is_name = "." in text.partition(" ")[0][:-1]
-    return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith((".", "?", ")", ":")) else ".")
 
 
 def listed(names: list[str]) -> str:

@@ -10,7 +10,7 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.api.inside import checked
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
-from appliance.campaigns import copying, preflight, reviewing, send, states, store
+from appliance.campaigns import checks, copying, preflight, reviewing, send, states, store
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.db.work import call, commit
 from appliance.tables import Campaign
@@ -29,7 +29,7 @@ async def index(request: Call) -> Answer:
 def _look_over(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, number: int | None) -> None:
     said = getattr(request, "channel", None)
     channel = store.get(account_id, number).channel if number else said if isinstance(said, str) else "email"
-    store.check(account_id, request, channel)
+    checks.check(account_id, request, channel)
 
 
 @ROUTES.add(

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from appliance import fields
+from appliance import reader
 from appliance.api.declare import Call
 from appliance.db.work import call
 from appliance.errors import Invalid
@@ -30,7 +30,7 @@ def checked(check: Callable[[int, Any, int | None], Any]) -> Callable[[Call], Aw
             kind: type[Struct] = type(request.body)
             lost = {
                 info.encode_name
-                for info in fields.declared(kind)
+                for info in reader.declared(kind)
                 if info.encode_name in request.raw and getattr(request.body, info.name) is UNSET
             }
             return {path: said for path, said in refused.fields.items() if _ROOT.split(path)[0] not in {"base"} | lost}

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from sanic import Request
 
-from appliance import fields
+from appliance import fields, reader
 from appliance.account import idempotency
 from appliance.api.declare import Route
 from appliance.api.reply import Fault
@@ -84,7 +84,7 @@ def query(request: Request, kind: type[Struct] | None) -> Any:
         if not request.query_string:
             return None
         kind = _Nothing
-    known = {info.encode_name for info in fields.declared(kind)}
+    known = {info.encode_name for info in reader.declared(kind)}
     # An empty value of a filter is no filter; of a page or limit it is a fault like any other
     raw = {name: values[0] for name, values in request.get_args(keep_blank_values=True).items()}
     unknown = {name: ["is not a known parameter"] for name in raw if name not in known}

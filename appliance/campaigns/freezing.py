@@ -19,9 +19,10 @@ from msgspec import UNSET, Struct, convert, to_builtins
 from appliance import clock
 from appliance.campaigns import audience
 from appliance.campaigns.audience import Audience
+from appliance.campaigns.checks import check_trigger
 from appliance.campaigns.drawn import Send
 from appliance.campaigns.requests import TriggerWrite
-from appliance.campaigns.store import MOST_AT_ONCE, check_trigger
+from appliance.campaigns.store import MOST_AT_ONCE
 from appliance.db.open import connection, one, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults

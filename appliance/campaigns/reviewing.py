@@ -2,7 +2,7 @@
 
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import preflight, send, states, store
+from appliance.campaigns import checks, preflight, send, states, store
 from appliance.db.work import writing
 from appliance.tables import Campaign
 
@@ -38,7 +38,7 @@ def reject(account_id: int, campaign_id: int, note: str | None) -> Campaign:
 def _open(account_id: int, campaign_id: int) -> Campaign:
     campaign = store.get(account_id, campaign_id)
     if campaign.started_at is not None or campaign.phase not in ("draft", "scheduled", "paused"):
-        raise store.locked(campaign)
+        raise checks.locked(campaign)
     return campaign
 
 

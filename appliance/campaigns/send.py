@@ -5,7 +5,7 @@ from msgspec import UNSET
 from appliance import clock, config
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import audience, findings, freezing, numbered, preflight, states, store
+from appliance.campaigns import audience, checks, findings, freezing, numbered, preflight, states, store
 from appliance.campaigns.findings import Finding
 from appliance.campaigns.requests import CampaignPatch, SendRequest
 from appliance.config import seconds
@@ -28,12 +28,12 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> 
     """
     writing()
     campaign = store.get(account_id, campaign_id)
-    store.check(account_id, request, campaign.channel)
+    checks.check(account_id, request, campaign.channel)
     if campaign.status == "completed":
-        raise store.locked(campaign)
+        raise checks.locked(campaign)
     if campaign.status != "draft":
-        if not campaign.editable and store.changes(campaign, request):
-            raise store.locked(campaign)
+        if not campaign.editable and checks.changes(campaign, request):
+            raise checks.locked(campaign)
         if campaign.status == "paused":
             return states.resume(account_id, campaign_id, by)
         if store.apply(campaign, request, by):

@@ -8,21 +8,19 @@ from peewee import fn
 from appliance import clock
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import waiting
+from appliance.campaigns import checks, waiting
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest, TriggerWrite
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.db.work import snapshot, writing
-from appliance.errors import Conflict, Faults, Invalid, NotFound
+from appliance.errors import Conflict, Invalid, NotFound
 from appliance.messages.store import FINAL, stats
 from appliance.pages import Page, paginate
-from appliance.tables import Campaign, ContactList, Flow, Segment, Template, Trigger
+from appliance.tables import Campaign, Flow, Template, Trigger
 from appliance.templates import store as templates
 from appliance.templates.store import TemplateWrite, is_editable
 
 _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("cancelled",), "scheduled": ("scheduled",)}
-# Lists or segments that one audience may unite or leave out
-MOST_IDS = 500
 # Up to so many people a campaign's rows are written, ended and counted in one transaction
 MOST_AT_ONCE = 20_000
 _STATUSES = ("draft", "active", "paused", "completed")
@@ -147,7 +145,7 @@ def create(account_id: int, request: CampaignCreate, user_id: int | None = None)
     """Make a draft with its hidden flow, trigger and template; raises Invalid with all faults."""
     writing()
     channel = request.channel if isinstance(request.channel, str) else "email"
-    check(account_id, request, channel)
+    checks.check(account_id, request, channel)
     now = clock.now_ms()
     name = request.name.strip()
     flow = Flow.create(account=account_id, hidden=True, name=name, created_at=now, updated_at=now)
@@ -182,9 +180,9 @@ def edit(campaign: Campaign, request: CampaignPatch, by: By) -> bool:
     if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
         raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(campaign.updated_at))
     channel = request.channel if isinstance(request.channel, str) else campaign.channel
-    check(campaign.account_id, request, channel)
-    if not is_editable(campaign) and changes(campaign, request):
-        raise locked(campaign)
+    checks.check(campaign.account_id, request, channel)
+    if not is_editable(campaign) and checks.changes(campaign, request):
+        raise checks.locked(campaign)
     if isinstance(request.name, str):
         campaign.name = request.name.strip()
     moved = channel != campaign.channel
@@ -208,74 +206,6 @@ def touch(campaign: Campaign) -> None:
     """Save a campaign as changed now; its time of change only ever grows."""
     campaign.updated_at = max(clock.now_ms(), campaign.updated_at + 1)
     campaign.save()
-
-
-def locked(campaign: Campaign) -> Invalid:
-    """Make the refusal of a change after the lock."""
-    return Invalid({"base": ["is locked: duplicate it to change it"]}, reason="campaign_locked", status=campaign.status)
-
-
-def changes(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
-    """Say whether a request would change what is locked."""
-    if isinstance(request, CampaignPatch):
-        if isinstance(request.channel, str) and request.channel != campaign.channel:
-            return True
-        if isinstance(request.tracking, bool) and request.tracking != campaign.tracking:
-            return True
-        if request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at:
-            return True
-    if isinstance(request.trigger_attributes, TriggerWrite):
-        new, old = request.trigger_attributes, campaign.trigger
-        for name, have in (("event", old.event), ("contact_list_id", old.contact_list_id),
-                           ("segment_id", old.segment_id), ("data", old.data)):  # fmt: skip
-            value = getattr(new, name)
-            if value is not UNSET and (value or ({} if name == "data" else None)) != have:
-                return True
-    if request.template_attributes is not UNSET:
-        before = templates.document(campaign.template)
-        for name in ("subject", "body", "preheader", "from_name", "from_email", "reply_to", "design"):
-            value = getattr(request.template_attributes, name)
-            if value is not UNSET and templates.kept(name, value) != before[name]:
-                return True
-    return False
-
-
-def check(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, channel: str) -> None:
-    """Raise Invalid with every fault of trigger and template attributes."""
-    faults = Faults()
-    if isinstance(request.trigger_attributes, TriggerWrite):
-        check_trigger(account_id, request.trigger_attributes, faults)
-    if request.template_attributes is not UNSET:
-        templates.check(account_id, request.template_attributes, "template_attributes.", faults, channel)
-    faults.check()
-
-
-def check_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> None:
-    """Note every fault of what would say who a campaign is for."""
-    path = "trigger_attributes."
-    wanted: list[tuple[str, Any, Any]] = [
-        ("contact_list_id", ContactList, trigger.contact_list_id),
-        ("segment_id", Segment, trigger.segment_id),
-    ]
-    data = trigger.data if isinstance(trigger.data, dict) else {}
-    for key, table in (
-        ("contact_list_ids", ContactList), ("exclude_contact_list_ids", ContactList), ("exclude_segment_ids", Segment),
-    ):  # fmt: skip
-        ids = data.get(key, [])
-        if not isinstance(ids, list) or not all(type(number) is int for number in ids):
-            faults.add(f"{path}data.{key}", "is invalid")
-        elif len(ids) > MOST_IDS:
-            faults.add(f"{path}data.{key}", f"is too long (maximum is {MOST_IDS} entries)")
-        else:
-            wanted += [(f"data.{key}[{index}]", table, number) for index, number in enumerate(ids)]
-    for name, table, number in wanted:
-        if (isinstance(number, int) and not 0 < number < 2**63) or (
-            isinstance(number, int)
-            and not table.select().where(table.account == account_id, table.id == number).exists()
-        ):
-            faults.add(path + name, "must exist")
-    if data.get("audience_type") not in (None, "all_contacts"):
-        faults.add(f"{path}data.audience_type", "is not included in the list")
 
 
 def _apply(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
+from appliance import clock, fields
 from appliance.db import work
 from appliance.db.open import connection, rows, run
 from appliance.errors import Invalid
@@ -51,7 +51,7 @@ def plain(home: Home, asked: dict[str, Any]) -> list[int]:
     """Answer ids in the order of the list, by reading all events."""
     names = {"created_after": "created_at >= ?", "created_before": "created_at < ?"}
     parts = ["account_id = ?", *(names.get(name, f"{name} = ?") for name in asked)]
-    values = [fields.clock.parse(value) if name in names else value for name, value in asked.items()]
+    values = [clock.parse(value) if name in names else value for name, value in asked.items()]
     found = rows(
         f"SELECT id FROM event NOT INDEXED WHERE {' AND '.join(parts)} ORDER BY created_at DESC, id DESC",
         [home.account_id, *values],

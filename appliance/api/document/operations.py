@@ -11,7 +11,7 @@ from appliance.api.declare import Route
 from appliance.api.document import examples, responses, words
 from appliance.api.document.responses import error
 from appliance.api.routes import ROUTES
-from appliance.fields import declared
+from appliance.reader import declared
 
 # Scopes that no key has, and who does
 _PEOPLE = {

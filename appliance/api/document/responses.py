@@ -6,7 +6,8 @@ import msgspec
 
 from appliance.api.declare import Route
 from appliance.api.document.refusals import STATUSES, Status
-from appliance.fields import PageQuery, declared
+from appliance.fields import PageQuery
+from appliance.reader import declared
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer", "minimum": 0}
 

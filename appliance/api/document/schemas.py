@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from appliance.api.document import typed, words
-from appliance.fields import declared
+from appliance.reader import declared
 
 
 def all_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
