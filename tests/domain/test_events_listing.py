@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance import clock, fields
+from appliance import clock
 from appliance.db import work
 from appliance.db.open import connection, rows, run
 from appliance.errors import Invalid
