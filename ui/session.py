@@ -27,7 +27,10 @@ class Visit:
         self.account = session.user.account
         self.account_id: int = self.account.id
         self.actor = f"user:{self.user.id}"
-        self.by = By(self.actor, request.ctx.client, self.user.id, roles.approves(self.user.role))
+        role = self.user.role
+        self.by = By(
+            self.actor, request.ctx.client, self.user.id, roles.approves(role), sends=roles.starts(role)
+        )  # fmt: skip
         self.zone = zone(self.account.time_zone)
         self.queue = glance.Glance("idle")
 

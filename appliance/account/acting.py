@@ -11,3 +11,4 @@ class By(NamedTuple):
     user_id: int | None = None  # None where no person is at it
     approves: bool = False  # whether they may approve of campaigns and flows (decisions, section 2)
     test: bool = False  # whether all they do is a test
+    sends: bool = False  # whether they may let campaigns and flows go out

@@ -164,5 +164,5 @@ async def look(request: Call) -> Answer:
 @ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)
 async def delete(request: Call) -> Answer:
     """Delete a campaign; open messages are cancelled, the ledger and its events stay."""
-    told = (request.by, "campaign_delete", states.delete, request.account_id, request.id)
+    told = (request.by, "campaign_delete", states.delete, request.account_id, request.id, request.by)
     return await _shown(await commit(audit.noting, *told))

@@ -37,7 +37,8 @@ class Call(NamedTuple):
     def by(self) -> By:
         """Who asks, with what they may approve of and where they are."""
         who = self.credential
-        return By(who.actor, self.request.ctx.client, who.user_id, who.reaches("campaigns:approve"), who.test)
+        approves, sends = who.reaches("campaigns:approve"), who.reaches("campaigns:send")
+        return By(who.actor, self.request.ctx.client, who.user_id, approves, who.test, sends)
 
 
 class Answer(NamedTuple):

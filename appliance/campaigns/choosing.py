@@ -26,7 +26,8 @@ def take(account_id: int, campaign_id: int, source: int | str, user_id: int | No
     if campaign.channel == "email":
         values |= {key: found[key] for key in _WORDS if found.get(key) and not getattr(campaign.template, key)}
     templates.write(campaign.template, values, user_id, label=f"Content of {name}"[:200])
-    store.touch(campaign)
+    # Its approval was taken back by that: what was read before knows nothing of it
+    store.touch(store.get(account_id, campaign_id))
     return store.get(account_id, campaign_id)
 
 

@@ -5,7 +5,7 @@ from msgspec import UNSET
 from appliance import clock, config
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import audience, checks, findings, freezing, numbered, preflight, states, store
+from appliance.campaigns import audience, checks, findings, freezing, hands, numbered, preflight, states, store
 from appliance.campaigns.findings import Finding
 from appliance.campaigns.requests import CampaignPatch, SendRequest
 from appliance.config import seconds
@@ -23,14 +23,15 @@ from appliance.work import bell
 def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> Campaign:
     """Send a campaign, or arm it if its time is to come; what it answers always shows `active`.
 
-    A second send of a live campaign starts nothing and is no error; a paused one goes on. Raises NotFound, or Invalid:
-    wrong attributes, `campaign_locked`, or the first blocker's reason with all `blockers`.
+    A second send of a live campaign starts nothing and is no error; a paused one goes on. Raises NotFound,
+    NotAllowed, or Invalid: wrong attributes, `campaign_locked`, or the first blocker's reason with all `blockers`.
     """
     writing()
     campaign = store.get(account_id, campaign_id)
     checks.check(account_id, request, campaign.channel)
     if campaign.status == "completed":
         raise checks.locked(campaign)
+    hands.change(campaign, request, by)
     if campaign.status != "draft":
         if not campaign.editable and checks.changes(campaign, request):
             raise checks.locked(campaign)
@@ -114,13 +115,14 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
 
 
 def change(account_id: int, campaign_id: int, request: CampaignPatch, by: By) -> Campaign:
-    """Edit a campaign and move it where `status` says; raises NotFound, Conflict, or Invalid.
+    """Edit a campaign and move it where `status` says; raises NotFound, NotAllowed, Conflict, or Invalid.
 
     Taking the time away from an armed campaign disarms it.
     """
     writing()
     campaign = store.get(account_id, campaign_id)
     wanted = _status(campaign, request)
+    hands.change(campaign, request, by)
     touched = store.edit(campaign, request, by)
     unapproved = touched and campaign.account.approval_required
     if campaign.phase == "scheduled" and (request.scheduled_at is None or unapproved):

@@ -5,7 +5,7 @@ from typing import Any, cast
 from appliance import clock
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import closing, numbered, store
+from appliance.campaigns import closing, hands, numbered, store
 from appliance.db.open import connection
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
@@ -175,10 +175,14 @@ def undo(account_id: int, campaign_id: int) -> Campaign:
     return store.get(account_id, campaign_id)
 
 
-def delete(account_id: int, campaign_id: int) -> Campaign:
-    """Delete a campaign and answer it as it was; open rows are cancelled, the ledger and its events stay."""
+def delete(account_id: int, campaign_id: int, by: By) -> Campaign:
+    """Delete a campaign and answer it as it was; open rows are cancelled, the ledger and its events stay.
+
+    Raises NotFound, or NotAllowed.
+    """
     writing()
     campaign = store.get(account_id, campaign_id)
+    hands.end(campaign, by)
     before = store.get(account_id, campaign_id)
     closing.cancel(campaign)
     campaign.deleted_at, campaign.phase, campaign.status = clock.now_ms(), "cancelled", "completed"

@@ -10,7 +10,7 @@ from appliance import clock
 from appliance.account.acting import By
 from appliance.db.open import rows
 from appliance.db.work import after_commit, snapshot, writing
-from appliance.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
+from appliance.errors import Conflict, Faults, Invalid, NotFound
 from appliance.flows import asked, contents, document, drafts, holding, pinning, resting, starters, states, triggers
 from appliance.flows.document import Steps
 from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
@@ -260,13 +260,6 @@ def retrigger(flow: Flow, start: triggers.Start) -> bool:
 
 def _revisions(flow_id: int) -> list[tuple[int, int]]:
     return rows("SELECT id, revision FROM template WHERE flow_id = ? AND removed_at IS NULL ORDER BY id", (flow_id,))
-
-
-def refuse_real(account_id: int, template_id: int) -> None:
-    """Raise NotAllowed for the words of a flow that is live for real: a test key does not change what people get."""
-    live = (Flow.account == account_id) & (Flow.status == "active") & ~Flow.test & Flow.deleted_at.is_null()
-    if Flow.select().join(Template, on=(Template.flow == Flow.id)).where(live, Template.id == template_id).exists():
-        raise NotAllowed("a test key changes no flow that is live for real")
 
 
 def rewritten(template: Template) -> None:

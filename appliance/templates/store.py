@@ -7,8 +7,9 @@ from msgspec import UNSET, json
 from peewee import fn
 
 from appliance import clock
+from appliance.account import roles
 from appliance.db.work import writing
-from appliance.errors import Conflict, Faults, Invalid, NotFound
+from appliance.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
 from appliance.fields import given
 from appliance.pages import Page, paginate
 from appliance.tables import Campaign, Flow, Template, User
@@ -162,6 +163,8 @@ def write(
     """
     writing()
     campaign = require_open(template)
+    if campaign is not None and campaign.phase == "scheduled":
+        _require_sender(user_id)
     before = template.revision
     changed = _put(template, values, user_id, label, restores, moved, touched)
     if template.revision != before:
@@ -247,6 +250,13 @@ def require_open(template: Template) -> Campaign | None:
     if campaign is not None and not is_editable(campaign):
         raise Invalid({"base": ["is locked"]}, reason="campaign_locked", status=campaign.status)
     return campaign
+
+
+def _require_sender(user_id: int | None) -> None:
+    """Raise NotAllowed for a person who may not send: what is armed goes out as those who may want it."""
+    person = User.get_or_none(User.id == user_id) if user_id is not None else None
+    if person is not None and not roles.starts(person.role):
+        raise NotAllowed("it goes out by itself: who may send changes it, or takes it back first")
 
 
 def _ask_again(campaign: Campaign, user_id: int | None) -> None:

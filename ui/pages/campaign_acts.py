@@ -7,7 +7,7 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.account import audit
-from appliance.campaigns import again, copying, requests, states, store
+from appliance.campaigns import again, copying, hands, requests, states, store
 from appliance.db.work import call, commit
 from ui import view, words
 from ui.blueprint import Pages
@@ -43,7 +43,8 @@ async def once_more(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @signed_in
 async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Delete a campaign; what is still waiting will not leave. A draft comes back with one click."""
-    gone = await commit(audit.noting, visit.by, "campaign_delete", states.delete, visit.account_id, campaign_id)
+    told = (visit.by, "campaign_delete", states.delete, visit.account_id, campaign_id)
+    gone = await commit(audit.noting, *told, visit.by)
     _tell(request, [gone])
     return view.go(request, "/campaigns")
 
@@ -76,8 +77,10 @@ async def act(request: Request, visit: Visit) -> HTTPResponse:
     elif form["act"] == "delete" and any(row.phase != "draft" for row in found):
         return view.page(request, "campaigns/delete.html", rows=found, chosen=chosen, back=back)
     elif form["act"] in ("delete", "delete_sure"):
+        for row in found:
+            hands.end(row, visit.by)  # all of them or none
         told = (audit.noting, visit.by, "campaign_delete", states.delete, visit.account_id)
-        _tell(request, [await commit(*told, row.id) for row in found])
+        _tell(request, [await commit(*told, row.id, visit.by) for row in found])
     return view.go(request, back)
 
 
