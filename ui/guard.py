@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
@@ -56,8 +56,16 @@ def is_foreign(request: Request) -> bool:
     if not origin:
         return True
     # An opaque origin is written "null" and has no host: it is nobody's, ours least of all.
-    host = urlsplit(origin).netloc
+    host = _parts(origin).netloc
     return not host or host not in (request.host, urlsplit(request.app.ctx.config.base_url).netloc)
+
+
+def _parts(url: str) -> SplitResult:
+    """Answer the parts of an address that anybody may have written; what is none has none."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("/")
 
 
 async def refuse_foreign(request: Request) -> HTTPResponse | None:
@@ -136,7 +144,7 @@ def _to_sign_in(request: Request) -> HTTPResponse:
         return view.over(request, "login/again.html", 401, form=Form())
     back = request.path + (f"?{request.query_string}" if request.query_string else "")
     if request.method not in SAFE:
-        current = urlsplit(request.headers.get("referer") or "/")
+        current = _parts(request.headers.get("referer") or "/")
         back = current.path + (f"?{current.query}" if current.query else "")
         if typed := held.of(request):
             form = Form({"typed": typed, "path": request.path})

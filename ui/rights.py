@@ -7,6 +7,7 @@ RULERS = ("owner", "admin")
 _STARTING = ("activate", "publish", "pause", "archive", "revive", "put-back", "move_on", "take_out")
 _DECIDING = ("approve", "reject")  # of campaigns and flows
 _SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume", "schedule")
+_WRITING = "/template/undo"  # of a campaign: the content comes back, nothing is called back
 
 # What everybody decides about themselves
 _OWN = ("/logout", "/settings/theme", "/settings/keyboard")
@@ -26,8 +27,9 @@ def may(role: str, method: str, path: str) -> bool:
     """Say whether a role may do this: everybody looks, and looks after their own sign-in.
 
     A viewer changes nothing; an author writes and does not send; an editor does not approve; brand and settings are
-    for owners and admins.
+    for owners and admins. An address is the same with a slash at its end, as the router takes it.
     """
+    path = path.rstrip("/") or "/"
     if method in SAFE:
         return _may_open(role, path)
     if path in (*_OWN, *_READING) or path.startswith(_OWN_PAGES) or role in RULERS:
@@ -37,6 +39,7 @@ def may(role: str, method: str, path: str) -> bool:
     if path.startswith(("/campaigns/", "/flows/")) and path.rsplit("/", 1)[-1] in _DECIDING:
         return False
     sends = path.startswith(("/campaigns/", "/outbox/")) and path.rsplit("/", 1)[-1] in _SENDING
+    sends = sends and not path.endswith(_WRITING)
     sends = sends or (path.startswith("/contacts/") and path.endswith("/conversation"))
     sends = sends or (path.startswith("/flows/") and path.rsplit("/", 1)[-1] in _STARTING)
     return role == "editor" or (role == "author" and not sends)

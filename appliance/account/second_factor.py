@@ -36,7 +36,12 @@ def switch_off(user_id: int, session_id: int | None, by: By) -> User:
 
 
 def take_away(by: By, user_id: int) -> User:
-    """Take the second factor from a member who lost it; raises NotFound, or NotAllowed as all of the team does."""
+    """Take the second factor from a member who lost it; raises NotFound, or NotAllowed as all of the team does.
+
+    Raises Invalid for one's own: a browser or token that somebody else got hold of is no way past password and code.
+    """
     writing()
     found = team.ruled(by, user_id)
+    if found.id == by.user_id:
+        raise Invalid({"otp": ["is your own: it is switched off with password and code"]})
     return switch_off(found.id, None, by)

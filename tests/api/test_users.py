@@ -72,6 +72,9 @@ def test_nobody_locks_the_door_behind_themselves(owner: Client, team: dict[str, 
         assert "role" in owner.patch("/users/1", body).expect(422)["validation_errors"]
     assert owner.delete("/users/1").expect(422)["validation_errors"]["disabled"] == ["is yourself"]
     assert "password" in owner.patch("/users/1", {"password": OTHER}).expect(422)["validation_errors"]
+    # A token that somebody else got hold of takes no second factor away
+    assert "otp" in owner.patch("/users/1", {"otp": False}).expect(422)["validation_errors"]
+    assert owner.get("/user").status == 200
     admin = team["admin"]
     assert admin.patch("/users/1", {"name": "Mine"}).status == 403
     assert admin.post("/users", {"email": "boss@example.org", "role": "owner"}).status == 403

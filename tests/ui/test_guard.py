@@ -44,6 +44,7 @@ def test_the_session_cookie(api: Client) -> None:
         ({"Sec-Fetch-Site": "cross-site", "Origin": "http://{host}"}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({}, 403),
     ],
 )
@@ -55,6 +56,13 @@ def test_writes_from_elsewhere_are_refused(api: Client, headers: dict[str, str],
     answer = _post(api, "/lists", f"name=From+{len(before)}".encode(), sent)
     assert answer.status == status
     assert len(api.get("/lists").expect(200)) - len(before) == (1 if status == 303 else 0)
+
+
+def test_an_address_that_is_none_leads_nowhere(api: Client) -> None:
+    """Who is signed out and says that they come from no address at all is asked to sign in like anybody."""
+    headers = {"Sec-Fetch-Site": "same-origin", "Referer": "http://[::"}
+    assert _post(api, "/lists", b"", headers).headers["location"] == "/login"
+    assert _post(api, "/lists", b"name=Kept", headers).status == 401
 
 
 def test_a_file_from_elsewhere_is_refused(api: Client) -> None:
