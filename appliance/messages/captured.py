@@ -1,5 +1,6 @@
 """The built-in inbox: what the capture transport took instead of the world."""
 
+import re
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from appliance.pages import Page, paginate
 from appliance.sms import gsm
 from appliance.sms.text import Text
 from appliance.tables import Captured, Message
+
+# What underlines a heading in plain text, which is nothing that anybody said
+_RULE = re.compile(r"^[=\-*_]{3,}\s*$", re.MULTILINE)
 
 
 class Reading(NamedTuple):
@@ -35,7 +39,7 @@ def read(raw: bytes) -> Reading | None:
     text = _text(parsed, "plain") or ""
     return Reading(
         row.account_id, row.id, str(parsed.get("From", "")), str(parsed.get("Subject", "")),
-        " ".join(text.split())[:140],
+        " ".join(_RULE.sub("", text).split())[:140],
     )  # fmt: skip
 
 
