@@ -1,11 +1,13 @@
 """For whom a campaign is, in words; and what its audience may be put together from."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from appliance.campaigns import audience
 from appliance.contacts import lists
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentQuery
+from ui import together
 from ui.forms import Form
 
 # Enough to choose from; whoever has more names them over the API
@@ -69,6 +71,21 @@ def left_out(campaign: Any) -> list[str]:
         for kind, key in (("list", "exclude_contact_list_ids"), ("segment", "exclude_segment_ids"))
         for one in dict.fromkeys(data.get(key) or [])
     ]
+
+
+class Parts(together.Parts):
+    """For whom a campaign is, as two at one draft may each change it."""
+
+    def words(self, form: Form, key: str, known: Mapping[str, str]) -> str:
+        """Say who is meant, by names as `list-3` and `segment-4`."""
+        if "without" in self.names(key):
+            return super().words(form, key, known)
+        if form["who"] == "all":
+            return "Everybody"
+        said = [known.get(f"list-{one}", "a deleted list") for one in self._of(form, "list") if one]
+        if form["segment"]:
+            said.append(("only in " if said else "") + known.get(f"segment-{form['segment']}", "a deleted segment"))
+        return ", ".join(said) or "nobody"
 
 
 def form(campaign: Any) -> Form:

@@ -8,12 +8,25 @@ from appliance.campaigns import audience, forecast, groups, preflight, preview, 
 from appliance.contacts import store as contacts
 from appliance.designs import document as designs
 from appliance.messages import senders
-from ui import approving, audiences, words
+from ui import approving, audiences, together, words
 from ui.forms import Form
 from ui.rights import may
 from ui.session import Visit
+from ui.together import Part, Parts
 
 CARDS = ("to", "from", "content", "when")
+# What two people at one draft may each change; what says one thing together is asked about as one
+PARTS = {
+    "to": audiences.Parts(
+        Part("Who gets it", ("who", "list", "segment", "sure"), True), Part("Left out", ("without",), True)
+    ),
+    "from": Parts(
+        Part("Subject", ("subject",)), Part("Preview line", ("preheader",)), Part("Name people see", ("from_name",)),
+        Part("Address people see", ("from_email",)), Part("Answers go to", ("reply_to",)),
+    ),
+    "content": Parts(Part("Content", ("body",)), Part("Counting", ("tracking",), True)),
+    "when": Parts(Part("When", ("when", "day", "hour"))),
+}  # fmt: skip
 FROM = ("subject", "preheader", "from_name", "from_email", "reply_to")
 # Told by the rehearsal itself, with the people whom it concerns
 _REHEARSED = ("missing_value", "render_error")
@@ -70,19 +83,20 @@ def rights(visit: Visit, campaign_id: int) -> dict[str, bool]:
     return {"may_write": may(role, "POST", here), "may_send": may(role, "POST", f"{here}/send")}
 
 
-def forms(found: dict[str, Any], visit: Visit) -> dict[str, Form]:
+def forms(campaign: Any, visit: Visit) -> dict[str, Form]:
     """Answer the forms of the four cards."""
-    campaign, template = found["campaign"], found["template"]
+    template = campaign.template
     when = {"when": "now"}
     if campaign.scheduled_at is not None:
         local = datetime.fromtimestamp(campaign.scheduled_at / 1000, visit.zone)
         when = {"when": "later", "day": local.strftime("%Y-%m-%d"), "hour": local.strftime("%H:%M")}
-    return {
+    made = {
         "to": audiences.form(campaign),
         "from": Form({name: getattr(template, name) or "" for name in FROM}),
         "content": Form({"body": template.body or "", "tracking": "yes" if campaign.tracking else ""}),
         "when": Form(when),
     }
+    return {card: together.opened(form, PARTS[card]) for card, form in made.items()}
 
 
 def done(found: dict[str, Any]) -> dict[str, bool]:

@@ -36,6 +36,9 @@ class Form:
         self.values = values or {}
         self.lists = lists or {}
         self.errors: dict[str, str] = {}
+        # Where others saved meanwhile (see together.py): what differs, and what was kept when that was looked at
+        self.met: list[Any] = []
+        self.stood: dict[str, str] = {}
 
     @classmethod
     def of(cls, request: Request) -> Self:

@@ -14,10 +14,19 @@ from appliance.pictures.remake import Picture
 from appliance.tables import Brand, Media
 from appliance.templates import revisions, starters
 from ui.forms import Form
+from ui.together import Part, Parts
 
 PLAIN = (
     "company_name", "physical_address", "logo", "brand_color", "text_color", "bg_color", "font_heading", "font_body",
     "tone", "company_description", "industry",
+)  # fmt: skip
+PARTS = Parts(
+    Part("Company", ("company_name",)), Part("Postal address", ("physical_address",)),
+    Part("Address of the logo", ("logo",)), Part("Brand", ("brand_color",)), Part("Text", ("text_color",)),
+    Part("Background", ("bg_color",)), Part("Font of headings", ("font_heading",)),
+    Part("Font of the text", ("font_body",)), Part("Links", ("links",)), Part("Tone", ("tone",)),
+    Part("What you do", ("company_description",)), Part("Field", ("industry",)),
+    Part("Examples of how you write", ("example_copy",)),
 )  # fmt: skip
 COLOURS = ("brand_color", "text_color", "bg_color")
 # What of a form shows in a mail, so that a sample can be asked for with it.

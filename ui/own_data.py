@@ -1,11 +1,14 @@
 """A person's own data as rows of a form: a name, what kind of value it is, and the value as people write it."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ui import together
 from ui.forms import Form
 
+NAMES = ("data_key", "data_kind", "data_value")
 KINDS = (("text", "Text"), ("number", "Number"), ("yes", "Yes or no"), ("json", "List or more"))
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0", "")
 MOST = 200
@@ -36,10 +39,56 @@ def _shown(value: Any) -> tuple[str, str]:
 
 def posted(form: Form) -> list[Row]:
     """Answer the rows that were posted, without the one that was taken out, and with one more if it was asked for."""
-    parts = (form.all("data_key"), form.all("data_kind"), form.all("data_value"))
-    found = [Row(key.strip(), kind, value.strip()) for key, kind, value in zip(*parts, strict=False)][:MOST]
     drop = form["drop"]
-    return [row for index, row in enumerate(found) if str(index) != drop]
+    return [row for index, row in enumerate(_all(form)) if str(index) != drop]
+
+
+def _all(form: Form) -> list[Row]:
+    found = zip(*(form.all(name) for name in NAMES), strict=False)
+    return [Row(key.strip(), kind, value.strip()) for key, kind, value in found][:MOST]
+
+
+class Parts(together.Parts):
+    """The parts of a form about a person: each name of their own data is one."""
+
+    _MINE = "data."
+
+    def keys(self, form: Form, now: Form) -> list[str]:
+        """Answer the plain parts and every name; of a form that does not show the data, none."""
+        rows = [*_all(now), *_all(form)] if "data_shown" in form.values else []
+        return super().keys(form, now) + list(dict.fromkeys(self._MINE + row.key for row in rows if row.key))
+
+    def all(self, now: Form) -> list[str]:
+        """Answer the plain parts and every name."""
+        return [*super().all(now), *(self._MINE + row.key for row in _all(now))]
+
+    def label(self, key: str) -> str:
+        """Answer what people call a part."""
+        return key.removeprefix(self._MINE)
+
+    def value(self, form: Form, key: str) -> Any:
+        """Answer what a form says in a part; of a name its kind and its value."""
+        if not key.startswith(self._MINE):
+            return super().value(form, key)
+        return [[row.kind, row.value] for row in _all(form) if row.key == self.label(key)]
+
+    def words(self, form: Form, key: str, known: Mapping[str, str]) -> str:
+        """Say what a part is."""
+        if not key.startswith(self._MINE):
+            return super().words(form, key, known)
+        return next((row.value or "empty" for row in _all(form) if row.key == self.label(key)), "nothing")
+
+    def take(self, form: Form, key: str, now: Form) -> None:
+        """Let a part of the form say what is kept; a name stays in its place."""
+        if not key.startswith(self._MINE):
+            return super().take(form, key, now)
+        name, rows = self.label(key), _all(form)
+        kept = [row for row in _all(now) if row.key == name]
+        at = next((at for at, row in enumerate(rows) if row.key == name), len(rows))
+        rows = [*rows[:at], *kept, *(row for row in rows[at:] if row.key != name)]
+        for field, column in zip(NAMES, zip(*rows, strict=True) if rows else ((), (), ()), strict=True):
+            form.lists[field] = list(column)
+        return None
 
 
 def read(form: Form, found: list[Row]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from appliance.conversations import reading, writing
 from appliance.conversations.reading import Line
+from appliance.messages.texts import Shown
 from appliance.tables import Channel, Contact
 from ui.forms import Form
 
@@ -12,7 +13,10 @@ SHOWN = 30
 
 
 class Talk(NamedTuple):
-    """A conversation, the oldest line first; `older` is the page of what was said before, None if that is all."""
+    """A conversation, the oldest line first; `older` is the page of what was said before, None if that is all.
+
+    `takes` is what the words in the form take as an SMS.
+    """
 
     contact: Contact
     number: Channel | None
@@ -20,6 +24,7 @@ class Talk(NamedTuple):
     total: int
     older: int | None
     form: Form
+    takes: Shown
 
 
 def of(account_id: int, contact: Contact, page: int = 1, form: Form | None = None) -> Talk | None:
@@ -31,7 +36,8 @@ def of(account_id: int, contact: Contact, page: int = 1, form: Form | None = Non
     # A form is sent once, however often its button is pressed
     form = form or Form({"once": secrets.token_hex(8)})
     older = page + 1 if page < found.pages else None
-    return Talk(contact, number, list(reversed(found.rows)), found.total, older, form)
+    takes = writing.weigh(account_id, form["text"])
+    return Talk(contact, number, list(reversed(found.rows)), found.total, older, form, takes)
 
 
 def is_ours(line: Line) -> bool:

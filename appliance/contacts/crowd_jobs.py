@@ -108,11 +108,21 @@ def get(account_id: int, act_id: int) -> CrowdAct:
     found = CrowdAct.get_or_none(CrowdAct.account == account_id, CrowdAct.id == act_id)
     if found is None:
         raise NotFound
+    return _dressed(found)
+
+
+def _dressed(found: CrowdAct) -> CrowdAct:
     found.reached = found.changed + sum(found.skipped.values())
     found.can_undo = found.state == "done" and bool(found.changed and ACTS[found.act].undo) and not (
         found.undoes_id or found.undone_id
     )  # fmt: skip
     return found
+
+
+def recent(account_id: int, most: int = 100) -> list[CrowdAct]:
+    """Answer the acts of an account that are under way or still remembered, the newest first, as `get` does."""
+    found = CrowdAct.select().where(CrowdAct.account == account_id).order_by(CrowdAct.id.desc()).limit(most)
+    return [_dressed(one) for one in found]
 
 
 def undo(account_id: int, act_id: int, user_id: int, evidence: Evidence) -> CrowdAct:

@@ -4,14 +4,24 @@ from appliance.account import idempotency
 from appliance.contacts import store
 from appliance.db.work import writing
 from appliance.errors import Invalid
-from appliance.messages import single
+from appliance.messages import looking, single, texts
 from appliance.messages.single import MessageWrite
+from appliance.messages.texts import Shown
 from appliance.tables import Channel, Contact, Message
 
 
 def number_of(contact: Contact) -> Channel | None:
     """Answer the phone channel that a person is written to, or None if there is none."""
     return next((channel for channel in contact.channels if channel.kind == "phone"), None)
+
+
+# As a value, which is never read as merge language
+_BODY = "{{ data.said }}"
+
+
+def weigh(account_id: int, text: str) -> Shown:
+    """Answer what words take as an SMS to one person: parts, alphabet, and which character forces that."""
+    return texts.shown(looking.text(account_id, _BODY, {"data": {"said": text}}, marketing=False))
 
 
 def say(account_id: int, contact_id: int, text: str, once: str | None = None) -> Message:
@@ -26,8 +36,7 @@ def say(account_id: int, contact_id: int, text: str, once: str | None = None) ->
         raise Invalid({"text": ["there is no number to write to"]})
     if not text.strip():
         raise Invalid({"text": ["can't be blank"]})
-    # As a value, which is never read as merge language
-    request = MessageWrite(to=channel.value, channel="sms", body="{{ data.said }}", data={"said": text})
+    request = MessageWrite(to=channel.value, channel="sms", body=_BODY, data={"said": text})
     key = f"{once}:{idempotency.payload_digest(text)}" if once else None
     done = idempotency.once(
         account_id, f"/contacts/{contact_id}/conversation", key, text, lambda: _put(account_id, request)

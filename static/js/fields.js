@@ -17,7 +17,7 @@
       const said = { role: "textbox", "aria-multiline": this.mode !== "line", "data-placeholder": field.placeholder, "aria-label": field.getAttribute("aria-label") };
       for (const [name, value] of Object.entries(said)) if (value !== null) editor.setAttribute(name, value);
       for (const name of ["aria-describedby", "aria-invalid"]) if (field.hasAttribute(name)) editor.setAttribute(name, field.getAttribute(name));
-      this.called(document.querySelector(`label[for="${CSS.escape(field.id)}"]`));
+      this.called();
       field.tabIndex = -1;
       field.setAttribute("aria-hidden", "true");
       field.classList.add("sr");
@@ -30,7 +30,8 @@
       this.listen(editor);
     }
     // The label leads to what is typed into.
-    called(label) {
+    called() {
+      const label = document.querySelector(`label[for="${CSS.escape(this.field.id)}"]`);
       if (!label) return;
       label.id ||= `${this.field.id}-label`;
       label.removeAttribute("for");
@@ -38,7 +39,7 @@
       this.editor.setAttribute("aria-labelledby", label.id);
     }
     attributeChangedCallback(name, was, value) {
-      if (!this.editor || value === this.field.value || this.contains(document.activeElement)) return;
+      if (!this.editor || value === this.field.value || (this.field.value !== this.was && this.contains(document.activeElement))) return;
       this.field.value = value;
       this.show(value);
     }
@@ -92,4 +93,6 @@
     }
   }
   customElements.define("merge-field", MergeField);
+  // A label that was drawn anew calls the hidden field by name again
+  document.addEventListener("htmx:after:swap", () => document.querySelectorAll("merge-field").forEach((one) => one.editor && one.called()));
 })();

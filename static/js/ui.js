@@ -122,11 +122,15 @@
     if (request.typed === typed.get(target)) typed.delete(target);
   });
   addEventListener("pagehide", () => {
-    for (const form of typed.keys()) if (form.isConnected) navigator.sendBeacon(form.action, new URLSearchParams(new FormData(form)));
+    for (const form of typed.keys()) if (form.isConnected) navigator.sendBeacon(form.action, new URLSearchParams([...new FormData(form), ["mine", "*"]]));
     typed.clear();
   });
   document.addEventListener("htmx:error", (event) => {
-    if (event.target.closest?.("[data-autosave]")) state("Not saved: no answer from the server. Typing again tries again.");
+    const form = event.target.closest?.("[data-autosave]");
+    if (!form) return;
+    state("Not saved: no answer from the server, trying again");
+    typed.set(form, typed.get(form) || 1);
+    setTimeout(() => { if (form.isConnected && typed.has(form)) form.dispatchEvent(new Event("change", { bubbles: true })); }, 2000);
   });
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail;

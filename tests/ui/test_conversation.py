@@ -92,3 +92,25 @@ def test_answers_stand_in_one_place_until_somebody_decided(browser_page: Page, a
     page.get_by_role("link", name="Show all answers").click()
     expect(page.get_by_text("Lovely <i>thanks</i>")).to_be_visible()
     assert api.get("/suppressions", address="+14155550104").expect(200) == []
+
+
+def test_what_an_answer_takes_is_counted_while_it_is_typed(browser_page: Page, api: Client) -> None:
+    """Characters, parts and alphabet as they leave; a sign outside the short alphabet is named, focus stays."""
+    page = browser_page
+    person, _ = spoken_to(api, "+14155550105")
+    page.goto(f"/contacts/{person}/conversation")
+    box, meter = page.get_by_label("Answer"), page.locator("#sms-meter")
+    expect(meter).to_contain_text("0 characters · 0 parts")
+    box.press_sequentially("{{ x }} " + "a" * 153)
+    expect(meter).to_contain_text("161 characters · 2 parts")
+    expect(meter).to_contain_text("short alphabet (GSM-7)")
+    box.fill("Crêpes → now")
+    expect(meter).to_contain_text("12 characters · 1 part")
+    expect(meter).to_contain_text("long alphabet (UCS-2)")
+    expect(meter).to_contain_text("“ê”")
+    expect(box).to_be_focused()
+    assert axe.faults_in_both_looks(page) == []
+    page.goto(f"/contacts/{person}")
+    page.get_by_label("Answer").fill("Two words")
+    expect(page.locator("#sms-meter")).to_contain_text("9 characters · 1 part")
+    assert len(said(api, person)) == 1

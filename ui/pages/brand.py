@@ -6,7 +6,7 @@ from sanic.response import HTTPResponse
 from appliance import brand, errors
 from appliance.account import audit
 from appliance.db.work import call, commit
-from ui import looks, mail, receiving, rights, view, words
+from ui import looks, mail, receiving, rights, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
@@ -19,18 +19,23 @@ pages = Pages("ui_brand", url_prefix="/brand")
 @signed_in
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """The form with what is known; colours of the address stand in it as proposals."""
-    form = looks.form_of(await call(brand.get, visit.account_id))
+    form = together.opened(looks.form_of(await call(brand.get, visit.account_id)), looks.PARTS)
     form.values |= {name: request.args[name][0] for name in looks.COLOURS if request.args.get(name)}
     return await _page(request, visit, form)
 
 
 @pages.post("/", name="save", strict_slashes=False)
 @signed_in
+@together.meeting
 async def save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep the brand."""
     form = Form.of(request)
+    together.meet(form, looks.PARTS, await call(_kept, visit.account_id))
+    if form.met:
+        return await _page(request, visit, form, 409)
     try:
-        await commit(audit.noting, visit.by, "brand_update", brand.update, visit.account_id, looks.write_of(form))
+        args = (audit.noting, visit.by, "brand_update", brand.update, visit.account_id, looks.write_of(form))
+        await commit(together.still, form, looks.PARTS, lambda: _kept(visit.account_id), *args)
     except errors.Invalid as refused:
         return await _page(request, visit, looks.noted(form, refused), 422)
     view.say(request, "Saved. Emails that are not sent yet look like this from now on.")
@@ -66,6 +71,10 @@ async def logo(request: Request, visit: Visit) -> HTTPResponse:
     found = await looks.keep_logo(visit.account_id, filename, picture)
     view.say(request, "This is your logo now." + (" Its colours are proposed below." if found else ""))
     return view.go(request, back)
+
+
+def _kept(account_id: int) -> Form:
+    return looks.form_of(brand.get(account_id))
 
 
 async def _page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:

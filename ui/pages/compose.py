@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 from appliance import clock, errors, fields
 from appliance.campaigns import requests, send, store
 from appliance.db.work import call, commit
-from ui import audiences, composing, view
+from ui import audiences, composing, together, view
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
@@ -26,7 +26,7 @@ async def page(
 ) -> HTTPResponse:
     """Answer the composer, or the one card that saved itself with all that follows from it."""
     facts = await call(composing.facts, visit, campaign_id)
-    forms = composing.forms(facts, visit)
+    forms = composing.forms(facts["campaign"], visit)
     if form is not None:
         forms[card] = form
     done = composing.done(facts)
@@ -34,36 +34,39 @@ async def page(
     # Of SMS the text is weighed by who gets it, so that its card tells more once the audience is known
     also = (*_ALSO, "card_content") if card == "to" else _ALSO
     return view.page(
-        request, "campaigns/compose.html", 422 if form and form.errors else 200, also=also,
-        forms=forms, done=done, opened=card or request.args.get("open") or first, wrong=bool(form and form.errors),
+        request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.met else 200,
+        also=also, forms=forms, done=done, opened=card or request.args.get("open") or first,
+        wrong=bool(form and (form.errors or form.met)),
         **facts,
     )  # fmt: skip
 
 
 @pages.post("/<campaign_id:int>/to", name="to")
 @signed_in
+@together.meeting
 async def save_to(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Keep for whom it is."""
-    form = Form.of(request)
-    have = await call(store.get, visit.account_id, campaign_id)
+    form, have = await _met(request, visit, campaign_id, "to")
     asked = audiences.read(form, have.trigger.data)
     return await _save(request, visit, campaign_id, form, "to", {"trigger_attributes": asked})
 
 
 @pages.post("/<campaign_id:int>/from", name="from")
 @signed_in
+@together.meeting
 async def save_from(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Keep sender and subject."""
-    form = Form.of(request)
+    form, _ = await _met(request, visit, campaign_id, "from")
     said = {name: form.text(name) for name in composing.FROM if name in form.values}
     return await _save(request, visit, campaign_id, form, "from", {"template_attributes": said})
 
 
 @pages.post("/<campaign_id:int>/content", name="content")
 @signed_in
+@together.meeting
 async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Keep the content."""
-    form = Form.of(request)
+    form, _ = await _met(request, visit, campaign_id, "content")
     asked: dict[str, Any] = {}
     if "body" in form.values:
         asked["template_attributes"] = {"body": form.text("body")}
@@ -75,9 +78,10 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
 
 @pages.post("/<campaign_id:int>/when", name="when")
 @signed_in
+@together.meeting
 async def save_when(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Keep the moment; an earlier one than now is said at once."""
-    form = Form.of(request)
+    form, _ = await _met(request, visit, campaign_id, "when")
     moment = None
     if form["when"] == "later":
         if not form["day"]:
@@ -106,13 +110,30 @@ async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
     return view.go(request, f"/campaigns/{campaign_id}")
 
 
+async def _met(request: Request, visit: Visit, campaign_id: int, card: str) -> tuple[Form, Any]:
+    """Answer what a card says, laid beside what is kept by now, and the campaign."""
+    form = Form.of(request)
+    have = await call(store.get, visit.account_id, campaign_id)
+    names = (await call(audiences.choices, visit.account_id)).names if card == "to" else {}
+    parts = composing.PARTS[card]
+    together.meet(form, parts, composing.forms(have, visit)[card], dict.fromkeys(parts.all(form), names))
+    return form, have
+
+
 async def _save(
     request: Request, visit: Visit, campaign_id: int, form: Form, card: str, asked: dict[str, Any]
 ) -> HTTPResponse:
+    if form.met:
+        return await page(request, visit, campaign_id, form, card)
+
+    def kept() -> Form:
+        return composing.forms(store.get(visit.account_id, campaign_id), visit)[card]
+
     try:
         patch = fields.read(requests.CampaignPatch, asked)
         await call(store.warm, visit.account_id, campaign_id, patch.template_attributes)
-        await commit(send.change, visit.account_id, campaign_id, patch, visit.by)
+        args = (send.change, visit.account_id, campaign_id, patch, visit.by)
+        await commit(together.still, form, composing.PARTS[card], kept, *args)
     except errors.Invalid as refused:
         if refused.reason == "campaign_locked":
             # It was sent meanwhile, in another window or by a colleague: its report says so

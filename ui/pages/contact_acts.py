@@ -6,6 +6,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
+from appliance.account import audit
 from appliance.contacts import crowd_acts, crowd_jobs, lists, store
 from appliance.db.work import call, commit
 from ui import acts, crowds, people, view, words
@@ -48,6 +49,19 @@ async def begin(request: Request, visit: Visit) -> HTTPResponse:
     made = await commit(crowd_jobs.begin, visit.account_id, visit.user.id, *wish[:2], wish.ids, people.evidence(visit))
     await go_on(request, visit, made, at)
     return view.go(request, back)
+
+
+@pages.get("/", name="recent", strict_slashes=False)
+@signed_in
+async def recent(request: Request, visit: Visit) -> HTTPResponse:
+    """What was done with many people since yesterday, with its way back; also when its message is gone."""
+
+    def read() -> list[tuple[Any, dict[str, Any]]]:
+        found = crowd_jobs.recent(visit.account_id)
+        return [(one, _told(one, acts.name_of(visit.account_id, one.act, one.argument))) for one in found]
+
+    names = await call(audit.names, visit.account_id)
+    return view.page(request, "contacts/acts.html", rows=await call(read), names=names)
 
 
 @pages.get("/<act_id:int>", name="progress")

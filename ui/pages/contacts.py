@@ -11,15 +11,20 @@ from appliance.account import audit
 from appliance.contacts import erase, lists, requests, store, write
 from appliance.contacts.consent import Evidence
 from appliance.db.work import call, commit
-from ui import crowds, own_data, people, rights, tables, view, words
+from ui import crowds, own_data, people, rights, tables, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pressed import one_press
 from ui.session import Visit
+from ui.together import Part
 
 pages = Pages("ui_contacts", url_prefix="/contacts")
 _PLAIN = ("first_name", "last_name", "country_code")
+PARTS = own_data.Parts(
+    Part("First name", ("first_name",)), Part("Last name", ("last_name",)), Part("Email", ("email",)),
+    Part("Phone", ("phone",)), Part("Country", ("country_code",)), Part("Lists", ("list_ids",), True),
+)  # fmt: skip
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -85,26 +90,27 @@ def _add(account_id: int, asked: requests.ContactWrite, evidence: Evidence, new_
 async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """The form with what is known."""
     contact = await call(store.get, visit.account_id, contact_id)
-    form = Form({name: getattr(contact, name) or "" for name in _PLAIN})
-    for channel in contact.channels:
-        form.values.setdefault(channel.kind, channel.value)
-    form.lists["list_ids"] = [str(one) for one in contact.list_ids]
-    for row in own_data.rows(contact.data):
-        for name, value in zip(("data_key", "data_kind", "data_value"), row, strict=True):
-            form.lists.setdefault(name, []).append(value)
-    return await _form(request, visit, form, contact, 200)
+    form = _kept(contact, await call(people.all_lists, visit.account_id))
+    return await _form(request, visit, together.opened(form, PARTS), contact, 200)
 
 
 @pages.post("/<contact_id:int>", name="update")
 @signed_in
+@together.meeting
 async def update(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Keep what was changed; a changed address is the same channel under another address."""
     form = Form.of(request)
     contact = await call(store.get, visit.account_id, contact_id)
     if form["more"] or form["drop"]:
         return await _form(request, visit, form, contact, 200)
+    offered = await call(people.all_lists, visit.account_id)
+    together.meet(form, PARTS, _kept(contact, offered), {"Lists": {str(one.id): one.name for one in offered}})
+    if form.met:
+        return await _form(request, visit, form, contact, 409)
     changed = _channels(contact, form)
     raw = {**_raw(form), "channels_attributes": [asked for _, asked in changed]}
+    # Of many lists some are not offered here: those stay
+    raw["list_ids"] += await call(_beyond, contact, offered)
     # A form that does not show the data leaves it as it is; what came meanwhile under other names stays
     if "data_shown" in form.values:
         shown = set(form["data_shown"].split("\n"))
@@ -114,7 +120,8 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
         if form.errors:
             raise errors.Invalid({})
         asked = fields.read(requests.ContactPatch, raw)
-        await commit(write.update, visit.account_id, contact_id, asked, people.evidence(visit))
+        args = (write.update, visit.account_id, contact_id, asked, people.evidence(visit))
+        await commit(together.still, form, PARTS, lambda: _kept(store.get(*args[1:3]), offered), *args)
     except errors.Invalid as refused:
         at = {f"channels_attributes[{index}].value": kind for index, (kind, _) in enumerate(changed)}
         return await _form(request, visit, await _taken(visit, form, refused, at), contact, 422)
@@ -148,6 +155,25 @@ async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPR
     await commit(audit.noting, visit.by, "contact_erase", *args)
     view.say(request, f"{words.name(contact)} is erased.")
     return view.go(request, "/contacts")
+
+
+def _kept(contact: Any, offered: list[Any]) -> Form:
+    """Answer the form that shows what is kept of a person; a list that its segment fills is no choice."""
+    form = Form({name: getattr(contact, name) or "" for name in _PLAIN} | {"email": "", "phone": ""})
+    for kind in ("email", "phone"):
+        form.values[kind] = next((channel.value for channel in contact.channels if channel.kind == kind), "")
+    choices = {one.id for one in offered if one.segment_id is None}
+    form.lists["list_ids"] = [str(one) for one in contact.list_ids if one in choices]
+    for row in own_data.rows(contact.data):
+        for name, value in zip(own_data.NAMES, row, strict=True):
+            form.lists.setdefault(name, []).append(value)
+    return form
+
+
+def _beyond(contact: Any, offered: list[Any]) -> list[int]:
+    """Answer the lists of a person that a form has no room for."""
+    rest = set(contact.list_ids) - {one.id for one in offered}
+    return [one for one in rest if lists.get(contact.account_id, one).segment_id is None]
 
 
 def _raw(form: Form) -> dict[str, Any]:

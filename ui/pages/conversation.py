@@ -56,6 +56,15 @@ async def say(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     return view.go(request, _back(request, contact_id))
 
 
+@pages.post("/<contact_id:int>/conversation/parts", name="parts")
+@signed_in
+async def weigh(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """What the words that are being typed take; nothing is kept."""
+    await call(store.get, visit.account_id, contact_id)
+    takes = await call(writing.weigh, visit.account_id, Form.of(request)["text"])
+    return view.fragment(request, "contacts/parts.html", takes=takes)
+
+
 @pages.post("/<contact_id:int>/conversation/seen", name="seen")
 @signed_in
 async def seen(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:

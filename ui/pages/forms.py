@@ -11,16 +11,24 @@ from appliance.db.work import call, commit
 from appliance.engagement import face
 from appliance.forms import snippet, store
 from appliance.messages import senders
-from ui import people, view, words
+from ui import people, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.pressed import one_press
 from ui.session import Visit
+from ui.together import Part, Parts
 
 pages = Pages("ui_forms", url_prefix="/forms")
 _LIMIT = 50
-_NAMES = ("first_name", "last_name", "phone")
+_ASKED = {"first_name": "First name", "last_name": "Last name", "phone": "Phone number"}
+_NAMES = tuple(_ASKED)
+_PARTS = Parts(
+    Part("Name", ("name",)), Part("Ask for", ("asked",), True), Part("Other questions", ("others",)),
+    Part("What people agree to", ("consent_text",)), Part("Ask them to confirm", ("double_opt_in",), True),
+    Part("Lists they join", ("list_ids",), True), Part("Where people go afterwards", ("redirect_url",)),
+    Part("Pages whose scripts may submit it", ("origins",)),
+)  # fmt: skip
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -77,28 +85,27 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 async def edit(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """The form with what is set."""
     row = await call(store.get, visit.account_id, form_id)
-    asked = store.fields_of(row)
-    values = {
-        "name": row.name, "consent_text": row.consent_text or "", "redirect_url": row.redirect_url or "",
-        "origins": "\n".join(row.origins), "double_opt_in": "yes" if row.double_opt_in else "",
-        "others": "\n".join(one.key for one in asked if one.key),
-    }  # fmt: skip
-    chosen = {"asked": [one.name for one in asked], "list_ids": [str(one) for one in row.list_ids]}
-    return await _form(request, visit, Form(values, chosen), row, 200)
+    return await _form(request, visit, together.opened(_kept(row), _PARTS), row, 200)
 
 
 @pages.post("/<form_id:int>", name="update")
 @signed_in
+@together.meeting
 async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Keep what was changed."""
     form = Form.of(request)
-    form.need("name", "A form needs a name.")
     row = await call(store.get, visit.account_id, form_id)
+    named = {str(one.id): one.name for one in await call(people.all_lists, visit.account_id)}
+    together.meet(form, _PARTS, _kept(row), {"Lists they join": named, "Ask for": _ASKED})
+    if form.met:
+        return await _form(request, visit, form, row, 409)
+    form.need("name", "A form needs a name.")
     try:
         if form.errors:
             raise errors.Invalid({})
         asked = fields.read(store.FormPatch, _raw(form, row.fields))
-        await commit(audit.noting, visit.by, "form_update", store.update, visit.account_id, form_id, asked)
+        args = (audit.noting, visit.by, "form_update", store.update, visit.account_id, form_id, asked)
+        await commit(together.still, form, _PARTS, lambda: _kept(store.get(visit.account_id, form_id)), *args)
     except errors.Invalid as refused:
         return await _form(request, visit, _taken(form, refused), row, 422)
     view.say(request, "Saved.")
@@ -120,6 +127,18 @@ def _unready(account_id: int) -> list[str]:
     transport = config.current().email.transport
     found = senders.problems(account, senders.resolve(account, None), transport, marketing=False)
     return [words.sentence(text) for _, text in found]
+
+
+def _kept(row: Any) -> Form:
+    """Answer the form that shows what is kept of a sign-up form."""
+    asked = store.fields_of(row)
+    values = {
+        "name": row.name, "consent_text": row.consent_text or "", "redirect_url": row.redirect_url or "",
+        "origins": "\n".join(row.origins), "double_opt_in": "yes" if row.double_opt_in else "",
+        "others": "\n".join(one.key for one in asked if one.key),
+    }  # fmt: skip
+    names = [one.name for one in asked if one.name in _NAMES]
+    return Form(values, {"asked": names, "list_ids": [str(one) for one in row.list_ids]})
 
 
 def _raw(form: Form, before: list[Any]) -> dict[str, Any]:

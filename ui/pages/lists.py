@@ -12,13 +12,14 @@ from appliance.db.work import call, commit
 from appliance.rested import Rested
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentQuery
-from ui import crowds, people, rights, tables, view, words
+from ui import crowds, people, rights, tables, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.pressed import one_press
 from ui.session import Visit
 from ui.tables import Column, Selection, Table
+from ui.together import Part, Parts
 
 pages = Pages("ui_lists", url_prefix="/lists")
 _LARGE = 5_000
@@ -132,20 +133,26 @@ async def show(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 async def edit(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """The form with its name and rules."""
     row = await call(lists.get, visit.account_id, list_id)
-    return await _form(request, visit, Form(_shown(row)), row, 200)
+    return await _form(request, visit, together.opened(Form(_shown(row)), _PARTS), row, 200)
 
 
 @pages.post("/<list_id:int>", name="update")
 @signed_in
+@together.meeting
 async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """Keep its name and rules."""
     form = Form.of(request)
-    form.need("name", "A list needs a name.")
     row = await call(lists.get, visit.account_id, list_id)
+    named = {str(one): name for one, name in (await call(_segments, visit.account_id)).items()}
+    together.meet(form, _PARTS, Form(_shown(row)), {"Who is in it": named})
+    if form.met:
+        return await _form(request, visit, form, row, 409)
+    form.need("name", "A list needs a name.")
     try:
         if form.errors:
             raise errors.Invalid({})
-        await commit(lists.update, visit.account_id, list_id, fields.read(lists.ListPatch, _said(form)))
+        args = (lists.update, visit.account_id, list_id, fields.read(lists.ListPatch, _said(form)))
+        await commit(together.still, form, _PARTS, lambda: Form(_shown(lists.get(visit.account_id, list_id))), *args)
     except errors.Invalid as refused:
         return await _form(request, visit, _named(form, refused), row, 422)
     view.say(request, "Saved.")
@@ -199,6 +206,11 @@ async def delete(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 
 
 _RULES = ("public", "double_opt_in")
+_PARTS = Parts(
+    Part("Name", ("name",)), Part("Who is in it", ("segment_id",)),
+    Part("People may choose it themselves", ("public",), True),
+    Part("Only for confirmed addresses", ("double_opt_in",), True),
+)  # fmt: skip
 
 
 def _said(form: Form) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Segments: the table, and the builder."""
 
+import json
 from typing import Any
 
 from sanic import Request
@@ -10,7 +11,7 @@ from appliance.db.work import call, commit
 from appliance.filters import read
 from appliance.segments import counting, explain, needed, people, store
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
-from ui import filter_look, filter_people, rights, tables, view
+from ui import filter_look, filter_people, rights, tables, together, view
 from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.forms import Form
@@ -19,8 +20,10 @@ from ui.pages import segment_rows
 from ui.pressed import one_press
 from ui.session import Visit
 from ui.tables import Chip, Column
+from ui.together import Part, Parts
 
 pages = Pages("ui_segments", url_prefix="/segments")
+_PARTS = Parts(Part("Name", ("name",)), Part("Rules", ("rules",)))
 _COLUMNS = (
     Column("Segment", "name", ""), Column("People", number=True), Column("Changed", "updated"),
     Column("Made", "created", shown=False),
@@ -76,12 +79,12 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """The builder with the rules of a segment."""
     row = await call(store.get, visit.account_id, segment_id)
-    found = Rows.of(row.filters)
-    return await _builder(request, visit, Form({"name": row.name}), found, row, 200)
+    return await _builder(request, visit, together.opened(_kept(row), _PARTS), Rows.of(row.filters), row, 200)
 
 
 @pages.post("/<segment_id:int>", name="update")
 @signed_in
+@together.meeting
 async def update(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """Keep name and rules."""
     return await _save(request, visit, await call(store.get, visit.account_id, segment_id))
@@ -92,6 +95,13 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
     found = Rows.posted(form.lists)
     if found.act(form.lists) or form["look"] or form["pick"]:
         return await _builder(request, visit, form, found, row, 200)
+    if row is not None:
+        form.values["rules"] = _rules(found)
+        together.meet(form, _PARTS, _kept(row), {"Rules": await call(_sentences, visit.account_id, found, row)})
+        if form["rules"] == _rules(Rows.of(row.filters)):
+            found = Rows.of(row.filters)
+    if form.met:
+        return await _builder(request, visit, form, found, row, 409)
     form.need("name", "Give the segment a name, for example Regulars in Berlin.")
     try:
         if form.errors:
@@ -100,11 +110,28 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
         if row is None:
             kept = await commit(store.create, visit.account_id, fields.read(SegmentCreate, raw))
         else:
-            kept = await commit(store.update, visit.account_id, row.id, fields.read(SegmentPatch, raw))
+            args = (store.update, visit.account_id, row.id, fields.read(SegmentPatch, raw))
+            kept = await commit(together.still, form, _PARTS, lambda: _kept(store.get(*args[1:3])), *args)
     except errors.Invalid as refused:
         return await _builder(request, visit, form, found, row, 422, refused)
     view.say(request, "Saved." if row else f"{kept.name} is ready. It keeps itself up to date.")
     return view.go(request, f"/segments/{kept.id}")
+
+
+def _kept(row: Any) -> Form:
+    """Answer the form that shows what is kept of a segment; its rules as one value."""
+    return Form({"name": row.name, "rules": _rules(Rows.of(row.filters))})
+
+
+def _rules(found: Rows) -> str:
+    return json.dumps(found.filters(), sort_keys=True)
+
+
+def _sentences(account_id: int, found: Rows, row: Any) -> dict[str, str]:
+    """Answer the rules of a form and those that are kept in words."""
+    both = (found, Rows.of(row.filters))
+    said = ((_rules(one), filter_look.look(account_id, one, counted=False).sentence) for one in both)
+    return {rules: sentence or "nobody is chosen yet" for rules, sentence in said}
 
 
 async def _builder(

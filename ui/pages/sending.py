@@ -11,12 +11,13 @@ from appliance.account import audit, settings
 from appliance.config import Loaded
 from appliance.db.work import call, commit
 from appliance.delivery import providers
-from ui import rights, view
+from ui import rights, together, view
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.relays import RELAYS
 from ui.session import Visit
+from ui.together import Part, Parts
 
 pages = Pages("ui_sending", url_prefix="/settings/sending")
 EMAIL = (
@@ -26,6 +27,13 @@ EMAIL = (
 SMS = (
     "sms.transport", "sms.twilio.account_sid", "sms.twilio.auth_token", "sms.twilio.from", "sms.http.url",
     "sms.http.secret",
+)  # fmt: skip
+_PARTS = Parts(
+    Part("How email leaves", ("email.transport",)), Part("Server", ("email.relay.host",)),
+    Part("Port", ("email.relay.port",)), Part("Encryption", ("email.relay.tls",)),
+    Part("Name to sign in with", ("email.relay.username",)), Part("Emails an hour", ("email.rate_per_hour",)),
+    Part("How SMS leave", ("sms.transport",)), Part("Account SID", ("sms.twilio.account_sid",)),
+    Part("Sender number or name", ("sms.twilio.from",)), Part("Address", ("sms.http.url",)),
 )  # fmt: skip
 _SECRETS = {name for name, info in config.leaves() if config.is_secret(info)}
 _TRY_SECONDS = 20.0
@@ -47,7 +55,7 @@ _WORDS = {
 @signed_in
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """What is in force, where it was set, and the form for what may be changed here; a preset fills in its server."""
-    form = present(EMAIL + SMS)
+    form = together.opened(present(EMAIL + SMS), _PARTS)
     fill_preset(form, request.args.get("preset") or "")
     return _page(request, visit, form, 200)
 
@@ -58,6 +66,9 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep what was changed, all or nothing; senders take it over at once."""
     form = Form.of(request)
     names = SMS if form["part"] == "sms" else EMAIL
+    together.meet(form, _PARTS, present(EMAIL + SMS))
+    if form.met:
+        return _page(request, visit, form, 409)
     try:
         await keep(request, visit, form, names)
     except errors.Invalid as refused:

@@ -1,6 +1,7 @@
 """Settings: the account, and how these pages look."""
 
 import re
+from functools import partial
 from typing import Any
 
 from sanic import Request
@@ -11,34 +12,45 @@ from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from appliance.delivery.providers import direct
 from appliance.messages import warming
-from ui import session, view
+from ui import session, together, view
 from ui.blueprint import Pages
 from ui.forms import Form, local_path
 from ui.guard import signed_in
 from ui.pages.welcome import zones
 from ui.session import Visit
+from ui.together import Part, Parts
 
 pages = Pages("ui_settings", url_prefix="/settings")
 _SWITCHES = ("approval_required", "approval_by_another")
 _RULES = ("block_on_missing_variable", "transactional_allowed")
 _FIELDS = ("name", "time_zone", "email_from_name", "email_from_email", "email_reply_to")
+_PARTS = Parts(
+    Part("Name", ("name",)), Part("Time zone", ("time_zone",)), Part("Name people see", ("email_from_name",)),
+    Part("Address people see", ("email_from_email",)), Part("Answers go to", ("email_reply_to",)),
+    Part("Tests go to", ("test_email_recipients",)),
+    Part("Campaigns and flows need approval", ("approval_required",), True),
+    Part("By somebody else than who wrote it", ("approval_by_another",), True),
+    Part("Every merge tag needs a value", ("block_on_missing_variable",), True),
+    Part("Allow messages without consent", ("transactional_allowed",), True),
+)  # fmt: skip
 
 
 @pages.get("/", name="show", strict_slashes=False)
 @signed_in
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """The account's form, and how mail leaves."""
-    form = Form({name: getattr(visit.account, name) or "" for name in _FIELDS})
-    form.values |= {name: "yes" if getattr(visit.account, name) else "" for name in (*_SWITCHES, *_RULES)}
-    form.values["test_email_recipients"] = ", ".join(visit.account.test_email_recipients)
-    return await _page(request, visit, form, 200)
+    return await _page(request, visit, together.opened(_kept(visit.account), _PARTS), 200)
 
 
 @pages.post("/", name="save", strict_slashes=False)
 @signed_in
+@together.meeting
 async def save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep name, time zone, sender, who gets tests, and what is asked for before something goes out."""
     form = Form.of(request)
+    together.meet(form, _PARTS, _kept(await call(accounts.get, visit.account_id)))
+    if form.met:
+        return await _page(request, visit, form, 409)
     form.need("name", "An account needs a name.")
     try:
         if form.errors:
@@ -54,7 +66,8 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
             raw["test_email_recipients"] = [one for one in testers if one]
         asked = fields.read(accounts.AccountWrite, raw)
         told = audit.changed(asked)
-        await commit(audit.noting, visit.by, "account_update", accounts.update, visit.account_id, asked, data=told)
+        write = partial(audit.noting, visit.by, "account_update", accounts.update, visit.account_id, asked, data=told)
+        await commit(together.still, form, _PARTS, lambda: _kept(accounts.get(visit.account_id)), write)
     except errors.Invalid as refused:
         names = {path: "test_email_recipients" for path in refused.fields if path.startswith("test_email_recipients")}
         return await _page(request, visit, form.take(refused, names) if refused.fields else form, 422)
@@ -88,6 +101,14 @@ async def theme(request: Request, visit: Visit) -> HTTPResponse:
 async def keyboard(request: Request, visit: Visit) -> HTTPResponse:
     """Switch the single keys on or off in this browser, and come back to the same page."""
     return _remember(request, "keys", ("on", "off"))
+
+
+def _kept(account: Any) -> Form:
+    """Answer the form that shows what is kept of an account."""
+    form = Form({name: getattr(account, name) or "" for name in _FIELDS})
+    form.values |= {name: "yes" if getattr(account, name) else "" for name in (*_SWITCHES, *_RULES)}
+    form.values["test_email_recipients"] = ", ".join(account.test_email_recipients)
+    return form
 
 
 def _remember(request: Request, name: str, offered: tuple[str, ...]) -> HTTPResponse:

@@ -1,0 +1,168 @@
+"""The service dies and comes back while people work: what they saved is whole, what they typed stays, mail goes on."""
+
+import random
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.conftest import FreshServer
+from tests.kit.books import balance
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
+from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.server import Server
+from tests.kit.smtp import SmtpServer
+
+# What a browser says of a server that is gone
+GONE = "ERR_CONNECTION|ERR_EMPTY|ERR_SOCKET|Failed to fetch|NetworkError|ViewTransition|ERR_INCOMPLETE|status of 503"
+CONNECTIONS = 4
+# A page, how the API reads it, and two fields of both that are saved together
+PAGES = (
+    ("/settings", "/account", ("email_from_name", "email_reply_to")),
+    ("/brand", "/brand", ("company_name", "industry")),
+    ("/lists/1/edit", "/lists/1", ("name", "double_opt_in")),
+)
+
+
+@pytest.fixture
+def server(fresh_server: FreshServer, smtp_server: SmtpServer) -> Server:
+    """A server of this test's own that sends to its SMTP server."""
+    return fresh_server(relay=smtp_server.port, env=UNLIMITED | {"CAMPANERO_EMAIL__PROBE_AFTER": "1s"})
+
+
+@pytest.fixture
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """The owner at a browser that bears a server that is gone for a while."""
+    problems = Problems()
+    problems.allow(GONE)
+    opened = sign_in(new_page(browser, server.url, problems))
+    yield opened
+    opened.context.close()
+    assert problems.found == []
+
+
+def _fill(page: Page, names: tuple[str, ...], words: str, ticked: bool) -> tuple[object, ...]:
+    """Write into both fields, and return what the API shall say of them."""
+    said: list[object] = []
+    for name in names:
+        field = page.locator(f"main [name={name}]")
+        if field.get_attribute("type") == "checkbox":
+            field.set_checked(ticked)
+            said.append(ticked)
+        else:
+            field.fill(words)
+            said.append(words)
+    return tuple(said)
+
+
+def _save(page: Page) -> None:
+    page.get_by_role("button", name="Save", exact=True).last.click()
+    # The first page of a service that began just now is read from the disk
+    expect(page.locator(".toast")).to_contain_text("Saved", timeout=30_000)
+
+
+def test_settings_saved_while_the_power_goes_in_a_send(
+    server: Server, smtp_server: SmtpServer, page: Page
+) -> None:
+    """Each setting is old or new, both of its fields alike; the send ends with nobody missing, copies as promised."""
+    api, dice = server.client(validate=False), random.Random(7)
+    group = crowd(api, 900)
+    assert group == 1
+    smtp_server.rules.delay("body", 0.3)
+    path = send(api, group)
+    for at, (where, resource, names) in enumerate(PAGES):
+        page.goto(where)
+        old = _fill(page, names, f"old{at}@bakery.example", False)
+        _save(page)
+        page.goto(where)
+        new = _fill(page, names, f"new{at}@bakery.example", True)
+        smtp_server.wait_for(30 * (at + 1), timeout=60)
+        assert api.get(path).expect(200)["status"] == "active"
+        with page.expect_request(lambda asked: asked.method == "POST"):
+            page.get_by_role("button", name="Save", exact=True).last.click(no_wait_after=True)
+        time.sleep(dice.uniform(0, 0.03))
+        server.kill()
+        server.start()
+        row = api.get(resource).expect(200)
+        assert tuple(row[name] for name in names) in (old, new)
+        if page.get_by_role("alert").filter(has_text="No answer from the server").count():
+            _save(page)
+            row = api.get(resource).expect(200)
+            assert tuple(row[name] for name in names) == new
+        page.goto(where)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+    smtp_server.rules.clear()
+    completed(api, path)
+    books = balance(api, path, smtp_server.messages)
+    assert (books.audience, books.accepted, books.missing, books.uncertain) == (900, 900, 0, 0)
+    assert books.copies <= len(PAGES) * CONNECTIONS
+
+
+def test_what_is_typed_while_the_service_restarts_is_saved(server: Server, page: Page) -> None:
+    """Editor, composer and a plain form stay open over a kill, keep every word, and save without signing in anew."""
+    api = server.client()
+    person = api.post("/contacts", {"email": "ann@example.org", "first_name": "Ann"}).expect(201)["id"]
+    campaign = f"/campaigns/{api.post('/campaigns', {'name': 'Letter'}).expect(201)['id']}"
+    design = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Hi"}}]}
+    template = f"/templates/{api.post('/templates', {'name': 'T', 'design': design}).expect(201)['id']}"
+    composer, form = page.context.new_page(), page.context.new_page()
+    with page.expect_response("**/presence"):
+        page.goto(f"{template}/edit?s=s1")
+    composer.goto(f"{campaign}?open=from")
+    form.goto(f"/contacts/{person}/edit")
+    heading = page.locator("#inspector").get_by_role("textbox").first
+    subject = composer.get_by_role("textbox", name="Subject")
+    first, save = form.get_by_label("First name"), form.get_by_role("button", name="Save", exact=True).last
+    heading.fill("Before")
+    subject.fill("Before")
+    api.wait(campaign, lambda row: row["template"]["subject"] == "Before")
+    api.wait(template, lambda row: "Before" in str(row["design"]))
+    first.fill("Before")
+    server.kill()
+    heading.fill("Between")
+    subject.fill("Between")
+    first.fill("Between")
+    save.click()
+    expect(page.locator("#saved")).to_have_text("Not saved: offline, trying again")
+    expect(composer.locator("#saved-text")).to_contain_text("Not saved: no answer from the server, trying again")
+    expect(form.get_by_role("alert")).to_contain_text("No answer from the server")
+    server.start()
+    api.wait(template, lambda row: "Between" in str(row["design"]))
+    api.wait(campaign, lambda row: row["template"]["subject"] == "Between")
+    expect(page.locator("#saved")).to_contain_text(re.compile("^Saved"))
+    expect(composer.locator("#saved-text")).to_contain_text(re.compile("^Saved"))
+    expect(first).to_have_value("Between")
+    save.click()
+    expect(form.locator(".toast")).to_contain_text("Saved")
+    assert api.get(f"/contacts/{person}").expect(200)["first_name"] == "Between"
+    for one in (page, composer, form):
+        expect(one.get_by_text("You were signed out")).to_have_count(0)
+        expect(one.locator("dialog[open]")).to_have_count(0)
+
+
+def test_the_way_back_from_a_large_act_outlives_the_service(server: Server, page: Page) -> None:
+    """An act for many goes on after a kill; its undo is found under Activity when its message is gone."""
+    api: Client = server.client()
+    crowd(api, 620)
+    page.goto("/contacts?limit=25")
+    page.get_by_label("Choose every row of this page").check()
+    page.get_by_label("All 620").check()
+    page.get_by_role("button", name="Tag", exact=True).click()
+    page.get_by_label("Tag", exact=True).fill("vip")
+    page.get_by_label("Tag", exact=True).press("Enter")
+    expect(page.locator(".toast")).to_contain_text("vip")
+    server.kill()
+    server.start()
+    page.goto("/activity")
+    page.get_by_role("link", name="Done with many").click()
+    row = page.get_by_role("listitem").filter(has_text="620 people tagged vip.")
+    expect(row).to_be_visible(timeout=30_000)
+    assert len(api.all("/contacts", tag="vip")) == 620
+    row.get_by_role("button", name="Undo").click()
+    page.goto("/contacts/acts")
+    expect(page.get_by_text("Tag vip taken off 620 people.")).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    assert api.all("/contacts", tag="vip") == []
