@@ -1,0 +1,63 @@
+/* Whoever works by keys stays where they are: what a swap takes away hands the focus to what stands in its place. */
+(() => {
+  "use strict";
+  const ABLE = "a[href], button, input, select, textarea, summary, [tabindex], [contenteditable]", KEPT = "focus";
+  const byId = (id) => document.getElementById(id);
+  const lost = () => !document.activeElement || document.activeElement === document.body;
+  const open = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.matches(":disabled, [tabindex='-1'], [type=hidden]");
+  const reach = (root) => [...root.querySelectorAll(ABLE)].filter(open);
+  const label = (one) => one.getAttribute("aria-label") || one.textContent.trim().slice(0, 80);
+
+  // Where somebody is: what they are on, and its place in each part of the page around it that has a name.
+  const place = (one) => {
+    const around = [];
+    const acts = one.closest(".bulk");  // they leave with the choice they were for
+    for (let root = one.parentElement; root && around.length < 4; root = root.parentElement) if (root.id) around.push([root.id, acts ? 0 : reach(root).indexOf(one)]);
+    return { id: one.id, tag: one.tagName, name: one.name || "", value: one.name && one.tagName === "BUTTON" ? one.value : "", label: label(one), around };
+  };
+  const like = (all, was) => {
+    const same = all.filter((one) => one.tagName === was.tag);
+    return same.find((one) => was.id && one.id === was.id) || same.find((one) => was.name && one.name === was.name && (one.tagName !== "BUTTON" || one.value === was.value)) || same.find((one) => was.label && label(one) === was.label);
+  };
+  const find = (was) => {
+    const modal = [...document.querySelectorAll("dialog[open]")].pop();
+    const roots = was.around.map(([id, at]) => [byId(id), at]).filter(([root]) => root && (!modal || modal.contains(root)));
+    for (const [root, at] of roots) {
+      const all = reach(root), found = like(all, was) || all[Math.max(0, Math.min(at, all.length - 1))];
+      if (found) return found;
+    }
+    return modal ? reach(modal)[0] : null;
+  };
+
+  // A message that leaves gives the focus back to where it was before.
+  let last = null, at = null, before = null;
+  document.addEventListener("focusin", ({ target }) => {
+    if (!(target instanceof Element)) return;
+    if (last && !last.closest(".toast") && target.closest(".toast")) before = at;
+    [last, at] = [target, place(target)];
+  });
+  // Nobody is sent back to what they left themselves.
+  const left = () => setTimeout(() => { if (lost()) last = null; });
+  document.addEventListener("pointerdown", left);
+  document.addEventListener("keydown", ({ key, target }) => { if (key === "Escape" && target.matches("[type=search]")) left(); }, true);
+  const again = () => {
+    if (!last || !lost() || document.hidden) return;
+    const toast = !last.isConnected && at.around.every(([id]) => !byId(id) || id === "main") && before;
+    const found = last.isConnected && open(last) ? last : find(toast || at);
+    (found || byId("main"))?.focus({ preventScroll: true });
+  };
+  let due = 0;
+  new MutationObserver(() => { if (last && lost() && !due) due = setTimeout(() => { due = 0; again(); }, 30); }).observe(document.body, { childList: true, subtree: true });
+
+  // A link or a button that leads to the same page again, as chips and headings of a table do.
+  addEventListener("pagehide", () => {
+    if (!last?.isConnected || !last.closest("main, .toast") || !last.matches(":focus-visible")) return;
+    sessionStorage.setItem(KEPT, JSON.stringify([location.pathname, last.closest(".toast") ? before || at : at]));
+  });
+  const start = () => {
+    const kept = JSON.parse(sessionStorage.getItem(KEPT) || "null");
+    sessionStorage.removeItem(KEPT);
+    if (kept && kept[0] === location.pathname && !location.hash && lost()) find(kept[1])?.focus({ preventScroll: true });
+  };
+  document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
+})();
