@@ -19,7 +19,7 @@ _FORMS = (
     (re.compile(r"(?!/templates|/contacts/imports)(/.+)/new"), r"\1"),
     (re.compile(r"(?!/templates)(/.+/\d+)/edit"), r"\1"),
     (re.compile(r"(/lists/\d+)/add"), r"\1/people"),
-    (re.compile(r"(/contacts/\d+/(?:delete|merge)|/campaigns/\d+/(?:template|test)|/welcome(?:/\w+)?)"), r"\1"),
+    (re.compile(r"(/contacts/\d+/(?:delete|merge)|/campaigns/\d+/(?:template|html|test)|/welcome(?:/\w+)?)"), r"\1"),
 )
 
 

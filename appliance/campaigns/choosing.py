@@ -31,6 +31,18 @@ def take(account_id: int, campaign_id: int, source: int | str, user_id: int | No
     return store.get(account_id, campaign_id)
 
 
+def paste(account_id: int, campaign_id: int, html: str, user_id: int | None = None) -> Campaign:
+    """Let HTML that was made elsewhere be what a draft says; raises NotFound, Invalid."""
+    writing()
+    campaign = store.get(account_id, campaign_id)
+    if campaign.channel != "email":
+        raise Invalid({"body": ["is for the other channel"]})
+    values = {"body": templates.kept("body", html), "design": templates.kept("design", None)}
+    templates.write(campaign.template, values, user_id, label="Pasted HTML")
+    store.touch(campaign)
+    return store.get(account_id, campaign_id)
+
+
 def _template(account_id: int, template_id: int) -> tuple[str, dict[str, Any]]:
     row = templates.get(account_id, template_id)
     return row.name or templates.UNTITLED, {**templates.document(row), "channel": row.channel}

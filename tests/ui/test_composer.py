@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.kit import axe
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
@@ -164,6 +165,28 @@ def test_a_template_and_the_way_back(page: Page, api: Client) -> None:
     page.get_by_role("link", name="Choose another").click()
     page.get_by_role("dialog").get_by_role("link", name="Keep what is there").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_html_is_pasted_over_what_was_designed(page: Page, api: Client) -> None:
+    """Pasting is offered beside the sections too; they come back with one click, and nothing is kept of nothing."""
+    design = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Designed"}}]}
+    number = draft(api, "Pasted", body=None, design=design)
+    page.goto(f"/campaigns/{number}?open=content")
+    page.get_by_role("link", name="Paste HTML").click()
+    box = page.get_by_role("dialog")
+    box.get_by_role("button", name="Use this HTML").click()
+    expect(box.get_by_label("HTML of the email")).to_be_focused()
+    expect(box).to_contain_text("Paste the HTML of the email.")
+    assert axe.faults_in_both_looks(page) == []
+    box.get_by_label("HTML of the email").fill("<p>Made elsewhere</p>")
+    box.get_by_role("button", name="Use this HTML").click()
+    expect(page.locator(".toast")).to_contain_text("It says what you pasted now.")
+    row = api.get(f"/campaigns/{number}").expect(200)["template"]
+    assert (row["body"], row["design"]["sections"]) == ("<p>Made elsewhere</p>", [])
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("link", name="Paste HTML")).to_be_visible()
+    row = api.get(f"/campaigns/{number}").expect(200)["template"]
+    assert (row["body"], row["design"]["sections"][0]["id"]) == (None, "s1")
 
 
 def test_a_test_of_it(page: Page, api: Client, smtp: SmtpServer) -> None:

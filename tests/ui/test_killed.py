@@ -64,9 +64,7 @@ def _save(page: Page) -> None:
     expect(page.locator(".toast")).to_contain_text("Saved", timeout=30_000)
 
 
-def test_settings_saved_while_the_power_goes_in_a_send(
-    server: Server, smtp_server: SmtpServer, page: Page
-) -> None:
+def test_settings_saved_while_the_power_goes_in_a_send(server: Server, smtp_server: SmtpServer, page: Page) -> None:
     """Each setting is old or new, both of its fields alike; the send ends with nobody missing, copies as promised."""
     api, dice = server.client(validate=False), random.Random(7)
     group = crowd(api, 900)

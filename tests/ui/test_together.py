@@ -113,9 +113,7 @@ def test_the_second_who_saves_is_asked(
     assert case.reads(api) == ((f"Second {answer}" if answer == "Keep mine" else f"First {answer}"), theirs)
 
 
-def test_what_only_one_changed_needs_no_question(
-    tabs: tuple[Page, Page], things: dict[str, int], api: Client
-) -> None:
+def test_what_only_one_changed_needs_no_question(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
     """Different fields of one form are both kept; boxes, lists and own data too."""
     first, second = tabs
     for page in tabs:

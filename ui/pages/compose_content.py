@@ -74,6 +74,35 @@ async def put_back(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
     return view.go(request, f"/campaigns/{campaign_id}?open=content")
 
 
+@pages.get("/<campaign_id:int>/html", name="asks_html")
+@signed_in
+async def ask_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Where HTML that was made elsewhere is pasted."""
+    return await _pasting(request, visit, campaign_id, Form(), 200)
+
+
+@pages.post("/<campaign_id:int>/html", name="html")
+@signed_in
+async def paste(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Let pasted HTML take the place of what the campaign says; what was there before is one click away."""
+    form = Form.of(request)
+    form.need("html", "Paste the HTML of the email.")
+    if form.errors:
+        return await _pasting(request, visit, campaign_id, form, 422)
+    try:
+        done = await commit(choosing.paste, visit.account_id, campaign_id, form["html"], visit.user.id)
+    except errors.Invalid as refused:
+        return await _pasting(request, visit, campaign_id, form.take(refused, {"body": "html"}), 422)
+    back = (f"/campaigns/{campaign_id}/template/undo", {"revision": str(done.template.revision)})
+    view.say(request, "It says what you pasted now.", back)
+    return view.go(request, f"/campaigns/{campaign_id}?open=content#card-content")
+
+
+async def _pasting(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:
+    campaign = await call(store.get, visit.account_id, campaign_id)
+    return view.page(request, "campaigns/html.html", status, form=form, campaign=campaign)
+
+
 @pages.get("/<campaign_id:int>/test", name="asks_test")
 @signed_in
 async def ask_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
