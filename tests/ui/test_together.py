@@ -1,4 +1,4 @@
-"""Two tabs at one form: nobody's words are lost in silence, and whoever saves second is asked where both changed one."""
+"""Two tabs at one form: no words are lost in silence, and whoever saves second is asked where both changed one."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -133,7 +133,7 @@ def test_what_only_one_changed_needs_no_question(tabs: tuple[Page, Page], things
 
 def test_the_rules_of_a_segment_are_one_thing(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
     """Two who change the rules are asked with both sentences; a name that only one changed is taken over."""
-    first, second = tabs
+    second = tabs[1]
     path = f"/segments/{things['segment']}"
     for page in tabs:
         page.goto(path)

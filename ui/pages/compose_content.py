@@ -95,7 +95,7 @@ async def paste(request: Request, visit: Visit, campaign_id: int) -> HTTPRespons
         return await _pasting(request, visit, campaign_id, form.take(refused, {"body": "html"}), 422)
     back = (f"/campaigns/{campaign_id}/template/undo", {"revision": str(done.template.revision)})
     view.say(request, "It says what you pasted now.", back)
-    return view.go(request, f"/campaigns/{campaign_id}?open=content#card-content")
+    return view.go(request, f"/campaigns/{campaign_id}?open=content")
 
 
 async def _pasting(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:
