@@ -67,7 +67,7 @@ def _two(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
 
 
 def _field(page: Page, label: str) -> Locator:
-    return page.get_by_label(label).first
+    return page.get_by_label(label).and_(page.locator("input, textarea, select")).first
 
 
 @pytest.fixture
@@ -107,6 +107,9 @@ def test_the_second_who_saves_is_asked(
     assert axe.faults_in_both_looks(second) == []
     expect(_field(second, case.both)).to_have_value(f"Second {answer}")
     expect(_field(second, case.other)).to_have_value(theirs)
+    # Enter in a field decides nothing
+    _field(second, case.both).press("Enter")
+    expect(told).to_be_focused()
     assert case.reads(api) == (f"First {answer}", theirs)
     line.get_by_role("button", name=answer).click()
     expect(second.locator(".toast")).to_contain_text("Saved")
