@@ -120,9 +120,10 @@ async def _refuse_malformed(request: Request) -> HTTPResponse | None:
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
     if not request.app.ctx.stopping:
         return None
-    body = {"error": True, "code": "unavailable", "message": "the service is shutting down",
-            "request_id": reply.request_id(request)}  # fmt: skip
-    return reply.json(body, 503, {"Retry-After": "5", "Connection": "close"})
+    refused = reply.Fault(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
+    response = reply.fault(request, refused)
+    response.headers["Connection"] = "close"
+    return response
 
 
 async def _mark(request: Request, response: HTTPResponse) -> None:

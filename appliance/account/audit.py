@@ -67,12 +67,14 @@ def noting(by: By, action: str, verb: Callable[..., T], *arguments: Any, data: d
     return row  # type: ignore[no-any-return]  # what the verb answered, which is told as any row here
 
 
-async def exported(by: By, account_id: int, name: str, filters: Iterable[str]) -> None:
-    """Note that a file leaves: which, and by what it was narrowed, without the values, for they may tell of somebody.
+async def exported(by: By, account_id: int, name: str, filters: Iterable[str], rows: int) -> None:
+    """Note that a file leaves: which, of how many rows, and by what it was narrowed, without the values.
+
+    Values may tell of somebody. The rows are those that there are as it begins: what leaves may break off.
 
     Where nothing can be written any more people still get what is theirs out, and the log tells of it.
     """
-    data = {"file": name, "filters": sorted(filters)}
+    data = {"file": name, "filters": sorted(filters), "rows": rows}
     try:
         await asyncio.wrap_future(work.record(note, by, account_id, "export", None, data))
     except Unavailable:

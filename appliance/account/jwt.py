@@ -7,8 +7,11 @@ kept, and a token that was forged by whoever learnt the key still has no row.
 RFC 7519 (JWT), RFC 8725 section 3.1 and 3.2 (one algorithm, of ours and not of the token's choosing).
 """
 
+import hashlib
 import re
 import secrets
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance import clock, tokens
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
     from jwt.types import Options
 
 _ALGORITHM = "HS256"
+# Signatures that were found good, by the digest of key and token: a token is asked with many times, and to check it
+# costs more than all else of a small request. What may change of it, its sign-in and its time, is looked at each time
+_MOST_KEPT = 2_000
+_good: "OrderedDict[str, dict[str, Any]]" = OrderedDict()
+_lock = threading.Lock()
 # RFC 7515, section 7.1 and 2: base64url without padding
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _REQUIRED = ("sub", "acc", "aud", "jti", "iat", "exp")
@@ -86,18 +94,48 @@ def _key() -> bytes:
 
 def _claims(token: str) -> dict[str, Any] | None:
     """Read a token that is ours and of now, or answer None."""
+    claims = _signed(token)
+    if claims is None:
+        return None
+    now = clock.now_ms() // 1000
+    begins = [claims[name] for name in ("iat", "nbf") if name in claims]
+    # A clock that was set back by a minute is nobody's fault
+    good = claims["exp"] > now and all(moment <= now + 60 for moment in begins)
+    return claims if good else None
+
+
+def _signed(token: str) -> dict[str, Any] | None:
+    """Read a token that was signed here, whenever it is good, or answer None.
+
+    It is remembered by a digest, so that how near a guess is to a token that was seen cannot be timed.
+    """
+    key = _key()
+    name = hashlib.blake2b(token.encode("utf-8", "surrogateescape"), key=key, digest_size=32).hexdigest()
+    with _lock:
+        if (found := _good.get(name)) is not None:
+            _good.move_to_end(name)
+            return found
+    claims = _decoded(token, key)
+    if claims is not None:
+        with _lock:
+            _good[name] = claims
+            while len(_good) > _MOST_KEPT:
+                _good.popitem(last=False)
+    return claims
+
+
+def _decoded(token: str, key: bytes) -> dict[str, Any] | None:
+    """Check the signature of a token and the kinds of its claims; None for what is not ours."""
     import jwt
 
     if not _COMPACT.fullmatch(token):
         return None
     try:
-        claims = jwt.decode(token, _key(), algorithms=[_ALGORITHM], audience=audience(), options=_OPTIONS)
+        claims: dict[str, Any] = jwt.decode(
+            token, key, algorithms=[_ALGORITHM], audience=audience(), options=_OPTIONS
+        )  # fmt: skip
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
         return None
-    now = clock.now_ms() // 1000
-    begins = [claims[name] for name in ("iat", "nbf") if name in claims]
-    if not all(type(moment) is int for moment in (*begins, claims["exp"])) or not isinstance(claims["jti"], str):
-        return None
-    # A clock that was set back by a minute is nobody's fault
-    good = claims["exp"] > now and all(moment <= now + 60 for moment in begins)
-    return claims if good else None
+    moments = [claims[name] for name in ("iat", "nbf", "exp") if name in claims]
+    sound = all(type(moment) is int for moment in moments) and isinstance(claims["jti"], str)
+    return claims if sound else None

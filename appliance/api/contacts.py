@@ -118,7 +118,7 @@ async def export(request: Call) -> Answer:
     """Get everything that is kept about a person, as one document."""
     name = f'attachment; filename="contact-{request.id}.json"'
     found = await call(dossier.of, request.account_id, request.id)
-    await audit.exported(request.by, request.account_id, f"contact-{request.id}.json", ())
+    await audit.exported(request.by, request.account_id, f"contact-{request.id}.json", (), 1)
     return Answer(found, headers={"Content-Disposition": name})
 
 

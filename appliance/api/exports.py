@@ -1,6 +1,6 @@
 """Exports over the API: streamed files, with the filters of the lists."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import UNSET, Struct, defstruct
@@ -9,12 +9,18 @@ from msgspec.structs import fields as struct_fields
 from appliance.account import audit
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import Fault
+from appliance.contacts import store
 from appliance.contacts.requests import ContactQuery
+from appliance.db.work import call
+from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.exporting import happenings, journeys, people
 from appliance.fields import PageQuery
+from appliance.flows import people as walks
 from appliance.flows.people import RunQuery
+from appliance.messages import store as messages
 from appliance.messages.store import MessageQuery
+from appliance.pages import Page
 
 ROUTES = Routes()
 CSV, JSONL = "text/csv", "application/jsonl"
@@ -35,11 +41,11 @@ _MESSAGES = _filters(MessageQuery, "MessageExportQuery")
 _RUNS = _filters(RunQuery, "RunExportQuery")
 
 
-async def _file(request: Call, name: str, lines: Iterator[Any]) -> Answer:
-    asked = [
-        one for one in request.query.__struct_fields__ if one != "bom" and getattr(request.query, one) is not UNSET
-    ]
-    await audit.exported(request.by, request.account_id, name, asked)
+async def _file(request: Call, name: str, kind: type[PageQuery], page: Callable[..., Page], lines: Any) -> Answer:
+    asked = {one: value for one in request.query.__struct_fields__
+             if one != "bom" and (value := getattr(request.query, one)) is not UNSET}  # fmt: skip
+    total = (await call(page, request.account_id, kind(**asked, limit=1))).total
+    await audit.exported(request.by, request.account_id, name, asked, total)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Answer(_pieces(lines, _BOM if request.query.bom else b""), headers=headers)
 
@@ -54,39 +60,43 @@ def _pieces(lines: Iterator[Any], begin: bytes) -> Iterator[bytes]:
 @ROUTES.add("GET", "/exports/contacts.csv", scope="contacts:read", query=_CONTACTS, media=CSV)
 async def contacts_csv(request: Call) -> Answer:
     """Get contacts as CSV that imports again without loss."""
-    return await _file(request, "contacts.csv", people.csv(request.account_id, request.query))
+    return await _file(request, "contacts.csv", ContactQuery, store.page, people.csv(request.account_id, request.query))
 
 
 @ROUTES.add("GET", "/exports/contacts.jsonl", scope="contacts:read", query=_CONTACTS, media=JSONL)
 async def contacts_jsonl(request: Call) -> Answer:
     """Get contacts as JSON lines."""
-    return await _file(request, "contacts.jsonl", people.jsonl(request.account_id, request.query))
+    return await _file(
+        request, "contacts.jsonl", ContactQuery, store.page, people.jsonl(request.account_id, request.query)
+    )
 
 
 @ROUTES.add("GET", "/exports/events.csv", scope="events:read", query=_EVENTS, media=CSV)
 async def events_csv(request: Call) -> Answer:
     """Get events as CSV."""
-    return await _file(request, "events.csv", happenings.csv(happenings.EVENTS, request.account_id, request.query))
+    lines = happenings.csv(happenings.EVENTS, request.account_id, request.query)
+    return await _file(request, "events.csv", EventQuery, log.page, lines)
 
 
 @ROUTES.add("GET", "/exports/events.jsonl", scope="events:read", query=_EVENTS, media=JSONL)
 async def events_jsonl(request: Call) -> Answer:
     """Get events as JSON lines."""
-    return await _file(request, "events.jsonl", happenings.jsonl(happenings.EVENTS, request.account_id, request.query))
+    lines = happenings.jsonl(happenings.EVENTS, request.account_id, request.query)
+    return await _file(request, "events.jsonl", EventQuery, log.page, lines)
 
 
 @ROUTES.add("GET", "/exports/messages.csv", scope="messages:read", query=_MESSAGES, media=CSV)
 async def messages_csv(request: Call) -> Answer:
     """Get messages as CSV."""
-    return await _file(request, "messages.csv", happenings.csv(happenings.MESSAGES, request.account_id, request.query))
+    lines = happenings.csv(happenings.MESSAGES, request.account_id, request.query)
+    return await _file(request, "messages.csv", MessageQuery, messages.page, lines)
 
 
 @ROUTES.add("GET", "/exports/messages.jsonl", scope="messages:read", query=_MESSAGES, media=JSONL)
 async def messages_jsonl(request: Call) -> Answer:
     """Get messages as JSON lines."""
-    return await _file(
-        request, "messages.jsonl", happenings.jsonl(happenings.MESSAGES, request.account_id, request.query)
-    )
+    lines = happenings.jsonl(happenings.MESSAGES, request.account_id, request.query)
+    return await _file(request, "messages.jsonl", MessageQuery, messages.page, lines)
 
 
 @ROUTES.add("GET", "/flows/{id}/runs.csv", scope="flows:read", query=_RUNS, media=CSV)
@@ -94,4 +104,9 @@ async def runs_csv(request: Call) -> Answer:
     """Get the people of a flow as CSV, by where they stand or how they left; for who may see both."""
     if not request.credential.reaches("contacts:read"):
         raise Fault(403, "forbidden", required_scope="contacts:read")
-    return await _file(request, f"flow-{request.id}.csv", journeys.csv(request.account_id, request.id, request.query))
+
+    def page(account_id: int, query: RunQuery) -> Page:
+        return walks.page(account_id, request.id, query)
+
+    lines = journeys.csv(request.account_id, request.id, request.query)
+    return await _file(request, f"flow-{request.id}.csv", RunQuery, page, lines)

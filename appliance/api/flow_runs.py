@@ -62,8 +62,7 @@ async def of_contact(request: Call) -> Answer:
 
 def _moves(act: Act, one_summary: str, many_summary: str) -> None:
     async def single(request: Call) -> Answer:
-        tests = request.credential.test
-        await commit(moving.one, request.account_id, request.id, request.inner, act, request.actor, tests)
+        await commit(moving.one, request.account_id, request.id, request.inner, act, request.by)
         return Answer(await _detail(request))
 
     async def many(request: Call) -> Answer:
@@ -73,7 +72,7 @@ def _moves(act: Act, one_summary: str, many_summary: str) -> None:
             some = ids[start : start + moving.CHUNK]
             changed += await commit(moving.some, request.id, some, act, request.credential.test)
         if changed:
-            await commit(moving.noted, request.account_id, request.id, act, len(changed), request.actor)
+            await commit(moving.noted, request.account_id, request.id, act, len(changed), request.by)
         named = request.body.run_ids if isinstance(request.body.run_ids, list) else []
         done = set(changed)
         return Answer(RunsMoved(len(changed), [number for number in dict.fromkeys(named) if number not in done]))

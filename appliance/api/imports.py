@@ -127,8 +127,8 @@ async def show(request: Call) -> Answer:
 @ROUTES.add("GET", "/imports/{id}/results.csv", scope="contacts:read", media="text/csv")
 async def outcome(request: Call) -> Answer:
     """Get what came of each line of the file, with the reason; kept for 7 days."""
-    await call(store.get, request.account_id, request.id)
-    await audit.exported(request.by, request.account_id, f"import-{request.id}-results.csv", ())
+    row = await call(store.get, request.account_id, request.id)
+    await audit.exported(request.by, request.account_id, f"import-{request.id}-results.csv", (), row.total)
     name = f'attachment; filename="import-{request.id}-results.csv"'
     return Answer(results.pieces(request.account_id, request.id), headers={"Content-Disposition": name})
 

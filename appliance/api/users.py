@@ -64,5 +64,8 @@ async def update(request: Call) -> Answer:
 
 @ROUTES.add("DELETE", _ONE, scope=RULE, returns=shapes.User)
 async def delete(request: Call) -> Answer:
-    """Let a person sign in no more; they are kept, for the audit names them, and may be let in again."""
+    """Let a person sign in no more; they are kept, for the audit names them, and may be let in again.
+
+    Keys that they made belong to the account and keep working; `created_by` of `/api_keys` says which those are.
+    """
     return Answer(shapes.user(await commit(team.close, request.by, request.id)))

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import clock
 from appliance.account import audit
+from appliance.account.acting import By
 from appliance.db.open import connection, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotAllowed
@@ -36,11 +37,11 @@ class RunsMoved(Struct):
     unchanged: list[int]
 
 
-def one(account_id: int, flow_id: int, run_id: int, act: Act, actor: str, tests_only: bool = False) -> Run:
+def one(account_id: int, flow_id: int, run_id: int, act: Act, by: By) -> Run:
     """Move one run and answer it; raises NotFound, NotAllowed, or Invalid (`invalid_transition`) if it has ended."""
     writing()
     run = people.get(account_id, flow_id, run_id)
-    if tests_only and not run.test:
+    if by.test and not run.test:
         raise NotAllowed("a test key moves only the runs of tests")
     if run.status != "live":
         raise Invalid(
@@ -49,7 +50,7 @@ def one(account_id: int, flow_id: int, run_id: int, act: Act, actor: str, tests_
             **cast(Any, {"from": run.status, "to": "live" if act == "move_on" else "exited", "allowed": []}),
         )
     some(flow_id, [run_id], act)
-    audit.record(account_id, actor, f"flow_run_{act}", f"run:{run_id}", {"flow_id": flow_id})
+    audit.note(by, account_id, f"flow_run_{act}", f"run:{run_id}", {"flow_id": flow_id})
     return people.get(account_id, flow_id, run_id)
 
 
@@ -94,6 +95,6 @@ def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = Fals
     return ending.end(inside, "exited", "taken_out", now)
 
 
-def noted(account_id: int, flow_id: int, act: Act, count: int, actor: str) -> None:
+def noted(account_id: int, flow_id: int, act: Act, count: int, by: By) -> None:
     """Note in the audit that so many were moved at once."""
-    audit.record(account_id, actor, f"flow_runs_{act}", f"flow:{flow_id}", {"runs": count})
+    audit.note(by, account_id, f"flow_runs_{act}", f"flow:{flow_id}", {"runs": count})

@@ -79,6 +79,25 @@ def test_every_act_leaves_its_row(server: Server, owner: Client, things: dict[st
         assert row["id"] == before + 1 and row["actor_name"] == "test"
 
 
+def test_how_much_left_is_told(server: Server, owner: Client) -> None:
+    """Of each file how many rows there were: what a key or a person took along can be told afterwards."""
+    api = server.client()
+    for number in range(3):
+        api.post("/contacts", {"email": f"counted{number}@example.org", "first_name": "Counted"}).expect(201)
+    one = api.get("/contacts", search="counted1").expect(200)[0]["id"]
+    flow = api.post("/flows", {"name": "Empty"}).expect(201)["id"]
+    for path, file, filters, rows in (
+        ("/exports/contacts.csv?search=counted&bom=true", "contacts.csv", ["search"], 3),
+        ("/exports/contacts.jsonl?search=counted1", "contacts.jsonl", ["search"], 1),
+        ("/exports/events.csv?event=nothing_such", "events.csv", ["event"], 0),
+        ("/exports/messages.jsonl?to=nobody%40example.org", "messages.jsonl", ["to"], 0),
+        (f"/contacts/{one}/export", f"contact-{one}.json", [], 1),
+        (f"/flows/{flow}/runs.csv", f"flow-{flow}.csv", [], 0),
+    ):
+        assert api.send("GET", path).status == 200, path
+        assert newest(owner, action="export")["data"] == {"file": file, "filters": filters, "rows": rows}, path
+
+
 def test_what_is_refused_leaves_no_row(server: Server, owner: Client, things: dict[str, int]) -> None:
     """An act that did not happen is not told of."""
     before, api = newest(owner), server.client()

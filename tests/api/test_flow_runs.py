@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.persons import signed_in
 from tests.kit.server import Server
 
 LONG = 31_622_400
@@ -52,7 +53,7 @@ def lists(api: Client, number: dict[str, Any]) -> list[int]:
     return [row["id"] for row in answer.expect(200)]
 
 
-def test_a_person_is_followed_through_a_flow(api: Client, flow: int) -> None:
+def test_a_person_is_followed_through_a_flow(server: Server, api: Client, flow: int) -> None:
     """In the list, in the report and in their own history, from the step they wait in to the end, moved by hand."""
     (run,) = enter(api, flow, "ada", data={"tags": ["vip"]})
     path = f"/flows/{flow}"
@@ -63,6 +64,8 @@ def test_a_person_is_followed_through_a_flow(api: Client, flow: int) -> None:
     assert shown["history"][0]["outcome"] is None and shown["due_at"] > "2027"
 
     api.post(f"{path}/runs/{run}/move_on").expect(200)
+    [told] = signed_in(server).get("/audit", subject=f"run:{run}").expect(200)
+    assert (told["action"], told["actor"], told["ip"]) == ("flow_run_move_on", "key:1", "127.0.0.1")
     ended = api.wait(f"{path}/runs/{run}", lambda row: row["status"] == "completed")
     assert [(one["type"], one["outcome"]) for one in ended["history"]] == [
         ("wait", "on"), ("split", "yes"), ("email", "on")

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.api.test_threats_pages import Visitor
 from tests.kit.client import Client
 from tests.kit.persons import added, login, signed_in
 from tests.kit.server import EMAIL, PASSWORD, Server
@@ -134,3 +135,20 @@ def test_accounts_do_not_see_each_other(server: Server, owner: Client) -> None:
     taken = theirs.post("/users", {"email": EMAIL, "role": "viewer", "account_id": 1})
     assert taken.status == 422
     assert [owner.get(path).expect(200) for path in ("/users", "/api_keys")] == before
+
+
+def test_keys_outlive_who_made_them(server: Server, owner: Client) -> None:
+    """A key belongs to the account: it works on while its maker is out, and says who that was."""
+    maker = added(server, "admin", name="maya")
+    made = maker.post("/api_keys", {"name": "Till"}).expect(201)
+    number = person(owner, "maya@example.org")
+    owner.delete(f"/users/{number}").expect(200)
+    assert maker.get("/user").status == 401
+    assert server.client(made["key"]).get("/lists").status == 200
+    assert number in [row["created_by"] for row in owner.get("/api_keys").expect(200)]
+    page = Visitor(server, EMAIL)
+    page.send("POST", f"/settings/team/{number}/reopen")
+    shown = page.send("GET", "/settings/team").text
+    assert f"Till (…{made['hint']})" in shown and f'id="close-{number}"' in shown
+    page.send("POST", f"/settings/team/{number}/close")
+    assert f"Still working: Till (…{made['hint']})" in page.send("GET", "/settings/you").text

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from appliance import clock, fields
+from appliance.account.acting import By
 from appliance.contacts import erase, merge
 from appliance.db import work
 from appliance.db.open import run as execute
@@ -190,14 +191,14 @@ def test_a_person_is_moved_on_or_taken_out(home: Home) -> None:
     one = flow_rows.run(home, flow, home.contact("one@example.org").id, step=3)
     work.write(_message, Run.get_by_id(one.id), clock.now_ms(), "on", random.Random(4))
     work.write(execute, "UPDATE message SET status = 'held'")
-    moved = work.write(moving.one, home.account_id, flow.id, one.id, "move_on", "key:1")
+    moved = work.write(moving.one, home.account_id, flow.id, one.id, "move_on", By("key:1"))
     assert (moved.status, moved.due_at) == ("live", moved.updated_at)
-    gone = work.write(moving.one, home.account_id, flow.id, one.id, "take_out", "key:1")
+    gone = work.write(moving.one, home.account_id, flow.id, one.id, "take_out", By("key:1"))
     assert (gone.status, gone.exit_reason, gone.due_at) == ("exited", "taken_out", None)
     assert Message.get().status == "cancelled"
     for act in ("move_on", "take_out"):
         with pytest.raises(Invalid) as refused:
-            work.write(moving.one, home.account_id, flow.id, one.id, act, "key:1")
+            work.write(moving.one, home.account_id, flow.id, one.id, act, By("key:1"))
         assert refused.value.reason == "invalid_transition"
     assert [(row.action, row.subject) for row in Audit.select().where(Audit.subject.startswith("run:"))] == [
         ("flow_run_move_on", f"run:{one.id}"), ("flow_run_take_out", f"run:{one.id}"),

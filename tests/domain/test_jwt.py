@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import jwt as pyjwt
@@ -117,3 +118,27 @@ def test_forged_tokens(home: Home, editor: User) -> None:
     assert jwt.find(token) is not None
     Session.delete().execute()
     assert jwt.find(signed({**claims, "exp": now + 10**6})) is None
+
+
+def test_what_is_remembered_of_signatures(home: Home, editor: User, tmp_path: Path) -> None:
+    """Only good ones, not without end, and for the key that they were made with alone."""
+    token = issued(editor)
+    claims = payload(token)
+    assert jwt.find(token) is not None and jwt.find(token) is not None
+    before = len(jwt._good)
+    head, body, mac = token.split(".")
+    for forged in (f"{head}.{body}.{mac[:-2]}AA", f"{head}.{body}.", token[:-1], "a.b.c"):
+        assert jwt.find(forged) is None and jwt.find(forged) is None
+    assert len(jwt._good) == before
+    for number in range(jwt._MOST_KEPT + 10):
+        jwt.find(signed({**claims, "jti": f"made up {number}"}))
+    assert len(jwt._good) == jwt._MOST_KEPT
+    assert jwt.find(token) is not None and jwt.find(token) is not None
+    other = tmp_path / "other"
+    other.mkdir()
+    try:
+        tokens.load_key(other)
+        assert jwt.find(token) is None
+    finally:
+        tokens.load_key(home.directory)
+    assert jwt.find(token) is not None

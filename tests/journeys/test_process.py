@@ -1,6 +1,7 @@
 """Start, stop, kill and the command line, as the operating contract says (decisions, section 17)."""
 
 import json
+import os
 import signal
 import socket
 import stat
@@ -236,3 +237,22 @@ def test_a_signal_right_after_the_start_is_heard(fresh_server: FreshServer) -> N
     for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
         server.stop(sign=sign, timeout=10)
         server.start()
+
+
+def test_who_asks_while_it_stops_is_told_when_to_come_back(
+    fresh_server: FreshServer, smtp_server: SmtpServer
+) -> None:  # fmt: skip
+    """On a connection that was open: 503 with all that an error has, and an end of the connection."""
+    smtp_server.rules.delay("body", 3)
+    server = fresh_server(relay=smtp_server.port)
+    api = server.client(keep_alive=True)
+    queue(server, 4)
+    api.wait("/messages", lambda rows: any(row["status"] == "sending" for row in rows))
+    os.kill(server.pid, signal.SIGTERM)
+    end = time.monotonic() + 10
+    while (answer := api.get("/lists")).status == 200 and time.monotonic() < end:
+        pass
+    said = answer.expect(503)
+    assert said["code"] == "unavailable" and said["hint"].endswith("#unavailable")
+    assert (answer.headers["Retry-After"], answer.headers["X-Request-Id"]) == ("5", said["request_id"])
+    server.stop()

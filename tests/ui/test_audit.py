@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 
 import pytest
@@ -63,6 +64,7 @@ def test_a_file_of_it_is_noted_and_no_formula(owner: Visitor) -> None:
     rows_of(owner, action="form_add")
     newest = rows_of(owner)[1]
     assert (newest["action"], newest["actor"]) == ("export", "user:1") and "audit.csv" in newest["data"]
+    assert json.loads(newest["data"])["rows"] == 2
     assert not [cell for row in rows_of(owner) for cell in row.values() if cell.startswith(("=", "+", "@"))]
 
 

@@ -55,9 +55,9 @@ def test_set_up_by_the_link(page: Page, first_run: Server) -> None:
 def test_the_link_works_once(page: Page, first_run: Server) -> None:
     """The link opens nothing a second time."""
     link = first_run.setup_link
-    assert page.request.get(link).status == 410
-    assert page.request.get(link[:-4] + "0000").status == 410
-    assert page.request.get(f"{first_run.url}/setup/x").status == 410
+    assert page.request.get(link).status == 404
+    assert page.request.get(link[:-4] + "0000").status == 404
+    assert page.request.get(f"{first_run.url}/setup/x").status == 404
 
 
 def test_add_people_to_a_new_list(page: Page) -> None:

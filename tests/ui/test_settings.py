@@ -2,7 +2,7 @@
 
 from tests.api.test_threats_pages import Visitor
 from tests.kit.client import Client
-from tests.kit.server import Server
+from tests.kit.server import EMAIL, Server
 
 
 def test_tests_and_rules_of_the_account(server: Server, api: Client) -> None:
@@ -30,3 +30,17 @@ def test_tests_and_rules_of_the_account(server: Server, api: Client) -> None:
     assert owner.send("POST", "/settings", cleared).status == 303
     account = api.get("/account").expect(200)
     assert (account["test_email_recipients"], account["transactional_allowed"]) == ([], True)
+
+
+def test_tests_of_campaigns_go_to_the_testers_of_the_team(server: Server) -> None:
+    """Until somebody tested something else: their own last addresses stand there then."""
+    api, owner = server.client(), Visitor(server, EMAIL)
+    api.patch("/account", {"test_email_recipients": ["ann@example.com", "bob@example.com"]}).expect(200)
+    campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)
+    page = owner.send("GET", f"/campaigns/{campaign['id']}/test").text
+    assert 'value="ann@example.com, bob@example.com"' in page
+    words = {"subject": "News", "body": "<p>Bread.</p>"}
+    api.patch(f"/campaigns/{campaign['id']}", {"template_attributes": words}).expect(200)
+    assert owner.send("POST", f"/campaigns/{campaign['id']}/test", {"addresses": EMAIL}).status == 303
+    page = owner.send("GET", f"/campaigns/{campaign['id']}/test").text
+    assert f'value="{EMAIL}"' in page and "tests of this team: ann@example.com, bob@example.com." in page

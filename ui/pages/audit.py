@@ -52,7 +52,9 @@ async def file(request: Request, visit: Visit) -> HTTPResponse | None:
     _refuse_others(visit)
     asked = _asked(request)
     lines = exporting.csv(visit.account_id, _query(asked, 1))
-    await audit.exported(visit.by, visit.account_id, "audit.csv", (name for name, value in asked.items() if value))
+    rows = (await call(audit.page, visit.account_id, _query(asked, 1))).total
+    narrowed = [name for name, value in asked.items() if value]
+    await audit.exported(visit.by, visit.account_id, "audit.csv", narrowed, rows)
     return await download.send(request, "audit.csv", "text/csv; charset=utf-8", _marked(lines))
 
 

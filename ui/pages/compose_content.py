@@ -156,9 +156,11 @@ async def _asked(request: Request, visit: Visit, campaign_id: int, form: Form | 
 
     found = await call(read)
     kept = (visit.user.preferences or {}).get(_KEPT[found["campaign"].channel])
-    default = "" if found["campaign"].channel == "sms" else visit.user.email
-    form = form or Form({"addresses": ", ".join(kept) if kept else default, "as": str(chosen or "")})
-    return view.page(request, "campaigns/test.html", status, form=form, search=search, **found)
+    sms = found["campaign"].channel == "sms"
+    testers = [] if sms else list(visit.account.test_email_recipients or ())
+    default = [] if sms else testers or [visit.user.email]
+    form = form or Form({"addresses": ", ".join(kept or default), "as": str(chosen or "")})
+    return view.page(request, "campaigns/test.html", status, form=form, search=search, testers=testers, **found)
 
 
 def _why(refused: errors.Invalid, given: list[str], sms: bool) -> str:

@@ -53,7 +53,7 @@ async def file(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
     total = (await call(kind.page, visit.account_id, *read)).total
     lines: Any = (kind.csv if ending == "csv" else kind.jsonl)(visit.account_id, *read)
     mark, head = b"\xef\xbb\xbf" if marked else b"", 1 if ending == "csv" else 0
-    await audit.exported(visit.by, visit.account_id, f"{of}.{ending}", asked)
+    await audit.exported(visit.by, visit.account_id, f"{of}.{ending}", asked, total)
     pieces = exports.counted(visit.account_id, ticket, total, lines, mark, head)
     return await download.send(request, f"{of}.{ending}", TYPES[ending], pieces)
 

@@ -126,7 +126,7 @@ def _act(act: Act) -> None:
             some = ids[start : start + moving.CHUNK]
             changed += len(await commit(moving.some, flow_id, some, act))
         if changed:
-            await commit(moving.noted, visit.account_id, flow_id, act, changed, visit.actor)
+            await commit(moving.noted, visit.account_id, flow_id, act, changed, visit.by)
         left = f" {words.people(len(ids) - changed)} not inside any more." if changed < len(ids) else ""
         view.say(request, f"{words.people(changed)} {DONE[act]}.{left}" if ids else "Nobody was chosen.")
         back = local_path(form["back"])

@@ -130,11 +130,11 @@ async def discard(request: Request, visit: Visit, import_id: int) -> HTTPRespons
 @signed_in
 async def outcome(request: Request, visit: Visit, import_id: int) -> HTTPResponse | None:
     """What came of each line, or only the lines that are wrong, as a file."""
-    await call(store.get, visit.account_id, import_id)
+    row = await call(store.get, visit.account_id, import_id)
     only = request.args.get("only") == "problems"
     lines = results.pieces(visit.account_id, import_id, only_problems=only)
     name = f"import-{import_id}-{'problems' if only else 'results'}.csv"
-    await audit.exported(visit.by, visit.account_id, name, ())
+    await audit.exported(visit.by, visit.account_id, name, (), row.failed if only else row.total)
     return await download.send(request, name, "text/csv; charset=utf-8", lines)
 
 

@@ -80,9 +80,10 @@ async def export(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
     except errors.Invalid:
         return view.go(request, f"/campaigns/{campaign_id}/people")
     campaign = await call(store.get, visit.account_id, campaign_id)
-    lines = exporting.csv(await call(recipients.ids, visit.account_id, campaign_id, asked))
+    found = await call(recipients.ids, visit.account_id, campaign_id, asked)
+    lines = exporting.csv(found)
     name = f"campaign-{campaign.id}-people.csv"
-    await audit.exported(visit.by, visit.account_id, name, _chosen(request))
+    await audit.exported(visit.by, visit.account_id, name, _chosen(request), len(found))
     return await download.send(request, name, "text/csv; charset=utf-8", chain((_MARK,), lines))
 
 

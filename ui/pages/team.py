@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 from appliance import errors
 from appliance.account import passwords, team, users
 from appliance.db.work import call, commit
-from ui import once, view
+from ui import once, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
@@ -75,7 +75,9 @@ async def close(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
         own = "disabled" in refused.fields
         said = "You cannot shut yourself out." if own else "An account needs an owner. Make somebody else one first."
         return await _refused(request, visit, said)
-    view.say(request, f"{done.name} signs in no more.", (f"/settings/team/{user_id}/reopen", {}))
+    theirs = (await call(_keys, visit.account_id)).get(user_id)
+    left = f" Still working: {words.listed(theirs)}, under API keys." if theirs else ""
+    view.say(request, f"{done.name} signs in no more.{left}", (f"/settings/team/{user_id}/reopen", {}))
     return view.go(request, "/settings/team")
 
 
@@ -115,5 +117,15 @@ async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTP
         form=form,
         found=found,
         roles=ROLES,
+        keys=await call(_keys, visit.account_id),
         made=once.take(visit.session.id, "password"),
     )
+
+
+def _keys(account_id: int) -> dict[int, list[str]]:
+    """Answer the keys that each person made and that open something, by their names and ends."""
+    found: dict[int, list[str]] = {}
+    for key in team.keys(account_id):
+        if key.created_by_id is not None:
+            found.setdefault(key.created_by_id, []).append(f"{key.name} (…{key.hint})")
+    return found
