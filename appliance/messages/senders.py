@@ -5,6 +5,7 @@ from typing import NamedTuple
 from appliance import brand as brands
 from appliance import config
 from appliance.db.open import rows
+from appliance.delivery import groups
 from appliance.sending_domains import names
 from appliance.sending_domains import store as domains
 from appliance.tables import Account
@@ -56,6 +57,9 @@ def advice(account_id: int, address: str, real: bool) -> list[tuple[str, str]]:
     if not domains.is_verified(account_id, name):
         if real and not config.current().email.allow_unverified_domains:
             return []  # which is a problem
+        if real and groups.is_shared(name):
+            who = f"{name} belongs to its provider"
+            return [("domain_unverified", f"{who}: mail in its name is refused, or taken for spam, from other servers")]
         why = "receivers may take it for spam" if real else "mail that leaves needs that"
         return [("domain_unverified", f"{names.shown(name)} is not verified as yours: {why}")]
     attention = domains.attention(account_id, name)

@@ -243,6 +243,18 @@ def test_from_which_addresses_mail_may_leave(home: Home, address: str, may: bool
     )
 
 
+def test_the_name_of_a_mailbox_provider_is_nobodys(home: Home) -> None:
+    """Refused where a domain has to be verified, for it never can be; where none has to, it is said what follows."""
+    account, address = Account.get_by_id(home.account_id), "ceo@gmail.com"
+    home.configure(email__transport="relay", email__relay__host="mail.us.example")
+    [(field, words)] = senders.problems(account, address, "relay", marketing=False)
+    assert field == "from_email" and "gmail.com is not verified" in words
+    home.configure(email__transport="relay", email__relay__host="x", email__allow_unverified_domains=True)
+    assert senders.problems(account, address, "relay", marketing=False) == []
+    [(code, words)] = senders.advice(account.id, address, True)
+    assert code == "domain_unverified" and "gmail.com belongs to its provider" in words and "refused" in words
+
+
 def test_a_resolver_that_fails_moves_no_return_path(home: Home) -> None:
     """Mail goes on to come back to us while nobody can be asked for the record that leads it here; gone is gone."""
     domain = see(add(home), GOOD)
