@@ -74,14 +74,8 @@ def expand(scope: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def create(account_id: int, name: str, scope: str = "full", test: bool = False, by: By = By()) -> str:
-    """Make a key and answer it, the only time it is ever seen; raises Invalid for an unknown scope or account."""
-    return make(account_id, KeyWrite(name, scope, test), by)[1]
-
-
-def make(account_id: int, asked: KeyWrite, by: By) -> tuple[ApiKey, str]:
-    """Make a key and answer its row with the key itself, the only time it is ever seen; raises Invalid."""
-    writing()
+def check(account_id: int, asked: KeyWrite, _: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a key that is to be made, as far as it is known."""
     faults, words = Faults(), ""
     try:
         expand(asked.scope)
@@ -90,10 +84,21 @@ def make(account_id: int, asked: KeyWrite, by: By) -> tuple[ApiKey, str]:
         words = refused.message
     if Account.get_or_none(Account.id == account_id) is None:
         faults.add("account", "must exist")
-    if not asked.name.strip():
+    if isinstance(asked.name, str) and not asked.name.strip():
         faults.add("name", "can't be blank")
     if faults.fields:
         raise Invalid(faults.fields, message=words if len(faults.fields) == 1 else "")
+
+
+def create(account_id: int, name: str, scope: str = "full", test: bool = False, by: By = By()) -> str:
+    """Make a key and answer it, the only time it is ever seen; raises Invalid for an unknown scope or account."""
+    return make(account_id, KeyWrite(name, scope, test), by)[1]
+
+
+def make(account_id: int, asked: KeyWrite, by: By) -> tuple[ApiKey, str]:
+    """Make a key and answer its row with the key itself, the only time it is ever seen; raises Invalid."""
+    writing()
+    check(account_id, asked)
     key = (TEST if asked.test else LIVE) + tokens.random_base62(36)
     made = ApiKey.create(
         account=account_id, name=asked.name.strip(), digest=tokens.digest(key), hint=key[-4:], scope=asked.scope,

@@ -98,13 +98,18 @@ def add(by: By, new: users.NewUser, role: str) -> User:
     return made
 
 
-def update(by: By, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
-    """Change what was sent, all or nothing; whoever is shut out, or gets a new password, is signed out everywhere.
+def check_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
+    """Raise Invalid with all that keeps somebody from being added, as far as it is known who they are."""
+    faults = Faults()
+    if isinstance(new.password, str):
+        faults.of(passwords.check_length, new.password)
+    if isinstance(new.email, str):
+        faults.of(users.check_address, new.email)
+    faults.check()
 
-    Raises NotFound, NotAllowed for what only owners may, and Invalid for the last owner and for what nobody does to
-    themselves.
-    """
-    writing()
+
+def check(by: By, user_id: int, changes: UserPatch, gets_password: bool = False) -> User:
+    """Answer whom a change is about; raises as `update`, with all faults."""
     actor, wants = _actor(by), given(changes)
     found = get(actor.account_id, user_id)
     role, disabled = wants.get("role", found.role), wants.get("disabled", found.disabled_at is not None)
@@ -112,11 +117,25 @@ def update(by: By, user_id: int, changes: UserPatch, password_hash: str | None =
     faults = Faults()
     if found.id == actor.id and disabled:
         faults.add("disabled", "is yourself")
-    if found.id == actor.id and password_hash is not None:
+    if isinstance(changes.password, str):
+        faults.of(passwords.check_length, changes.password)
+    if found.id == actor.id and (gets_password or isinstance(changes.password, str)):
         faults.add("password", "is your own: it is changed with the present one")
     if (role != "owner" or disabled) and _is_last(found):
         faults.add("role", "would leave nobody who owns the account")
     faults.check()
+    return found
+
+
+def update(by: By, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
+    """Change what was sent, all or nothing; whoever is shut out, or gets a new password, is signed out everywhere.
+
+    Raises NotFound, NotAllowed for what only owners may, and Invalid for the last owner and for what nobody does to
+    themselves.
+    """
+    writing()
+    found, wants = check(by, user_id, changes, password_hash is not None), given(changes)
+    role, disabled = wants.get("role", found.role), wants.get("disabled", found.disabled_at is not None)
     if "name" in wants and wants["name"].strip() != found.name:
         _saved(by, found, "user_name", {}, name=wants["name"].strip())
     if role != found.role:

@@ -57,13 +57,24 @@ def add(account_id: int, new: NewUser, role: str = "owner") -> User:
         raise Invalid({"role": ["is not included in the list"]})
     if Account.get_or_none(Account.id == account_id) is None:
         raise Invalid({"account": ["must exist"]})
-    if User.get_or_none(User.email == new.email) is not None:
-        raise Invalid({"email": ["has already been taken"]})
+    check_address(new.email)
     now = clock.now_ms()
     return User.create(
         account=account_id, email=new.email, name=new.name, role=role, password_hash=new.password_hash,
         created_at=now, updated_at=now,
     )  # fmt: skip
+
+
+def check_address(email: str) -> None:
+    """Raise Invalid for an address that somebody signs in with, or that is none."""
+    if not email.strip():
+        raise Invalid({"email": ["can't be blank"]})
+    try:
+        key = addresses.email(email).key
+    except ValueError:
+        raise Invalid({"email": ["is invalid"]}) from None
+    if User.get_or_none(User.email == key) is not None:
+        raise Invalid({"email": ["has already been taken"]})
 
 
 def of_address(email: str) -> User | None:

@@ -5,6 +5,7 @@ from appliance.account.keys import KeyWrite
 from appliance.account.roles import RULE
 from appliance.api import people_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
 from appliance.fields import PageQuery
@@ -19,7 +20,10 @@ async def index(request: Call) -> Answer:
     return Answer([shapes.key(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("POST", "/api_keys", scope=RULE, reads=KeyWrite, returns=shapes.ApiKeyWithSecret, status=201)
+@ROUTES.add(
+    "POST", "/api_keys", scope=RULE, reads=KeyWrite, returns=shapes.ApiKeyWithSecret, status=201,
+    inside=checked(keys.check),
+)  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a key; the answer alone shows it."""
     made, secret = await commit(keys.make, request.account_id, request.body, request.by)

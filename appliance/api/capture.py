@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from appliance.account import audit
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import Fault, page_headers
 from appliance.clock import iso
 from appliance.db.work import call, commit
@@ -132,7 +133,13 @@ async def raw(request: Call) -> Answer:
     return Answer(bytes(row.source), media="text/plain" if row.channel == "sms" else None)
 
 
-@ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", reads=Simulate, returns=CapturedDetail)
+def _look_over(account_id: int, request: Simulate, number: int) -> None:
+    if isinstance(request.action, str):
+        simulating.plan(account_id, number, request)
+
+
+@ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", reads=Simulate, returns=CapturedDetail,
+            inside=checked(_look_over))  # fmt: skip
 async def simulate(request: Call) -> Answer:
     """Let something happen to a captured message, by the way it really comes."""
     play = await call(simulating.plan, request.account_id, request.id, request.body)

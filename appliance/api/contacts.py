@@ -122,7 +122,15 @@ async def export(request: Call) -> Answer:
     return Answer(found, headers={"Content-Disposition": name})
 
 
-@ROUTES.add("POST", "/contacts/{id}/merge", scope="contacts:write", reads=MergeWrite, returns=shapes.Contact)
+def _other(account_id: int, request: MergeWrite, number: int) -> None:
+    if isinstance(request.contact_id, int):
+        merge.two(account_id, number, request.contact_id)
+
+
+@ROUTES.add(
+    "POST", "/contacts/{id}/merge", scope="contacts:write", reads=MergeWrite, returns=shapes.Contact,
+    inside=checked(_other),
+)  # fmt: skip
 async def merge_in(request: Call) -> Answer:
     """Merge another contact into this one; where they differ about consent the stricter one counts."""
     other: MergeWrite = request.body

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.api.shapes import Moment
 from appliance.clock import iso
@@ -75,7 +76,13 @@ async def index(request: Call) -> Answer:
     return Answer(await call(lambda: [_shaped(row) for row in page.rows]), headers=page_headers(page))
 
 
-@ROUTES.add("POST", "/domains", scope="domains:write", reads=DomainCreate, returns=SendingDomain, status=201)
+def _look_over(account_id: int, request: DomainCreate, _: int | None) -> None:
+    if isinstance(request.domain, Struct):
+        store.read(account_id, request)
+
+
+@ROUTES.add("POST", "/domains", scope="domains:write", reads=DomainCreate, returns=SendingDomain, status=201,
+            inside=checked(_look_over))  # fmt: skip
 async def create(request: Call) -> Answer:
     """Add a sending domain; the answer says which DNS records it needs."""
     await call(store.read, request.account_id, request.body)

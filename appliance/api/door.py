@@ -70,12 +70,14 @@ def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | N
         faults = Faults()
         query = faults.of(read.query, request, route.query)
         struct, ignored = faults.of(read.body, raw, route) or (None, [])
+        if route.idempotent:
+            faults.of(read.idempotency_key, request)
         if faults.fields:
             # What does not exist is said before what is wrong with its fields
             await _must_exist(route, Call(request, who, identity, None, None, None))
             if route.inside is not None:
                 sound = fields.sound(route.reads, raw) if route.reads is not None else None
-                faults.fields |= await route.inside(Call(request, who, identity, sound, None, raw))
+                faults.fields = await route.inside(Call(request, who, identity, sound, query, raw)) | faults.fields
             faults.check()
         answer = await route.handler(Call(request, who, identity, struct, query, raw, second))
         headers = dict(answer.headers)

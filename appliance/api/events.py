@@ -16,7 +16,7 @@ from appliance.db.work import call, commit
 from appliance.errors import Invalid
 from appliance.events import log, submit
 from appliance.events.log import EventQuery
-from appliance.events.requests import EventBatch, EventWrite, Ready, check, prepare, read_many
+from appliance.events.requests import EventBatch, EventWrite, Ready, prepare, read_many
 from appliance.events.submit import Submitted
 from appliance.tables import Event
 
@@ -50,7 +50,7 @@ async def index(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/events", scope="events:write", reads=EventWrite, inside=checked(check),
+    "POST", "/events", scope="events:write", reads=EventWrite, inside=checked(submit.check),
     returns=shapes.Event, status=201, also=(200,),
     idempotent=True, rate="messages",
 )  # fmt: skip

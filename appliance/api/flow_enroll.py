@@ -2,6 +2,7 @@
 
 from appliance.account import audit
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.db.work import call, commit
 from appliance.flows import enrolling
 from appliance.flows.enrolling import Enrolled, EnrollWrite
@@ -9,7 +10,10 @@ from appliance.flows.enrolling import Enrolled, EnrollWrite
 ROUTES = Routes()
 
 
-@ROUTES.add("POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled, rate="sends")
+@ROUTES.add(
+    "POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled, rate="sends",
+    inside=checked(enrolling.check),
+)  # fmt: skip
 async def enroll(request: Call) -> Answer:
     """Let people into an active flow: named by id, or everybody in a segment now."""
     chosen = await call(enrolling.who, request.account_id, request.id, request.body)

@@ -3,6 +3,7 @@
 from msgspec import Struct, structs
 
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.api.run_shapes import FlowRun, FlowRunDetail, detailed, shaped
 from appliance.db.work import call, commit
@@ -80,7 +81,10 @@ def _moves(act: Act, one_summary: str, many_summary: str) -> None:
     single.__doc__, many.__doc__ = one_summary, many_summary
     scope, path = "flows:write", "/flows/{id}/runs"
     ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, returns=FlowRunDetail, starts=True)(single)
-    ROUTES.add("POST", f"{path}/{act}", scope=scope, reads=RunsChosen, returns=RunsMoved, starts=True)(many)
+    ROUTES.add(
+        "POST", f"{path}/{act}", scope=scope, reads=RunsChosen, returns=RunsMoved, starts=True,
+        inside=checked(moving.check),
+    )(many)  # fmt: skip
 
 
 _moves("move_on", "Let a waiting run go on at once.", "Let many go on at once: some runs, or all that wait in a step.")

@@ -1,6 +1,7 @@
 """/flows/{id}: rehearsals, which write nothing."""
 
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import Fault, page_headers
 from appliance.fields import PageQuery
 from appliance.flows import crowd, scripts, simulate
@@ -12,23 +13,33 @@ from appliance.flows.scripts import ScriptResult
 from appliance.flows.timeline import Simulated
 
 ROUTES = Routes()
+_one_faults, _many_faults = checked(simulate.check), checked(crowd.check)
+
+
+async def _one_inside(request: Call) -> dict[str, list[str]]:
+    _may_be_asked(request)
+    return await _one_faults(request)
+
+
+async def _many_inside(request: Call) -> dict[str, list[str]]:
+    _may_see_people(request)
+    return await _many_faults(request)
 
 
 @ROUTES.add(
     "POST", "/flows/{id}/simulate", scope="flows:read", reads=SimulateRequest, body_required=False, returns=Simulated,
-    rate="renders",
+    rate="renders", inside=_one_inside,
 )  # fmt: skip
 async def one(request: Call) -> Answer:
     """Rehearse a flow with one person, real or made up: what would happen when, and why; nothing is sent or stored."""
-    if request.body.contact_id:
-        _may_see_people(request)
+    _may_be_asked(request)
     sees = request.credential.reaches("contacts:read")
     return Answer(await rehearse(simulate.simulate, request.account_id, request.id, request.body, sees))
 
 
 @ROUTES.add(
     "POST", "/flows/{id}/simulate_all", scope="flows:read", reads=CrowdRequest, body_required=False, returns=Crowd,
-    rate="renders",
+    rate="renders", inside=_many_inside,
 )  # fmt: skip
 async def many(request: Call) -> Answer:
     """Rehearse a flow with everybody who met its trigger of late: how many would take which way."""
@@ -43,6 +54,11 @@ async def kept(request: Call) -> Answer:
     sees = request.credential.reaches("contacts:read")
     page = await rehearse(scripts.page, request.account_id, request.id, request.query, sees)
     return Answer(page.rows, headers=page_headers(page))
+
+
+def _may_be_asked(request: Call) -> None:
+    if request.body is not None and request.body.contact_id:
+        _may_see_people(request)
 
 
 def _may_see_people(request: Call) -> None:

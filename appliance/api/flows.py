@@ -12,6 +12,7 @@ from appliance.account.approving import Reject
 from appliance.account.buckets import Rate
 from appliance.api import flow_shapes
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.reply import Fault, page_headers
 from appliance.db.work import call, commit
 from appliance.designs.theme import Look
@@ -58,20 +59,16 @@ async def index(request: Call) -> Answer:
     return Answer(await call(_shaped, page.rows), headers=page_headers(page))
 
 
-async def _inside(request: Call) -> dict[str, list[str]]:
-    return await call(store.faults_inside, request.account_id, request.raw, request.id or None)
-
-
 @ROUTES.add(
-    "POST", "/flows", scope="flows:write", reads=FlowCreate, returns=flow_shapes.Flow, status=201, inside=_inside
-)
+    "POST", "/flows", scope="flows:write", reads=FlowCreate, returns=flow_shapes.Flow, status=201,
+    inside=checked(store.check),
+)  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a flow; as a draft unless `status` says otherwise."""
     live = request.body.status in ("active", "live")
     if live:
         _require_send(request)
-    body = await call(store.begun, request.account_id, request.body)
-    draft = await call(store.read, request.account_id, body)
+    body, draft = await call(store.begin, request.account_id, request.body)
     await call(store.warm, request.account_id, draft, live=live)
     return await _shown(await commit(store.create, request.account_id, body, draft, request.by))
 
@@ -96,8 +93,9 @@ async def show(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=flow_shapes.FlowChanged, inside=_inside
-)
+    "PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=flow_shapes.FlowChanged,
+    inside=checked(store.check),
+)  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a flow; `steps` replaces them all, `status` moves it."""
     before = await call(store.get, request.account_id, request.id)

@@ -2,7 +2,8 @@
 
 import asyncio
 import secrets
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import msgspec
@@ -15,10 +16,11 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
 from appliance.clock import iso
 from appliance.db.work import call, commit
-from appliance.errors import Invalid
+from appliance.errors import Faults, Invalid
 from appliance.events.shape import Moment
 from appliance.importing import results, store
 from appliance.importing.requests import DryRunQuery, ImportForm, ImportOptions, ImportQuery, Upload
+from appliance.importing.stage import Look
 from appliance.tables import Import as Row
 
 ROUTES = Routes()
@@ -85,37 +87,65 @@ async def index(request: Call) -> Answer:
     return Answer([shaped(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add(
-    "POST", "/imports", scope="contacts:write", form=ImportForm, query=DryRunQuery, returns=Import, status=201
-)  # fmt: skip
-async def create(request: Call) -> Answer:
-    """Import a file of contacts or suppressions (CSV or JSON lines); `dry_run` only reports what it would do."""
+@asynccontextmanager
+async def _received(request: Call) -> AsyncIterator[tuple[Upload, Look]]:
+    """Receive a file and look at it; it is gone in the end. Raises Invalid with all that is wrong with the form."""
     target = await asyncio.to_thread(store.directory) / f"incoming-{secrets.token_hex(8)}"
     try:
-        upload = await _receive(request, target)
-        seen = await call(store.look, upload)
-        told = {"resource": upload.resource, "dry_run": upload.dry_run}
-        args = (request.account_id, upload, seen, request.actor)
-        made = await commit(audit.noting, request.by, "import_create", store.create, *args, data=told)
+        form = await receiving.file(request, target, config.current().limits.import_bytes, "an import")
+        faults, texts = Faults(), form.texts
+        read = faults.of(fields.read, ImportForm, texts) or fields.sound(ImportForm, texts)
+        options = _options(read, faults)
+        dry_run = request.query is not None and request.query.dry_run
+        upload = Upload(str(target), form.filename or "", form.size, read.resource, options, dry_run)
+        yield upload, await call(_looked_at, request.account_id, upload, form.filename is not None, faults)
     finally:
         target.unlink(missing_ok=True)
-    return Answer(shaped(made))
 
 
-async def _receive(request: Call, target: Path) -> Upload:
-    form = await receiving.file(request, target, config.current().limits.import_bytes, "an import")
-    read = fields.read(ImportForm, form.texts)
-    return Upload(str(target), form.filename or "", form.size, read.resource, _options(read), request.query.dry_run)
+def _looked_at(account_id: int, upload: Upload, is_there: bool, faults: Faults) -> Look:
+    """Look at what was received; raises Invalid with what was found before and what is found now."""
+    seen = faults.of(store.look, upload) if is_there else None
+    if not is_there:
+        faults.add("file", "can't be blank")
+    faults.of(store.check_lists, account_id, upload.options)
+    faults.check()
+    assert seen is not None  # without faults there is a file
+    return seen
 
 
-def _options(form: ImportForm) -> ImportOptions:
+async def _inside(request: Call) -> dict[str, list[str]]:
+    try:
+        async with _received(request):
+            return {}
+    except Invalid as refused:
+        return refused.fields
+
+
+def _options(form: ImportForm, faults: Faults) -> ImportOptions:
+    """Read what is asked of an import; notes what is wrong with it, and answers the rest."""
     if form.options is UNSET or not form.options.strip():
         return ImportOptions()
     try:
         raw = msgspec.json.decode(form.options)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        raise Invalid({"options": ["is not JSON"]}) from None
-    return fields.read(ImportOptions, raw, "options")
+        faults.add("options", "is not JSON")
+        return ImportOptions()
+    read = faults.of(fields.read, ImportOptions, raw, "options")
+    return read or (fields.sound(ImportOptions, raw) if isinstance(raw, dict) else ImportOptions())
+
+
+@ROUTES.add(
+    "POST", "/imports", scope="contacts:write", form=ImportForm, query=DryRunQuery, returns=Import, status=201,
+    inside=_inside,
+)  # fmt: skip
+async def create(request: Call) -> Answer:
+    """Import a file of contacts or suppressions (CSV or JSON lines); `dry_run` only reports what it would do."""
+    async with _received(request) as (upload, seen):
+        told = {"resource": upload.resource, "dry_run": upload.dry_run}
+        args = (request.account_id, upload, seen, request.actor)
+        made = await commit(audit.noting, request.by, "import_create", store.create, *args, data=told)
+    return Answer(shaped(made))
 
 
 @ROUTES.add("GET", "/imports/{id}", scope="contacts:read", returns=Import)

@@ -14,7 +14,7 @@ from appliance.errors import Invalid
 _ROOT = re.compile(r"[.\[]")
 
 
-def checked(check: Callable[[int, Any, int | None], Any]) -> Callable[[Call], Awaitable[dict[str, list[str]]]]:
+def checked(check: Callable[[int, Any, Any], Any]) -> Callable[[Call], Awaitable[dict[str, list[str]]]]:
     """Make a route's `inside` of what the verb begins with: a check by account, request and id that raises Invalid.
 
     It sees what is sound of the request, with the rest as if it had not been sent; what it says of the rest, or of the
@@ -27,13 +27,18 @@ def checked(check: Callable[[int, Any, int | None], Any]) -> Callable[[Call], Aw
         try:
             await call(check, request.account_id, request.body, request.id or None)
         except Invalid as refused:
-            kind: type[Struct] = type(request.body)
-            lost = {
-                info.encode_name
-                for info in reader.declared(kind)
-                if info.encode_name in request.raw and getattr(request.body, info.name) is UNSET
-            }
-            return {path: said for path, said in refused.fields.items() if _ROOT.split(path)[0] not in {"base"} | lost}
+            return of_sound(request, refused)
         return {}
 
     return more
+
+
+def of_sound(request: Call, refused: Invalid) -> dict[str, list[str]]:
+    """Answer what a refusal says of the keys that are sound."""
+    kind: type[Struct] = type(request.body)
+    lost = {
+        info.encode_name
+        for info in reader.declared(kind)
+        if info.encode_name in request.raw and getattr(request.body, info.name) is UNSET
+    }
+    return {path: said for path, said in refused.fields.items() if _ROOT.split(path)[0] not in {"base"} | lost}

@@ -70,7 +70,14 @@ async def delete(request: Call) -> Answer:
     return Answer(await commit(verb))
 
 
-@ROUTES.add("POST", "/lists/{id}/contacts/bulk", scope="contacts:write", reads=BulkWrite, returns=BulkDone)
+def _looked_over(account_id: int, request: BulkWrite, number: int) -> None:
+    bulk.plan(account_id, number, request)
+
+
+@ROUTES.add(
+    "POST", "/lists/{id}/contacts/bulk", scope="contacts:write", reads=BulkWrite, returns=BulkDone,
+    inside=checked(_looked_over),
+)  # fmt: skip
 async def change_many(request: Call) -> Answer:
     """Add and remove many contacts, named by id or e-mail address."""
     plan = await call(bulk.plan, request.account_id, request.id, request.body)

@@ -6,6 +6,7 @@ from typing import Any
 from appliance.account import audit, idempotency
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
 from appliance.db.work import call, commit
@@ -30,7 +31,7 @@ async def index(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/messages", scope="messages:send", reads=MessageWrite, returns=shapes.Message, status=201, also=(200,),
-    idempotent=True, rate="messages",
+    idempotent=True, rate="messages", inside=checked(single.check),
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Send a single message."""
@@ -38,7 +39,6 @@ async def create(request: Call) -> Answer:
     key = idempotency_key(request.request)
     if key is None and isinstance(body.idempotency_key, str):
         key = body.idempotency_key
-        idempotency.check_key(key, "idempotency_key")
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
     def verb() -> tuple[Any, bool]:

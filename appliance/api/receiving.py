@@ -6,7 +6,6 @@ from typing import Any
 from appliance import multipart
 from appliance.api.declare import Call
 from appliance.api.reply import Fault
-from appliance.errors import Invalid
 
 
 async def file(request: Call, target: Path, most: int, what: str) -> multipart.Form:
@@ -21,6 +20,4 @@ async def file(request: Call, target: Path, most: int, what: str) -> multipart.F
         raise Fault(415, "unsupported_media_type", words) from None
     except multipart.Malformed as fault:
         raise Fault(400, "invalid_json", f"the form cannot be read: {fault}") from None
-    if form.filename is None:
-        raise Invalid({"file": ["can't be blank"]})
     return form

@@ -41,7 +41,7 @@ async def index(request: Call) -> Answer:
     return Answer(await call(_shaped, request.account_id, page.rows), headers=page_headers(page))
 
 
-def _look_over(account_id: int, request: SegmentCreate | SegmentPatch, number: int | None) -> None:
+def _look_over(account_id: int, request: SegmentCreate | SegmentPatch | CountWrite, number: int | None) -> None:
     if isinstance(request.filters, list):
         store.check(account_id, number, request.filters)
 
@@ -60,7 +60,7 @@ async def fields(request: Call) -> Answer:
 
 
 @ROUTES.add("POST", "/segments/count", scope="contacts:read", reads=CountWrite, returns=segment_shapes.Counted,
-            rate="renders")  # fmt: skip
+            rate="renders", inside=checked(_look_over))  # fmt: skip
 async def count(request: Call) -> Answer:
     """Count the people whom filters let through, without keeping the filters."""
 

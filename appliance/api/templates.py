@@ -100,7 +100,10 @@ async def delete(request: Call) -> Answer:
     return Answer(shaping.template(gone))
 
 
-@ROUTES.add("POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview, rate="renders")
+@ROUTES.add(
+    "POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview, rate="renders",
+    inside=checked(looking.check),
+)  # fmt: skip
 async def preview(request: Call) -> Answer:
     """Render an email design to HTML, for a contact or with invented values."""
     return Answer(await call(looking.preview, request.account_id, request.body))
@@ -108,7 +111,7 @@ async def preview(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/templates/{id}/send_test", scope="templates:write", reads=TestRequest, body_required=False,
-    returns=TestsSent, rate="sends",
+    returns=TestsSent, rate="sends", inside=checked(trial.check),
 )  # fmt: skip
 async def send_test(request: Call) -> Answer:
     """Send a test email of a template."""

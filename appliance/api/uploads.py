@@ -10,6 +10,8 @@ from appliance import fields, media
 from appliance.api import receiving
 from appliance.api.declare import Answer, Call, Routes
 from appliance.db.work import commit
+from appliance.errors import Faults, Invalid
+from appliance.pictures.remake import Picture
 from appliance.tables import Media
 
 ROUTES = Routes()
@@ -41,16 +43,38 @@ def shaped(row: Media) -> Upload:
     )  # fmt: skip
 
 
-@ROUTES.add("POST", "/uploads", scope="templates:write", form=UploadForm, returns=Upload, status=201)
-async def create(request: Call) -> Answer:
-    """Upload a picture (PNG, JPEG, GIF or WebP) for a logo or an email."""
+async def _received(request: Call) -> tuple[str, Picture]:
+    """Receive a picture with the name of its file; raises Invalid with all that is wrong with the form."""
     room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
+    faults, picture = Faults(), None
     try:
         target = Path(room.name) / "file"
         form = await receiving.file(request, target, media.MOST_BYTES, "an upload")
-        asked = fields.read(UploadForm, form.texts, loose=True)
-        loop = asyncio.get_running_loop()
-        picture = await loop.run_in_executor(media.STUDIO, media.prepared, target, asked.full_size)
+        asked = faults.of(fields.read, UploadForm, form.texts, "", True) or UploadForm()
+        if form.filename is None:
+            faults.add("file", "can't be blank")
+        else:
+            try:
+                loop = asyncio.get_running_loop()
+                picture = await loop.run_in_executor(media.STUDIO, media.prepared, target, asked.full_size)
+            except Invalid as refused:
+                faults.merge(refused.fields)
     finally:
         await asyncio.to_thread(room.cleanup)
-    return Answer(shaped(await commit(media.add, request.account_id, form.filename or "", picture)))
+    faults.check()
+    assert picture is not None  # without faults there is one
+    return form.filename or "", picture
+
+
+async def _inside(request: Call) -> dict[str, list[str]]:
+    try:
+        await _received(request)
+    except Invalid as refused:
+        return refused.fields
+    return {}
+
+
+@ROUTES.add("POST", "/uploads", scope="templates:write", form=UploadForm, returns=Upload, status=201, inside=_inside)
+async def create(request: Call) -> Answer:
+    """Upload a picture (PNG, JPEG, GIF or WebP) for a logo or an email."""
+    return Answer(shaped(await commit(media.add, request.account_id, *await _received(request))))

@@ -10,6 +10,7 @@ from appliance.account.roles import SELF
 from appliance.account.team import Password
 from appliance.api import people_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import of_sound
 from appliance.db.work import call, commit
 from appliance.errors import Faults, Invalid
 from appliance.fields import Name
@@ -38,7 +39,16 @@ async def show(request: Call) -> Answer:
     return Answer(shapes.user(await call(team.get, request.account_id, _own_id(request))))
 
 
-@ROUTES.add("PATCH", "/user", scope=SELF, reads=OwnPatch, returns=shapes.User)
+async def _inside(request: Call) -> dict[str, list[str]]:
+    user = await call(team.get, request.account_id, _own_id(request))
+    try:
+        await _check_password(user, request.body)
+    except Invalid as refused:
+        return of_sound(request, refused)
+    return {}
+
+
+@ROUTES.add("PATCH", "/user", scope=SELF, reads=OwnPatch, returns=shapes.User, inside=_inside)
 async def update(request: Call) -> Answer:
     """Update oneself; a new password ends every sign-in of one's own, this one too."""
     asked: OwnPatch = request.body
@@ -57,9 +67,15 @@ async def update(request: Call) -> Answer:
 
 
 async def _hashed(user: User, asked: OwnPatch) -> str | None:
-    """Answer the new password as it is stored, None if there is none; raises Invalid, and TooMany for who guesses."""
+    """Answer the new password as it is stored, None if there is none; raises as `_check_password`."""
+    await _check_password(user, asked)
+    return await asyncio.to_thread(passwords.make, asked.password) if isinstance(asked.password, str) else None
+
+
+async def _check_password(user: User, asked: OwnPatch) -> None:
+    """Raise Invalid with all that is wrong with a new password and its proof, and TooMany for who guesses."""
     if not isinstance(asked.password, str):
-        return None
+        return
     faults = Faults()
     try:
         passwords.check_length(asked.password)
@@ -76,4 +92,3 @@ async def _hashed(user: User, asked: OwnPatch) -> str | None:
         if not one.is_wrong:
             attempts.succeeded(name)
     faults.check()
-    return await asyncio.to_thread(passwords.make, asked.password)

@@ -9,8 +9,10 @@ from appliance.account.roles import RULE
 from appliance.account.team import UserPatch, UserQuery, UserWrite
 from appliance.api import people_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
+from appliance.api.inside import checked, of_sound
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
+from appliance.errors import Invalid
 from appliance.tables import User
 
 ROUTES = Routes()
@@ -24,13 +26,15 @@ async def index(request: Call) -> Answer:
     return Answer([shapes.user(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("POST", "/users", scope=RULE, reads=UserWrite, returns=shapes.UserWithPassword, status=201)
+@ROUTES.add("POST", "/users", scope=RULE, reads=UserWrite, returns=shapes.UserWithPassword, status=201,
+            inside=checked(team.check_new))  # fmt: skip
 async def create(request: Call) -> Answer:
     """Add somebody; without `password` one is made, and this answer alone shows it.
 
     An address signs in to one account of an installation, so one that anybody has is taken.
     """
     asked: UserWrite = request.body
+    await call(team.check_new, request.account_id, asked)
     sent = asked.password if isinstance(asked.password, str) else None
     secret = team.password() if sent is None else sent
     name = asked.name if isinstance(asked.name, str) else None
@@ -45,14 +49,21 @@ async def show(request: Call) -> Answer:
     return Answer(shapes.user(await call(team.get, request.account_id, request.id)))
 
 
-@ROUTES.add("PATCH", _ONE, scope=RULE, reads=UserPatch, returns=shapes.User)
+async def _inside(request: Call) -> dict[str, list[str]]:
+    try:
+        await call(team.check, request.by, request.id, request.body)
+    except Invalid as refused:
+        return of_sound(request, refused)
+    return {}
+
+
+@ROUTES.add("PATCH", _ONE, scope=RULE, reads=UserPatch, returns=shapes.User, inside=_inside)
 async def update(request: Call) -> Answer:
     """Update a person; with `disabled`, a new password or no second factor any more, every sign-in of theirs ends."""
     asked: UserPatch = request.body
-    await call(team.get, request.account_id, request.id)
+    await call(team.check, request.by, request.id, asked)
     hashed = None
     if isinstance(asked.password, str):
-        passwords.check_length(asked.password)
         hashed = await asyncio.to_thread(passwords.make, asked.password)
 
     def verb() -> User:

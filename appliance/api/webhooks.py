@@ -69,8 +69,9 @@ async def rotate_secret(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "POST", f"{_ONE}/test", scope="account:write", reads=WebhookTest, body_required=False, returns=shapes.WebhookTested
-)
+    "POST", f"{_ONE}/test", scope="account:write", reads=WebhookTest, body_required=False, returns=shapes.WebhookTested,
+    inside=checked(trial.check),
+)  # fmt: skip
 async def test(request: Call) -> Answer:
     """Send an invented event now, and tell what was answered."""
     webhook, event = await call(trial.prepare, request.account_id, request.id, request.body)

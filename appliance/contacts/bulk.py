@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance import addresses
 from appliance.contacts import lists
 from appliance.db.open import rows
-from appliance.errors import Faults, Invalid
+from appliance.errors import Faults
 
 CHUNK = 500
 _MOST = 10_000
@@ -47,9 +47,9 @@ def plan(account_id: int, list_id: int, request: BulkWrite) -> Plan:
     sent: dict[str, list[int | str]] = {}
     for name in ("add", "remove"):
         sent[name] = _read(name, getattr(request, name), faults)
-    faults.check()
     if found.segment_id is not None:
-        raise Invalid({"base": [lists.VIEW]})
+        faults.add("base", lists.VIEW)
+    faults.check()
     unknown: list[int | str] = []
     add, remove = (_people(account_id, sent[name], unknown) for name in ("add", "remove"))
     return Plan(add, remove, list(dict.fromkeys(unknown)))

@@ -21,16 +21,21 @@ _LATEST = ("email_last_sent_at", "email_last_opened_at", "email_last_clicked_at"
 _TRACKING = ("full", "aggregate", "none")
 
 
-def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -> Contact:
-    """Merge another contact into this one and answer it; the other is gone. Raises NotFound or Invalid."""
-    writing()
+def two(account_id: int, contact_id: int, other_id: int) -> tuple[Contact, Contact]:
+    """Answer who is to become one with whom; raises NotFound or Invalid."""
     contact = store.get(account_id, contact_id)
     if other_id == contact_id:
         raise Invalid({"contact_id": ["is invalid"]})
     found = store.by_ids([other_id])
     if not found or found[0].account_id != account_id:
         raise Invalid({"contact_id": ["must exist"]})
-    other = found[0]
+    return contact, found[0]
+
+
+def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -> Contact:
+    """Merge another contact into this one and answer it; the other is gone. Raises NotFound or Invalid."""
+    writing()
+    contact, other = two(account_id, contact_id, other_id)
     data, faults = _united(contact, other), Faults()
     data = tags.checked(data, "data", faults)
     faults.check()

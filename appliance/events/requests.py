@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, NamedTuple
 
-from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import addresses, clients, clock, fields
 from appliance.errors import Invalid
@@ -94,14 +94,6 @@ class Ready(NamedTuple):
         """The key by which a repeat is known."""
         key: str | None = self.values["idempotency_key"]
         return key
-
-
-def check(_: int, request: EventWrite, __: int | None = None) -> None:
-    """Raise Invalid with all that is wrong with an event, beyond its types, and needs no database to see."""
-    if not isinstance(request.event, str):  # what was sent for it was told already: any name will do
-        request = structs.replace(request, event="unknown")
-    if wrong := prepare(request).faults:
-        raise Invalid(wrong)
 
 
 def prepare(request: EventWrite, test: bool = False) -> Ready:

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from appliance import clock
 from appliance.db.open import connection, one, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Conflict, Invalid, Refused
-from appliance.events.requests import Ready
+from appliance.events.requests import EventWrite, Ready, prepare
 from appliance.tables.kinds import Json
 from appliance.work import bell
 
@@ -46,6 +48,16 @@ def missing_contact(account_id: int, ready: Ready) -> str | None:
     return None if _whose(account_id, ready) is not None else ready.address
 
 
+def check(account_id: int, request: EventWrite, _: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with an event, beyond its types."""
+    if not isinstance(request.event, str):  # what was sent for it was told already: any name will do
+        request = structs.replace(request, event="unknown")
+    ready = prepare(request)
+    is_made = ready.creates and ready.address is not None
+    if faults := dict(ready.faults) if is_made else _faults(ready, _whose(account_id, ready)):
+        raise Invalid(faults)
+
+
 def submit(account_id: int, ready: Ready) -> Submitted:
     """Record an event of a client; raises Invalid with all faults, Conflict for a key used for another payload."""
     (done,) = submit_many(account_id, [ready])
@@ -80,10 +92,7 @@ def _submit(account_id: int, ready: Ready, now: int, how: str) -> Submitted:
         if _differs(known, ready, contact_id):
             raise Conflict("this idempotency_key was used for another event", code="idempotency_conflict")
         return Submitted(known["id"], None)
-    faults = dict(ready.faults)
-    if contact_id is None and "contact_id" not in faults:
-        faults["contact_id" if ready.contact_id is not None else "contact_email"] = ["must exist"]
-    if faults:
+    if faults := _faults(ready, contact_id):
         raise Invalid(faults)
     at = now if ready.at is None else ready.at
     values = ready.values | {
@@ -107,6 +116,13 @@ def _saw_them(new: Iterable[dict[str, Any]]) -> None:
             "WHERE id = :id AND (last_interacted_at IS NULL OR last_interacted_at < :at)",
             [{"id": contact_id, "at": at} for contact_id, at in seen.items()],
         )
+
+
+def _faults(ready: Ready, contact_id: int | None) -> dict[str, list[str]]:
+    faults = dict(ready.faults)
+    if contact_id is None and "contact_id" not in faults:
+        faults["contact_id" if ready.contact_id is not None else "contact_email"] = ["must exist"]
+    return faults
 
 
 def _known(account_id: int, ready: Ready) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ from appliance.flows import (
 from appliance.flows.assumed import Assumed, Cast, Impossible
 from appliance.flows.counted import Crowd
 from appliance.flows.requests import Steps
-from appliance.flows.simulate import DAY_MS, opened, stopped
+from appliance.flows.simulate import DAY_MS, asked_steps, opened, stopped
 from appliance.flows.stage import Stage
 from appliance.flows.starting import Arrival, Open
 from appliance.flows.triggers import EVENT, MANUAL, Start
@@ -77,19 +77,10 @@ class _Met(NamedTuple):
 def simulate_all(account_id: int, flow_id: int, request: CrowdRequest) -> Crowd:
     """Rehearse a flow with everybody who met its trigger; raises NotFound, Invalid, or TooMany while another runs."""
     flow = store.get(account_id, flow_id)
-    faults = Faults()
-    steps = None
-    if request.steps is not UNSET:
-        steps = document.read(account_id, request.steps, faults, flow.steps, flow.last_action).steps
+    now = clock.now_ms()
+    steps, start, until = _read(flow, request, now)
     here = steps if steps is not None else flow.steps
     script = list(request.events or [])
-    assumed.check(account_id, script, {step["id"] for _, step in document.walk(here)}, faults)
-    now = clock.now_ms()
-    start = request.start_at if isinstance(request.start_at, int) else now
-    until = request.until if isinstance(request.until, int) else start + _LONG_MS
-    if not now - DAY_MS <= start <= until <= start + 5 * _LONG_MS:
-        faults.add("start_at", "is invalid")
-    faults.check()
     if not _busy.acquire(blocking=False):
         raise TooMany("another rehearsal with many is running", 5)
     try:
@@ -103,6 +94,25 @@ def simulate_all(account_id: int, flow_id: int, request: CrowdRequest) -> Crowd:
         _busy.release()
     answer.text = counted.text(flow, answer)
     return answer
+
+
+def check(account_id: int, request: CrowdRequest, flow_id: int) -> None:
+    """Raise Invalid with all that is wrong with a rehearsal beyond its types, or NotFound; nothing is played."""
+    _read(store.get(account_id, flow_id), request, clock.now_ms())
+
+
+def _read(flow: Flow, request: CrowdRequest, now: int) -> tuple[list[dict[str, Any]] | None, int, int]:
+    """Answer the steps that are rehearsed instead of those of a flow, when it begins and ends; raises Invalid."""
+    faults = Faults()
+    steps = asked_steps(flow, request.steps, faults)
+    here = steps if steps is not None else flow.steps
+    assumed.check(flow.account_id, request.events or [], {step["id"] for _, step in document.walk(here)}, faults)
+    start = request.start_at if isinstance(request.start_at, int) else now
+    until = request.until if isinstance(request.until, int) else start + _LONG_MS
+    if not now - DAY_MS <= start <= until <= start + 5 * _LONG_MS:
+        faults.add("start_at", "is invalid")
+    faults.check()
+    return steps, start, until
 
 
 def _met(account_id: int, flow: Flow, since: int, most: int) -> _Met:

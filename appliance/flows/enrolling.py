@@ -40,6 +40,14 @@ def who(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
 
     What the trigger asks of an event, a list or a segment is not asked here: a person chose these people.
     """
+    check(account_id, request, flow_id)
+    if isinstance(request.segment_id, int):
+        return _of_segment(account_id, request.segment_id, request.confirm_send_to_all is True)
+    return sorted(set(request.contact_ids or []))
+
+
+def check(account_id: int, request: EnrollWrite, flow_id: int) -> None:
+    """Raise Invalid with all that is wrong with a request, beyond its types; raises NotFound."""
     flow = people.flow_of(account_id, flow_id)
     faults = Faults()
     if flow.status != "active":
@@ -57,9 +65,6 @@ def who(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
     ):  # fmt: skip
         faults.add("segment_id", "must exist")
     faults.check()
-    if segment is None:
-        return sorted(set(chosen or []))
-    return _of_segment(account_id, segment, request.confirm_send_to_all is True)
 
 
 def _of_segment(account_id: int, segment_id: int, confirmed: bool) -> list[int]:

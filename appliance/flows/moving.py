@@ -57,6 +57,17 @@ def one(account_id: int, flow_id: int, run_id: int, act: Act, by: By) -> Run:
 def chosen(account_id: int, flow_id: int, request: RunsChosen) -> list[int]:
     """Answer the runs that a request means, also such as it names wrongly; raises NotFound, Invalid."""
     people.flow_of(account_id, flow_id)
+    check(account_id, request)
+    if isinstance(request.run_ids, list):
+        return list(dict.fromkeys(request.run_ids))
+    return [row[0] for row in rows(
+        "SELECT run_id FROM passage WHERE flow_id = ? AND action_id = ? AND outcome IS NULL ORDER BY run_id",
+        (flow_id, request.step),
+    )]  # fmt: skip
+
+
+def check(_: int, request: RunsChosen, __: int | None = None) -> None:
+    """Raise Invalid unless a request names runs in one of the two ways."""
     faults = Faults()
     ids = request.run_ids if isinstance(request.run_ids, list) else None
     step = request.step if isinstance(request.step, int) else None
@@ -65,12 +76,6 @@ def chosen(account_id: int, flow_id: int, request: RunsChosen) -> list[int]:
     elif ids is not None and step is not None:
         faults.add("step", "is invalid")
     faults.check()
-    if ids is not None:
-        return list(dict.fromkeys(ids))
-    return [row[0] for row in rows(
-        "SELECT run_id FROM passage WHERE flow_id = ? AND action_id = ? AND outcome IS NULL ORDER BY run_id",
-        (flow_id, step),
-    )]  # fmt: skip
 
 
 def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = False) -> list[int]:

@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from appliance import addresses, clock
 from appliance.account.acting import By
+from appliance.contacts import lists, write
 from appliance.contacts import store as contacts
-from appliance.contacts import write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.requests import ContactWrite
 from appliance.db import work
@@ -60,12 +60,24 @@ def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_peopl
     """Rehearse a flow; raises NotFound, or Invalid with all faults. Nothing is written, sent or rung."""
     flow = store.get(account_id, flow_id)
     faults = Faults()
-    steps = None
-    if request.steps is not UNSET:
-        steps = document.read(account_id, request.steps, faults, flow.steps, flow.last_action).steps
-    found = rehearse(flow, request, steps, faults, sees_people)
+    found = rehearse(flow, request, asked_steps(flow, request.steps, faults), faults, sees_people)
     found.text = timeline.text(found, _title(flow, found))
     return found
+
+
+def check(account_id: int, request: SimulateRequest, flow_id: int) -> None:
+    """Raise Invalid with all that is wrong with a rehearsal beyond its types, or NotFound; nothing is played."""
+    flow, faults = store.get(account_id, flow_id), Faults()
+    steps = asked_steps(flow, request.steps, faults)
+    _times(request, faults)
+    _check(flow, request, flow.steps if steps is None else steps, faults)
+
+
+def asked_steps(flow: Flow, raw: Any, faults: Faults) -> list[dict[str, Any]] | None:
+    """Answer the steps that are rehearsed instead of those of a flow, None for its own; notes every fault."""
+    if raw is UNSET:
+        return None
+    return document.read(flow.account_id, raw, faults, flow.steps, flow.last_action).steps
 
 
 def rehearse(
@@ -78,7 +90,7 @@ def rehearse(
     """
     times = _times(asked, faults)
     contact_id = asked.contact_id if isinstance(asked.contact_id, int) else None
-    _check(flow, asked, contact_id, flow.steps if steps is None else steps, faults)
+    _check(flow, asked, flow.steps if steps is None else steps, faults)
     people = [contact_id] if contact_id is not None else []
     known = _addresses(asked) if sees_people else []
     with Stage(flow, people, times.start, steps or (), known).open() as version:
@@ -108,7 +120,10 @@ def _times(asked: Asked, faults: Faults) -> Times:
     return Times(start, until)
 
 
-def _check(flow: Flow, asked: Asked, contact_id: int | None, steps: list[dict[str, Any]], faults: Faults) -> None:
+def _check(flow: Flow, asked: Asked, steps: list[dict[str, Any]], faults: Faults) -> None:
+    contact_id = asked.contact_id if isinstance(asked.contact_id, int) else None
+    if isinstance(asked.contact, ContactWrite) and isinstance(asked.contact.list_ids, list):
+        faults.merge(_of_contact(lists.faults(flow.account_id, asked.contact.list_ids)))
     if contact_id is not None:
         if asked.contact:
             faults.add("contact", "stands beside contact_id: one of them")
@@ -159,7 +174,11 @@ def _invented(account_id: int, asked: Asked) -> int:
     try:
         return int(write.upsert(account_id, said or read(ContactWrite, SAMPLE), _BY).contact.id)
     except Invalid as invalid:
-        raise Invalid({f"contact.{field}": words for field, words in invalid.fields.items()}) from None
+        raise Invalid(_of_contact(invalid.fields)) from None
+
+
+def _of_contact(found: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {f"contact.{field}": words for field, words in found.items()}
 
 
 def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:

@@ -117,14 +117,22 @@ def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None =
     return Draft(start, steps, before.updated_at if before is not None else 0)
 
 
-def faults_inside(account_id: int, raw: dict[str, Any], flow_id: int | None = None) -> dict[str, list[str]]:
-    """Say what is wrong with trigger, steps and data of a request whose other keys are wrong; raises NotFound."""
-    given = {name: raw[name] for name in ("trigger", "steps", "data") if name in raw}
-    try:
-        read(account_id, FlowPatch(**given), flow_id)
-    except Invalid as refused:
-        return refused.fields
-    return {}
+def check(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> None:
+    """Look at starter, trigger, steps and data of a request; raises NotFound, or Invalid with all faults."""
+    if isinstance(request, FlowCreate):
+        begin(account_id, request)
+    else:
+        read(account_id, request, flow_id)
+
+
+def begin(account_id: int, request: FlowCreate) -> tuple[FlowCreate, Draft]:
+    """Answer a request with what its starter says where it says nothing itself, and read it; raises as `read`."""
+    faults = Faults()
+    body = faults.of(begun, account_id, request)
+    if body is not None:
+        return body, read(account_id, body)
+    faults.of(read, account_id, request)
+    raise Invalid(faults.fields)
 
 
 def warm(account_id: int, draft: Draft | None, flow_id: int | None = None, live: bool = True) -> None:

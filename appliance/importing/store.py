@@ -39,22 +39,28 @@ def look(upload: Upload, *, mapped: bool = True) -> Look:
 
     Which column is the address need not be known before the columns are `mapped`.
     """
-    faults = Faults()
+    faults, seen = Faults(), None
     try:
         seen = stage.look(Path(upload.path))
     except stage.Unreadable as fault:
-        raise Invalid({"file": [str(fault)]}) from None
+        faults.add("file", str(fault))
     for name, target in upload.options.map.items():
-        if name not in seen.names and seen.format == "csv":
+        if seen is not None and name not in seen.names and seen.format == "csv":
             faults.add(f"options.map.{name}", "must exist")
         elif target and target not in columns.TARGETS and not (target.startswith("data.") and len(target) > 5):
             faults.add(f"options.map.{name}", "is not included in the list")
-    goes = stage.targets(seen.names, upload.resource, upload.options.map)
-    if mapped and not {"email", "phone", "channels"} & set(goes):
+    goes = stage.targets(seen.names, upload.resource, upload.options.map) if seen is not None else []
+    if seen is not None and mapped and not {"email", "phone", "channels"} & set(goes):
         faults.add("file", "has no column of addresses")
     faults.check()
+    assert seen is not None  # without faults there is a file
     datadir.settle(Path(upload.path))
     return seen
+
+
+def check_lists(account_id: int, options: ImportOptions) -> None:
+    """Raise Invalid for lists that are not there, or take no members."""
+    _settled(account_id, options, dry_run=True)
 
 
 def create(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:

@@ -22,6 +22,8 @@ GMAIL_CLIPS = 102 * 1024
 # From here on it is worth knowing: a longer name, a few more links, and it is cut off
 GMAIL_NEARLY = 80 * 1024
 _FIELDS = ("subject", "preheader", "from_name", "body")
+# Of an SMS
+_TEXT: dict[str, merge.Context] = {"body": "text"}
 
 
 class PreviewRequest(Struct):
@@ -65,30 +67,39 @@ def preview(account_id: int, request: PreviewRequest) -> Preview:
 
     What a document may not hold, and can still be shown without, is a warning.
     """
-    faults = Faults()
-    contact = _contact(account_id, request.contact_id, faults)
-    said: dict[str, Any] = {name: getattr(request, name) or None for name in _FIELDS}
+    contact, noted = _look_over(account_id, request)
     if request.channel == "sms":
-        return _of_text(account_id, request, contact, faults)
-    for name, context in variables.FIELDS.items():
-        if found := merge.fault(said[name], context):
-            faults.add(name, found)
-    noted = Faults()
-    checks.check_design(account_id, request.document, "document.", noted)
-    faults.merge({path: words for path, words in noted.fields.items() if not _can_be_shown(path, words)})
-    faults.check()
+        return _of_text(account_id, request, contact)
+    said: dict[str, Any] = {name: getattr(request, name) or None for name in _FIELDS}
     said["design"] = request.document
     content, filled = _rendered(account_id, said, contact, request.data if isinstance(request.data, dict) else {})
     warnings = [PreviewWarning("section", words[0], path) for path, words in noted.fields.items() if "show_if" in path]
     return Preview(filled.html, filled.text, warnings + _warnings(content, filled), len(filled.html.encode()))
 
 
-def _of_text(account_id: int, request: PreviewRequest, contact: Contact | None, faults: Faults) -> Preview:
+def check(account_id: int, request: PreviewRequest, _: int | None = None) -> None:
+    """Raise Invalid with all that keeps something from being shown, as far as it is known."""
+    _look_over(account_id, request)
+
+
+def _look_over(account_id: int, request: PreviewRequest) -> tuple[Contact | None, Faults]:
+    """Answer whose values are shown, and what is noted of a design that can be shown all the same; raises Invalid."""
+    faults, noted = Faults(), Faults()
+    contact = _contact(account_id, request.contact_id, faults)
+    is_text = request.channel == "sms"
+    for name, context in (_TEXT if is_text else variables.FIELDS).items():
+        if found := merge.fault(getattr(request, name) or None, context):
+            faults.add(name, found)
+    if not is_text and isinstance(request.document, dict):
+        checks.check_design(account_id, request.document, "document.", noted)
+    faults.merge({path: words for path, words in noted.fields.items() if not _can_be_shown(path, words)})
+    faults.check()
+    return contact, noted
+
+
+def _of_text(account_id: int, request: PreviewRequest, contact: Contact | None) -> Preview:
     """Render an SMS; raises Invalid for what cannot be rendered. That it is too long is shown."""
     body = request.body if isinstance(request.body, str) else ""
-    if found := merge.fault(body, "text"):
-        faults.add("body", found)
-    faults.check()
     data = request.data if isinstance(request.data, dict) else {}
     try:
         worded = text(account_id, body, _samples({"body": body}, contact, data, "sms"), not request.transactional)

@@ -2,12 +2,13 @@
 
 import contextlib
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import addresses, clock, config, tokens
 from appliance import brand as brands
+from appliance.account import idempotency
 from appliance.contacts import consent, store
 from appliance.db.open import one
 from appliance.db.work import after_commit, writing
@@ -27,6 +28,7 @@ from appliance.work import bell
 
 _HEADER = re.compile(r"X-[A-Za-z0-9-]{1,60}")
 _VALUE = re.compile(r"[\x20-\x7e]{0,900}")
+_BLANK = "can't be blank"
 
 
 class MessageWrite(Struct):
@@ -60,6 +62,14 @@ class MessageWrite(Struct):
     transactional: bool = True
 
 
+class _Looked(NamedTuple):
+    """A message that was looked over: its template, its words before they are filled in, what it is ready with."""
+
+    template: Template | None
+    said: dict[str, Any]
+    ready: Ready
+
+
 class Suppressed(Invalid):
     """The recipient may not get it; the row is kept as `skipped` (decisions, section 3, `recipient_suppressed`)."""
 
@@ -77,6 +87,13 @@ def warm(account_id: int, request: MessageWrite) -> None:
         compose.compile_source(_source(_said(request, template), account, not request.transactional))
 
 
+def check(account_id: int, request: MessageWrite, _: int | None = None) -> None:
+    """Raise Invalid with all that is wrong with a message beyond its types; writes nothing."""
+    faults = Faults()
+    _look_over(Account.get_by_id(account_id), request, faults)
+    faults.check()
+
+
 def put(account_id: int, request: MessageWrite, key: str | None = None, test: bool = False) -> Message:
     """Queue one message and answer its row; raises Invalid with all faults.
 
@@ -84,9 +101,13 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
     """
     writing()
     account = Account.get_by_id(account_id)
-    template = _template(account_id, request)
-    said = _said(request, template)
-    ready = _check(account, request, said, template, test)
+    faults = Faults()
+    template, said, ready = _look_over(account, request, faults)
+    if not account.transactional_allowed and request.transactional:
+        raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
+    faults.check()
+    if not test:
+        _refuse_unready(account, request, template, ready.address)
     address, is_sms = ready.address, request.channel == "sms"
     now = clock.now_ms()
     held = isinstance(request.send_at, int) and request.send_at > now
@@ -137,14 +158,15 @@ def _value(value: Any) -> Any:
     return None if value is UNSET else value
 
 
-def _template(account_id: int, request: MessageWrite) -> Template | None:
+def _template(account_id: int, request: MessageWrite, faults: Faults) -> Template | None:
     if not isinstance(request.template_id, int):
         return None
-    found = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
+    found: Template | None = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
     if found is None:
-        raise Invalid({"template_id": ["must exist"]})
-    if found.channel != request.channel:
-        raise Invalid({"template_id": [f"is for {found.channel}"]})
+        faults.add("template_id", "must exist")
+    elif found.channel != request.channel:
+        faults.add("template_id", f"is for {found.channel}")
+        return None
     return found
 
 
@@ -168,38 +190,37 @@ def _sender(
     return senders.resolve(account, _text(request.from_email) or (template.from_email if template else None))
 
 
-def _check(
-    account: Account, request: MessageWrite, said: dict[str, Any], template: Template | None, test: bool
-) -> Ready:
-    """Answer what a message is ready with; raises Invalid with all faults, those of its kind of channel too."""
-    faults = Faults()
+def _look_over(account: Account, request: MessageWrite, faults: Faults) -> _Looked:
+    """Note all that is wrong with a message beyond its types; answers what was looked at."""
+    template = _template(account.id, request, faults)
+    is_lost = isinstance(request.template_id, int) and template is None
+    said, noted = _said(request, template), Faults()
     if request.channel == "sms":
-        ready = single_sms.look(account, _asked(request, said), faults)
+        ready = single_sms.look(account, _asked(request, said), noted)
     else:
-        ready = _look(account, request, said, faults)
-    if not account.transactional_allowed and request.transactional:
-        raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
-    faults.check()
-    if not test:
-        _refuse_unready(account, request, template, ready.address)
-    return ready
+        ready = _look(account, request, said, noted)
+    # The words of a template that is not there are not missing
+    faults.merge({path: told for path, told in noted.fields.items() if not (is_lost and told == [_BLANK])})
+    if isinstance(request.idempotency_key, str):
+        faults.of(idempotency.check_key, request.idempotency_key, "idempotency_key")
+    return _Looked(template, said, ready)
 
 
 def _asked(request: MessageWrite, said: dict[str, Any]) -> Asked:
-    return Asked(request.to, said["body"], _value(request.data) or {}, not request.transactional)
+    return Asked(_text(request.to) or "", said["body"], _value(request.data) or {}, not request.transactional)
 
 
 def _look(account: Account, request: MessageWrite, said: dict[str, Any], faults: Faults) -> Ready:
     """Note what is wrong with a mail."""
     if not said["subject"]:
-        faults.add("subject", "can't be blank")
+        faults.add("subject", _BLANK)
     if not (said["body"] or said["design"]):
-        faults.add("body", "can't be blank")
+        faults.add("body", _BLANK)
     for name, value in (_value(request.headers) or {}).items():
         if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
             faults.add(f"headers.{name}", "is invalid")
     try:
-        address = addresses.email(request.to)
+        address = addresses.email(_text(request.to) or "")
     except ValueError:
         faults.add("to", "is invalid")
         address = addresses.Address("email", "", "")

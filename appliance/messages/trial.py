@@ -77,10 +77,7 @@ def send(account_id: int, template_id: int, request: TestRequest, test_key: bool
     writing()
     template = store.get(account_id, template_id)
     account = Account.get_by_id(account_id)
-    faults = Faults()
-    contact = _contact(account_id, request, faults)
-    recipients = _recipients(account_id, template, request, contact, faults)
-    faults.check()
+    contact, recipients = _who(template, request)
     _refuse_unready(account, template, test_key)
     if _transport(template, test_key) != "capture":
         testers.count(account, recipients)
@@ -88,6 +85,20 @@ def send(account_id: int, template_id: int, request: TestRequest, test_key: bool
     results = [_put(account, template, address, contact, data, test_key) for address in recipients]
     after_commit(lambda: bell.ring("outbox"))
     return TestsSent(sum(one.success for one in results), results)
+
+
+def check(account_id: int, request: TestRequest, template_id: int) -> None:
+    """Raise Invalid with all that is wrong with a request for a test, beyond its types."""
+    _who(store.get(account_id, template_id), request)
+
+
+def _who(template: Template, request: TestRequest) -> tuple[Contact | None, list[addresses.Address]]:
+    """Answer whose values are shown and to whom; raises Invalid with all faults."""
+    faults = Faults()
+    contact = _contact(template.account_id, request, faults)
+    recipients = _recipients(template.account_id, template, request, contact, faults)
+    faults.check()
+    return contact, recipients
 
 
 def _contact(account_id: int, request: TestRequest, faults: Faults) -> Contact | None:

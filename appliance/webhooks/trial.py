@@ -23,12 +23,17 @@ class WebhookTest(Struct):
     event: Annotated[str, Meta(max_length=64)] | None | UnsetType = UNSET
 
 
+def check(_: int, request: WebhookTest, __: int) -> None:
+    """Raise Invalid for a name that no event has."""
+    if isinstance(request.event, str) and kinds.fault(request.event) == "is invalid":
+        raise Invalid({"event": ["is invalid"]})
+
+
 def prepare(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, shape.Event]:
     """Answer the webhook and an invented event; raises NotFound, or Invalid."""
     webhook = store.get(account_id, webhook_id)
+    check(account_id, request, webhook_id)
     name = request.event if isinstance(request.event, str) else (webhook.events or [_USUAL])[0]
-    if kinds.fault(name) == "is invalid":
-        raise Invalid({"event": ["is invalid"]})
     now = clock.now_ms()
     values: dict[str, Any] = {
         "id": 0, "account": account_id, "event": name, "data": {"webhook_test": True}, "test": True,

@@ -1,0 +1,186 @@
+"""Whoever sends several things that are wrong learns of all of them in one answer, whatever each of them is.
+
+One is wrong in its type, another names what is not there, a third breaks a rule, a fourth stands in the query: every
+operation that reads a body is asked with at least two of these.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.server import EMAIL, PASSWORD, Server
+from tests.kit.tenants import NEVER, Tenant
+from tests.kit.uploads import form
+from tests.kit.walk import faults
+
+_BROKEN = "{{ contact.first_name"
+_ODD = [{"name": "contact_age", "predicate": "eq", "value": 1}]
+_WAIT = {"duration": -5}
+
+
+class Wrong(NamedTuple):
+    """A request with several faults, and the names that all have to be told."""
+
+    operation: str
+    body: dict[str, Any]
+    told: set[str]
+    query: str = ""
+    headers: dict[str, str] = {}
+
+
+WRONG = (
+    Wrong("POST /messages", {"to": "nobody", "subject": 5, "body": "x", "template_id": NEVER},
+          {"to", "subject", "template_id"}),
+    Wrong("POST /messages", {"to": "nobody", "subject": "x", "body": _BROKEN, "template_id": NEVER},
+          {"to", "body", "template_id"}),
+    Wrong("POST /messages", {"channel": "sms", "to": "12", "body": _BROKEN, "tags": 5, "template_id": NEVER},
+          {"to", "body", "tags", "template_id"}),
+    Wrong("POST /messages", {"subject": "x", "headers": {"Bad": "x"}, "send_at": "soon"},
+          {"to", "body", "headers.Bad", "send_at", "Idempotency-Key"}, headers={"Idempotency-Key": "x" * 256}),
+    Wrong("POST /messages", {"to": "nobody", "idempotency_key": "a\u00adb"},
+          {"to", "subject", "body", "idempotency_key"}),
+    Wrong("POST /campaigns", {"name": 5, "trigger_attributes": {"contact_list_id": NEVER},
+                              "template_attributes": {"subject": _BROKEN}},
+          {"name", "trigger_attributes.contact_list_id", "template_attributes.subject"}),
+    Wrong("PATCH /campaigns/{id}", {"scheduled_at": "soon", "trigger_attributes": {"segment_id": NEVER}},
+          {"scheduled_at", "trigger_attributes.segment_id"}),
+    Wrong("POST /campaigns/{id}/send", {"hold_seconds": "x", "trigger_attributes": {"segment_id": NEVER}},
+          {"hold_seconds", "trigger_attributes.segment_id", "Idempotency-Key"},
+          headers={"Idempotency-Key": "x" * 256}),
+    Wrong("POST /campaigns/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
+    Wrong("POST /contacts", {"first_name": 5, "email": "x", "list_ids": [NEVER]}, {"first_name", "email", "list_ids"}),
+    Wrong("PATCH /contacts/{id}", {"data": 5, "list_ids": [NEVER]}, {"data", "list_ids"}),
+    Wrong("POST /contacts/{id}/merge", {"contact_id": NEVER}, {"contact_id", "no"}, "no=1"),
+    Wrong("POST /incoming/{id}/seen", {"opt_out": 5}, {"opt_out", "no"}, "no=1"),
+    Wrong("POST /suppressions", {"address": "x", "reason": "x"}, {"address", "reason"}),
+    Wrong("DELETE /suppressions/{id}", {"reason": 5}, {"reason", "no"}, "no=1"),
+    Wrong("POST /lists", {"name": 5, "segment_id": NEVER, "contact_ids": [NEVER]},
+          {"name", "segment_id", "contact_ids"}),
+    Wrong("PATCH /lists/{id}", {"public": 5, "segment_id": NEVER}, {"public", "segment_id"}),
+    Wrong("POST /lists/{id}/contacts/bulk", {"add": [True]}, {"add[0]", "no"}, "no=1"),
+    Wrong("POST /segments", {"name": 5, "filters": _ODD}, {"name", "filters[0].name"}),
+    Wrong("PATCH /segments/{id}", {"name": 5, "filters": _ODD}, {"name", "filters[0].name"}),
+    Wrong("POST /segments/count", {"filters": _ODD}, {"filters[0].name", "no"}, "no=1"),
+    Wrong("POST /forms", {"name": 5, "list_ids": [NEVER], "origins": ["x"]}, {"name", "list_ids", "origins[0]"}),
+    Wrong("PATCH /forms/{id}", {"name": 5, "list_ids": [NEVER]}, {"name", "list_ids"}),
+    Wrong("POST /templates", {"name": 5, "subject": _BROKEN, "design": {"sections": 5}},
+          {"name", "subject", "design.sections"}),
+    Wrong("PATCH /templates/{id}", {"name": 5, "body": _BROKEN}, {"name", "body"}),
+    Wrong("POST /templates/preview", {"subject": _BROKEN, "contact_id": NEVER, "channel": "x"},
+          {"document", "subject", "contact_id", "channel"}),
+    Wrong("POST /templates/preview", {"document": {"sections": 5}, "data": 5}, {"document.sections", "data"}),
+    Wrong("POST /templates/preview", {"document": {}, "channel": "sms", "body": _BROKEN, "contact_id": NEVER},
+          {"body", "contact_id"}),
+    Wrong("POST /templates/{id}/send_test", {"contact_id": NEVER, "data": 5, "phone": "+14155550123"},
+          {"contact_id", "data", "phone"}),
+    Wrong("POST /flows", {"name": 5, "steps": [_WAIT], "trigger": {"event": "A b"}, "starter": "none"},
+          {"name", "steps[0].duration", "trigger.event", "starter"}),
+    Wrong("POST /flows", {"goal": 5, "starter": "none"}, {"goal", "starter"}),
+    Wrong("PATCH /flows/{id}", {"status": "x", "steps": [_WAIT], "data": {"scripts": 5}},
+          {"status", "steps[0].duration", "data.scripts"}),
+    Wrong("POST /flows/{id}/enroll", {"contact_ids": "x", "segment_id": NEVER}, {"contact_ids", "segment_id"}),
+    Wrong("POST /flows/{id}/simulate", {"start_at": "soon", "contact_id": NEVER, "steps": [_WAIT],
+                                        "events": [{"event": "A b"}]},
+          {"start_at", "contact_id", "steps[0].duration", "events[0].event"}),
+    Wrong("POST /flows/{id}/simulate", {"contact": {"email": "ann@example.org", "list_ids": [NEVER]},
+                                        "events": [{"event": "A b"}]},
+          {"contact.list_ids", "events[0].event"}),
+    Wrong("POST /flows/{id}/simulate_all", {"days": 0, "steps": [_WAIT], "start_at": "2001-01-01T00:00:00Z"},
+          {"days", "steps[0].duration", "start_at"}),
+    Wrong("POST /flows/{id}/activate", {"skip_overdue_seconds": -1}, {"skip_overdue_seconds", "no"}, "no=1"),
+    Wrong("POST /flows/{id}/archive", {"take_out": 5}, {"take_out", "no"}, "no=1"),
+    Wrong("POST /flows/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
+    Wrong("POST /flows/{id}/runs/move_on", {}, {"run_ids", "no"}, "no=1"),
+    Wrong("POST /flows/{id}/runs/take_out", {"run_ids": [1], "step": 1}, {"step", "no"}, "no=1"),
+    Wrong("PUT /brand", {"company_name": 5, "logo": "nothing", "brand_color": "red"},
+          {"company_name", "logo", "brand_color"}),
+    Wrong("POST /domains", {"domain": {"name": "no domain"}}, {"domain.name", "no"}, "no=1"),
+    Wrong("PATCH /account", {"name": 5, "time_zone": "Nowhere", "email_from_email": "x"},
+          {"name", "time_zone", "email_from_email"}),
+    Wrong("POST /users", {"email": EMAIL, "role": "king", "password": "short"}, {"email", "role", "password"}),
+    Wrong("POST /users", {"email": EMAIL, "role": "viewer", "password": "short"}, {"email", "password"}),
+    Wrong("PATCH /users/{id}", {"name": 5, "disabled": True, "password": "short", "role": "viewer"},
+          {"name", "disabled", "password", "role"}),
+    Wrong("PATCH /users/{id}", {"disabled": True, "password": "short", "role": "viewer"},
+          {"disabled", "password", "role"}),
+    Wrong("PATCH /user", {"name": 5, "password": "short"}, {"name", "password", "current_password"}),
+    Wrong("PATCH /user", {"name": 5, "password": "long enough", "current_password": "wrong"},
+          {"name", "current_password"}),
+    Wrong("POST /api_keys", {"name": 5, "scope": "everything"}, {"name", "scope"}),
+    Wrong("POST /capture/{id}/simulate", {"action": "stop", "text": 5}, {"action", "text"}),
+    Wrong("POST /capture/{id}/simulate", {"action": "click", "link": 99}, {"link", "no"}, "no=1"),
+    Wrong("POST /events", {"event": "A b", "contact_id": NEVER, "ip": "x"}, {"event", "contact_id", "ip"}),
+    Wrong("POST /events", {"event": "a", "contact_id": NEVER}, {"contact_id", "Idempotency-Key"},
+          headers={"Idempotency-Key": "x" * 256}),
+    Wrong("POST /events/batch", {"events": 5}, {"events", "no"}, "no=1"),
+    Wrong("POST /webhooks", {"url": 5, "events": ["A b"]}, {"url", "events[0]"}),
+    Wrong("PATCH /webhooks/{id}", {"enabled": 5, "url": "http://127.0.0.1/x"}, {"enabled", "url"}),
+    Wrong("POST /webhooks/{id}/test", {"event": "A b"}, {"event", "no"}, "no=1"),
+    Wrong("POST /webhooks/{id}/replay_failed", {"since": "soon"}, {"since", "no"}, "no=1"),
+)  # fmt: skip
+# Forms with a file: the text beside it, the file, and all that has to be told
+FILES: tuple[tuple[str, dict[str, str], bytes | None, set[str]], ...] = (
+    ("/imports?no=1", {"resource": "x", "options": json.dumps({"map": {"none": "email"}, "list_ids": [NEVER]})},
+     b"email\na@example.org\n", {"no", "resource", "options.map.none", "options.list_ids"}),
+    ("/imports", {"options": json.dumps({"map": {"email": "x"}, "list_ids": [NEVER], "opt_in": 5})},
+     b"email\na@example.org\n", {"options.map.email", "options.list_ids", "options.opt_in", "file"}),
+    ("/imports?dry_run=x", {"options": json.dumps({"list_ids": [NEVER]})}, b"",
+     {"dry_run", "options.list_ids", "file"}),
+    ("/imports", {"resource": "x", "options": "{"}, None, {"resource", "options", "file"}),
+    ("/uploads?no=1", {"full_size": "x"}, b"no picture", {"no", "full_size", "file"}),
+    ("/uploads", {"full_size": "x"}, None, {"full_size", "file"}),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mine(server: Server) -> Tenant:
+    """An account with one of everything."""
+    found = Tenant(server.client()).furnish("alpha")
+    found.things["users"] = 1
+    return found
+
+
+@pytest.fixture(scope="module")
+def person(server: Server) -> Client:
+    """The owner, signed in: some things are for people alone."""
+    token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
+    return server.client(token)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda one: f"{one.operation} {','.join(sorted(one.told))}")
+def test_all_that_is_wrong_is_told(wrong: Wrong, mine: Tenant, person: Client) -> None:
+    """Every fault is named, and nothing that is right is called wrong."""
+    method, _, path = wrong.operation.partition(" ")
+    noun = path.strip("/").partition("/")[0]
+    is_persons = noun in ("users", "user", "api_keys")
+    path = path.replace("{id}", str(mine.things.get(noun))) + (f"?{wrong.query}" if wrong.query else "")
+    answer = (person if is_persons else mine.api).send(method, path, wrong.body, wrong.headers)
+    assert set(faults(answer)) == wrong.told, answer.text
+
+
+@pytest.mark.parametrize(("path", "texts", "file", "told"), FILES)
+def test_all_that_is_wrong_with_a_file_is_told(
+    path: str, texts: dict[str, str], file: bytes | None, told: set[str], mine: Tenant
+) -> None:
+    """A file, the texts that come with it and the query are looked at together."""
+    body, kind = form(file, **texts)
+    headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
+    answer = mine.api.request("POST", f"/v1/my{path}", body, headers)
+    assert set(faults(answer)) == told, answer.text
+
+
+def test_no_operation_is_left_out(mine: Tenant) -> None:
+    """Every operation of the document that reads a body is asked above."""
+    asked = {one.operation for one in WRONG} | {f"POST {path.partition('?')[0]}" for path, *_ in FILES}
+    document = mine.api.contract().document
+    reading = {
+        f"{method.upper()} {path.removeprefix('/v1/my')}"
+        for path, methods in document["paths"].items()
+        for method, one in methods.items()
+        if path.startswith("/v1/my/") and "requestBody" in one
+    }
+    # Two texts that are only looked at for being some
+    assert reading - asked == {"POST /login"}
+    assert asked <= reading
