@@ -41,7 +41,7 @@ Phone = Annotated[
     ),
 ]  # fmt: skip
 Colour = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}$", extra={"line": True})]
-Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pattern": "^[A-Za-z]{2}$"})]
+Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pattern": "^([A-Za-z]{2})?$"})]
 HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
 When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
 # A moment or a day of a filter; a day begins where the account is, which is looked up when it is used

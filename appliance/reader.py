@@ -83,7 +83,12 @@ class Reader:
         if most is not None and len(raw) > most:
             self.faults.add(path, f"is too long (maximum is {most} entries)")
             return None
-        return [self.value(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(raw)]
+        each = get_args(kind)[0]
+        for index, item in enumerate(raw):
+            # By itself an empty text clears what is stored; among others it is nothing that was asked for
+            if item == "" and any("check" in (meta.extra or {}) for meta in _unwrap(each)[1]):
+                self.faults.add(f"{path}[{index}]", "can't be blank")
+        return [self.value(each, item, f"{path}[{index}]") for index, item in enumerate(raw)]
 
     def _leaf(self, kind: Any, metas: list[Meta], raw: Any, path: str) -> Any:
         extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}

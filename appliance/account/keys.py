@@ -23,6 +23,8 @@ SCOPES = frozenset(
     + ["messages:read", "messages:send"]
 )  # fmt: skip
 
+_SCOPE = f" *({'|'.join(['full', 'read', 'send', *sorted(SCOPES)])}) *"
+_SCOPE_PATTERN = f"^{_SCOPE}(,{_SCOPE})*$"
 # When keys were used last, by their ids: what is not written yet, and what was. A kill loses a minute of it at most
 _used: dict[int, int] = {}
 _written: dict[int, int] = {}
@@ -34,7 +36,10 @@ class KeyWrite(Struct):
 
     name: Name
     # `full`, `read`, `send`, or single ones with commas between (decisions, section 2)
-    scope: Annotated[str, Meta(max_length=1000, extra={"line": True, "filled": True})] = "full"
+    scope: Annotated[
+        str,
+        Meta(max_length=1000, extra={"line": True, "filled": True}, extra_json_schema={"pattern": _SCOPE_PATTERN}),
+    ] = "full"
     test: bool = False
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from appliance.account import audit, idempotency
 from appliance.account.acting import By
 from appliance.account.approving import Reject
-from appliance.api import shapes, shaping
+from appliance.api import preflight_shapes, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.inside import checked
+from appliance.api.preflight_shapes import Preflight
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
 from appliance.campaigns import checks, copying, preflight, reviewing, send, states, store
@@ -155,10 +156,10 @@ async def duplicate(request: Call) -> Answer:
     return Answer(shaping.campaign(await commit(copying.duplicate, request.account_id, request.id, request.by.user_id)))
 
 
-@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=preflight.Preflight, rate="renders")
+@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=Preflight, rate="renders")
 async def look(request: Call) -> Answer:
     """Look at a draft as its send would."""
-    return Answer(await call(preflight.check, request.account_id, request.id, request.by))
+    return Answer(preflight_shapes.shaped(await call(preflight.check, request.account_id, request.id, request.by)))
 
 
 @ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)

@@ -122,12 +122,12 @@ def _check(raw: list[Any], path: str, level: int, add: Callable[[str, str], None
         if not isinstance(one.get("type"), str | None):
             add(f"{here}.type", "is invalid")
         found = section(one, here)
-        if found.kind is None:
-            continue  # kept as it is, shown as such, and a blocker on send
-        for prop in found.kind.all_props():
-            props.faults(prop, prop.of(found.props), f"{here}.props.{prop.name}", add)
         for prop in STYLES:
             props.faults(prop, prop.of(found.styles), f"{here}.styles.{prop.name}", add)
+        if found.kind is None:
+            continue  # its properties are kept as they are, shown as such, and a blocker on send
+        for prop in found.kind.all_props():
+            props.faults(prop, prop.of(found.props), f"{here}.props.{prop.name}", add)
         if found.kind.name == "columns":
             _check_columns(found, level, add)
 

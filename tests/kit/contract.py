@@ -86,6 +86,10 @@ class Contract:
         found = best_match(self._validator(pointer).iter_errors(value))
         return None if found is None else f"{found.json_path}: {found.message[:800]}"
 
+    def is_shaped(self, pointer: str, value: Any) -> bool:
+        """Say whether a value fits the schema at a pointer but for its formats."""
+        return bool(self._validator(pointer).evolve(format_checker=None).is_valid(value))
+
     def follow(self, node: Any) -> Any:
         """Answer what a node of the document means, where it is a reference."""
         while isinstance(node, dict) and "$ref" in node:

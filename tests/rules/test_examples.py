@@ -1,5 +1,6 @@
 """Examples of the published document: every operation that reads a body shows one, it is valid, and it works."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,6 +59,34 @@ def test_every_operation_with_a_body_shows_one(document: Any) -> None:
             checked += 1
     assert checked >= len(STORY)
     assert {full(one.operation) for one in STORY} == set(bodies(document)) - PICTURES - SIGN_IN - SIGNED
+
+
+def test_every_success_shows_its_body(document: Any) -> None:
+    """Wherever JSON is answered, the document shows one such answer, and each fits its schema."""
+    contract, checked = Contract(document), set()
+    for path, methods in document["paths"].items():
+        for method, one in methods.items():
+            for status, raw in one["responses"].items():
+                answer, where = contract.follow(raw), f"{method.upper()} {path} {status}"
+                media = answer.get("content", {}).get("application/json")
+                if media is None or not status.startswith("2"):
+                    continue
+                assert media["examples"], where
+                way = ("paths", path, method, "responses", status, "content", "application/json", "schema")
+                for shown in media["examples"].values():
+                    assert contract.faults_of(way, contract.follow(shown)["value"]) == [], where
+                checked.add(where)
+    assert len(checked) >= 120
+    told = {one["$ref"].rpartition("/")[2] for one in references(document["paths"]) if "/examples/" in one["$ref"]}
+    assert told == set(document["components"]["examples"])
+
+
+def references(node: Any) -> Iterator[dict[str, str]]:
+    """Walk every reference."""
+    if isinstance(node, dict) and "$ref" in node:
+        yield node
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from references(inner)
 
 
 def test_every_refusal_shows_its_bodies(document: Any) -> None:

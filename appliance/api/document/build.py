@@ -6,10 +6,11 @@ from typing import Any
 import yaml
 
 from appliance import VERSION, config
-from appliance.api.document import outside, responses, schemas, signing_in
+from appliance.api.document import outside, responses, samples, schemas, signing_in
 from appliance.api.document.operations import noun, operation
 from appliance.api.document.refusals import Error
 from appliance.api.document.tags import INTRODUCTION, TAGS
+from appliance.api.login import SignedIn
 from appliance.api.routes import ROUTES
 from appliance.api.shapes import Event
 
@@ -32,6 +33,7 @@ def build() -> dict[str, Any]:
     for route in ROUTES:
         paths.setdefault(f"/v1/my{route.path}", {})[route.method.lower()] = operation(route)
     paths |= outside.paths() | signing_in.paths()
+    found = schemas.all_schemas(_kinds())
     base_url = config.base_url(config.current())
     return {
         "openapi": "3.1.0",
@@ -53,7 +55,8 @@ def build() -> dict[str, Any]:
             "parameters": responses.all_parameters(),
             "headers": responses.all_headers(),
             "responses": responses.all_responses(),
-            "schemas": schemas.all_schemas(_kinds()),
+            "schemas": found,
+            "examples": samples.Samples(found, ROUTES).all(*_answered()),
         },
     }
 
@@ -74,6 +77,12 @@ _SECURITY = {
 def _nouns() -> list[str]:
     """Answer the tags in the order of the paths."""
     return list(dict.fromkeys([*(noun(route) for route in ROUTES), "hooks", "service"]))
+
+
+def _answered() -> tuple[set[str], set[str]]:
+    """Answer the kinds of which one is answered, and those of which lists are."""
+    told = [(route.returns.__name__, route.many) for route in ROUTES if route.returns is not None]
+    return {name for name, many in told if not many} | {SignedIn.__name__}, {name for name, many in told if many}
 
 
 def _kinds() -> set[Any]:

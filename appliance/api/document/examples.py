@@ -19,10 +19,10 @@ _HEADING = {"type": "heading", "props": {"text": "Hello {{ contact.first_name | 
 _TEXT = {"type": "text", "props": {"content": "<p>Our spring menu is out.</p>"}, "styles": {"padding": "16px"}}
 _BUTTON = {"type": "button", "props": {"text": "See the menu", "href": "https://example.com/menu"}}
 _FOOTER = {"type": "footer", "props": {"unsubscribe_text": "Unsubscribe"}}
-_DESIGN = {"sections": [_HEADING, _TEXT, _BUTTON, _FOOTER], "theme": {"brand_color": "#0a7d52"}}
-_IN_FRANCE = [{"name": "contact_country", "predicate": "eq", "value": "FR"}]
+DESIGN = {"sections": [_HEADING, _TEXT, _BUTTON, _FOOTER], "theme": {"brand_color": "#0a7d52"}}
+IN_FRANCE = [{"name": "contact_country", "predicate": "eq", "value": "FR"}]
 _CLICKED = [{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}]
-_STEPS: list[dict[str, Any]] = [
+STEPS: list[dict[str, Any]] = [
     {"subject": "Welcome, {{ contact.first_name | default: 'friend' }}", "body": "<p>Good that you are here.</p>"},
     {"duration": 86_400},
     {
@@ -52,14 +52,14 @@ STORY: tuple[Example, ...] = (
     Example("POST /domains", "Add a domain to send from", {"domain": {"name": "news.example.com"}}),
     Example("POST /lists", "Make a list", {"name": "Newsletter", "public": True}),
     Example("PATCH /lists/{id}", "Rename it", {"name": "Newsletter, weekly"}, 1),
-    Example("POST /segments", "Keep filters as a segment", {"name": "In France", "filters": _IN_FRANCE}),
+    Example("POST /segments", "Keep filters as a segment", {"name": "In France", "filters": IN_FRANCE}),
     Example("PATCH /segments/{id}", "Give it other filters", {"filters": [
         {"name": "group", "predicate": "any", "value": [
             {"name": "contact_country", "predicate": "in", "value": ["FR", "BE"]},
             {"name": "contact_tag", "predicate": "eq", "value": "francophone"},
         ]},
     ]}, 1),
-    Example("POST /segments/count", "Count without keeping", {"filters": _IN_FRANCE}),
+    Example("POST /segments/count", "Count without keeping", {"filters": IN_FRANCE}),
     Example("POST /lists", "Show a segment as a list", {"name": "France", "segment_id": 1}),
     Example("POST /contacts", "Add somebody who has agreed", {
         "email": "ann@example.com", "first_name": "Ann", "country_code": "FR", "list_ids": [1],
@@ -103,17 +103,17 @@ STORY: tuple[Example, ...] = (
         "email": "dora@example.com", "first_name": "Dora",
     }),
     Example("POST /templates", "Make a template with a design", {
-        "name": "Spring", "subject": "Our spring menu", "preheader": "Strawberries are here", "design": _DESIGN,
+        "name": "Spring", "subject": "Our spring menu", "preheader": "Strawberries are here", "design": DESIGN,
     }),
     Example("PATCH /templates/{id}", "Change its subject", {"subject": "The spring menu is out"}, 1),
-    Example("POST /templates/preview", "Render a design for somebody", {"document": _DESIGN, "contact_id": 1}),
+    Example("POST /templates/preview", "Render a design for somebody", {"document": DESIGN, "contact_id": 1}),
     Example("POST /templates/{id}/send_test", "Send a test", {"email": "owner@example.com"}, 1),
     Example("POST /flows", "Welcome whoever joins a list", {
-        "name": "Welcome", "trigger": {"event": "list_add", "contact_list_id": 1}, "steps": _STEPS,
+        "name": "Welcome", "trigger": {"event": "list_add", "contact_list_id": 1}, "steps": STEPS,
     }),
     Example("POST /flows/{id}/reject", "Say why it is not to go live", {"note": "The second mail is too soon."}, 1),
     Example("PATCH /flows/{id}", "Wait a day longer, and let the run end once they buy", {
-        "goal": "order_paid", "steps": [{**_STEPS[0], "id": 1}, {"id": 2, "duration": 172_800}, {**_STEPS[2], "id": 3}],
+        "goal": "order_paid", "steps": [{**STEPS[0], "id": 1}, {"id": 2, "duration": 172_800}, {**STEPS[2], "id": 3}],
     }, 1),
     Example("POST /flows/{id}/simulate", "Rehearse it with somebody", {
         "contact_id": 1, "events": [{"event": "email_clicked", "after": 3_600}],
@@ -127,7 +127,7 @@ STORY: tuple[Example, ...] = (
     Example("POST /campaigns", "Make a draft", {"name": "Spring menu"}),
     Example("PATCH /campaigns/{id}", "Say for whom it is and what it says", {
         "trigger_attributes": {"contact_list_id": 1},
-        "template_attributes": {"subject": "The spring menu is out", "design": _DESIGN},
+        "template_attributes": {"subject": "The spring menu is out", "design": DESIGN},
     }, 1),
     Example("POST /campaigns/{id}/reject", "Say why it is not to go out", {"note": "A word is missing."}, 1),
     Example("POST /campaigns/{id}/send", "Send it, with fifteen seconds to take it back", {

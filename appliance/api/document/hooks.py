@@ -40,7 +40,7 @@ def _hook(
         "requestBody": {"required": True, "content": {_JSON: {"schema": body, "examples": examples}}},
         "responses": {
             "200": {"description": "Written down", "headers": headers("X-Request-Id"),
-                    "content": {_JSON: {"schema": answer}}},
+                    "content": {_JSON: {"schema": answer, "examples": {"1": {"value": {"received": 1}}}}}},
             **{str(status): error(status) for status in _REFUSALS},
         },
     }  # fmt: skip

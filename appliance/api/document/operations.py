@@ -25,6 +25,11 @@ def ref(kind: type[Struct]) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
+def shown(kind: type[Struct], many: bool = False) -> dict[str, Any]:
+    """Refer to the example of a Struct, or of a list with one in it."""
+    return {"1": {"$ref": f"#/components/examples/{'ListOf' if many else ''}{kind.__name__}"}}
+
+
 def name_of(route: Route) -> str:
     """Answer the operationId."""
     named = route.path.replace("{id}", "by_id").replace(f"{{{route.second_id}}}", f"by_{route.second_id}")
@@ -97,7 +102,7 @@ def _success(route: Route, status: int) -> dict[str, Any]:
         return {**found, "content": {kind: {"schema": _bytes(kind)} for kind in kinds}}
     assert route.returns is not None
     schema = {"type": "array", "items": ref(route.returns)} if route.many else ref(route.returns)
-    found["content"] = {"application/json": {"schema": schema}}
+    found["content"] = {"application/json": {"schema": schema, "examples": shown(route.returns, route.many)}}
     if status == 201 and (links := _links(route)):
         found["links"] = links
     return found

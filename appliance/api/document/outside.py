@@ -29,8 +29,9 @@ def _object(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
-def _answers(text: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": text, "headers": headers(*EVERY), "content": {JSON: {"schema": schema}}}
+def _answers(text: str, schema: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    media = {"schema": schema, "examples": {"1": {"summary": text, "value": value}}}
+    return {"description": text, "headers": headers(*EVERY), "content": {JSON: media}}
 
 
 def _submit() -> dict[str, Any]:
@@ -59,7 +60,7 @@ def _submit() -> dict[str, Any]:
         }],
         "requestBody": {"required": True, "content": kinds},
         "responses": {
-            "202": _answers("Accepted", _object(("accepted",), accepted=accepted)),
+            "202": _answers("Accepted", _object(("accepted",), accepted=accepted), {"accepted": True}),
             "303": {"description": "To the form's `redirect_url`, from a form of a browser"},
             **{str(status): error(status) for status in (400, 404, 413, 415, 422, 429, 500, 503)},
         },
@@ -112,5 +113,8 @@ def _healthz() -> dict[str, Any]:
         "tags": ["service"],
         "description": "Needs no credential.",
         "security": [],
-        "responses": {"200": _answers("It can", _object(("status",), status=status)), "503": error(503)},
+        "responses": {
+            "200": _answers("It can", _object(("status",), status=status), {"status": "ok"}),
+            "503": error(503),
+        },
     }

@@ -3,7 +3,7 @@
 from typing import Any
 
 from appliance.api import login
-from appliance.api.document.operations import ref
+from appliance.api.document.operations import ref, shown
 from appliance.api.document.responses import EVERY, error, headers
 
 KINDS = {login.Login, login.SignedIn}
@@ -46,7 +46,7 @@ def _login(number: int) -> dict[str, Any]:
         "responses": {
             "200": {
                 "description": "Signed in", "headers": {**headers(*EVERY), "Authorization": told},
-                "content": {_JSON: {"schema": ref(login.SignedIn)}},
+                "content": {_JSON: {"schema": ref(login.SignedIn), "examples": shown(login.SignedIn)}},
             },
             **{str(status): error(status) for status in (400, 401, 413, 415, 422, 429, 500, 503)},
         },
