@@ -37,7 +37,7 @@ class UserPatch(Struct):
     role: Role | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
     password: Password | UnsetType = UNSET
-    otp: Literal[False] | UnsetType = UNSET
+    otp: Annotated[Literal[False], Meta(extra_json_schema={"type": "boolean"})] | UnsetType = UNSET
 
 
 class UserQuery(PageQuery):

@@ -52,7 +52,7 @@ class FilterField(Struct):
     of: str | None
 
 
-class FilterPredicate(Struct):
+class FilterTest(Struct):
     """A predicate of a type, and what its value is."""
 
     predicate: str
@@ -65,7 +65,7 @@ class FilterSpec(Struct):
     """Everything a builder of filters can offer."""
 
     fields: list[FilterField]
-    types: dict[str, list[FilterPredicate]]
+    types: dict[str, list[FilterTest]]
     limits: dict[str, int]
 
 

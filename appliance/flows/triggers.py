@@ -87,11 +87,11 @@ def check(account_id: int, raw: Any, faults: Faults, path: str = "trigger", befo
 def lacks(start: Start) -> list[tuple[str, str]]:
     """Answer what keeps a flow with this trigger from going live: (key, words)."""
     if start.event == MANUAL:
-        return [("event", "can't be blank")]
+        return [("event", "names no event that starts it: `manual` is none")]
     if start.event in SEGMENT_EVENTS and start.segment_id is None:
-        return [("segment_id", "can't be blank")]
+        return [("segment_id", "can't be blank: people come into a segment or leave it")]
     if start.event == DATE and not start.data.get("path"):
-        return [("data.path", "can't be blank")]
+        return [("data.path", "can't be blank: it names the field of people with the date")]
     if start.event in LIST_EVENTS and scalar(_MIRROR, (start.contact_list_id,)):
         # Nobody joins or leaves it: its people follow from the segment
         return [("contact_list_id", lists.VIEW)]

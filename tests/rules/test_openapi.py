@@ -116,6 +116,22 @@ def test_every_refusal_has_the_one_shape(document: Any) -> None:
     assert {"validation_errors", "reason", "hint"} <= set(error["properties"])
 
 
+def test_what_generators_name_is_named_once(document: Any) -> None:
+    """Clients are generated from it: what stands within a schema gets that one's name before its own, and no other's.
+
+    And every choice says of which type it is, for a generator makes a class of it.
+    """
+    schemas, made = document["components"]["schemas"], []
+    for kind, schema in schemas.items():
+        for name, one in schema.get("properties", {}).items():
+            for part in (one, *one.get("anyOf", ())):
+                if "enum" in part or "properties" in part:
+                    made.append((kind + "".join(word.capitalize() for word in name.split("_")), part.get("enum")))
+                assert "type" in part or not any(isinstance(value, bool) for value in part.get("enum", ())), (kind, name)
+    assert len(made) > 50
+    assert {name for name, _ in made} & set(schemas) == set()
+
+
 def test_every_list_is_paged(document: Any) -> None:
     """Every operation that answers an array takes page and limit with its aliases, and documents the five headers."""
     names = {"X-Total-Count", "X-Total-Pages", "X-Page-Number", "X-Next-Page", "X-Prev-Page"}

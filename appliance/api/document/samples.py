@@ -86,7 +86,7 @@ class Samples:
         kinds = schema.get("type", "null")
         for kind in kinds if isinstance(kinds, list) else [kinds]:
             if isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool)):
-                return kind != "array" or all(self._fits(schema.get("items", {}), one) for one in value)
+                return not isinstance(value, list) or all(self._fits(schema.get("items", {}), one) for one in value)
         return False
 
 

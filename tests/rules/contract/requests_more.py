@@ -140,7 +140,7 @@ D name string
 D password string
 = PATCH /users/{{id}}
 D name,password string
-O otp enum(False) -- whoever lost it is helped by those who look after the team
+O otp boolean -- whoever lost it is helped by those who look after the team
 D role enum(owner,admin,editor,author,viewer)
 D disabled boolean
 = PATCH /user

@@ -52,7 +52,7 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "FlowPatch": _FLOW | {"status": "moves it, as its verbs do; `live` is `active`", "updated_at": _UPDATED},
     "FlowTrigger": {
-        "event": "the event that starts it; `manual`: people are let in by hand",
+        "event": "the event that starts it; `manual`: none is chosen yet, and it cannot go live",
         "segment_id": "a segment that they have to be in; by itself: coming into it starts it",
         "contact_list_id": "the list that they join or leave",
         "data": "when it starts again (`frequency`), filters (`where`), `keywords`, `tag`; for `date_reached` `path`, "

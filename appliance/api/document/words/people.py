@@ -166,7 +166,7 @@ WORDS: dict[str, dict[str, str]] = {
         "choices": "the values it may have, where they are few",
         "of": "the noun whose ids its values are",
     },
-    "FilterPredicate": {
+    "FilterTest": {
         "predicate": "its name in a filter",
         "takes": "what its value is",
         "negative": "whether it also lets those through of whom nothing is known",
