@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Struct)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 # A larger page or limit, written as text, counts as this: past the end of every list
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
 _LESS = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
 _MORE = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
 
@@ -140,8 +140,8 @@ class Reader:
                 self.faults.add(path, "is not a number")
                 return None
             if any((meta.extra or {}).get("endless") for meta in metas):
-                raw = max(-_LARGEST, min(int(raw), _LARGEST))
-            elif abs(int(raw)) > _LARGEST:
+                raw = max(-LARGEST, min(int(raw), LARGEST))
+            elif abs(int(raw)) > LARGEST:
                 self.faults.add(path, "is not a number")
                 return None
         try:

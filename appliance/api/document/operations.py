@@ -8,10 +8,9 @@ from msgspec import NODEFAULT, UNSET, Struct
 
 from appliance.account.roles import RULE, SELF
 from appliance.api.declare import Route
-from appliance.api.document import examples, responses, words
+from appliance.api.document import examples, links, names, responses, words
 from appliance.api.document.responses import error
-from appliance.api.routes import ROUTES
-from appliance.reader import declared
+from appliance.reader import LARGEST, declared
 
 # Scopes that no key has, and who does
 _PEOPLE = {
@@ -30,16 +29,10 @@ def shown(kind: type[Struct], many: bool = False) -> dict[str, Any]:
     return {"1": {"$ref": f"#/components/examples/{'ListOf' if many else ''}{kind.__name__}"}}
 
 
-def name_of(route: Route) -> str:
-    """Answer the operationId."""
-    named = route.path.replace("{id}", "by_id").replace(f"{{{route.second_id}}}", f"by_{route.second_id}")
-    return f"{route.method.lower()}_{named.strip('/').replace('/', '_').replace('.', '_')}"
-
-
 def operation(route: Route) -> dict[str, Any]:
     """Describe an endpoint."""
     found: dict[str, Any] = {
-        "operationId": name_of(route),
+        "operationId": names.operation(route),
         "summary": route.summary.rstrip("."),
         "tags": [noun(route)],
         "description": _description(route),
@@ -103,8 +96,8 @@ def _success(route: Route, status: int) -> dict[str, Any]:
     assert route.returns is not None
     schema = {"type": "array", "items": ref(route.returns)} if route.many else ref(route.returns)
     found["content"] = {"application/json": {"schema": schema, "examples": shown(route.returns, route.many)}}
-    if status == 201 and (links := _links(route)):
-        found["links"] = links
+    if status == route.status and (leads := links.of(route)):
+        found["links"] = leads
     return found
 
 
@@ -112,17 +105,6 @@ def _words_of(route: Route, status: int) -> str:
     if status == 201:
         return "Created"
     return "It was there already" if route.status == 201 else "Success"
-
-
-def _links(route: Route) -> dict[str, Any]:
-    """Lead from what was created to every operation on it, by its id."""
-    if route.has_id or "id" not in getattr(route.returns, "__struct_fields__", ()):
-        return {}
-    return {
-        name_of(one): {"operationId": name_of(one), "parameters": {"id": "$response.body#/id"}}
-        for one in ROUTES
-        if one.path.startswith(f"{route.path}/{{id}}") and one.second_id is None
-    }
 
 
 def _errors(route: Route) -> list[int]:
@@ -157,6 +139,9 @@ def _query(kind: type[Struct], info: Any) -> dict[str, Any]:
     if responses.is_shared(kind, info.encode_name):
         return responses.parameter(info.encode_name)
     schema = msgspec.json.schema(info.type)
+    if schema.get("type") == "integer":
+        # What is asked for by a number is kept under one of so many bits
+        schema = {"minimum": -LARGEST, "maximum": LARGEST} | schema
     if info.default not in (NODEFAULT, UNSET):
         schema["default"] = info.default
     said = schema.pop("description", None) or words.of_parameter(kind, info.encode_name)
