@@ -16,7 +16,7 @@ from appliance.errors import Faults
 S = TypeVar("S", bound=Struct)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
-# A larger page or limit, written as text, counts as this: past the end of every list
+# A larger page or limit, written as text, counts as this: past the end of every list; no other number is larger
 LARGEST = 2**63 - 1
 _LESS = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
 _MORE = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")

@@ -44,7 +44,7 @@ def test_a_key_is_shown_once_and_reaches_what_was_chosen(server: Server, owner: 
 def test_faults_of_a_key(owner: Client) -> None:
     """A scope that nobody knows is refused with its name, `rule` among them; a name has to be something."""
     answer = owner.post("/api_keys", {"name": " ", "scope": "contacts:fly", "test": "yes"}).expect(422)
-    assert set(answer["validation_errors"]) == {"name", "test"}
+    assert set(answer["validation_errors"]) == {"name", "scope", "test"}
     for scope in ("contacts:fly", "rule", "self", "full,", "x" * 1001):
         assert "scope" in owner.post("/api_keys", {"name": "x", "scope": scope}).expect(422)["validation_errors"], scope
     assert owner.post("/api_keys", {"name": "x", "test": True}).expect(201)["key"].startswith("camp_test_")

@@ -28,7 +28,7 @@ def test_a_single_message_is_queued_and_sent(api: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "fields"),
     [
-        ({}, {"to"}),
+        ({}, {"to", "subject", "body"}),
         ({"to": "solo@example.org"}, {"subject", "body"}),
         ({"to": "nope", "subject": "x", "body": "y"}, {"to"}),
         ({"to": "a@x.org\r\nBcc: b@y.org", "subject": "x", "body": "y"}, {"to"}),

@@ -22,8 +22,9 @@ UNSAYABLE = (
     "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is switched off",
     "takes either contacts or a segment", "is not where this goes: name a mail address",
     "is for email", "is yourself", "would leave nobody who owns the account", "has no e-mail address",
-    "has no phone number", "does not happen to mail", "does not happen to an SMS", "only a manual suppression may expire",
-    "only a START from the number lifts this", "cannot be changed: make another template",
+    "has no phone number", "does not happen to mail", "does not happen to an SMS",
+    "only a manual suppression may expire", "only a START from the number lifts this",
+    "cannot be changed: make another template",
 )  # fmt: skip
 # Names out of a registry: of time zones, of ready flows
 REGISTERED = ("time_zone", "starter")
@@ -88,11 +89,11 @@ def _present(steps: Any) -> Any:
     """Return steps without what counts as absent in them."""
     if not isinstance(steps, list):
         return steps
-    return [
-        {key: _present(one) if key in ("yes", "no") else one for key, one in step.items() if one} if isinstance(step, dict)
-        else step
-        for step in steps
-    ]  # fmt: skip
+    return [_said(step) if isinstance(step, dict) else step for step in steps]
+
+
+def _said(step: dict[str, Any]) -> dict[str, Any]:
+    return {key: _present(one) if key in ("yes", "no") else one for key, one in step.items() if one}
 
 
 def _filled(value: Any) -> Any:
