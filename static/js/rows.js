@@ -42,6 +42,7 @@
       rule.querySelector("[popovertarget]").focus();
       say(filter, rule);
     }
+    if (rule && verb === "moved") say(filter, rule); // the new rows came with nothing said
     filter.dispatchEvent(new CustomEvent("rows:change", { bubbles: true }));
   });
 
@@ -49,6 +50,7 @@
   const settle = (rule) => {
     const filter = up(rule, "[data-filter]");
     say(filter, rule);
+    pressed = { verb: "moved", id: rule.id };
     filter.dispatchEvent(new CustomEvent("rows:change", { bubbles: true }));
     ask(filter);
   };

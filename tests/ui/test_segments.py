@@ -124,7 +124,9 @@ def test_rules_are_moved_copied_and_grouped_by_keys(page: Page, api: Client) -> 
     page.goto(f"/segments/{row['id']}")
     rules = page.locator("#f-rules > .rules > li")
     rules.nth(2).locator("[data-grip]").focus()
-    page.keyboard.press("ArrowUp")
+    with page.expect_response("**/segments/rows"):
+        page.keyboard.press("ArrowUp")
+    page.wait_for_timeout(100)  # until the new rows stand there, which must not take the words away
     expect(page.locator("[data-moved]")).to_have_text("Rule is 2 of 3")
     expect(page.locator("#f-2 [data-grip]")).to_be_focused()
     rules.nth(0).get_by_role("button", name="More for this rule").click()
