@@ -65,16 +65,17 @@ def _read(form: Form, raw: dict[str, str]) -> tuple[Submitted | None, dict[str, 
     try:
         said = reading.read(form, raw)
     except Invalid as refused:
-        return None, {name: _phrase(name, messages[0]) for name, messages in refused.fields.items()}
+        either = {one.name for one in store.fields_of(form) if not one.required} & {"email", "phone"}
+        return None, {name: _phrase(name, messages[0], either) for name, messages in refused.fields.items()}
     shown_at = tokens.read(_TIME, raw.get("t", ""), 8)
     if shown_at is not None and clock.now_ms() - shown_at < QUICKEST_MS:
         return None, {"base": "form_again"}
     return said, {}
 
 
-def _phrase(name: str, message: str) -> str:
+def _phrase(name: str, message: str, either: set[str]) -> str:
     if message == "can't be blank":
-        return "form_blank"
+        return "form_either" if name in either else "form_blank"
     if name in ("email", "phone"):
         return f"form_{name}_wrong"
     return "form_long"

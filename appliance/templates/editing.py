@@ -24,8 +24,8 @@ from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
 
 # What stands beside the sections, each a value of its own
 DETAILS = ("name", "subject", "preheader", "from_name", "from_email", "reply_to", "body")
-LABELS = {"name": "Name", "subject": "Subject", "preheader": "Preview line", "from_name": "Sender name",
-          "from_email": "Sender", "reply_to": "Reply address", "body": "Content"}  # fmt: skip
+LABELS = {"name": "Name", "subject": "Subject", "preheader": "Preview line", "from_name": "Name people see",
+          "from_email": "Address people see", "reply_to": "Answers go to", "body": "Content"}  # fmt: skip
 
 
 class Change(Struct):

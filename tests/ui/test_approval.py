@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from tests.api.test_approval import at, draft
 from tests.api.test_flows import LETTER, STARTS
 from tests.api.test_threats_pages import Visitor
+from tests.kit.axe import faults_in_both_looks
+from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
 
@@ -105,3 +108,36 @@ def test_flows_are_asked_about_too(api: Client, people: dict[str, Visitor]) -> N
     owner.send("POST", f"{flow}/approve")
     assert editor.send("POST", f"{flow}/activate").status == 303
     assert api.get(flow).json["status"] == "active"
+
+
+def test_banner_and_dialogs_are_sound(
+    api: Client, people: dict[str, Visitor], crowd: int, browser: Browser, server: Server, browser_problems: Problems
+) -> None:
+    """Asked about in a dialog, decided in a banner and a dialog: in both looks, on a desk and on a phone."""
+    campaign = draft(api, crowd)
+    flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER]}).expect(201)['id']}"
+    people["editor"].send("POST", f"{flow}/ask")
+    editor = sign_in(new_page(browser, server.url, browser_problems), "editor@example.org", PASSWORD)
+    editor.goto(at(campaign))
+    editor.get_by_role("link", name="Review and send").click()
+    ask = editor.get_by_role("dialog").get_by_role("button", name="Ask for approval")
+    expect(ask).to_be_visible()
+    assert faults_in_both_looks(editor) == []
+    ask.click()
+    expect(editor.locator(".banner")).to_contain_text("An owner or admin decides")
+    owner = sign_in(new_page(browser, server.url, browser_problems, width=390))
+    for path in (at(campaign), flow):
+        owner.goto(path)
+        banner = owner.locator(".banner").filter(has_text="asked for approval")
+        expect(banner.get_by_role("button", name="Approve")).to_be_in_viewport()
+        assert faults_in_both_looks(owner) == []
+        banner.get_by_role("button", name="Reject").click()
+        expect(owner.get_by_label("What should be changed")).to_be_focused()
+        assert faults_in_both_looks(owner) == []
+        owner.get_by_label("What should be changed").fill("Shorter.")
+        owner.get_by_role("dialog").get_by_role("button", name="Reject").click()
+        expect(owner.locator(".banner.bad")).to_contain_text("rejected it: Shorter.")
+        assert faults_in_both_looks(owner) == []
+    editor.context.close()
+    owner.context.close()
+    assert not browser_problems.found

@@ -172,7 +172,7 @@ def test_theme_details_history_and_a_test(opened: Page, api: Client) -> None:
     settled(opened)
     expect(opened.locator("#inboxrow")).to_contain_text("A subject of nine words")
     expect(opened.locator("[data-count]").first).to_have_text("48")
-    opened.get_by_label("Sender", exact=False).nth(1).fill("nobody")
+    opened.get_by_label("Address people see").fill("nobody")
     expect(opened.locator("#inspector .err")).to_have_text("Write an address like name@example.com.")
     opened.get_by_role("button", name="More").click()
     opened.get_by_role("link", name="History").click()

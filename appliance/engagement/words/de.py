@@ -78,6 +78,7 @@ WORDS = {
     "form_last_name": "Nachname",
     "form_trap": "Bitte leer lassen",
     "form_blank": "Bitte ausfüllen.",
+    "form_either": "Bitte eine E-Mail-Adresse oder eine Telefonnummer angeben.",
     "form_email_wrong": "Bitte eine Adresse wie name@example.com schreiben.",
     "form_phone_wrong": "Bitte die Nummer mit Landesvorwahl schreiben, etwa +49 30 901820.",
     "form_long": "Bitte kürzer schreiben.",

@@ -83,6 +83,7 @@ WORDS = {
     "form_last_name": "Last name",
     "form_trap": "Leave this empty",
     "form_blank": "Please fill this in.",
+    "form_either": "Please give an email address or a phone number.",
     "form_email_wrong": "Please write an address like name@example.com.",
     "form_phone_wrong": "Please write the number with its country, like +44 20 7946 0018.",
     "form_long": "Please write less.",

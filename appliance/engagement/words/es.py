@@ -77,6 +77,7 @@ WORDS = {
     "form_last_name": "Apellidos",
     "form_trap": "Dejar vacío",
     "form_blank": "Rellene este campo, por favor.",
+    "form_either": "Indique una dirección de correo o un número de teléfono, por favor.",
     "form_email_wrong": "Escriba una dirección como nombre@example.com.",
     "form_phone_wrong": "Escriba el número con su país, como +34 912 345 678.",
     "form_long": "Escriba menos, por favor.",

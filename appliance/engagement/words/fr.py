@@ -77,6 +77,7 @@ WORDS = {
     "form_last_name": "Nom",
     "form_trap": "Laisser vide",
     "form_blank": "Merci de remplir ce champ.",
+    "form_either": "Merci d’indiquer une adresse e-mail ou un numéro de téléphone.",
     "form_email_wrong": "Merci d’écrire une adresse comme nom@example.com.",
     "form_phone_wrong": "Merci d’écrire le numéro avec l’indicatif du pays, comme +33 1 23 45 67 89.",
     "form_long": "Merci d’écrire moins.",
