@@ -222,6 +222,14 @@ def test_robots_and_garbage_get_nothing(server: Server) -> None:
     assert server.client().get("/messages", to="bot@example.org").json == []
 
 
+def test_an_empty_form_says_what_it_wants(server: Server) -> None:
+    """Where there is one address it has to be filled in; of two, one."""
+    for fields, words in ((["email"], "Please fill this in."), (["email", "phone"], "an email address or a phone")):
+        form = make_form(server, f"Asks for {len(fields)}", fields=fields)
+        answer = ask(server, "POST", f"/f/{form['public_key']}", {"email": ""})
+        assert answer.status == 422 and words in answer.text
+
+
 def test_a_public_key_opens_its_form_alone(server: Server) -> None:
     """On the API it is 403, whatever it asks for (decisions, section 2)."""
     form = make_form(server, "Key")
