@@ -60,7 +60,7 @@ def test_what_was_captured(api: Client, server: Server) -> None:
     assert api.post(f"/capture/{row['id']}/simulate", {"action": "dance"}).expect(422)["validation_errors"] == {
         "action": ["is not included in the list"]
     }
-    underlined = sent(api, "rule@example.org", body="<h1>Hello</h1><p>News</p>")[1]
+    underlined = sent(api, "rule@example.org", text="Hello\n=====\n\nNews")[1]
     assert underlined["preview"] == "Hello News"
 
 
