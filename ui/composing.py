@@ -73,14 +73,18 @@ def facts(visit: Visit, campaign_id: int) -> dict[str, Any]:
         "sections": len(designs.sections(campaign.template.design)) if not sms else 0,
         "approval": approving.of(visit, campaign, f"/campaigns/{campaign_id}", [one.code for one in flight.blockers]),
         "is_later": later, "speed": forecast.of(campaign, sending, sender["email"]),
-        **rights(visit, campaign_id),
+        **rights(visit, campaign),
     }  # fmt: skip
 
 
-def rights(visit: Visit, campaign_id: int) -> dict[str, bool]:
-    """Answer what somebody may do with a campaign, so that no button is shown that would be refused."""
-    here, role = f"/campaigns/{campaign_id}", visit.user.role
-    return {"may_write": may(role, "POST", here), "may_send": may(role, "POST", f"{here}/send")}
+def rights(visit: Visit, campaign: Any) -> dict[str, bool]:
+    """Answer what somebody may do with a campaign, so that no button is shown that would be refused.
+
+    What goes out by itself is looked at by who may not send.
+    """
+    here, role = f"/campaigns/{campaign.id}", visit.user.role
+    may_send = may(role, "POST", f"{here}/send")
+    return {"may_write": may(role, "POST", here) and (may_send or campaign.phase == "draft"), "may_send": may_send}
 
 
 def forms(campaign: Any, visit: Visit) -> dict[str, Form]:

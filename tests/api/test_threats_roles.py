@@ -57,6 +57,8 @@ def test_what_is_armed_is_out_of_an_authors_hands(server: Server, api: Client, a
     for method, path, body in changes:
         assert author.send(method, path, body).expect(403)["required_scope"] == "campaigns:send", (method, path, body)
     page, forms = Visitor(server, "author@example.org"), campaign["template"]["id"]
+    offers = [page.send("GET", at(one, "test")).text for one in (campaign, draft(api, crowd))]
+    assert ["Send test</button>" in text for text in offers] == [False, True]
     for path, form in (
         (at(campaign, "when"), {"when": "now"}),
         (at(campaign, "to"), {"who": "all", "sure": "yes"}),

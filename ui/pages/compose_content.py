@@ -152,7 +152,7 @@ async def _asked(request: Request, visit: Visit, campaign_id: int, form: Form | 
         known = contacts.get(visit.account_id, chosen) if chosen else None
         rest = [one for one in people if known is None or one.id != known.id]
         return {"campaign": campaign, "people": ([known] if known else []) + rest[:6],
-                **composing.rights(visit, campaign_id)}  # fmt: skip
+                **composing.rights(visit, campaign)}  # fmt: skip
 
     found = await call(read)
     kept = (visit.user.preferences or {}).get(_KEPT[found["campaign"].channel])

@@ -61,7 +61,7 @@ async def previews(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
         next_to = groups.neighbours(campaign, person.id) if person else None
         return {
             "campaign": campaign, "found": found, "person": person, "shown": shown, "next_to": next_to,
-            **composing.rights(visit, campaign_id),
+            **composing.rights(visit, campaign),
         }  # fmt: skip
 
     width = "phone" if request.args.get("width") == "phone" else ""
