@@ -91,7 +91,8 @@ def test_page_by_page_everything_is_there_once(bare: Page, one: Listed) -> None:
 
 
 def _ids(rows: Locator) -> list[str]:
-    return [row.get_attribute("href") or "" for row in rows.all()]
+    found: list[str] = rows.evaluate_all("all => all.map((each) => each.href)")
+    return found
 
 
 @pytest.mark.parametrize("one", PAGES, ids=lambda one: one.path)
@@ -118,11 +119,10 @@ def test_words_and_enter_find(bare: Page, one: Listed) -> None:
 def test_chips_show_as_many_as_they_say(bare: Page, one: Listed) -> None:
     """Each chip is a link to as many rows as its number says, and is marked where one arrives."""
     bare.goto(one.path)
-    for label in bare.locator("main .chips a.chip").all_inner_texts():
+    chips = bare.locator("main .chips a.chip").evaluate_all("all => all.map((each) => [each.innerText, each.href])")
+    for label, address in chips:
         words, number = _chip(label)
-        bare.goto(one.path)
-        bare.locator("main .chips a.chip", has_text=re.compile(rf"^\s*{re.escape(words)}\b")).first.click()
-        bare.wait_for_load_state()
+        bare.goto(address)
         assert words in bare.locator("main .chips a[aria-current=true]").first.inner_text()
         if number is not None:
             assert (told(bare) if bare.locator(".pager").count() else 0) == number
@@ -136,14 +136,19 @@ def _chip(label: str) -> tuple[str, int | None]:
 
 @pytest.mark.parametrize("one", PAGES, ids=lambda one: one.path)
 def test_headings_order(bare: Page, one: Listed) -> None:
-    """Each heading that orders is a link: once for its own way, again for the other; the page says which it is."""
+    """Each heading that orders is a link, and the page says which way it is; the first one turns round, too."""
     bare.goto(one.path)
-    for name in bare.locator("thead th[aria-sort] a").all_inner_texts():
-        ways = []
-        for _ in range(2):
-            bare.locator("thead th[aria-sort]").get_by_role("link", name=name, exact=True).click()
-            ways.append(bare.locator("thead th:not([aria-sort=none])[aria-sort]").get_attribute("aria-sort"))
-        assert sorted(way or "" for way in ways) == ["ascending", "descending"]
+    names = bare.locator("thead th[aria-sort] a").all_inner_texts()
+    ways = [_ordered_by(bare, name) for name in [*names[:1], *names]]
+    assert {"ascending", "descending"} >= set(ways)
+    assert ways[:1] != ways[1:2] or not ways
+
+
+def _ordered_by(page: Page, name: str) -> str:
+    page.locator("thead th[aria-sort]").get_by_role("link", name=name, exact=True).click()
+    heading = page.locator("thead th:not([aria-sort=none])[aria-sort]")
+    expect(heading).to_contain_text(name)
+    return heading.get_attribute("aria-sort") or ""
 
 
 @pytest.mark.parametrize("one", [one for one in PAGES if one.path in CHOSEN], ids=lambda one: one.path)
