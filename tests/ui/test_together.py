@@ -28,6 +28,7 @@ class Case(NamedTuple):
 def things(api: Client) -> dict[str, int]:
     """One of each that has a form."""
     news = api.post("/lists", {"name": "News"}).expect(201)["id"]
+    api.patch("/account", {"frequency_cap": {"messages": 3, "days": 7}}).expect(200)
     rule = [{"name": "first_name", "predicate": "eq", "value": "Ann"}]
     person = {"email": "ann@example.org", "first_name": "Ann", "last_name": "Kurz", "data": {"city": "Bath"}}
     return {
@@ -57,9 +58,19 @@ CASES = {
         "/settings", "Save", "Name people see", "Answers go to", "Name people see",
         lambda api: _two(api.get("/account").expect(200), "email_from_name", "email_reply_to"),
     ),
+    "consent": Case(
+        "/settings/consent", "Save", "Words that say how to stop", "At most so many campaigns",
+        "Words that say how to stop",
+        lambda api: ((row := api.get("/account").expect(200))["sms_opt_out_hint"],
+                     str((row["frequency_cap"] or {}).get("messages"))),
+    ),
 }  # fmt: skip
 # What the first tab writes into both fields, and the second into the first of them
-WORDS = {"Country": ("FR", "DE"), "Answers go to": ("a@bakery.example", "b@bakery.example")}
+WORDS = {
+    "At most so many campaigns": ("5", "6"),
+    "Country": ("FR", "DE"),
+    "Answers go to": ("a@bakery.example", "b@bakery.example"),
+}
 
 
 def _two(row: dict[str, Any], *names: str) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """What is noticed of people and how often they are written to; and the data of the account: how much, and where."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ from sanic.response import HTTPResponse
 from appliance import VERSION, config, errors, fields
 from appliance.account import accounts, audit
 from appliance.db.work import call, commit
-from ui import view
+from ui import together, view
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Visit
+from ui.together import Part, Parts
 
 pages = Pages("ui_policies", url_prefix="/settings")
 _FIRST_ACCOUNT = 1
@@ -24,25 +26,42 @@ IPS = (
 )
 
 
+_PARTS = Parts(
+    Part("What is kept of an address", ("privacy_ip",)), Part("Not too often", ("cap_messages", "cap_days")),
+    Part("Quiet hours", ("quiet_from", "quiet_to")), Part("Words that say how to stop", ("sms_opt_out_hint",)),
+)  # fmt: skip
+
+
 @pages.get("/consent", name="consent")
 @signed_in
 async def consent(request: Request, visit: Visit) -> HTTPResponse:
     """The form with what holds now."""
-    account = visit.account
+    return _consent(request, together.opened(_kept(visit.account), _PARTS))
+
+
+def _consent(request: Request, form: Form, status: int = 200) -> HTTPResponse:
+    return view.page(request, "settings/consent.html", status, form=form, ips=IPS)
+
+
+def _kept(account: Any) -> Form:
+    """Answer the form that shows what is kept of an account."""
     cap, quiet = account.frequency_cap or {}, account.sms_quiet_hours or {}
-    form = Form({
+    return Form({
         "privacy_ip": account.privacy_ip, "cap_messages": str(cap.get("messages", "")),
         "cap_days": str(cap.get("days", "")), "quiet_from": quiet.get("from", ""), "quiet_to": quiet.get("to", ""),
         "sms_opt_out_hint": account.sms_opt_out_hint or "",
     })  # fmt: skip
-    return view.page(request, "settings/consent.html", form=form, ips=IPS)
 
 
 @pages.post("/consent", name="keep_consent")
 @signed_in
+@together.meeting
 async def keep_consent(request: Request, visit: Visit) -> HTTPResponse:
     """Keep it."""
     form = Form.of(request)
+    together.meet(form, _PARTS, _kept(await call(accounts.get, visit.account_id)))
+    if form.met:
+        return _consent(request, form, 409)
     raw = {
         "privacy_ip": form["privacy_ip"], "sms_opt_out_hint": form.text("sms_opt_out_hint"),
         "frequency_cap": _pair(form, "cap_messages", "messages", "cap_days", "days", whole=True),
@@ -52,14 +71,13 @@ async def keep_consent(request: Request, visit: Visit) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         asked = fields.read(accounts.AccountWrite, raw)
-        args = (accounts.update, visit.account_id, asked)
-        await commit(audit.noting, visit.by, "account_update", *args, data=audit.changed(asked))
+        told = audit.changed(asked)
+        write = partial(audit.noting, visit.by, "account_update", accounts.update, visit.account_id, asked, data=told)
+        await commit(together.still, form, _PARTS, lambda: _kept(accounts.get(visit.account_id)), write)
     except errors.Invalid as refused:
         names = {"messages": "cap_messages", "days": "cap_days", "from": "quiet_from", "to": "quiet_to",
                  "sms_quiet_hours": "quiet_to"}  # fmt: skip
-        return view.page(
-            request, "settings/consent.html", 422, ips=IPS, form=form.take(refused, names) if refused.fields else form
-        )
+        return _consent(request, form.take(refused, names) if refused.fields else form, 422)
     view.say(request, "Saved.")
     return view.go(request, "/settings/consent")
 
