@@ -135,5 +135,5 @@ def test_every_operation_keeps_to_the_document(asked: Server, tmp_path: Path, fu
 
 def test_what_one_answer_leads_to(asked: Server, tmp_path: Path, full: bool) -> None:
     """What is made is there, what is deleted is gone, in made-up orders along the links of the document."""
-    run(asked, tmp_path, "stateful", 200 if full else 24)
+    run(asked, tmp_path, "stateful", 200 if full else 12)
     asked.stop()

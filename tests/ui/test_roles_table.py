@@ -16,9 +16,11 @@ FORMS = {
         /settings/you/sessions/end""",
     "author": """
         /activity/answers/*/seen /campaigns/ /campaigns/*/ask /campaigns/*/content /campaigns/*/delete
-        /campaigns/*/duplicate /campaigns/*/from /campaigns/*/list /campaigns/*/name /campaigns/*/not-opened
+        /campaigns/*/duplicate /campaigns/*/from /campaigns/*/html /campaigns/*/list /campaigns/*/name
+        /campaigns/*/not-opened
         /campaigns/*/segment /campaigns/*/template /campaigns/*/template/undo /campaigns/*/test /campaigns/*/to
         /campaigns/*/when /campaigns/acts /campaigns/restore /contacts/ /contacts/* /contacts/*/consent
+        /contacts/*/conversation/parts
         /contacts/*/conversation/seen /contacts/*/delete /contacts/*/erase /contacts/*/merge /contacts/acts/
         /contacts/acts/*/undo /contacts/filter/ /contacts/imports/ /contacts/imports/* /contacts/imports/*/apply
         /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo /contacts/suppressions/
