@@ -87,7 +87,7 @@ def test_the_second_of_two_keeps_what_they_typed(page: Page, api: Client) -> Non
     page.get_by_label("Subject").fill("Mine")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert")).to_contain_text("Somebody changed the subject since you opened it.")
-    expect(page.get_by_label("Subject")).to_have_value("Mine")
+    expect(page.get_by_label("Subject")).to_have_text("Mine")
     shoot(page, "templates-conflict")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_contain_text("Saved")
