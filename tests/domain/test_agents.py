@@ -57,7 +57,7 @@ def test_no_agent_takes_long() -> None:
         agent = "".join(chance.choice(atoms) for _ in range(2_000))
         begun = time.thread_time()
         agents.device(agent)
-        assert time.thread_time() - begun < 0.1, agent
+        assert time.thread_time() - begun < 0.3, agent
 
 
 @pytest.mark.parametrize(

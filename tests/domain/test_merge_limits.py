@@ -46,7 +46,7 @@ def test_a_bomb_is_refused_at_once(name: str) -> None:
     began = time.thread_time()
     with pytest.raises(MergeError):
         merge.compile_template(BOMBS[name], "html").render(values)
-    assert time.thread_time() - began < 1
+    assert time.thread_time() - began < 3
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_places_of_many_tags_are_found_at_once(source: str) -> None:
     began = time.thread_time()
     assert merge.fault(source, "html") in (None, "an address is too long (maximum is 2000 characters)"
                                            " (line 1, column 10)")  # fmt: skip
-    assert time.thread_time() - began < 1.5  # where it grows with the square it is minutes
+    assert time.thread_time() - began < 4  # where it grows with the square it is minutes
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_huge_arguments_cost_nothing(source: str) -> None:
         found = merge.compile_template(source, "text").render({"a": "9" * 100_000})
     except MergeError:
         found = ""
-    assert len(found) < MIB and time.thread_time() - began < 1
+    assert len(found) < MIB and time.thread_time() - began < 3
 
 
 def test_a_part_holds_up_to_a_mebibyte() -> None:
