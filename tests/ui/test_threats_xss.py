@@ -230,7 +230,7 @@ def test_a_browser_runs_none_of_it(seeded: Seeded, seen: dict[str, Response], br
     page.on("response", lambda response: answered.append(urlsplit(response.url).path))
     shown = {_kind(path): path for path, answer in seen.items() if answer.status == 200 and _is_html(answer)}
     for path in shown.values():
-        page.goto(path)
+        page.goto(path, timeout=60_000)  # the reference draws for long
         page.wait_for_timeout(20)
         assert _strangers(page) == 0, path
     page.context.close()
