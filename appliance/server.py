@@ -27,6 +27,7 @@ from appliance.inbound.listener import Listener
 from appliance.messages import repeats
 from appliance.public import door as public
 from appliance.public import hooks
+from appliance.routing import QuickRouter
 from appliance.settings import Config
 from appliance.work.capture import CaptureServer
 from appliance.work.consumer import Works
@@ -51,7 +52,7 @@ _HEAD = re.compile(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*"
 
 def build(config: Config) -> "Sanic[Any, Any]":
     """Make the server with every door; nothing is started yet."""
-    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False)
+    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=QuickRouter())
     Http.HEADER_CEILING = _HEAD_BYTES  # the library takes no more than half of that, unless told
     app.config.update(
         REQUEST_MAX_SIZE=config.limits.body_bytes,

@@ -6,22 +6,21 @@ Where `wrk` is installed it asks too, for a loop of Python takes part of the pro
 """
 
 import argparse
-import asyncio
 import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import uvloop
 
-from tests.bench_events import request, spread
-from tests.bench_sending import cpu_seconds
+from tests.kit.asker import ask, request, spread
 from tests.kit.crowd import fill
+from tests.kit.patience import cpu_seconds
 from tests.kit.server import EMAIL, PASSWORD, RATES, Server
 
 GOALS = {"GET /contacts/{id}": "goal 1,500/s, p99 25 ms", "POST /events": "goal 800/s"}
@@ -33,57 +32,6 @@ class Case(NamedTuple):
     name: str
     make: Callable[[int], bytes]
     status: int
-
-
-class Asker(asyncio.Protocol):
-    """One kept connection: asks the next as soon as the last one was answered, until the time is over."""
-
-    def __init__(self, case: Case, numbers: "count[int]", end: float, times: list[float], ended: Any) -> None:
-        self._case, self._numbers, self._end, self._times, self._ended = case, numbers, end, times, ended
-        self._seen = b""
-
-    def connection_made(self, transport: Any) -> None:
-        """Ask for the first."""
-        self._transport = transport
-        self._next()
-
-    def data_received(self, data: bytes) -> None:
-        """Note how long it took, once it is here whole."""
-        self._seen += data
-        head, gap, body = self._seen.partition(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
-        if not gap or len(body) < length:
-            return
-        now = time.perf_counter()
-        if int(head[9:12]) != self._case.status:
-            raise AssertionError(self._seen[:500])
-        self._times.append(now - self._begun)
-        if now < self._end:
-            self._next()
-        else:
-            self._transport.close()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """End with the last one."""
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-    def _next(self) -> None:
-        self._seen, self._begun = b"", time.perf_counter()
-        self._transport.write(self._case.make(next(self._numbers)))
-
-
-async def ask(port: int, case: Case, connections: int, seconds: float) -> tuple[float, list[float]]:
-    """Ask for so many seconds over so many connections; answers the rate and how long each took."""
-    loop, times, numbers = asyncio.get_running_loop(), list[float](), count(1)
-    ends = [loop.create_future() for _ in range(connections)]
-    begun = time.perf_counter()
-    for end in ends:
-        await loop.create_connection(
-            lambda end=end: Asker(case, numbers, begun + seconds, times, end), "127.0.0.1", port
-        )  # fmt: skip
-    await asyncio.gather(*ends)
-    return len(times) / (time.perf_counter() - begun), times
 
 
 def cases(key: str, jwt: str, people: int) -> list[Case]:
@@ -111,11 +59,20 @@ def cases(key: str, jwt: str, people: int) -> list[Case]:
     ]
 
 
+def requests(case: Case, seconds: float) -> Iterator[bytes]:
+    """Yield one after the other until the time is over."""
+    end = time.perf_counter() + seconds
+    for number in count(1):
+        if time.perf_counter() > end:
+            return
+        yield case.make(number)
+
+
 def measure(server: Server, case: Case, connections: int, seconds: float) -> None:
     """Ask one kind of request, after a moment to get warm, and say what came of it."""
-    uvloop.run(ask(server.port, case, connections, 0.5))
+    uvloop.run(ask(server.port, requests(case, 0.5), connections, {case.status}))
     begun = cpu_seconds(server.pid)
-    rate, times = uvloop.run(ask(server.port, case, connections, seconds))
+    rate, times = uvloop.run(ask(server.port, requests(case, seconds), connections, {case.status}))
     spent = (cpu_seconds(server.pid) - begun) / len(times)
     found = sorted(times)
     p99 = found[int(len(found) * 0.99)] * 1000

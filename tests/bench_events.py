@@ -6,7 +6,6 @@ process is killed, and what it acknowledged is counted in the database.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import random
@@ -20,73 +19,15 @@ from urllib.parse import urlencode
 import apsw
 import uvloop
 
-from tests.bench_sending import UNLIMITED, Meanwhile, cpu_seconds
+from tests.bench_sending import UNLIMITED, Meanwhile
+from tests.kit.asker import ask, request, spread
 from tests.kit.client import Client
+from tests.kit.patience import cpu_seconds
 from tests.kit.server import Server
 
 PEOPLE, YEAR_MS = 100_000, 365 * 86_400_000
 NAMES = ("product_view", "product_view", "checkout", "cart_add", "order_paid")
 AGENT = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{} Safari/537.36"
-
-
-class Asker(asyncio.Protocol):
-    """One kept connection: sends a request as soon as the last one was answered."""
-
-    def __init__(self, requests: Iterator[bytes], times: list[float], ended: "asyncio.Future[None]") -> None:
-        self._requests, self._times, self._ended = requests, times, ended
-        self._seen, self._begun = b"", 0.0
-
-    def connection_made(self, transport: Any) -> None:
-        """Send the first."""
-        self._transport = transport
-        self._next()
-
-    def data_received(self, data: bytes) -> None:
-        """Send the next once this one is answered whole."""
-        self._seen += data
-        head, gap, body = self._seen.partition(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
-        if not gap or len(body) < length:
-            return
-        if head[9:12] not in (b"200", b"201"):
-            raise AssertionError(self._seen[:500])
-        self._times.append(time.perf_counter() - self._begun)
-        self._next()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """End with the last one."""
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-    def _next(self) -> None:
-        self._seen = b""
-        request = next(self._requests, None)
-        if request is None:
-            self._transport.close()
-            return
-        self._begun = time.perf_counter()
-        self._transport.write(request)
-
-
-async def ask(port: int, requests: list[bytes], connections: int) -> tuple[float, list[float]]:
-    """Send all requests over so many connections; answers the rate and how long each took."""
-    loop, left, times = asyncio.get_running_loop(), iter(requests), list[float]()
-    ends = [loop.create_future() for _ in range(connections)]
-    begin = time.perf_counter()
-    for end in ends:
-        await loop.create_connection(lambda end=end: Asker(left, times, end), "127.0.0.1", port)
-    await asyncio.gather(*ends)
-    if len(times) != len(requests):
-        raise AssertionError(f"{len(times)} answers to {len(requests)}")
-    return len(requests) / (time.perf_counter() - begin), times
-
-
-def request(key: str, method: str, path: str, body: Any = None) -> bytes:
-    """Return a request as it goes over the wire."""
-    content = b"" if body is None else json.dumps(body).encode()
-    typed = "" if body is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
-    head = f"{method} /v1/my{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{typed}\r\n"
-    return head.encode() + content
 
 
 def rows(count: int, now: int) -> Iterator[tuple[Any, ...]]:
@@ -160,17 +101,10 @@ def pages(api: Client, key: str, port: int, each: int) -> None:
                 one: f"{value}T00:00:{number % 60:02}Z" for one, value in query.items() if one.startswith("created")
             }
             asked.append(request(key, "GET", f"/events?{urlencode({**query, **moved, 'page': page})}"))
-        _, times = uvloop.run(ask(port, asked, 1))
+        _, times = uvloop.run(ask(port, iter(asked), 1))
         everything += times
         print(f"  {name:<20} {total:>9,} fit   {spread(times)}")
     print(f"  {'all':<20} {'':>9}       {spread(everything)} (goal p95 60)")
-
-
-def spread(times: list[float]) -> str:
-    """Say how long answers took, in milliseconds."""
-    found = sorted(times)
-    p50, p95 = (found[int(len(found) * part)] * 1000 for part in (0.5, 0.95))
-    return f"p50 {p50:6.1f}  p95 {p95:6.1f}  longest {found[-1] * 1000:6.1f} ms"
 
 
 def posts(server: Server, key: str, count: int, connections: int) -> int:
@@ -186,7 +120,9 @@ def posts(server: Server, key: str, count: int, connections: int) -> int:
         for number in range(count)
     ]  # fmt: skip
     begun = cpu_seconds(server.pid)
-    rate, times = uvloop.run(ask(server.port, asked, connections))
+    rate, times = uvloop.run(ask(server.port, iter(asked), connections))
+    if len(times) != count:
+        raise AssertionError(f"{len(times)} answers to {count}")
     spent = (cpu_seconds(server.pid) - begun) / count
     print(f"POST /events over {connections} connections: {rate:,.0f}/s (goal 800), {spread(times)}, "
           f"processor {spent * 1e6:.0f} us each")  # fmt: skip
@@ -205,7 +141,7 @@ def batches(server: Server, key: str, count: int) -> int:
         for part in range(count)
     ]  # fmt: skip
     for words in ("new", "repeated"):
-        rate, times = uvloop.run(ask(server.port, asked, 1))
+        rate, times = uvloop.run(ask(server.port, iter(asked), 1))
         print(f"POST /events/batch, {words}: {rate * 1000:,.0f} events/s, {spread(times)}")
     print(f"  single events beside it: {other.end()}")
     return count * 1_000

@@ -12,8 +12,8 @@ from pathlib import Path
 import apsw
 
 from tests.bench_import import memory
-from tests.bench_sending import cpu_seconds
 from tests.kit import crowd
+from tests.kit.patience import cpu_seconds
 from tests.kit.server import Server
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}

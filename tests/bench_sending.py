@@ -6,7 +6,6 @@ run. Then once more with people at work beside it, and once into a server that a
 """
 
 import argparse
-import os
 import random
 import re
 import statistics
@@ -28,6 +27,7 @@ from tests.bench_import import memory
 from tests.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
 from tests.kit.client import Client
+from tests.kit.patience import cpu_seconds
 from tests.kit.server import ROOT, Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.uploads import done, upload
@@ -52,12 +52,6 @@ def html(size: int) -> str:
         parts.append(PLAIN)
     random.Random(1).shuffle(parts)
     return "<html><body><h1>News</h1>\n" + "".join(parts) + "</body></html>"
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process has used, its threads included."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def fill(api: Client, count: int) -> int:

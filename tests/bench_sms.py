@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.bench_sending import UNLIMITED, cpu_seconds
+from tests.bench_sending import UNLIMITED
 from tests.kit import sms_crowd
 from tests.kit.fake_sms import FakeSms
+from tests.kit.patience import cpu_seconds
 from tests.kit.server import Server
 
 HINT = {"sms_opt_out_hint": "Reply STOP to opt out"}

@@ -22,9 +22,10 @@ import uvloop
 
 from appliance import tokens
 from appliance.messages import links
-from tests.bench_sending import UNLIMITED, Meanwhile, campaign, cpu_seconds
+from tests.bench_sending import UNLIMITED, Meanwhile, campaign
 from tests.bench_sending_rivals import Postfix
 from tests.kit.client import Client
+from tests.kit.patience import cpu_seconds
 from tests.kit.server import Server
 from tests.kit.uploads import done, upload
 

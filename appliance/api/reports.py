@@ -1,5 +1,7 @@
 """What became of campaigns over the API: the report, the people behind each number, and one of them explained."""
 
+from typing import ClassVar
+
 from msgspec import UNSET, Struct, UnsetType
 
 from appliance.api import shapes, shaping
@@ -17,6 +19,7 @@ ROUTES = Routes()
 class ExplainQuery(Struct):
     """Of whom."""
 
+    NEEDED: ClassVar = ("contact_id",)
     contact_id: int | UnsetType = UNSET
 
 

@@ -1,6 +1,6 @@
 """What may be written about a contact, and how contacts are asked for."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -71,6 +71,7 @@ class ContactQuery(PageQuery):
 class SearchQuery(PageQuery):
     """The words of `/contacts/search`."""
 
+    NEEDED: ClassVar = ("q",)
     q: Annotated[str, Meta(max_length=255, extra={"filled": True})] | UnsetType = UNSET
 
 

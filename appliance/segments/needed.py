@@ -5,13 +5,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.db.open import rows, run
+from appliance.db.open import rows, run, scalar
 from appliance.db.work import writing
 from appliance.errors import Invalid
 from appliance.filters import read
 from appliance.filters.read import Group, Leaf, Node
 from appliance.filters.scope import Place
 from appliance.segments import people
+from appliance.tables import Segment
 
 Kind = Literal["list", "segment"]
 
@@ -110,3 +111,21 @@ def named_in(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, in
             many = isinstance(node.value, list)
             for place, number in enumerate(node.value if many else [node.value]):
                 yield node.field.of, number, f"{where}[{place}]" if many else where
+
+
+def reached(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
+    """Answer the segments and lists that a segment or list leads to, itself included."""
+    seen: set[tuple[str, int]] = set()
+    waiting = [(kind, number)]
+    while waiting:
+        kind, number = waiting.pop()
+        if (kind, number) in seen:
+            continue
+        seen.add((kind, number))
+        if kind == "list":
+            mirrored = scalar("SELECT segment_id FROM contact_list WHERE id = ?", (number,))
+            waiting += [("segment", mirrored)] if mirrored else []
+        else:
+            found = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
+            waiting += [one[:2] for one in named_in(people.nodes(account_id, found.filters))] if found else []
+    return seen

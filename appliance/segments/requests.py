@@ -1,6 +1,6 @@
 """What may be written about a segment, and how segments are asked for."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -41,4 +41,5 @@ class CountWrite(Struct):
 class ExplainQuery(Struct):
     """Whose membership shall be explained."""
 
+    NEEDED: ClassVar = ("contact_id",)
     contact_id: Id | UnsetType = UNSET

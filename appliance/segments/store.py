@@ -15,7 +15,7 @@ from appliance.errors import Invalid, NotFound
 from appliance.filters import compile
 from appliance.filters.read import Node
 from appliance.pages import Page, paginate
-from appliance.segments import needed, people
+from appliance.segments import approved, needed, people
 from appliance.segments.needed import named_in
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.tables import Segment
@@ -73,12 +73,17 @@ def create(account_id: int, request: SegmentCreate) -> Segment:
     return get(account_id, made.id)
 
 
-def update(account_id: int, segment_id: int, request: SegmentPatch) -> Segment:
-    """Change a segment; raises NotFound, or Invalid with every fault."""
+def update(account_id: int, segment_id: int, request: SegmentPatch, user_id: int | None = None) -> Segment:
+    """Change a segment; raises NotFound, or Invalid with every fault.
+
+    What was approved for the people that it found has to be approved anew (`approved`).
+    """
     writing()
     found = get(account_id, segment_id)
     if request.filters is not UNSET:
         check(account_id, segment_id, request.filters)
+        if found.filters != request.filters:
+            approved.ask_again(account_id, segment_id, user_id)
         found.filters = request.filters
     if isinstance(request.name, str):
         found.name = request.name.strip()
@@ -142,7 +147,7 @@ def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
     nodes = people.nodes(account_id, filters, writing=True)
     faults: dict[str, list[str]] = {}
     for kind, number, path in named_in(nodes) if segment_id is not None else ():
-        if ("segment", segment_id) in _reached(account_id, kind, number):
+        if ("segment", segment_id) in needed.reached(account_id, kind, number):
             faults[path] = ["refers back to this segment"]
     if faults:
         raise Invalid(faults)
@@ -150,28 +155,10 @@ def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
     return nodes
 
 
-def _reached(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
-    """Answer the segments and lists that a segment or list leads to, itself included."""
-    seen: set[tuple[str, int]] = set()
-    waiting = [(kind, number)]
-    while waiting:
-        kind, number = waiting.pop()
-        if (kind, number) in seen:
-            continue
-        seen.add((kind, number))
-        if kind == "list":
-            mirrored = scalar("SELECT segment_id FROM contact_list WHERE id = ?", (number,))
-            waiting += [("segment", mirrored)] if mirrored else []
-        else:
-            found = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
-            waiting += [one[:2] for one in named_in(people.nodes(account_id, found.filters))] if found else []
-    return seen
-
-
 def definition(account_id: int, segment_id: int) -> str:
     """Answer a digest of all that says who is in a segment: its filters, and what they lead to."""
     said = []
-    for kind, number in sorted(_reached(account_id, "segment", segment_id)):
+    for kind, number in sorted(needed.reached(account_id, "segment", segment_id)):
         column, table = ("filters", "segment") if kind == "segment" else ("segment_id", "contact_list")
         said.append((kind, number, scalar(f"SELECT {column} FROM {table} WHERE id = ?", (number,))))
     return hashlib.sha256(repr(said).encode()).hexdigest()
@@ -179,7 +166,7 @@ def definition(account_id: int, segment_id: int) -> str:
 
 def lists_reached(account_id: int, segment_id: int) -> set[int]:
     """Answer the lists whose members a segment asks about, through other segments too."""
-    return {number for kind, number in _reached(account_id, "segment", segment_id) if kind == "list"}
+    return {number for kind, number in needed.reached(account_id, "segment", segment_id) if kind == "list"}
 
 
 def are_fresh(segments: list[Segment]) -> bool:

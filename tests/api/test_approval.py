@@ -131,3 +131,37 @@ def test_a_test_key_approves_of_nothing_real(server: Server, api: Client, crowd:
     campaign = draft(api, crowd)
     for verb in ("approve", "reject", "ask_approval"):
         assert tests.post(at(campaign, verb)).expect(403)["code"] == "forbidden"
+
+
+@pytest.mark.parametrize("way", ["segment", "of a segment", "mirrored list", "exclusion"])
+def test_other_people_are_another_audience(way: str, api: Client, writer: Client, crowd: int) -> None:
+    """Whoever changes the rules of a segment changes whom an approved campaign goes to: it waits for another look."""
+    named = [{"name": "contact_first_name", "predicate": "eq", "value": "Ana"}]
+    segment = api.post("/segments", {"name": f"By name, {way}", "filters": named}).expect(201)["id"]
+    inside = [{"name": "segment_id", "predicate": "eq", "value": segment}]
+    trigger: dict[str, Any] = {"segment_id": segment}
+    if way == "of a segment":
+        trigger = {"segment_id": api.post("/segments", {"name": "Outer", "filters": inside}).expect(201)["id"]}
+    if way == "mirrored list":
+        trigger = {"contact_list_id": api.post("/lists", {"name": "M", "segment_id": segment}).expect(201)["id"]}
+    if way == "exclusion":
+        trigger = {"contact_list_id": crowd, "data": {"exclude_segment_ids": [segment]}}
+    later = {"scheduled_at": "2099-01-01T10:00:00Z"}
+    api.post("/contacts", {"email": "ana@example.org", "first_name": "Ana", "list_ids": [crowd]})
+    campaign = draft(writer, crowd, trigger_attributes=trigger, **later)
+    untouched = draft(writer, crowd, **later)
+    for one in (campaign, untouched):
+        api.post(at(one, "approve")).expect(200)
+        assert writer.patch(at(one), {"status": "active"}).expect(200)["phase"] == "scheduled"
+
+    api.patch(f"/segments/{segment}", {"name": "Another name", "filters": named}).expect(200)
+    assert api.get(at(campaign)).json["phase"] == "scheduled"
+    others = [{"name": "contact_first_name", "predicate": "not_eq", "value": "Ana"}]
+    api.patch(f"/segments/{segment}", {"filters": others}).expect(200)
+    found = [api.get(at(one)).json for one in (campaign, untouched)]
+    assert [(one["phase"], one["approval_state"]) for one in found] == [
+        ("draft", "pending_review"), ("scheduled", "approved"),
+    ]  # fmt: skip
+    assert writer.patch(at(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
+    for one in found:
+        api.delete(at(one)).expect(200)

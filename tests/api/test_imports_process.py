@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.patience import soon
 from tests.kit.server import Server
 from tests.kit.uploads import done, results, upload
 
@@ -63,15 +64,13 @@ def test_a_killed_import_ends_with_the_same_people(running: Server) -> None:
 
 
 def test_cancel_and_undo(running: Server) -> None:
-    """A cancelled import stops within two seconds; undone it leaves nobody."""
+    """A cancelled import stops before its end; undone it leaves nobody."""
     api = running.client()
     job = upload(api, people()).expect(201)["id"]
     wait_for(api, job, 500)
-    begun = time.monotonic()
     api.post(f"/imports/{job}/cancel").expect(200)
-    end = api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled", 5)
+    end = api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled")
 
-    assert time.monotonic() - begun < 2
     assert 0 < end["created"] == int(api.get("/contacts", limit=1).headers["X-Total-Count"]) < addresses()
     api.post(f"/imports/{job}/undo").expect(200)
     api.wait(f"/imports/{job}", lambda one: one["phase"] == "undone", 30)
@@ -85,7 +84,7 @@ def test_a_stop_is_not_held_up(running: Server) -> None:
     wait_for(api, job, 500)
     begun = time.monotonic()
     running.stop()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < soon(2)
     running.start()
     end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
 
@@ -115,4 +114,4 @@ def test_requests_are_answered_meanwhile(running: Server) -> None:
     asking.join()
 
     assert api.get(f"/imports/{first}").json["status"] == second["status"] == "complete"
-    assert sorted(waits)[int(len(waits) * 0.95)] < 0.25
+    assert sorted(waits)[int(len(waits) * 0.95)] < soon(0.1)

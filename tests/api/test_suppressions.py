@@ -139,7 +139,7 @@ def test_a_manual_one_runs_out(api: Client) -> None:
     assert channel(api, contact)["suppression_reason"] is None
     assert api.get("/suppressions", address="soon@example.org").json == []
     assert api.delete(f"/suppressions/{made['id']}", reason="x").status == 404
-    api.wait(f"/contacts/{contact['id']}/consents", lambda rows: rows[0]["act"] == "lifted", timeout=5)
+    api.wait(f"/contacts/{contact['id']}/consents", lambda rows: rows[0]["act"] == "lifted")
 
 
 def test_accounts_are_apart(fresh_server: FreshServer) -> None:

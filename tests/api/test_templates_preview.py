@@ -9,6 +9,7 @@ import pytest
 
 from tests.domain.test_gsm import VECTORS
 from tests.kit.client import Client
+from tests.kit.patience import soon
 
 TEXT = {"type": "text", "props": {"content": "<p>Hi {{ contact.first_name }}, {{ data.code }}</p>"}}
 
@@ -127,18 +128,12 @@ HOSTILE: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_is_answered_within_a_second(name: str, api: Client) -> None:
-    """Rendered or refused, within a second, and others are answered meanwhile.
-
-    That is on a quiet machine. A busy one is given twice that, and three tries; what goes wrong takes a minute.
-    """
+    """Rendered or refused, within a second of a quiet machine, and others are answered meanwhile."""
     body = json.dumps({"document": {"sections": HOSTILE[name]}}).encode()
     assert len(body) < 2_097_152, "the door would refuse it"
-    for _ in range(3):
-        took, waited = _timed(api, body)
-        if took < 1 and waited < 0.6:
-            break
-    assert took < 2, f"{took:.2f} s"
-    assert waited < 1.2, f"others waited {waited:.2f} s"
+    took, waited = _timed(api, body)
+    assert took < soon(1), f"{took:.2f} s"
+    assert waited < soon(0.6), f"others waited {waited:.2f} s"
 
 
 def _timed(api: Client, body: bytes) -> tuple[float, float]:

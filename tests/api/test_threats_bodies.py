@@ -14,6 +14,7 @@ import pytest
 from tests.api.test_threats_assignment import BODIES
 from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
+from tests.kit.patience import soon
 from tests.kit.server import Server
 from tests.kit.tenants import Tenant
 from tests.kit.uploads import form
@@ -243,7 +244,7 @@ def test_an_import_whose_length_says_too_much_is_refused_at_once(length: int, se
         head = (f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\n{auth}Content-Type: multipart/form-data; boundary=b\r\n"
                 f"Content-Length: {length}\r\n\r\n--b\r\n")  # fmt: skip
         begun = time.monotonic()
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as here:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as here:
             here.sendall(head.encode())
             assert here.recv(4096).startswith(b"HTTP/1.1 " + status)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < soon(1)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
+from tests.kit.patience import soon
 from tests.kit.server import Server
 
 CANARY = "zq9canary7f3e"
@@ -148,7 +149,7 @@ BOMBS: dict[str, dict[str, Any]] = {
 
 
 def test_bombs_go_off_in_our_hands(fresh_server: FreshServer) -> None:
-    """Saved, previewed, or sent: answered in under a second, memory stays, others are served meanwhile (T02)."""
+    """Saved, previewed, or sent: answered in a moment, memory stays, others are served meanwhile (T02)."""
     server = fresh_server()
     api = server.client(keep_alive=True, validate=False)  # holding large answers against the document takes long
     api.post("/templates/preview", {"document": {"sections": [{"type": "footer"}]}}).expect(200)
@@ -171,7 +172,7 @@ def test_bombs_go_off_in_our_hands(fresh_server: FreshServer) -> None:
             finished.set()
         watching.result()
     assert memory(server.pid) - before < 100 * 1024 * 1024
-    assert sorted(waits)[int(len(waits) * 0.99)] < 0.5
+    assert sorted(waits)[int(len(waits) * 0.99)] < soon(0.2)
     big = api.post("/templates", {"body": "x" * 5_000_000})
     assert big.status == 413
 
@@ -184,15 +185,10 @@ def explode(api: Client, name: str, fields: dict[str, Any]) -> None:
                        ("/messages", {"to": "b@example.org", "subject": "s", **fields})):  # fmt: skip
         if path == "/messages" and "design" in fields:
             continue
-        took = []
-        for _ in range(2):
-            start = time.monotonic()
-            answer = api.post(path, body)
-            took.append(time.monotonic() - start)
-            assert answer.status in (200, 201, 422), (name, path, answer.status, answer.text[:300])
-            if took[-1] < 1:
-                break
-        assert min(took) < 1, (name, path, took)
+        start = time.monotonic()
+        answer = api.post(path, body)
+        assert answer.status in (200, 201, 422), (name, path, answer.status, answer.text[:300])
+        assert time.monotonic() - start < soon(1), (name, path)
 
 
 def memory(pid: int) -> int:

@@ -35,7 +35,8 @@ def test_every_section_has_a_key_of_its_own(sections: list[dict[str, Any]]) -> N
     for one in found:
         assert one.siblings[one.position] is one.raw
         assert not one.parent or outline.find(found, one.parent) is not None
-        assert outline.find(found, outline.top(found, one.key)).level == 0  # type: ignore[union-attr]  # every key is that of an entry
+        top = outline.find(found, outline.top(found, one.key))
+        assert top is not None and top.level == 0
 
 
 def test_an_id_that_is_safe_and_the_first_is_the_key() -> None:

@@ -13,6 +13,7 @@ from appliance.designs.render import render
 from appliance.designs.sections import KINDS
 from tests.designs.reading import Mail, dangers
 from tests.designs.samples import LOOK
+from tests.kit.patience import soon
 
 _QUIET = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 _ATTACKS = (
@@ -174,21 +175,14 @@ HOSTILE: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_is_answered_within_a_second(name: str) -> None:
-    """The largest and the worst: checked and rendered in less than a second, each.
+    """The largest and the worst: checked and rendered in less than a second of a quiet machine, each."""
+    begin = time.thread_time()
+    made = render(HOSTILE[name], LOOK)
+    rendered = time.thread_time() - begin
+    document.check(HOSTILE[name], lambda path, words: None)
+    checked = time.thread_time() - begin - rendered
 
-    That is on a quiet machine. A busy one is given twice that, and three tries; what goes wrong takes a minute.
-    """
-    for _ in range(3):
-        begin = time.thread_time()
-        made = render(HOSTILE[name], LOOK)
-        rendered = time.thread_time() - begin
-        document.check(HOSTILE[name], lambda path, words: None)
-        checked = time.thread_time() - begin - rendered
-        if max(rendered, checked) < 1:
-            break
-
-    assert rendered < 2, rendered
-    assert checked < 2, checked
+    assert max(rendered, checked) < soon(1), (rendered, checked)
     assert made.html.startswith("<!doctype html>")
     assert len(made.html) < 4_000_000
 

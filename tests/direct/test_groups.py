@@ -23,6 +23,11 @@ def providers(world: World, **options: float) -> tuple[SmtpServer, SmtpServer, S
     return google, microsoft, shop
 
 
+def sent_at_least(api: Client, path: str, count: int) -> None:
+    """Wait until so many of a campaign are sent."""
+    api.wait(path, lambda row: row["stats"]["sent"] >= count)
+
+
 def test_domains_of_one_provider_share_its_limit(direct: Starts, world: World) -> None:
     """Two at a time to Google, whichever domain it is for, and whatever the others may have; connections are reused."""
     google, microsoft, shop = providers(world)
@@ -81,7 +86,7 @@ def test_a_kill_forgets_nobody(direct: Starts, world: World) -> None:
     people = [f"p{n}@{('gmail.com', 'outlook.com', 'shop.example')[n % 3]}" for n in range(90)]
     path = send_to(api, *people)
     for count in (15, 40):
-        api.wait(path, lambda row, count=count: row["stats"]["sent"] >= count)  # type: ignore[misc]  # a default in a lambda
+        sent_at_least(api, path, count)
         server.kill()
         server.start()
     number = completed(api, path)["id"]
@@ -99,10 +104,9 @@ def test_a_single_message_goes_beside_a_large_campaign(direct: Starts, world: Wo
     api = direct(connections="4").client()
     send_to(api, *[f"g{n}@gmail.com" for n in range(40)])
     google.wait_for(2)
-    began = time.monotonic()
     ended(api, post(api, "bo@outlook.com"), "sent")
 
-    assert time.monotonic() - began < 5 and len(microsoft.messages) == 1
+    assert len(google.messages) < 40 and len(microsoft.messages) == 1
 
 
 def test_a_rate_is_even_over_all_servers(direct: Starts, world: World) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from appliance.delivery import classes
+from tests.kit.patience import soon
 
 SAID = [
     # No such recipient (decisions, section 9), by code and by the words of servers
@@ -123,4 +124,4 @@ def test_no_words_take_long(piece: str) -> None:
     begun = time.perf_counter()
     for _ in range(5):
         classes.classify(None, None, piece * 100_000)
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - begun < soon(0.5)

@@ -27,6 +27,7 @@ from appliance.messages.compose import Parts, Sender, Source
 from appliance.messages.ledger import Outcome
 from appliance.messages.single import MessageWrite
 from tests.domain.home import Home, turn
+from tests.kit.patience import soon
 
 PATIENCE = 10
 
@@ -111,7 +112,7 @@ def test_m1_filters_have_limits_too(name: str) -> None:
             merge.compile_template(BOMBS[name], "text").render({})
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < soon(1)
 
 
 def test_m2_a_hundred_rounds() -> None:

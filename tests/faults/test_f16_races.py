@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from tests.faults.conftest import Figures, Relayed
 from tests.kit.books import balance
+from tests.kit.patience import soon
 from tests.kit.recipients import address, completed, crowd, draft, send
 from tests.kit.smtp import SmtpServer
 
@@ -76,6 +77,6 @@ def test_a_second_process_leaves_a_send_alone(relayed: Relayed, smtp_server: Smt
     books = balance(api, path, smtp_server.messages)
     figures.books(books, refused_after=f"{took:.1f} s")
 
-    assert took < 5 and "another service runs on" in refused.stderr
+    assert took < soon(2) and "another service runs on" in refused.stderr
     assert (books.accepted, books.copies, books.missing) == (500, 0, 0)
     assert {message.to for message in smtp_server.messages} == {address(index) for index in range(500)}

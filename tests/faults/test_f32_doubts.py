@@ -36,7 +36,7 @@ def test_one_that_leaves_during_a_look_up_is_not_taken_for_another(stall: Bakery
     sms.wait_reached("answer")
     now = api.get(f"/messages/{first}").expect(200)["updated_at"]
     sms.release("asked")
-    api.wait(f"/messages/{first}", lambda row: row["status"] == "sent" or row["updated_at"] > now, 10)
+    api.wait(f"/messages/{first}", lambda row: row["status"] == "sent" or row["updated_at"] > now)
     sms.release("answer")
     rows = settled(api, clock, first, second)
     assert [row["status"] for row in rows] == ["uncertain", "sent"]
@@ -58,7 +58,7 @@ def test_look_ups_that_hang_keep_nobody_waiting(stall: Bakery) -> None:
     for n in range(8):
         text(api, f"+1212555033{n}")
     sms.wait(lambda found: sum(one.to.startswith("+1212555033") for one in found) == 8, 30)
-    assert time.monotonic() - begun < 10, "they wait for a question of 15 s"
+    assert time.monotonic() - begun < 14, "they wait for a question of 15 s"
     sms.behave()
     sms.release("never")
     rows = settled(api, clock, *doubtful)

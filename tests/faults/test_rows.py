@@ -41,16 +41,16 @@ def test_a_row_that_cannot_be_written_harms_no_other(
 
 def test_nobody_waits_behind_a_slow_greeting(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
     """A message taken in hand for a connection that is slow to greet goes out by another one meanwhile."""
-    smtp_server.rules.delay("connect", 8, times=1)
+    smtp_server.rules.delay("connect", 40, times=1)
     api = relayed(connections="2").client()
     group = crowd(api, 40)
     begun = time.monotonic()
     path = send(api, group)
-    smtp_server.wait_for(40, timeout=6)
+    smtp_server.wait_for(40, timeout=30)
     took = time.monotonic() - begun
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
     figures.books(books, all_had_it_after=f"{took:.1f} s")
 
-    assert took < 6
+    assert took < 40
     assert (books.accepted, books.copies, books.missing) == (40, 0, 0)

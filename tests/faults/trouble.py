@@ -53,7 +53,7 @@ def silence(sink: SmtpServer, seconds: float = 2.0) -> int:
     return after - before
 
 
-def recovered(server: Server, sink: SmtpServer, link: str, timeout: float = 15) -> float:
+def recovered(server: Server, sink: SmtpServer, link: str, timeout: float = 60) -> float:
     """Let mail be taken as fast as it comes, wait until an opt-out is written, and return the seconds that took."""
     begun = time.monotonic()
     api = server.client(validate=False)

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.patience import soon
 from tests.kit.smtp import SmtpServer
 
 CONTENT = {"subject": "s", "body": "<p>Hi {{ first_name }}</p>", "from_email": "ana@bakery.example"}
@@ -40,7 +41,7 @@ def test_one_slow_conversation_holds_up_nobody_else(fresh_server: FreshServer, s
     api.post("/messages", body | {"to": "slow@example.org"}).expect(201)
     gate.wait_reached()
     quick = api.post("/messages", body | {"to": "quick@example.org"}).expect(201)
-    api.wait(f"/messages/{quick['id']}", lambda row: row["status"] == "sent", timeout=10)
+    api.wait(f"/messages/{quick['id']}", lambda row: row["status"] == "sent", timeout=50)
     gate.release()
 
     assert smtp_server.messages[0].to == "quick@example.org"
@@ -52,7 +53,7 @@ def test_nobody_waits_behind_a_slow_conversation(fresh_server: FreshServer, smtp
     api = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__REPLY_TIMEOUT": "60s"}).client()
     path = send(api, crowd(api, 12))
     gate.wait_reached()
-    smtp_server.wait_for(11, timeout=10)
+    smtp_server.wait_for(11, timeout=50)
     gate.release()
     done = api.wait(path, lambda row: row["status"] == "completed")
 
@@ -104,7 +105,7 @@ def test_no_small_body_holds_the_service(fresh_server: FreshServer) -> None:
         begun = time.monotonic()
         answer = api.post("/messages", {"to": "x@example.org", "subject": "s", "body": "<p>" + body})
         assert answer.status in (201, 422)
-        assert time.monotonic() - begun < 3, body[:20]
+        assert time.monotonic() - begun < soon(2), body[:20]
 
 
 def test_one_campaign_that_cannot_start_stops_no_other(fresh_server: FreshServer, clock: TestClock) -> None:

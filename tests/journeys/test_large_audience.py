@@ -9,6 +9,7 @@ import apsw
 
 from tests.journeys.conftest import MANY, Crowd
 from tests.kit.client import Client
+from tests.kit.patience import soon
 from tests.kit.server import EMAIL, Server
 from tests.kit.smtp import SmtpServer
 from tests.ui.test_roles import FORM, signed_in
@@ -33,7 +34,7 @@ def seen(api: Client, path: str) -> dict[str, Any]:
     return found
 
 
-def until(api: Client, path: str, true: Callable[[dict[str, Any]], Any], seconds: float = 60) -> dict[str, Any]:
+def until(api: Client, path: str, true: Callable[[dict[str, Any]], Any], seconds: float = 240) -> dict[str, Any]:
     """Look at a campaign again and again until something holds; answers the last look."""
     end = time.monotonic() + seconds
     while not true(found := seen(api, path)):
@@ -182,8 +183,7 @@ def test_others_write_meanwhile(crowd: Crowd) -> None:
     api.post(f"{path}/cancel").expect(200)
     until(api, path, lambda one: look(one) and not one["stats"]["pending"])
 
-    # 100 ms is the goal of the bench; this one runs on machines that do other things too
-    assert frozen > 3 and sorted(waits)[len(waits) * 9 // 10] < 0.25
+    assert frozen > 3 and sorted(waits)[len(waits) * 9 // 10] < soon(0.1)
 
 
 def test_a_large_segment_less_a_list(crowd: Crowd) -> None:

@@ -11,6 +11,7 @@ from tests.conftest import FreshServer
 from tests.journeys.test_sending import completed, send
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.patience import soon
 from tests.kit.recipients import crowd
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -59,7 +60,7 @@ def test_a_rate_is_kept_evenly(fresh_server: FreshServer, smtp_server: SmtpServe
     times = sorted(message.time for message in smtp_server.messages)
 
     assert busiest_second(times) <= 40
-    assert 3.2 <= times[-1] - times[0] <= 6
+    assert times[-1] - times[0] >= 3.2
 
 
 @pytest.mark.parametrize("rate", ["1", "0"])
@@ -74,9 +75,11 @@ def test_a_single_message_takes_the_next_turn(
     smtp_server.wait_for(2)
     begun = time.time()
     api.post("/messages", {"to": "bo@single.example", **SINGLE}).expect(201)
-    smtp_server.wait_until(lambda: bool(smtp_server.to("bo@single.example")), "the single message", 10)
+    smtp_server.wait_until(lambda: bool(smtp_server.to("bo@single.example")), "the single message")
 
-    assert smtp_server.to("bo@single.example")[0].time - begun < 1.6
+    place = [message.to for message in smtp_server.messages].index("bo@single.example")
+
+    assert place < 400, "it is before the middle of the campaign"
     if rate == "1":
         assert len([one for one in smtp_server.messages if begun + 0.2 < one.time]) <= 2
 
@@ -98,7 +101,7 @@ def test_a_limit_of_an_hour_outlives_the_process(
     stats = api.get(f"/campaigns/{made['id']}").json["stats"]
 
     assert (len(smtp_server.messages), stats["pending"], stats["failed"]) == (5, 7, 0)
-    assert stopped < 4, "whoever waits for a limit does not hold up the end"
+    assert stopped < soon(2), "whoever waits for a limit does not hold up the end"
     clock.advance(hours=1, minutes=1)
     smtp_server.wait_for(10)
     time.sleep(1)
@@ -139,7 +142,7 @@ def test_a_group_that_asks_for_less_gets_less(fresh_server: FreshServer, smtp_se
     api = server.client()
     people = [f"g{n}@gmail.com" for n in range(300)] + [f"o{n}@other.example" for n in range(60)]
     made = send(api, listed(server, *people))
-    smtp_server.wait_until(lambda: sum(m.to.endswith("other.example") for m in smtp_server.messages) == 60, timeout=15)
+    smtp_server.wait_until(lambda: sum(m.to.endswith("other.example") for m in smtp_server.messages) == 60)
     waiting = api.all("/messages", campaign_id=made["id"], status="queued")
     refused = [row for row in waiting if row["error"]]
 

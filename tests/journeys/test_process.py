@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FreshServer
+from tests.kit.patience import soon
 from tests.kit.server import PASSWORD, Server
 from tests.kit.smtp import SmtpServer
 
@@ -43,7 +44,7 @@ def test_a_second_service_on_the_directory_is_refused(server: Server) -> None:
     begun = time.monotonic()
     refused = server.cli("serve", "--listen", "127.0.0.1:1", expect=1)
 
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < soon(2)
     assert "another service runs on" in refused.stderr and len(refused.stderr.strip().splitlines()) == 1
     assert server.client().get("/lists").status == 200
 
@@ -51,7 +52,7 @@ def test_a_second_service_on_the_directory_is_refused(server: Server) -> None:
 def test_stopping_in_the_middle_leaves_nothing_in_doubt(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """SIGTERM: open transactions finish, exit 0; the rest goes on after the next start, each once."""
     smtp_server.rules.delay("body", 0.3)
-    server = fresh_server(relay=smtp_server.port)
+    server = fresh_server(cold=True, relay=smtp_server.port)
     path = queue(server, 40)
     smtp_server.wait_for(6)
     server.stop(expect=0)
@@ -112,7 +113,7 @@ def test_accepted_means_on_disk(fresh_server: FreshServer, smtp_server: SmtpServ
 
 def test_set_up_by_the_command_line_happens_once(fresh_server: FreshServer) -> None:
     """Nothing secret is printed; a second time is refused; a short password is refused."""
-    server = fresh_server(start=False, set_up=False)
+    server = fresh_server(cold=True, start=False, set_up=False)
     short = server.cli("setup", "--email", "a@example.org", stdin="short\n", expect=1)
     done = server.cli("setup", "--email", "Ana@Example.org", "--name", "Bakery", stdin=PASSWORD + "\n")
     again = server.cli("setup", "--email", "b@example.org", stdin=PASSWORD + "\n", expect=1)
@@ -144,14 +145,14 @@ def test_people_keys_and_accounts_by_the_command_line(server: Server) -> None:
 
 def test_wrong_command_lines_exit_2(fresh_server: FreshServer) -> None:
     """A command line that cannot be read is told from one that cannot be done."""
-    server = fresh_server(start=False, set_up=False)
+    server = fresh_server(cold=True, start=False, set_up=False)
     for words in (("dance",), ("setup",), ("key",), ("serve", "--nope")):
         server.cli(*words, expect=2)
 
 
 def test_configuration_faults_are_told_at_once(fresh_server: FreshServer) -> None:
     """Each faulty setting is named; the service does not start."""
-    server = fresh_server(start=False, set_up=False, config='listen = "nowhere"\n[email]\nconnections = 0\n')
+    server = fresh_server(cold=True, start=False, set_up=False, config='listen = "nowhere"\n[email]\nconnections = 0\n')
     for command in ("check", "serve"):
         wrong = server.cli(command, expect=1).stderr
         assert "email.connections" in wrong and len(wrong.strip().splitlines()) == 1
@@ -176,7 +177,7 @@ def test_check_shows_where_each_setting_comes_from(fresh_server: FreshServer) ->
 
 def test_version_and_document(fresh_server: FreshServer) -> None:
     """`version --json` names what is inside; `openapi` prints the document."""
-    server = fresh_server(start=False, set_up=False)
+    server = fresh_server(cold=True, start=False, set_up=False)
     version = json.loads(server.cli("version", "--json").stdout)
 
     assert tuple(map(int, version["components"]["sqlite"].split("."))) >= (3, 51, 3)
@@ -195,7 +196,7 @@ def test_a_newer_database_is_refused(fresh_server: FreshServer) -> None:
     """An older program does not touch what a newer one wrote (P12)."""
     import apsw
 
-    server = fresh_server(start=False)
+    server = fresh_server(cold=True, start=False)
     connection = apsw.Connection(str(server.data / "campanero.db"))
     connection.execute("PRAGMA user_version = 999").fetchall()
     connection.close()
@@ -235,7 +236,7 @@ def test_a_signal_right_after_the_start_is_heard(fresh_server: FreshServer) -> N
     """Whoever waits for the word that it is ready may end it at once, each time."""
     server = fresh_server(relay=9)
     for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
-        server.stop(sign=sign, timeout=10)
+        server.stop(sign=sign)
         server.start()
 
 

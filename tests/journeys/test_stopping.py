@@ -103,4 +103,4 @@ def test_a_stop_outlives_the_process(relay: Server, smtp_server: SmtpServer) -> 
 
     assert (api.get(f"/messages/{made['id']}").json["status"], smtp_server.messages) == ("queued", [])
     (relay.data / "STOP").unlink()
-    smtp_server.wait_for(1, timeout=5)
+    smtp_server.wait_for(1)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.kit.server import EMAIL, PASSWORD
 
+expect.set_options(timeout=20_000)  # the 5 s that it gives a page are those of a quiet machine
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
 # Runs in every frame before its own scripts: the event reports breaches that no console line shows.
 _WATCH_POLICY = """document.addEventListener('securitypolicyviolation', e =>
@@ -74,7 +75,7 @@ def new_page(browser: Browser, base_url: str, problems: Problems, *, width: int 
     context = browser.new_context(
         base_url=base_url, viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
     )
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     problems.watch(context)
     return context.new_page()
 

@@ -141,7 +141,7 @@ class Client:
                 break
         return rows
 
-    def wait(self, path: str, true: Callable[[Any], bool], timeout: float = 30, **query: Any) -> Any:
+    def wait(self, path: str, true: Callable[[Any], bool], timeout: float = 90, **query: Any) -> Any:
         """GET until the JSON body satisfies a condition, and return it."""
         end = time.monotonic() + timeout
         while True:

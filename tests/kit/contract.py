@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import jsonschema_rs
 import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
@@ -27,6 +28,8 @@ class Contract:
         templates = sorted(document["paths"], key=_literal_first)
         self._paths = [(self._pattern(template), template) for template in templates]
         self._validator = cache(self._make_validator)
+        self._known = jsonschema_rs.Registry([(_HOME, document)], draft=jsonschema_rs.Draft202012)
+        self._quick = cache(self._make_quick)
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -79,7 +82,8 @@ class Contract:
 
     def fits(self, name: str, value: Any) -> bool:
         """Say whether a value fits a named schema of the document, as what is sent has to."""
-        return bool(self._validator(f"#/components/schemas/{name}").is_valid(value))
+        pointer = f"#/components/schemas/{name}"
+        return self._quick(pointer).is_valid(value) or bool(self._validator(pointer).is_valid(value))
 
     def problem(self, pointer: str, value: Any) -> str | None:
         """Say what keeps a value from fitting the schema at a pointer (`#/...`), None if it fits."""
@@ -122,11 +126,20 @@ class Contract:
         schema = {"$ref": _HOME + pointer}
         return Draft202012Validator(schema, registry=self._registry, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
+    def _make_quick(self, pointer: str) -> jsonschema_rs.Validator:
+        """Return one that judges hundreds of times as fast; the other one says what is wrong, and has the last word."""
+        return jsonschema_rs.validator_for(
+            {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": _HOME + pointer},
+            registry=self._known, validate_formats=True,
+        )  # fmt: skip
+
     def _check_schema(self, where: str, pointer: str, body: bytes) -> None:
         try:
             value = json.loads(body)
         except ValueError:
             raise AssertionError(f"{where}: not JSON: {body[:300]!r}") from None
+        if self._quick(pointer).is_valid(value):
+            return
         problem = best_match(self._validator(pointer).iter_errors(value))
         if problem is not None:
             raise AssertionError(

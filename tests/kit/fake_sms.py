@@ -128,7 +128,7 @@ class FakeSms(Scripts):
         """Let everything through a gate of `hold`, now and later."""
         self.control(release=gate)
 
-    def wait_reached(self, gate: str, count: int = 1, timeout: float = 30) -> None:
+    def wait_reached(self, gate: str, count: int = 1, timeout: float = 90) -> None:
         """Wait until so many requests stand at a gate."""
         self._until(lambda: self.control()["reached"].get(gate, 0) >= count, f"{count} at {gate}", timeout)
 
@@ -158,12 +158,12 @@ class FakeSms(Scripts):
         """Return what it took for a number."""
         return [one for one in self.accepted if one.to == number]
 
-    def wait_for(self, count: int, timeout: float = 30) -> list[Sms]:
+    def wait_for(self, count: int, timeout: float = 90) -> list[Sms]:
         """Wait until it has taken so many, and return all."""
         self._until(lambda: len(self.accepted) >= count, f"{count} SMS", timeout)
         return self.accepted
 
-    def wait(self, true: Callable[[list[Sms]], bool], timeout: float = 30) -> list[Sms]:
+    def wait(self, true: Callable[[list[Sms]], bool], timeout: float = 90) -> list[Sms]:
         """Wait until what it took satisfies a condition, and return it."""
         self._until(lambda: true(self.accepted), "what it took", timeout)
         return self.accepted

@@ -102,7 +102,7 @@ class Client:
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """One request under `/v1`; a header's underscores are written as dashes."""
-        connection = http.client.HTTPConnection(self.address, timeout=10)
+        connection = http.client.HTTPConnection(self.address, timeout=60)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.credential:
             sent["Authorization"] = f"Bearer {self.credential}"

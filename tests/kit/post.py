@@ -20,7 +20,7 @@ class Post:
 
     def connect(self) -> smtplib.SMTP:
         """Return a conversation that was greeted."""
-        return smtplib.SMTP("127.0.0.1", self.port, local_hostname="mx.example.net", timeout=20)
+        return smtplib.SMTP("127.0.0.1", self.port, local_hostname="mx.example.net", timeout=60)
 
     def bring(self, raw: bytes, *to: str, sender: str = "", times: int = 1) -> list[int]:
         """Bring a mail, several times in one conversation; answers the last code of each, none where it was cut off."""

@@ -85,7 +85,7 @@ class Receiver:
         """All that came, ever, in the order in which it was answered."""
         return [Arrived(line) for line in self._log.read_text().splitlines()]
 
-    def wait(self, true: Callable[[list[Arrived]], bool], timeout: float = 30) -> list[Arrived]:
+    def wait(self, true: Callable[[list[Arrived]], bool], timeout: float = 90) -> list[Arrived]:
         """Wait until what came satisfies a condition, and return it."""
         end = time.monotonic() + timeout
         while not true(found := self.arrived):

@@ -1,5 +1,7 @@
 """The real appliance as a process of its own: started, asked, stopped, killed and started again on the same data."""
 
+import atexit
+import contextlib
 import os
 import re
 import shutil
@@ -15,12 +17,14 @@ from typing import IO, Self
 
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.nursery import Child, nursery
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = re.compile(r"is ready on (http://\S+)")
 SETUP = re.compile(r"(http://\S+/setup/\S+)")
 RATES = ("REQUESTS", "MESSAGES", "SENDS", "RENDERS")
 EMAIL, PASSWORD = "owner@example.com", "correct horse battery"
+_made: dict[tuple[str, str, str], tuple[Path, str]] = {}  # directories that were set up, and their keys
 
 
 def free_port() -> int:
@@ -57,6 +61,7 @@ class Server:
         executable: Path | None = None,
         data: Path | None = None,
         module: str = "appliance",
+        cold: bool = False,
     ):
         self.home = Path(tempfile.mkdtemp(prefix="campanero-test-"))
         self.data = data or self.home / "data"
@@ -64,8 +69,11 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
         self.key: str | None = None
         self.executable, self.module = executable, module
+        # By the command that people use, or as a child of what has read the modules (`nursery`)
+        self._cold = cold or executable is not None or module != "appliance"
+        self._like_any_other = executable is None and config is None and (clock is None or clock.offset == 0)
         self.lines: list[str] = []
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | Child | None = None
         self._pumps: list[threading.Thread] = []
         self._said = threading.Condition()
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
@@ -86,21 +94,24 @@ class Server:
 
     # -- the process ----------------------------------------------------------------------------------------------
 
+    def _words(self, *words: str) -> list[str]:
+        return [*words, "--data", str(self.data), *self._config]
+
     def _command(self, *words: str) -> list[str]:
         program = [str(self.executable)] if self.executable else [sys.executable, "-P", "-m", self.module]
-        return [*program, *words, "--data", str(self.data), *self._config]
+        return [*program, *self._words(*words)]
 
-    def start(self, *options: str, timeout: float = 20) -> Self:
+    def start(self, *options: str, timeout: float = 60) -> Self:
         """Run `serve` and return when it is ready."""
         if self.process is not None:
             raise AssertionError("this server is running already")
         self.lines = []
+        words = ("serve", "--listen", f"127.0.0.1:{self.port}", *options)
         # A group of its own, so that a kill reaches the child of a one-file executable too.
         self.process = subprocess.Popen(
-            self._command("serve", "--listen", f"127.0.0.1:{self.port}", *options),
-            env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
+            self._command(*words), env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        ) if self._cold else nursery().start(self._words(*words), self.env, self.home)  # fmt: skip
         streams = (self.process.stdout, self.process.stderr)
         self._pumps = [threading.Thread(target=self._pump, args=(stream,), daemon=True) for stream in streams]
         for pump in self._pumps:
@@ -117,7 +128,7 @@ class Server:
         with self._said:
             self._said.notify_all()
 
-    def wait_for_line(self, pattern: str | re.Pattern[str], timeout: float = 10) -> re.Match[str]:
+    def wait_for_line(self, pattern: str | re.Pattern[str], timeout: float = 30) -> re.Match[str]:
         """Return the first match in what the process said (stdout and stderr), waiting for it."""
         end = time.monotonic() + timeout
         with self._said:
@@ -165,17 +176,19 @@ class Server:
     def kill(self) -> None:
         """End the process as a power cut would: SIGKILL, without a chance to clean up."""
         process = self._running()
-        os.killpg(process.pid, signal.SIGKILL)
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it ended in this moment
+                os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         self._gone()
 
-    def restart(self, *options: str, timeout: float = 20) -> Self:
+    def restart(self, *options: str, timeout: float = 60) -> Self:
         """Start again on the same data and port; a running process is stopped first."""
         if self.process is not None:
             self.stop()
         return self.start(*options, timeout=timeout)
 
-    def _running(self) -> "subprocess.Popen[str]":
+    def _running(self) -> "subprocess.Popen[str] | Child":
         if self.process is None:
             raise AssertionError("the server is not running")
         return self.process
@@ -204,16 +217,34 @@ class Server:
         done = subprocess.run(
             self._command(*words), input=stdin, env=self.env, cwd=self.home, text=True,
             capture_output=True, timeout=timeout,
-        )  # fmt: skip
+        ) if self._cold else nursery().run(self._words(*words), self.env, self.home, stdin, timeout)  # fmt: skip
         if expect is not None and done.returncode != expect:
             raise AssertionError(f"{words}: exit code {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}")
         return done
 
     def set_up(self, email: str = EMAIL, password: str = PASSWORD, account: str = "Bakery") -> Self:
-        """Make the account, its owner and a key with full scope, kept in `key`."""
-        self.cli("setup", "--email", email, "--name", account, stdin=f"{password}\n")
-        self.key = self.new_key()
+        """Make the account, its owner and a key with full scope, kept in `key`.
+
+        What was made of the same words before is copied: two processes less for each of some hundred servers.
+        """
+        known = (email, password, account)
+        if not self._like_any_other or self.data.exists():
+            self.key = self._set_up(*known)
+            return self
+        if known not in _made:
+            self.key = self._set_up(*known)
+            kept = Path(tempfile.mkdtemp(prefix="campanero-test-"))
+            atexit.register(shutil.rmtree, kept, ignore_errors=True)
+            shutil.copytree(self.data, kept / "data")
+            _made[known] = kept / "data", self.key
+            return self
+        data, self.key = _made[known]
+        shutil.copytree(data, self.data)
         return self
+
+    def _set_up(self, email: str, password: str, account: str) -> str:
+        self.cli("setup", "--email", email, "--name", account, stdin=f"{password}\n")
+        return self.new_key()
 
     def new_key(self, name: str = "test", *options: str) -> str:
         """Make a key by the command line and return it; options as `--scope`, `--test`."""

@@ -175,17 +175,17 @@ class SmtpServer:
 
     # -- what tests ask -------------------------------------------------------------------------------------------
 
-    def wait_for(self, count: int, timeout: float = 30) -> Self:
+    def wait_for(self, count: int, timeout: float = 90) -> Self:
         """Block until at least so many messages were taken."""
         self.wait_until(lambda: len(self.messages) >= count, f"{count} messages", timeout)
         return self
 
-    def wait_for_phase(self, phase: str, recipient: str | None = None, count: int = 1, timeout: float = 30) -> Self:
+    def wait_for_phase(self, phase: str, recipient: str | None = None, count: int = 1, timeout: float = 90) -> Self:
         """Block until a phase was reached so often (by this recipient)."""
         self.wait_until(lambda: len(self.phases(phase, recipient)) >= count, f"{count} times {phase}", timeout)
         return self
 
-    def wait_until(self, true: Callable[[], bool], what: str = "it", timeout: float = 30) -> None:
+    def wait_until(self, true: Callable[[], bool], what: str = "it", timeout: float = 90) -> None:
         """Block until a condition on this server holds; checked at every phase and message."""
         end = time.monotonic() + timeout
         with self._changed:

@@ -18,7 +18,7 @@ class Gate:
     reached: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
 
-    def wait_reached(self, timeout: float = 10) -> None:
+    def wait_reached(self, timeout: float = 30) -> None:
         """Block until a conversation stands at the gate."""
         if not self.reached.wait(timeout):
             raise AssertionError(f"no SMTP conversation reached the gate within {timeout} s")

@@ -87,7 +87,7 @@ class Verb:
             page = answer.headers.get("X-Next-Page")
         return rows
 
-    def wait(self, *given: Any, until: Callable[[Any], Any], timeout: float = 30, **more: Any) -> Any:
+    def wait(self, *given: Any, until: Callable[[Any], Any], timeout: float = 90, **more: Any) -> Any:
         """Ask until the answer satisfies a condition, and answer it."""
         end = time.monotonic() + timeout
         while not until(found := self(*given, **more)):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.certificates import expired, self_signed
+from tests.kit.patience import soon
 from tests.kit.smtp import SmtpServer
 
 BODY = "Subject: Hello =?utf-8?q?=C3=A9?=\r\nTo: anna@example.org\r\n\r\nFirst\r\n..dots\r\n.\r\nlast\r\n"
@@ -104,12 +105,13 @@ def test_refusal_by_recipient_and_count(smtp: SmtpServer) -> None:
 
 def test_delay(smtp: SmtpServer) -> None:
     """The answer comes later, and only for the phase and recipient asked for."""
-    smtp.rules.delay("body", 0.3, "slow@*")
+    smtp.rules.delay("body", 1, "slow@*")
     begin = time.monotonic()
     send(smtp)
-    assert time.monotonic() - begin < 0.25
+    assert time.monotonic() - begin < 1
+    begin = time.monotonic()
     send(smtp, "slow@example.org")
-    assert time.monotonic() - begin >= 0.3
+    assert time.monotonic() - begin >= 1
 
 
 @pytest.mark.parametrize("phase", ["connect", "mail", "rcpt", "data", "body"])
@@ -195,12 +197,10 @@ def test_thousands_of_messages_are_quick(smtp: SmtpServer) -> None:
     """Two thousand messages of 20 KB over one connection take a few seconds at most."""
     body = ("x" * 76 + "\r\n") * 263
     one = f"MAIL FROM:<a@b.c>\r\nRCPT TO:<d@e.f>\r\nDATA\r\n{body}.\r\n".encode()
-    begin = time.monotonic()
     thread = threading.Thread(target=talk, args=(smtp, b"EHLO x\r\n" + one * 2000 + b"QUIT\r\n"))
     thread.start()
-    thread.join(20)
+    thread.join(soon(5))
     assert len(smtp.messages) == 2000
-    assert time.monotonic() - begin < 10
 
 
 def test_store_then_hold(smtp: SmtpServer) -> None:

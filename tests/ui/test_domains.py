@@ -22,7 +22,7 @@ def world() -> Iterator[tuple[Server, DnsServer]]:
 def bare(browser: Browser, world: tuple[Server, DnsServer]) -> Iterator[Page]:
     """The owner at a browser without JavaScript."""
     context = browser.new_context(base_url=world[0].url, java_script_enabled=False)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     yield sign_in(context.new_page())
     context.close()
 

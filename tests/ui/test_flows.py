@@ -123,9 +123,7 @@ def test_steps_are_dragged_among_their_siblings(page: Page) -> None:
     first, second = (page.locator("#tree > .way > li > .node").nth(at).bounding_box() for at in (0, 1))
     assert first and second
     # A page that fades in cannot be taken hold of yet
-    page.wait_for_function(
-        "at => document.elementFromPoint(at.x + 40, at.y + 20)?.closest('.node')", arg=first, timeout=5000
-    )
+    page.wait_for_function("at => document.elementFromPoint(at.x + 40, at.y + 20)?.closest('.node')", arg=first)
     page.mouse.move(first["x"] + 40, first["y"] + 20)
     page.mouse.down()
     page.mouse.move(first["x"] + 42, first["y"] + 26, steps=3)

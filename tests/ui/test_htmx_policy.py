@@ -5,6 +5,7 @@ morphing from its own core (`outerMorph`), so neither htmx 2 nor idiomorph is sh
 our pages must not use: trigger filters, `hx-on` and `js:` values (each needs `new Function`).
 """
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -126,9 +127,10 @@ def test_a_refusal_is_swapped(page: Page) -> None:
 
 def test_polling_ends_itself(page: Page) -> None:
     """A block that comes back without its trigger asks no more."""
-    expect(page.locator("#live")).to_have_text("3")
-    page.wait_for_timeout(300)
-    assert Answers.asked["live"] == 3
+    expect(page.locator("#live:not([hx-trigger])")).to_have_text(re.compile("[34]"))  # one may be under way by then
+    asked = Answers.asked["live"]
+    page.wait_for_timeout(600)
+    assert Answers.asked["live"] == asked
 
 
 def test_the_policy_is_in_force(page: Page) -> None:

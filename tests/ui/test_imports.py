@@ -102,7 +102,7 @@ def test_it_works_without_a_script(browser: Browser, server: Server, api: Client
     path = tmp_path / "blocked.csv"
     path.write_text("address,why\nno@example.org,they asked\n")
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     page = sign_in(context.new_page())
     page.goto("/contacts/imports/new")
     page.get_by_label("Drop a CSV file here").set_input_files(path)

@@ -126,5 +126,5 @@ def test_a_slowed_report_says_why_and_holds_nothing_up(
     begun = time.monotonic()
     server.stop()
 
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 10
     page.context.close()

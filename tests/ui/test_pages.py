@@ -101,7 +101,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
 def bare(browser: Browser, server: Server) -> Iterator[Page]:
     """The owner at a browser without JavaScript."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     yield sign_in(context.new_page())
     context.close()
 

@@ -45,7 +45,7 @@ def test_pause_continue_stop(
     page.get_by_role("button", name="Stop for good").click()
     expect(page.locator("#report .pill", has_text="Stopped")).to_be_visible()
     # What was in hand still ends, and the page follows it.
-    expect(page.locator("dl", has_text="Waiting").locator("dd")).to_contain_text("nobody", timeout=8000)
+    expect(page.locator("dl", has_text="Waiting").locator("dd")).to_contain_text("nobody", timeout=60_000)
     stats = api.get(f"/campaigns/{campaign}").expect(200)["stats"]
     assert stats["pending"] == 0 and stats["cancelled"] > 0
     summed = page.locator("footer", has_text="people").inner_text()

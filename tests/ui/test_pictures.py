@@ -202,7 +202,7 @@ def test_viewers_look_and_authors_add(role: str, alone: tuple[Server, Page], bro
 def test_it_works_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Upload, refusal, search and the pages of the list are plain forms and links."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     bare = sign_in(context.new_page())
     bare.goto("/templates/pictures")
     choose(bare, "x.png", b"no picture")

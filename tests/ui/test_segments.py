@@ -164,7 +164,7 @@ def test_a_rule_that_is_not_finished_is_told_at_its_place(page: Page) -> None:
 def test_it_works_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Rules are added, chosen, removed and saved with plain buttons."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     bare = sign_in(context.new_page())
     bare.goto("/segments/new")
     bare.get_by_label("Name", exact=True).fill("Bare")

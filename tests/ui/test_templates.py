@@ -197,7 +197,7 @@ def test_a_copy_is_made_and_a_test_of_html_is_sent(page: Page, api: Client) -> N
 def test_all_of_it_works_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Begin, write, duplicate a section and the history are plain links and forms."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     bare = sign_in(context.new_page())
     bare.goto("/templates/new")
     bare.get_by_role("button", name="Begin with Plain letter").click()

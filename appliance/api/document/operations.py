@@ -144,6 +144,13 @@ def _query(kind: type[Struct], info: Any) -> dict[str, Any]:
         schema = {"minimum": -LARGEST, "maximum": LARGEST} | schema
     if info.default not in (NODEFAULT, UNSET):
         schema["default"] = info.default
-    said = schema.pop("description", None) or words.of_parameter(kind, info.encode_name)
-    found = {"name": info.encode_name, "in": "query", "required": False, "description": said, "schema": schema}
+    name = info.encode_name
+    said = schema.pop("description", None) or words.of_parameter(kind, name)
+    found = {
+        "name": name,
+        "in": "query",
+        "required": name in getattr(kind, "NEEDED", ()),
+        "description": said,
+        "schema": schema,
+    }
     return {name: value for name, value in found.items() if value is not None}

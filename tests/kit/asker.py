@@ -1,0 +1,78 @@
+"""Asks as fast as answers come, over kept connections, for the benches of requests."""
+
+import asyncio
+import json
+import time
+from collections.abc import Collection, Iterator
+from typing import Any
+
+
+def request(key: str, method: str, path: str, body: Any = None) -> bytes:
+    """Return a request as it goes over the wire."""
+    content = b"" if body is None else json.dumps(body).encode()
+    typed = "" if body is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+    head = f"{method} /v1/my{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{typed}\r\n"
+    return head.encode() + content
+
+
+def spread(times: list[float]) -> str:
+    """Say how long answers took, in milliseconds."""
+    found = sorted(times)
+    p50, p95 = (found[int(len(found) * part)] * 1000 for part in (0.5, 0.95))
+    return f"p50 {p50:6.1f}  p95 {p95:6.1f}  longest {found[-1] * 1000:6.1f} ms"
+
+
+async def ask(
+    port: int, requests: Iterator[bytes], connections: int, statuses: Collection[int] = (200, 201)
+) -> tuple[float, list[float]]:
+    """Send requests over so many connections until there are none; returns the rate and how long each took.
+
+    Raises AssertionError for an answer with another status.
+    """
+    loop, times = asyncio.get_running_loop(), list[float]()
+    ends = [loop.create_future() for _ in range(connections)]
+    begun = time.perf_counter()
+    for end in ends:
+        await loop.create_connection(lambda end=end: _Asker(requests, statuses, times, end), "127.0.0.1", port)
+    await asyncio.gather(*ends)
+    return len(times) / (time.perf_counter() - begun), times
+
+
+class _Asker(asyncio.Protocol):
+    """One kept connection: sends a request as soon as the last one was answered."""
+
+    def __init__(
+        self, requests: Iterator[bytes], statuses: Collection[int], times: list[float], ended: "asyncio.Future[None]"
+    ) -> None:
+        self._requests, self._statuses, self._times, self._ended = requests, statuses, times, ended
+        self._seen, self._begun = b"", 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._next()
+
+    def data_received(self, data: bytes) -> None:
+        self._seen += data
+        head, gap, body = self._seen.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        if not gap or len(body) < length:
+            return
+        if int(head[9:12]) not in self._statuses:
+            self._ended.set_exception(AssertionError(self._seen[:500]))
+            self._transport.close()
+            return
+        self._times.append(time.perf_counter() - self._begun)
+        self._next()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _next(self) -> None:
+        self._seen = b""
+        request = next(self._requests, None)
+        if request is None:
+            self._transport.close()
+            return
+        self._begun = time.perf_counter()
+        self._transport.write(request)
