@@ -11,6 +11,9 @@ from urllib.parse import urlencode, urlsplit
 
 from tests.kit.contract import Contract
 
+_contract: Contract | None = None
+_loading = threading.Lock()
+
 
 @dataclass(frozen=True)
 class Response:
@@ -47,8 +50,6 @@ class Client:
         self.url, self.key, self.validate, self.keep_alive = url, key, validate, keep_alive
         self.host = urlsplit(url).netloc
         self._own = threading.local()
-        self._contract: Contract | None = None
-        self._loading = threading.Lock()
 
     # -- the verbs ------------------------------------------------------------------------------------------------
 
@@ -125,11 +126,12 @@ class Client:
     # -- beside the verbs -----------------------------------------------------------------------------------------
 
     def contract(self) -> Contract:
-        """Return the server's own description of its interface, read once."""
-        with self._loading:
-            if self._contract is None:
-                self._contract = Contract.of(self._exchange("GET", "/openapi.yaml", None, {}).text)
-            return self._contract
+        """Return the service's own description of its interface: that of the first server is that of all."""
+        global _contract
+        with _loading:
+            if _contract is None:
+                _contract = Contract.of(self._exchange("GET", "/openapi.yaml", None, {}).text)
+            return _contract
 
     def all(self, path: str, **query: Any) -> list[Any]:
         """Return every row of a list endpoint, page after page."""

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -15,7 +15,6 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 _HOME = "urn:contract"
-_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 class Contract:
@@ -33,15 +32,7 @@ class Contract:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read the document from YAML; once, for every client of every server has the same.
-
-        But for its address, which is left out: reading takes longer than most of what is asked of a server.
-        """
-        return cls._read(_ADDRESS.sub("http://127.0.0.1", text))
-
-    @classmethod
-    @lru_cache(maxsize=8)
-    def _read(cls, text: str) -> Self:
+        """Read the document from YAML."""
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         return cls(yaml.load(text, loader))
 
