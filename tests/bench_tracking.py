@@ -6,14 +6,13 @@ connections; at the end what was answered is counted in the database. Last, a ca
 """
 
 import argparse
-import asyncio
 import os
 import random
 import sqlite3
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from appliance import tokens
 from appliance.messages import links
 from tests.bench_sending import UNLIMITED, Meanwhile, campaign
 from tests.bench_sending_rivals import Postfix
+from tests.kit.asker import ask
 from tests.kit.client import Client
 from tests.kit.patience import cpu_seconds
 from tests.kit.server import Server
@@ -33,50 +33,13 @@ AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"
 LINKS = 8
 
 
-class Follower(asyncio.Protocol):
-    """One kept connection: follows a link as soon as the last one was answered."""
-
-    def __init__(self, paths: Iterator[str], times: list[float], ended: "asyncio.Future[None]") -> None:
-        self._paths, self._times, self._ended = paths, times, ended
-        self._begun = 0.0
-
-    def connection_made(self, transport: Any) -> None:
-        """Follow the first."""
-        self._transport = transport
-        self._next()
-
-    def data_received(self, data: bytes) -> None:
-        """Note how long it took, and follow the next; an answer without a body is one segment."""
-        if not data.startswith(b"HTTP/1.1 302 ") or not data.endswith(b"\r\n\r\n"):
-            raise AssertionError(data)
-        self._times.append(time.perf_counter() - self._begun)
-        self._next()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """End with the last link."""
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-    def _next(self) -> None:
-        path = next(self._paths, None)
-        if path is None:
-            self._transport.close()
-            return
-        self._begun = time.perf_counter()
-        self._transport.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: {AGENT}\r\n\r\n".encode())
-
-
 async def follow(port: int, paths: list[str], connections: int) -> tuple[float, list[float]]:
     """Follow all links over so many connections; answers the rate and how long each took."""
-    loop, left, times = asyncio.get_running_loop(), iter(paths), list[float]()
-    ends = [loop.create_future() for _ in range(connections)]
-    begin = time.perf_counter()
-    for end in ends:
-        await loop.create_connection(lambda end=end: Follower(left, times, end), "127.0.0.1", port)
-    await asyncio.gather(*ends)
+    requests = (f"GET {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: {AGENT}\r\n\r\n".encode() for path in paths)
+    rate, times = await ask(port, requests, connections, (302,))
     if len(times) != len(paths):
         raise AssertionError(f"{len(times)} answers to {len(paths)}")
-    return len(paths) / (time.perf_counter() - begin), times
+    return rate, times
 
 
 def fill(api: Client, name: str, people: int, tracking: str) -> int:

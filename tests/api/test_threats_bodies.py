@@ -212,7 +212,7 @@ def test_many_slow_connections_hold_nobody_up(server: Server) -> None:
             assert api.request("GET", "/healthz", None, {}).status == 200
             api.get("/lists", limit=1).expect(200)
             times.append(time.monotonic() - at)
-        assert sorted(times)[-3] < 0.5, sorted(times)[-5:]
+        assert sorted(times)[-3] < soon(0.2), sorted(times)[-5:]
     finally:
         for one in slow:
             one.close()

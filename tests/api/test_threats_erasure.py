@@ -10,6 +10,7 @@ from typing import Any
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.patience import soon
 from tests.kit.server import Server
 from tests.kit.uploads import done, results, upload
 
@@ -109,7 +110,7 @@ def test_nothing_is_left_beside_a_running_service(fresh_server: FreshServer) -> 
     assert traces(server.data, SECRET, "Gesinchen") != []
     erase(api, SECRET)
     forgotten(server)
-    end = time.monotonic() + 5
+    end = time.monotonic() + soon(5)
     while (left := traces(server.data, SECRET, "Gesinchen")) and time.monotonic() < end:
         time.sleep(0.2)
     assert left == []

@@ -50,7 +50,7 @@ def test_the_own_name_is_asked_for_once_and_beside_the_loop(monkeypatch: pytest.
 
     def slow() -> str:
         asked.append(threading.get_ident())
-        time.sleep(0.7)
+        time.sleep(3)
         return "slow.example"
 
     monkeypatch.setattr(socket, "getfqdn", slow)
@@ -58,7 +58,7 @@ def test_the_own_name_is_asked_for_once_and_beside_the_loop(monkeypatch: pytest.
     with SmtpServer() as smtp:
         connections(smtp, 1, "set.example")
         assert asked == []
-        assert connections(smtp, 3) < 0.5
+        assert connections(smtp, 3) < 2
         connections(smtp, 2)
         said = [one.line for one in smtp.log if one.phase == "ehlo"]
     assert len(asked) == 1 and asked[0] != threading.get_ident()

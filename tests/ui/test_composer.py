@@ -13,6 +13,7 @@ from tests.kit import axe
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.patience import soon
 from tests.kit.server import PASSWORD, Server
 from tests.kit.smtp import SmtpServer
 from ui.composing import said
@@ -147,7 +148,7 @@ def test_what_is_typed_is_kept(page: Page, api: Client) -> None:
     expect(page.get_by_label("Preview line").locator(".merge")).to_contain_text("First name")
     page.get_by_label("Subject", exact=True).fill("Typed and gone")
     page.goto("/campaigns")
-    end = time.monotonic() + 5
+    end = time.monotonic() + soon(5)
     while api.get(f"/campaigns/{number}").expect(200)["templates"][0]["subject"] != "Typed and gone":
         assert time.monotonic() < end
 

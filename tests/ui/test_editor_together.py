@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.kit.browser import Problems, new_page, shoot, sign_in
 from tests.kit.client import Client
 from tests.kit.emails import DESIGN, at_work, design_of, make, order, section, settled
+from tests.kit.patience import soon
 from tests.kit.server import PASSWORD, Server
 
 
@@ -26,7 +27,7 @@ def test_leaving_in_the_middle_of_typing_loses_nothing(opened: Page, api: Client
     opened.goto(f"/templates/{one}/edit?s=title")
     opened.get_by_label("Text", exact=True).fill("Typed and gone")
     opened.goto("/templates")
-    end = time.monotonic() + 5
+    end = time.monotonic() + soon(5)
     while section(api, one, "title")["text"] != "Typed and gone":
         assert time.monotonic() < end
 
