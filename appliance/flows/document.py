@@ -43,7 +43,8 @@ def read(
     if raw is None:
         return Steps([], last_action)
     reader = _Reader(account_id, faults, {step["id"]: step for _, step in walk(before)}, last_action)
-    words = size_fault(raw)
+    # Absent is only null: what an empty object means in place of all steps, nobody knows
+    words = size_fault(raw) if isinstance(raw, list) else "is invalid"
     if words:
         faults.add(path, words)
         return Steps([], last_action)
