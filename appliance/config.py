@@ -4,7 +4,6 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import NoneType
 from typing import Any, get_origin
 from urllib.parse import urlsplit
 
@@ -190,6 +189,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
         clients.networks(tuple(config.network.trusted_proxies))
     except ValueError as error:
         faults.append(f"network.trusted_proxies: {error}")
+    faults += _pair("tls.", config.tls.certificate, config.tls.key)
     faults += _inbound(config)
     faults += _sms(config)
     faults += [
@@ -207,11 +207,15 @@ def _inbound(config: Config) -> list[str]:
     host, _, port = here.listen.rpartition(":")
     if here.listen and (not host or not port.isdecimal() or int(port) > 65535):
         faults.append(f"inbound.listen: {here.listen!r} is not HOST:PORT")
-    for name, path in (("tls_certificate", here.tls_certificate), ("tls_key", here.tls_key)):
-        if path and not Path(path).is_file():
-            faults.append(f"inbound.{name}: no file {path!r}")
-    if here.tls_key and not here.tls_certificate:
-        faults.append("inbound.tls_certificate: needed when inbound.tls_key is set")
+    return faults + _pair("inbound.tls_", here.tls_certificate, here.tls_key)
+
+
+def _pair(prefix: str, certificate: str, key: str) -> list[str]:
+    """Say what is wrong with the names of a certificate and its key."""
+    named = (("certificate", certificate), ("key", key))
+    faults = [f"{prefix}{name}: no file {path!r}" for name, path in named if path and not Path(path).is_file()]
+    if key and not certificate:
+        faults.append(f"{prefix}certificate: needed when {prefix}key is set")
     return faults
 
 
@@ -229,50 +233,39 @@ def _sms(config: Config) -> list[str]:
 
 def _advice(config: Config) -> list[str]:
     """Say what may be meant so and will not do."""
-    name = config.email.direct.helo or host(config)
-    if config.email.transport != "direct" or ("." in name and not name.replace(".", "").isdecimal()):
-        return []
-    return [f"email.direct.helo: servers refuse whoever greets as {name}; set the full name of this machine"]
+    name, found = config.email.direct.helo or host(config), []
+    if config.email.transport == "direct" and ("." not in name or name.replace(".", "").isdecimal()):
+        found.append(f"email.direct.helo: servers refuse whoever greets as {name}; set the full name of this machine")
+    if config.tls.certificate and not is_https(config):
+        found.append(f"base_url: {config.base_url} is not https, though tls.certificate is set: its links lead nowhere")
+    return found
 
 
 def base_url(config: Config) -> str:
     """Answer the address of every link, without a slash at the end; never taken from a request (decisions, 17)."""
-    return (config.base_url or f"http://{config.listen}").rstrip("/")
+    return (config.base_url or own_url(config)).rstrip("/")
+
+
+def own_url(config: Config) -> str:
+    """Answer the address we listen at."""
+    return f"{'https' if config.tls.certificate else 'http'}://{config.listen}"
+
+
+def reached(listen: str) -> tuple[str, int]:
+    """Answer where somebody on this machine reaches what listens at HOST:PORT, which may be every address."""
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host), int(port)
+
+
+def is_https(config: Config) -> bool:
+    """Say whether people reach us over https: by a certificate of our own, or through a proxy that has one."""
+    return base_url(config).startswith("https://")
 
 
 def host(config: Config) -> str:
     """Answer the host of `base_url`."""
     return urlsplit(base_url(config)).hostname or ""
-
-
-def example() -> str:
-    """Write `config.example.toml`: every setting with its default and its line of help."""
-    lines = [
-        "# Every setting with its default. Order: option, environment (CAMPANERO_EMAIL__RELAY__HOST), this file,",
-        "",
-    ]
-    lines[0:1] = [lines[0], "# the settings pages, these defaults. Save it as campanero.toml in the data directory."]
-    section = ""
-    for name, info in leaves():
-        head, _, key = name.rpartition(".")
-        if head != section:
-            section = head
-            lines += ["", f"[{section}]"]
-        default = info.default_factory() if info.default is msgspec.NODEFAULT else info.default
-        lines.append(f"{key} = {_toml(default)}  # {help_of(info)}")
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, NoneType):
-        raise TypeError("a setting needs a default")
-    return (
-        msgspec.json.encode(value).decode().replace(",", ", ")
-        if isinstance(value, list)
-        else (msgspec.json.encode(value).decode())
-    )
 
 
 _current: Config | None = None

@@ -15,7 +15,7 @@ from sanic.exceptions import BadRequest, PayloadTooLarge, SanicException, Servic
 from sanic.http.http1 import Http
 
 import ui
-from appliance import clients
+from appliance import certificates, clients
 from appliance import config as configuration
 from appliance.account import onboarding
 from appliance.api import door as api
@@ -42,6 +42,8 @@ _SWITCH_SECONDS = 0.0005
 _WRITABLE_AGAIN_SECONDS = 14.0
 # How often a signal is said again until the server heeds it
 _BEAT_SECONDS = 0.02
+# A browser that was here over https comes by nothing else for a year
+_STRICT = "max-age=31536000"
 _PAST_READING = 419_430_400  # twice an import
 # A credential that is far too long is refused as one that is wrong
 _HEAD_BYTES = 32_768
@@ -65,8 +67,10 @@ def build(config: Config) -> "Sanic[Any, Any]":
     )
     app.ctx.config = config
     app.ctx.stopping = app.ctx.warned = False
-    app.ctx.inbound = Listener(config)
+    app.ctx.inbound, app.ctx.certificate = Listener(config), None
     app.ctx.process = secrets.token_hex(8)
+    # Never of this machine's own name: a browser would refuse whatever else is developed there
+    app.ctx.strict = configuration.is_https(config) and configuration.host(config) not in configuration.LOOPBACK
     api.mount(app)
     public.mount(app)
     hooks.mount(app)
@@ -129,6 +133,8 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
 
 async def _mark(request: Request, response: HTTPResponse) -> None:
     response.headers["X-Request-Id"] = reply.request_id(request)
+    if request.app.ctx.strict:
+        response.headers["Strict-Transport-Security"] = _STRICT
     path = _path(request)
     if path == "/v1" or path.startswith("/v1/"):
         response.headers["X-Api-Version"] = api.API_VERSION
@@ -197,6 +203,8 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     app.ctx.capture = CaptureServer()
     await app.ctx.capture.start()
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.inbound.start)
+    app.ctx.watch = certificates.Watch(app.ctx.certificate, app.ctx.inbound.certificate)
+    app.ctx.watch.start()
     app.ctx.works = Works(app.ctx.process)
     app.ctx.works.start()
 
@@ -214,7 +222,7 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
     token = await work.call(onboarding.setup_token)
     if token is not None:
         print(f"Open {base}/setup/{token} to set up; the link works once", flush=True)
-    print(f"Campanero is ready on http://{app.ctx.config.listen}", flush=True)
+    print(f"Campanero is ready on {configuration.own_url(app.ctx.config)}", flush=True)
     app.ctx.ready = True
 
 
@@ -248,6 +256,7 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
 
 
 async def _stop(app: "Sanic[Any, Any]") -> None:
+    app.ctx.watch.stop()
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.inbound.stop)
     await app.ctx.capture.stop()
     await asyncio.get_running_loop().run_in_executor(None, work.stop)
@@ -259,4 +268,9 @@ def serve(config: Config) -> None:
     host, _, port = config.listen.rpartition(":")
     app = build(config)
     app.ctx.inbound.bind()
-    app.run(host.strip("[]"), int(port), single_process=True, access_log=False, motd=False, debug=False)
+    if config.tls.certificate:
+        app.ctx.certificate = certificates.Shown("tls.certificate", config.tls.certificate, config.tls.key, web=True)
+    app.run(
+        host.strip("[]"), int(port), ssl=app.ctx.certificate and app.ctx.certificate.context,
+        single_process=True, access_log=False, motd=False, debug=False,
+    )  # fmt: skip

@@ -214,6 +214,13 @@ class Webhooks(Struct, frozen=True):
     keep: Annotated[Duration, _help("how long the log of deliveries is kept")] = "30d"
 
 
+class Tls(Struct, frozen=True):
+    """Encryption of `listen` by a certificate of our own; behind a proxy that encrypts, none is needed."""
+
+    certificate: Annotated[str, _help('file with certificate and chain, read again when it changes; "" = http')] = ""
+    key: Annotated[str, _help('file with its key; "" = in the same file')] = ""
+
+
 class Limits(Struct, frozen=True):
     """Bounds on requests."""
 
@@ -271,8 +278,9 @@ class Config(Struct, frozen=True):
     """The effective configuration of one process; never changed after start."""
 
     listen: Annotated[str, _help("HOST:PORT of the web interface and the API")] = "127.0.0.1:8080"
-    base_url: Annotated[str, _help('address people reach us at, in every link; "" = http:// + listen')] = ""
+    base_url: Annotated[str, _help('address people reach us at, in every link; "" = http(s):// + listen')] = ""
     data_dir: Annotated[str, _help("database, key and backups")] = "./campanero-data"
+    tls: Tls = Tls()
     email: Email = Email()
     inbound: Inbound = Inbound()
     sms: Sms = Sms()

@@ -57,7 +57,7 @@ def is_foreign(request: Request) -> bool:
         return True
     # An opaque origin is written "null" and has no host: it is nobody's, ours least of all.
     host = _parts(origin).netloc
-    return not host or host not in (request.host, urlsplit(request.app.ctx.config.base_url).netloc)
+    return not host or host not in (request.host, urlsplit(config.base_url(request.app.ctx.config)).netloc)
 
 
 def _parts(url: str) -> SplitResult:

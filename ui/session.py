@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance import config
 from appliance.account import roles, sessions
 from appliance.account.acting import By
 from appliance.db.work import call, commit
@@ -45,7 +46,7 @@ def zone(name: str | None) -> ZoneInfo:
 
 def is_secure(request: Request) -> bool:
     """Say whether people reach us over https."""
-    return bool(request.app.ctx.config.base_url.startswith("https://"))
+    return config.is_https(request.app.ctx.config)
 
 
 def cookie_name(request: Request) -> str:

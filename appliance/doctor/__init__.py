@@ -12,7 +12,19 @@ import msgspec
 from appliance import config
 from appliance.account import settings
 from appliance.config import Loaded
-from appliance.doctor import automations, flow, ground, names, refusals, seed, spending, texting, ways, webhooks
+from appliance.doctor import (
+    automations,
+    encryption,
+    flow,
+    ground,
+    names,
+    refusals,
+    seed,
+    spending,
+    texting,
+    ways,
+    webhooks,
+)
 from appliance.doctor.findings import Line, Over
 from appliance.errors import ConfigError
 
@@ -23,6 +35,7 @@ _OF_ALL = (
     flow.clocks,
     ground.process,
     ways.doors,
+    encryption.own,
     flow.queue,
     automations.cursors,
     ways.way_out,

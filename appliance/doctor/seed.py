@@ -5,6 +5,7 @@ It goes to nobody: whatever the transport, it is captured, and taken out of the 
 
 import http.client
 import re
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from appliance.doctor import ground, reading
 from appliance.doctor.findings import Line
 from appliance.messages import compose, senders
 from appliance.messages.ledger import AT_ONCE
+from appliance.settings import Config
 from appliance.tables import Account, Message, MessageContent
 
 # The name is of nobody for ever (RFC 2606)
@@ -96,6 +98,16 @@ def _end(number: int) -> None:
     )
 
 
+def _door(here: Config) -> http.client.HTTPConnection:
+    """Answer a connection to our own door, whoever its certificate is of: we know where we go."""
+    target, port = config.reached(here.listen)
+    if not here.tls.certificate:
+        return http.client.HTTPConnection(target, port, timeout=5)
+    look = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    look.check_hostname, look.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(target, port, timeout=5, context=look)
+
+
 def _one_click(source: bytes) -> Line:
     """Follow the way out as its header says it, to our own door; looking changes nothing (RFC 8058)."""
     head = source.partition(b"\r\n\r\n")[0].replace(b"\r\n ", b" ").replace(b"\r\n\t", b" ").decode("utf-8", "replace")
@@ -103,10 +115,8 @@ def _one_click(source: bytes) -> Line:
     if found is None or "List-Unsubscribe=One-Click" not in head:
         return Line("fail", "seed one-click", "the headers of one-click unsubscribing are missing")
     parts = urlsplit(found[1])
-    host, _, port = config.current().listen.rpartition(":")
-    target = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host.strip("[]"), host.strip("[]"))
     try:
-        door = http.client.HTTPConnection(target, int(port), timeout=5)
+        door = _door(config.current())
         door.request("GET", parts.path, headers={"Host": parts.netloc})
         status = door.getresponse().status
         door.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from appliance import config
+from appliance.certificates import EXPIRES_SOON_DAYS
 from appliance.delivery import providers, self_check
 from appliance.delivery.routing import DIRECT
 from appliance.doctor import ground
@@ -17,7 +18,6 @@ from appliance.errors import DeliveryError
 
 _ANSWER_SECONDS = 15
 _CONNECT_SECONDS = 5.0
-_EXPIRES_DAYS = 14
 
 
 def way_out(_: Path) -> Iterator[Line]:
@@ -58,17 +58,15 @@ def doors(directory: Path) -> Iterator[Line]:
 
 
 def _door(name: str, address: str, directory: Path, greeting: bytes) -> Iterator[Line]:
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    target = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+    target, port = config.reached(address)
     try:
-        with socket.create_connection((target, int(port)), _CONNECT_SECONDS) as door:
+        with socket.create_connection((target, port), _CONNECT_SECONDS) as door:
             said = door.recv(100) if greeting else b""
     except OSError as error:
         if ground.runs(directory):
             yield Line("fail", name, f"nothing answers at {address}, though the service runs: {error}")
         else:
-            yield from _free(name, address, target, int(port))
+            yield from _free(name, address, target, port)
         return
     if not said.startswith(greeting):
         yield Line("fail", name, f"what answers at {address} is not ours: {said[:60]!r}")
@@ -117,4 +115,6 @@ def _certificate(base: str, host: str, port: int) -> Iterator[Line]:
         return
     ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(found["notAfter"])), UTC)
     days = (ends - datetime.now(UTC)).days
-    yield Line("warn" if days < _EXPIRES_DAYS else "ok", "links", f"{base}, its certificate is good for {days} days")
+    yield Line(
+        "warn" if days < EXPIRES_SOON_DAYS else "ok", "links", f"{base}, its certificate is good for {days} days"
+    )

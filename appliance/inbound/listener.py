@@ -3,11 +3,10 @@
 import asyncio
 import logging
 import socket
-import ssl
 import threading
 from urllib.parse import urlsplit
 
-from appliance import config
+from appliance import certificates, config
 from appliance.inbound.desk import Desk
 from appliance.inbound.session import Crowd, Session
 from appliance.settings import Config
@@ -25,7 +24,7 @@ class Listener:
         self._stopping: asyncio.Event | None = None
         self._ready = threading.Event()
         self._socket: socket.socket | None = None
-        self._tls: ssl.SSLContext | None = None
+        self.certificate: certificates.Shown | None = None
         self.crowd = Crowd()
 
     def bind(self) -> None:
@@ -34,7 +33,7 @@ class Listener:
             return
         host, _, port = self._here.inbound.listen.rpartition(":")
         host = host.strip("[]")
-        self._tls = encryption(self._here)
+        self.certificate = _certificate(self._here)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server((host, int(port)), family=family, backlog=200)
@@ -66,9 +65,9 @@ class Listener:
         assert self._socket is not None
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         name = self._here.email.direct.helo or urlsplit(config.base_url(self._here)).hostname or "localhost"
-        desk = Desk()
+        desk, tls = Desk(), self.certificate.context if self.certificate is not None else None
         server = await self._loop.create_server(
-            lambda: Session(desk, self.crowd, name, self._tls), sock=self._socket, backlog=200
+            lambda: Session(desk, self.crowd, name, tls), sock=self._socket, backlog=200
         )
         log.info("mail that comes back is taken on %s", self._here.inbound.listen)
         self._ready.set()
@@ -77,14 +76,8 @@ class Listener:
         desk.close()
 
 
-def encryption(here: Config) -> ssl.SSLContext | None:
+def _certificate(here: Config) -> certificates.Shown | None:
     """Answer what conversations are encrypted with; None without a certificate. Raises OSError for a bad one."""
     if not here.inbound.tls_certificate:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(here.inbound.tls_certificate, here.inbound.tls_key or None)
-    except ssl.SSLError as error:
-        raise OSError(f"inbound.tls_certificate: {here.inbound.tls_certificate} is no certificate: {error}") from None
-    return context
+    return certificates.Shown("inbound.tls_certificate", here.inbound.tls_certificate, here.inbound.tls_key, web=False)

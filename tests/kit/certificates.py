@@ -29,13 +29,13 @@ class Certificate:
             return context
 
 
-def self_signed(*names: str) -> Certificate:
-    """Make a certificate that is its own authority, good for two days: of 127.0.0.1, or of these names."""
+def self_signed(*names: str, days: int = 2) -> Certificate:
+    """Make a certificate that is its own authority: of 127.0.0.1, or of these names."""
     alike = [*_NAMED, f"subjectAltName={','.join(f'DNS:{name}' for name in names)}"] if names else _ALIKE
     with tempfile.TemporaryDirectory() as directory:
         key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
         command: list[Any] = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        _run(directory, *command, "-days", "2", *alike, "-keyout", key, "-out", certificate)
+        _run(directory, *command, "-days", str(days), *alike, "-keyout", key, "-out", certificate)
         return Certificate(certificate.read_bytes(), key.read_bytes())
 
 

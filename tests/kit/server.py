@@ -20,8 +20,8 @@ from tests.kit.clock import TestClock
 from tests.kit.nursery import Child, nursery
 
 ROOT = Path(__file__).resolve().parents[2]
-READY = re.compile(r"is ready on (http://\S+)")
-SETUP = re.compile(r"(http://\S+/setup/\S+)")
+READY = re.compile(r"is ready on (https?://\S+)")
+SETUP = re.compile(r"(https?://\S+/setup/\S+)")
 RATES = ("REQUESTS", "MESSAGES", "SENDS", "RENDERS")
 EMAIL, PASSWORD = "owner@example.com", "correct horse battery"
 _made: dict[tuple[str, str, str], tuple[Path, str]] = {}  # directories that were set up, and their keys

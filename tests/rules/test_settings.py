@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from appliance import config
+from appliance import config, config_example
 from appliance.config import ConfigError
 from tests.kit.server import ROOT
 from tests.rules.contract.settings import OURS
@@ -53,7 +53,7 @@ def test_what_is_ours_is_named() -> None:
 def test_the_example_is_the_declaration() -> None:
     """The file people copy is exactly what the declaration writes, and loading it changes nothing."""
     text = (ROOT / "config.example.toml").read_text()
-    assert text == config.example()
+    assert text == config_example.example()
     assert config.load({}, {}, ROOT / "config.example.toml").config == config.load({}, {}).config
 
 
@@ -158,6 +158,8 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         ({"base_url": "news.example.org"}, "base_url"),
         ({"base_url": "ftp://news.example.org"}, "base_url"),
         ({"base_url": "https://news.example.org/?x=1"}, "base_url"),
+        ({"tls.key": "/dev/null"}, "tls.certificate: needed when tls.key is set"),
+        ({"tls.certificate": "/no/such/file"}, "tls.certificate: no file '/no/such/file'"),
         ({"email.transport": "relay"}, "email.relay.host"),
         ({"email.transport": "pigeon"}, "email.transport"),
         ({"sms.countries": ["US", "Germany"]}, "sms.countries"),
@@ -189,6 +191,17 @@ def test_a_way_out_for_sms_is_refused_until_it_is_whole(tmp_path: Path) -> None:
     whole = {"CAMPANERO_SMS__HTTP__URL": "https://sms.example.org/send?to=us", "CAMPANERO_SMS__HTTP__SECRET": "hush"}
     done = campanero("check", CAMPANERO_SMS__TRANSPORT="http", **whole)
     assert done.returncode == 0 and "hush" not in done.stdout
+
+
+def test_an_address_without_encryption_beside_a_certificate_is_warned_about(tmp_path: Path) -> None:
+    """With a certificate links are https by themselves; an address that says otherwise leads nowhere."""
+    certificate = tmp_path / "cert.pem"
+    certificate.touch()
+    options = {"tls.certificate": str(certificate)}
+    plain = config.load(options | {"base_url": "http://mail.example.com"}, {})
+    assert [words.partition(" ")[0] for words in plain.warnings] == ["base_url:"]
+    usual = config.load(options, {})
+    assert usual.warnings == [] and config.base_url(usual.config) == "https://127.0.0.1:8080"
 
 
 def test_secrets_are_masked() -> None:

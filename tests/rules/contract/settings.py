@@ -77,6 +77,7 @@ inbound: tls_certificate tls_key
 sms: connections rate_per_second sender_limits parts_per_day request_timeout retry_after give_up
 sms: give_up_transactional probe_after countries country_senders new_numbers_per_hour opt_out_hint stop_words
 sms: require_evidence plain_quotes
+tls: certificate key
 webhooks: connections connections_each keep
 network: check_links
 storage: least_free_mb least_free_percent reserve_mb

@@ -1,0 +1,58 @@
+"""A server's own door over https: the files of its certificate, and clients who trust what they are told to."""
+
+import http.client
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from tests.kit.certificates import Certificate
+from tests.kit.patience import soon
+from tests.kit.server import Server
+
+
+class Files:
+    """A certificate and its key as files, and the settings that name them."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self.certificate, self.key = directory / "cert.pem", directory / "key.pem"
+        self.env = {"CAMPANERO_TLS__CERTIFICATE": str(self.certificate), "CAMPANERO_TLS__KEY": str(self.key)}
+
+    def write(self, pair: Certificate) -> None:
+        """Put a pair into the files, the certificate first."""
+        self.certificate.write_bytes(pair.certificate)
+        self.key.write_bytes(pair.key)
+
+
+def trusting(*pairs: Certificate) -> ssl.SSLContext:
+    """Answer what a browser would connect with that trusts these and nothing else."""
+    return ssl.create_default_context(cadata="".join(pair.certificate.decode() for pair in pairs))
+
+
+def connect(server: Server, context: ssl.SSLContext) -> http.client.HTTPSConnection:
+    """Answer a connection to the server's own door."""
+    return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=soon(5), context=context)
+
+
+def ask(server: Server, context: ssl.SSLContext, path: str = "/login") -> http.client.HTTPResponse:
+    """Ask on a fresh connection, read all of the answer, and return it."""
+    with closing(connect(server, context)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        return answer
+
+
+def shown(server: Server) -> bytes:
+    """Answer the certificate that a client sees which connects now."""
+    return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=soon(5)).strip().encode()
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Return when it is so."""
+    end = time.monotonic() + soon(10)
+    while not true():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.05)
