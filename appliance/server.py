@@ -25,6 +25,7 @@ from appliance.db.open import close_database
 from appliance.feedback import receipts
 from appliance.inbound.listener import Listener
 from appliance.messages import repeats
+from appliance.metrics import machine, requests
 from appliance.public import door as public
 from appliance.public import hooks
 from appliance.routing import QuickRouter
@@ -66,7 +67,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
         OAS=False,
     )
     app.ctx.config = config
-    app.ctx.stopping = app.ctx.warned = False
+    app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
     app.ctx.inbound, app.ctx.certificate = Listener(config), None
     app.ctx.process = secrets.token_hex(8)
     # Never of this machine's own name: a browser would refuse whatever else is developed there
@@ -76,6 +77,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     hooks.mount(app)
     ui.mount(app)
     app.exception(Exception)(_fault)
+    app.on_request(_note_time, priority=104)
     app.on_request(_read_as_text, priority=103)
     app.on_request(_note_client, priority=102)
     app.on_request(_refuse_malformed, priority=101)
@@ -86,6 +88,10 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.before_server_stop(_drain)
     app.after_server_stop(_stop)
     return app
+
+
+async def _note_time(request: Request) -> None:
+    request.ctx.begun = time.monotonic()
 
 
 async def _read_as_text(request: Request) -> None:
@@ -135,6 +141,9 @@ async def _mark(request: Request, response: HTTPResponse) -> None:
     response.headers["X-Request-Id"] = reply.request_id(request)
     if request.app.ctx.strict:
         response.headers["Strict-Transport-Security"] = _STRICT
+    if begun := getattr(request.ctx, "begun", 0.0):
+        pattern = request.route.path if request.route is not None else None
+        requests.took(request.method, pattern, response.status, time.monotonic() - begun)
     path = _path(request)
     if path == "/v1" or path.startswith("/v1/"):
         response.headers["X-Api-Version"] = api.API_VERSION
@@ -194,6 +203,7 @@ def _let_the_rest_come(request: Request) -> None:
 
 async def _start(app: "Sanic[Any, Any]") -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
+    machine.begin()
     storage.watch(app.ctx.config.data_dir)
     work.start()
     found = await work.call(repeats.in_hand)

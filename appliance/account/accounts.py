@@ -28,6 +28,8 @@ _COUNTED = {
     "templates": "template WHERE account_id = ?1 AND flow_id IS NULL",
 }  # fmt: skip
 _COUNTS = f"SELECT {', '.join(f'(SELECT count(*) FROM {what})' for what in _COUNTED.values())}"
+# The one that the installation began with: its people look after the installation too
+FIRST = 1
 # As many as one test goes to
 _MOST_TESTERS = 5
 

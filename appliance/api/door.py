@@ -1,6 +1,5 @@
 """Puts the declared endpoints on the server: every request goes through the same steps."""
 
-import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -9,26 +8,20 @@ from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
 from appliance import config, fields
-from appliance.account import heartbeat
 from appliance.account.buckets import Buckets
 from appliance.account.keys import Credential
-from appliance.api import auth, login, public_forms, read, reply
+from appliance.api import auth, login, public_forms, read, reply, service
 from appliance.api.declare import Call, Route
 from appliance.api.document import build, document
 from appliance.api.routes import ROUTES
-from appliance.db import storage, work
-from appliance.db.open import scalar
-from appliance.db.work import call
+from appliance.db import storage
 from appliance.errors import Faults, Refused, TooMany
 
 BASE = "/v1/my"
 API_VERSION = "1.0"
 # Versions that do not exist too: a program that asks for one reads JSON
-_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz)", re.DOTALL)
-_BEAT_SECONDS = 1.0
+_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
 _buckets = Buckets()
-_beating = asyncio.Lock()
-_beaten: float | None = None
 
 
 def owns(path: str) -> bool:
@@ -40,8 +33,8 @@ def mount(app: "Sanic[Any, Any]") -> None:
     """Add all endpoints to the server; HEAD answers wherever GET does (RFC 9110, section 9.3.2)."""
     app.ctx.published = build
     blueprint = Blueprint("api")
-    for route in ROUTES:
-        path = BASE + route.path.replace("{id}", "<number:str>").replace(f"{{{route.second_id}}}", "<inner:str>")
+    for base, route in (*((BASE, one) for one in ROUTES), *(("", one) for one in service.ROUTES)):
+        path = base + route.path.replace("{id}", "<number:str>").replace(f"{{{route.second_id}}}", "<inner:str>")
         name = f"{route.method}_{route.path}".translate(str.maketrans("/.", "__", "{}")).lower()
         stream = route.form is not None
         # The format is said, or Sanic parses the source of each handler for it: a fifth of a second of the start
@@ -52,7 +45,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
     public_forms.mount(blueprint)
     login.mount(blueprint)
     blueprint.add_route(_openapi, "/openapi.yaml", methods=_methods("GET"))
-    blueprint.add_route(_healthz, "/healthz", methods=_methods("GET"))
+    service.mount(blueprint)
     app.blueprint(blueprint)
 
 
@@ -129,17 +122,3 @@ async def _openapi(request: Request) -> HTTPResponse:
     # The same for everybody
     headers = {"Cache-Control": "max-age=300"}
     return HTTPResponse(document(), headers=headers, content_type="application/yaml; charset=utf-8")
-
-
-async def _healthz(request: Request) -> HTTPResponse:
-    """Say whether rows can be read and written; anybody may ask, so it writes at most once in a second."""
-    global _beaten
-    await call(scalar, "SELECT 1")
-    storage.must_write()
-    async with _beating:
-        now = asyncio.get_running_loop().time()
-        if _beaten is None or now - _beaten >= _BEAT_SECONDS:
-            # Writing a row, for a disk that is full still takes a transaction with nothing in it
-            await work.commit(heartbeat.beat)
-            _beaten = now
-    return reply.json({"status": "ok"})

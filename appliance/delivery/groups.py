@@ -38,6 +38,7 @@ _DOMAINS = {
     "fastmail": "fastmail.com fastmail.fm",
     "bt": "btinternet.com btopenworld.com talk21.com",
 }
+LARGE = frozenset(_DOMAINS)
 _GROUP_OF = {domain: name for name, domains in _DOMAINS.items() for domain in domains.split()}
 
 

@@ -19,7 +19,7 @@ from appliance.delivery import classes
 from appliance.delivery.classes import Class
 from appliance.errors import Unavailable
 from appliance.feedback.facts import Fact
-from appliance.messages import deciding, ledger, tally, verdicts, warming
+from appliance.messages import counts, deciding, ledger, tally, verdicts, warming
 from appliance.messages.ledger import COLUMNS, Claim
 
 _DAY_MS = 24 * 3600 * 1000
@@ -161,6 +161,7 @@ def _complained(known: _Known, fact: Fact) -> None:
         "UPDATE message SET status = 'complained', updated_at = ? WHERE id = ?",
         (clock.now_ms(), row.id),
     )
+    counts.complained(row)
     ledger.record(row, f"{row.channel}_complained", {"source": fact.source, "text": fact.text[:1000]})
     if row.test:
         return  # nobody has complained

@@ -16,7 +16,7 @@ from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.messages import ledger, outbox, outcomes, sms_days, sms_rules, warming
+from appliance.messages import counts, ledger, outbox, outcomes, sms_days, sms_rules, warming
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
 
 _ACCEPTED = (
@@ -94,6 +94,7 @@ def _accepted(found: list[Outcome]) -> None:
     via = {one.claim.id: one.via for one in found if one.via}
     here.executemany("DELETE FROM repeat WHERE message_id = ?", [(row.id,) for row, _ in done if row.doubts])
     counted = [(row, contact_id) for row, contact_id in done if not row.test]
+    counts.accepted(row for row, _ in done)
     campaigns = Counter(row.campaign_id for row, _ in counted if row.campaign_id is not None)
     here.executemany(
         "UPDATE campaign SET sent_count = sent_count + ? WHERE id = ?", [(n, one) for one, n in campaigns.items()]

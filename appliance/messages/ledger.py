@@ -11,6 +11,7 @@ from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError
 from appliance.events import log
 from appliance.events.log import Happened
+from appliance.messages import counts
 
 # Due at once, and still so when the clock steps back
 AT_ONCE = 0
@@ -98,6 +99,7 @@ def skip(row: Claim, reason: str, now: int) -> None:
         "WHERE id = ?",
         (reason, now, row.id),
     )
+    counts.ended(row, "skipped")
     return record(row, f"{row.channel}_skipped", {"reason": reason})
 
 
@@ -108,6 +110,7 @@ def uncertain(row: Claim, text: str, now: int) -> None:
         "error_code = 'in_doubt', error_text = iif(recipient_key IS NULL, NULL, ?), updated_at = ? WHERE id = ?",
         (text, now, row.id),
     )
+    counts.ended(row, "uncertain")
 
 
 def fault(row: Claim, error: DeliveryError | None) -> None:

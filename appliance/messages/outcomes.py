@@ -23,7 +23,7 @@ from appliance.errors import (
     Unreachable,
     Unwelcome,
 )
-from appliance.messages import ledger, masks, tally, verdicts, warming
+from appliance.messages import counts, ledger, masks, tally, verdicts, warming
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.settings import Email, Sms
 from appliance.sms import codes
@@ -98,6 +98,7 @@ def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> No
         ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, doubts, now,
          row.id),
     )  # fmt: skip
+    counts.ended(row, "cancelled" if cancelled else "put_off")
     return None
 
 
@@ -153,6 +154,7 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
         "error_code = ?, updated_at = ? WHERE id = ?",
         (code, now, row.id),
     )
+    counts.ended(row, "failed")
     if not row.test:
         connection().execute(
             "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",

@@ -13,7 +13,7 @@ from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.delivery import classes
 from appliance.delivery.classes import Class
-from appliance.messages import warming
+from appliance.messages import counts, warming
 from appliance.messages.ledger import Claim
 from appliance.work import bell
 
@@ -52,6 +52,7 @@ def against(row: Claim, found: Class, source: str, text: str) -> Class:
         "created_at = excluded.created_at",
         (row.account_id, row.id, row.campaign_id, hashed, found.name, now),
     )
+    counts.bounced(row, found.name)
     if found.name in _WATCHED and row.campaign_id is not None:
         after_commit(lambda: bell.ring("campaigns"))
     if found is classes.HARD:

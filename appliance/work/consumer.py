@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 
 from huey.consumer import Consumer
 
@@ -15,6 +16,10 @@ log = logging.getLogger("campanero.pulse")
 # One drains the outbox, one reads imports, one writes audiences, one takes people through flows and one tells webhooks
 # for as long as that takes, the others tend the rest
 _WORKERS = 7
+
+
+# A pulse may wait for a lock on the database, but not that long
+_BEAT_LOST_SECONDS = 60.0
 
 
 class _InProcess(Consumer):  # type: ignore[misc]  # its library has no types
@@ -31,6 +36,7 @@ class Works:
             self.jobs.huey, workers=_WORKERS, periodic=False, shutdown_timeout=27, check_worker_health=False
         )
         self._ending = threading.Event()
+        self._beaten = time.monotonic()
         self._pulse = threading.Thread(target=self._beat, name="pulse", daemon=True)
 
     def start(self) -> None:
@@ -43,12 +49,19 @@ class Works:
         while not self._ending.is_set():
             try:
                 self.jobs.pulse()
+                self._beaten = time.monotonic()
             except Unavailable as error:
                 log.debug("the pulse waits: %s", error)  # said once already, by the storage
             except Exception:
                 log.exception("the pulse missed a beat")
             self._ending.wait(1.0)
         close_database()
+
+    def is_running(self) -> bool:
+        """Say whether work is done: its threads live, and the pulse rings for what is due."""
+        workers = [thread for _, thread in self._consumer.worker_threads]
+        is_late = time.monotonic() > self._beaten + _BEAT_LOST_SECONDS
+        return not (self._ending.is_set() or is_late) and all(one.is_alive() for one in (*workers, self._pulse))
 
     def renew(self) -> None:
         """Let what is on its way end, and send by the present configuration from then on; returns at once."""

@@ -35,6 +35,7 @@ from appliance.webhooks.teller import Teller
 from appliance.work import bell
 from appliance.work.sender import Sender
 from appliance.work.texting import Texter
+from appliance.work.under_way import UnderWay
 from appliance.work.wake_storage import WakeStorage
 
 log = logging.getLogger("campanero.jobs")
@@ -70,6 +71,7 @@ class Jobs:
         self._resting: set[str] = set()
         self._looked: dict[str, float] = {}
         self._queued_lock = threading.Lock()
+        self._under_way = UnderWay(lambda: self._queued.copy())
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": self.forget, "rehearsals": self.rehearse,
@@ -86,7 +88,8 @@ class Jobs:
             with self._queued_lock:
                 self._queued.discard(name)
             try:
-                function()
+                with self._under_way.at_work(name):
+                    function()
             except Unavailable as error:
                 log.error("%s: %s", name, error)
             self._looked[name] = time.monotonic()
@@ -103,6 +106,7 @@ class Jobs:
             task()
 
         bell.answer(name, ring)
+        self._under_way.know(name)
 
     def _rest(self, name: str) -> None:
         """Wait where it was looked a moment ago; whoever rings meanwhile is seen by the look that follows."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from appliance.delivery import providers
@@ -9,6 +10,7 @@ from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.offered import Opened, Refused
 from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.messages import counts
 from appliance.messages.ledger import Outcome
 from appliance.work.clerk import Clerk
 from appliance.work.feeder import Feeder
@@ -162,6 +164,7 @@ class Place:
         marking = self._clerk.step(known, ready.claim)
         offered, self._offered = self._offered, None
         outcome, prepared = ready.fault or Outcome(ready.claim, closed), ready.prepared
+        begun = time.monotonic()
         if dialogue is not None and prepared is not None:
             outcome.error = await self._asked(dialogue, prepared.envelope, offered, outcome)
             if isinstance(outcome.error, Unreachable) and dialogue.messages:
@@ -183,6 +186,8 @@ class Place:
         # From here on something became of it, whatever happens
         self._known = outcome
         await self._through(ready, dialogue, outcome)
+        if dialogue is not None and prepared is not None:
+            counts.talked(ready.claim.provider, outcome.error, time.monotonic() - begun)
 
     async def _through(self, ready: Ready, dialogue: Dialogue | None, outcome: Outcome) -> None:
         """Hand over a message that is marked and asked for, and learn from what became of it."""

@@ -82,7 +82,7 @@ class Client:
         query: Mapping[str, Any] | None = None,
     ) -> Response:
         """Send JSON with the key; a `path` like `/contacts` means `/v1/my/contacts`."""
-        path = path if path.startswith(("/v1/", "/openapi", "/healthz", "/metrics")) else "/v1/my" + path
+        path = path if path.startswith(("/v1/", "/openapi", "/healthz", "/readyz", "/metrics")) else "/v1/my" + path
         if query:
             path += "?" + urlencode(query, doseq=True)
         sent = {"Content-Type": "application/json"} if body is not None else {}

@@ -22,9 +22,11 @@ BASE = "/v1/my"
 FORM = ("POST", "/v1/public/forms/{public_key}")
 LOGIN = {("POST", "/v1/login"), ("POST", "/v1/my/login")}
 HOOKS = {("POST", "/hooks/email"), ("POST", "/hooks/sms")}
-OPEN = {FORM, ("GET", "/healthz"), ("GET", "/openapi.yaml"), *HOOKS, *LOGIN}
+OPEN = {FORM, ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/openapi.yaml"), *HOOKS, *LOGIN}
 # Whoever has signed in may sign out
 LOGOUT = {("DELETE", "/v1/logout"), ("DELETE", "/v1/my/logout")}
+# The numbers of the service want a credential, and stand below no account's paths
+SERVICE = {("GET", "/metrics")}
 METHODS = {"get", "put", "post", "delete", "patch", "head", "options"}
 
 
@@ -73,7 +75,7 @@ def test_it_has_every_route_and_no_other(document: Any) -> None:
     """Documented are exactly the declared routes, each once, and those that want no credential."""
     declared = [(route.method, BASE + route.path) for route in ROUTES]
     assert len(declared) == len(set(declared))
-    assert {found[:2] for found in operations(document)} == {*declared, *OPEN, *LOGOUT}
+    assert {found[:2] for found in operations(document)} == {*declared, *OPEN, *LOGOUT, *SERVICE}
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from appliance.api import public_forms, shapes
-from appliance.api.document import examples, hooks
-from appliance.api.document.operations import ref
+from appliance.api import public_forms, service, shapes
+from appliance.api.declare import Route
+from appliance.api.document import examples, hooks, responses
+from appliance.api.document.operations import operation, ref
 from appliance.api.document.responses import EVERY, error, headers
 
 JSON = "application/json"
@@ -16,11 +17,13 @@ _SIGNED = {
 
 
 def paths() -> dict[str, Any]:
-    """Answer the paths that want no credential."""
+    """Answer the paths that stand below no account's; most want no credential."""
     return {
         public_forms.PATH: {"post": _submit()},
         "/openapi.yaml": {"get": _document()},
         "/healthz": {"get": _healthz()},
+        "/readyz": {"get": _readyz()},
+        **{route.path: {"get": _of_service(route)} for route in service.ROUTES},
         **hooks.paths(_signed()),
     }
 
@@ -118,3 +121,27 @@ def _healthz() -> dict[str, Any]:
             "503": error(503),
         },
     }
+
+
+def _readyz() -> dict[str, Any]:
+    status = {"const": "ready", "description": "`ready`, always"}
+    return {
+        "operationId": "get_readyz",
+        "summary": "Say whether the service answers requests and sends",
+        "tags": ["service"],
+        "description": "Needs no credential. 503 while it starts or ends, while nothing can be stored, and when its "
+        "queue does not run; the message says which in one word.",
+        "security": [],
+        "responses": {
+            "200": _answers("It does", _object(("status",), status=status), {"status": "ready"}),
+            "503": error(503),
+        },
+    }
+
+
+def _of_service(route: Route) -> dict[str, Any]:
+    """Describe an endpoint that wants a credential and is no file to save."""
+    found = operation(route)
+    success = found["responses"]["200"]
+    kept = responses.headers(*EVERY[:1], *responses.RATE)
+    return {**found, "tags": ["service"], "responses": {**found["responses"], "200": {**success, "headers": kept}}}

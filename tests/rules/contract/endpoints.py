@@ -188,7 +188,8 @@ D POST /v1/my/login 200 -- another name of the same
 D DELETE /v1/logout 204
 D DELETE /v1/my/logout 204 -- another name of the same
 D POST /v1/public/forms/{public_key} 202,303
-L GET /metrics 200
+D GET /metrics 200
+O GET /readyz 200 -- who deploys waits for it, and who balances load asks it
 """
 
 

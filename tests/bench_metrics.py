@@ -1,0 +1,103 @@
+"""Measures a scrape: `.venv/bin/python -m tests.bench_metrics [--messages 1000000]`; not a test, run by hand.
+
+The ledger is filled by SQL, most of it sent and then most of it waiting; `/metrics` is asked for alone, without pause
+by four at once, and while others write, who are to wait no longer for that.
+"""
+
+import argparse
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import apsw
+
+from tests.kit import exposition
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+PEOPLE = 100_000
+_FILL = """
+WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < ?)
+INSERT INTO message (account_id, contact_id, campaign_id, channel, recipient, recipient_key, status, source_type,
+transactional, test, provider, attempts, doubts, due_at, sent_at, created_at, updated_at)
+SELECT 1, x % ? + 1, NULL, 'email', 'p' || x || '@example.org', 'p' || x || '@example.org', 'sent', 'Message', 0, 0,
+'relay', 1, 0, NULL, ?, ?, ? FROM n
+"""
+_PEOPLE = """
+WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < ?)
+INSERT INTO contact (account_id, uuid, data, tracking, email_sent_count, email_open_count, email_click_count,
+email_soft_bounce_count, sms_sent_count, created_at, updated_at)
+SELECT 1, 'u' || x, '{}', 'full', 0, 0, 0, 0, 0, 0, 0 FROM n
+"""
+
+
+def fill(server: Server, messages: int) -> None:
+    """Write people, and messages that have been sent."""
+    now = int(time.time() * 1000)
+    with apsw.Connection(str(server.data / "campanero.db")) as here:
+        here.execute(_PEOPLE, (PEOPLE,))
+        here.execute(_FILL, (messages, PEOPLE, now, now, now))
+
+
+def put_back(server: Server) -> None:
+    """Let all of them wait."""
+    with apsw.Connection(str(server.data / "campanero.db")) as here:
+        here.execute("UPDATE message SET status = 'queued', due_at = 0, sent_at = NULL")
+
+
+def late(times: list[float]) -> str:
+    """Say how long something took, in milliseconds."""
+    found = sorted(times)
+    return f"p50 {found[len(found) // 2] * 1000:.1f}, p95 {found[int(len(found) * 0.95)] * 1000:.1f}, " \
+           f"max {found[-1] * 1000:.1f} ms"  # fmt: skip
+
+
+def timed(ask: Any, times: int, pause: float = 0.0) -> list[float]:
+    """Return how long each of so many requests took."""
+    found = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        ask()
+        found.append(time.perf_counter() - begun)
+        time.sleep(pause)
+    return found
+
+
+def measure(server: Server, what: str) -> None:
+    """Scrape alone, by many, and beside writers."""
+    api = Client(server.url, server.key, keep_alive=True, validate=False)
+
+    def post() -> None:
+        api.post("/events", {"event": "seen", "data": {}})
+
+    exposition.parse(api.get("/metrics").text)
+    print(f"{what}: a scrape a second: {late(timed(lambda: api.get('/metrics'), 20, 1.0))}", flush=True)
+    print(f"{what}: scrapes without pause: {late(timed(lambda: api.get('/metrics'), 300))}", flush=True)
+    print(f"{what}: writes alone: {late(timed(post, 400))}", flush=True)
+    with ThreadPoolExecutor(4) as pool:
+        scraping = [pool.submit(timed, lambda: api.get("/metrics"), 200) for _ in range(4)]
+        print(f"{what}: writes beside four who scrape without pause: {late(timed(post, 400))}", flush=True)
+        for one in scraping:
+            one.result()
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    options = parser.parse_args()
+    with Server().set_up() as server:
+        server.stop() if server.process is not None else None
+        fill(server, options.messages)
+        (server.data / "STOP").touch()
+        server.start()
+        measure(server, f"{options.messages} sent")
+        server.stop()
+        put_back(server)
+        server.start()
+        measure(server, f"{options.messages} waiting")
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""The work beside requests as a whole: it says whether it is done."""
+
+from appliance.db import work
+from appliance.work.consumer import Works
+from tests.domain.home import Home
+
+
+def test_it_says_whether_it_runs(home: Home) -> None:
+    """It runs from its start to its end, and not with a pulse that is gone."""
+    work.start()
+    works = Works("process")
+    assert not works.is_running()
+    works.start()
+    assert works.is_running()
+    works.stop()
+    assert not works.is_running()
+    work.stop()
