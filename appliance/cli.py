@@ -15,9 +15,10 @@ import apsw
 
 from appliance import VERSION, clock, config, datadir, logs, people_commands, tokens
 from appliance.account import settings
+from appliance.backups import backup_commands, placing, upgrading
 from appliance.config import Loaded
-from appliance.db import work
-from appliance.db.migrations import TooNew, migrate
+from appliance.db import journal, work
+from appliance.db.migrations import TooNew
 from appliance.db.open import TooOld, close_database, open_database
 from appliance.errors import ConfigError, Invalid, Refused
 from appliance.sms.providers import PROVIDERS
@@ -34,7 +35,7 @@ def run(arguments: list[str]) -> int:
         gc.enable()
     try:
         return int(options.run(options) or 0)
-    except (Fault, ConfigError, tokens.WrongKey, TooOld, TooNew, datadir.InUse) as error:
+    except (Fault, ConfigError, tokens.WrongKey, TooOld, TooNew, datadir.InUse, upgrading.NotUpgraded) as error:
         return _say(str(error))
     except Refused as error:
         return _say(error.message or error.code)
@@ -47,8 +48,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(text: str) -> int:
-    print(f"campanero: {' '.join(text.split())}", file=sys.stderr)
+    _tell(text)
     return 1
+
+
+def _tell(text: str) -> None:
+    print(f"campanero: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     words = "also send one message the whole way into the built-in inbox, and read it as a recipient's server would"
     doctor.add_argument("--seed", action="store_true", help=words)
     doctor.add_argument("--account", type=int, metavar="ID", help="of the accounts look only at this one")
+    backup_commands.mount(top, _command, _load)
     _command(top, "recount", _recount, "judge all opens and clicks again by today's rules, and correct what they count")
     _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
     version = _command(top, "version", _version, "print the version")
@@ -123,15 +129,17 @@ def _open(options: argparse.Namespace) -> Loaded:
     loaded = _load(options)
     directory = datadir.make(Path(loaded.config.data_dir))
     open_database(directory / "campanero.db")
-    migrate()
     tokens.load_key(directory)
+    journal.use(directory)
+    upgrading.upgrade(directory, _tell)
     return _load(options, settings.read())
 
 
 def _serve(options: argparse.Namespace) -> None:
     loaded = _load(options)
     logs.start(loaded.config.log.level, loaded.config.log.format)
-    with datadir.locked(datadir.make(Path(loaded.config.data_dir)), loaded.config.listen):
+    with datadir.locked(directory := datadir.make(Path(loaded.config.data_dir)), loaded.config.listen):
+        placing.finish(directory)
         loaded = _open(options)
         for words in loaded.warnings:
             print(f"campanero: {words}", file=sys.stderr)

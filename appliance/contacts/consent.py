@@ -3,6 +3,7 @@
 Every change appends a consent row with its evidence. A channel's columns are the state that follows from them.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from appliance import clients, clock, tokens
 from appliance.addresses import Address
 from appliance.contacts.records import CHANNELS
+from appliance.db import journal
 from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 from appliance.events import log
@@ -19,6 +21,9 @@ from appliance.tables import Channel
 By = Literal["recipient", "operator"]
 _encode = msgspec.json.Encoder().encode
 
+# What a restored backup has to learn of; of the latter two only what people chose themselves
+REFUSALS = ("opt_out", "suppressed", "list_left", "tracking")
+_THEIR_OWN = ("list_left", "tracking")
 # Only the person's own act lifts these (and of `erased` only a confirmation of theirs).
 KEEPS_OUT = ("complaint", "erased")
 # The gravest first: this is what a skipped row and a page name
@@ -235,6 +240,15 @@ def record(
             _encode(data).decode(), list_id, clock.now_ms(),
         ),
     )  # fmt: skip
+    refused(account_id, kind, hashed, act, by, {**data, **({"list": list_id} if list_id is not None else {})})
+
+
+def refused(account_id: int, kind: str, hashed: bytes, act: str, by: str, data: Mapping[str, Any]) -> None:
+    """Tell the journal what keeps an address from being written to, if this act is such: a restored backup reads it."""
+    if act not in REFUSALS or (act in _THEIR_OWN and by != "recipient"):
+        return
+    told = {name: data[name] for name in ("reason", "expires_at", "list", "tracking") if name in data}
+    journal.note(account_id, act, kind=kind, hash=hashed.hex(), by=by, **told)
 
 
 def _kept_ip(account_id: int, evidence: Evidence) -> str | None:

@@ -6,6 +6,7 @@ from appliance.contacts import store, suppress, write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.overwrite import overwriting
 from appliance.contacts.suppress import Case
+from appliance.db import journal
 from appliance.db.open import rows, run
 from appliance.db.work import after_commit, writing
 from appliance.tables import Channel, Contact, Erasure
@@ -76,6 +77,7 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
         with_ids,
     )
     write.delete(account_id, contact_id)
+    journal.note(account_id, "erased", contact=contact_id)
     for channel in contact.channels:
         _address(channel, evidence)
     _traces(contact)

@@ -133,7 +133,8 @@ def add(account_id: int, address: Address, case: Case, evidence: Evidence) -> tu
     if known is None:
         consent.record(
             account_id, (address.kind, hashed), "suppressed", _BY.get(case.reason, "service"), evidence,
-            channel.contact_id if channel else None, {"reason": case.reason},
+            channel.contact_id if channel else None,
+            {"reason": case.reason} | ({"expires_at": case.expires_at} if case.expires_at is not None else {}),
         )  # fmt: skip
     if case.reason in _OPTS_OUT:
         _opt_out(account_id, address.kind, hashed, channel, evidence)

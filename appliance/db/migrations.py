@@ -19,7 +19,15 @@ def _first(here: Any) -> None:
     here.execute(first_schema.SQL).fetchall()
 
 
-MIGRATIONS: tuple[Callable[[Any], None], ...] = (_first,)
+def _restorations(here: Any) -> None:
+    here.execute(
+        "CREATE TABLE restoration (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, taken_at INTEGER NOT NULL, "
+        "restored_at INTEGER NOT NULL, taken_by TEXT NOT NULL, restored_by TEXT NOT NULL, replayed TEXT NOT NULL, "
+        "paused TEXT NOT NULL)"
+    )
+
+
+MIGRATIONS: tuple[Callable[[Any], None], ...] = (_first, _restorations)
 
 
 def current() -> int:

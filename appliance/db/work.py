@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import apsw
 import peewee
 
+from appliance.db import journal
 from appliance.db.open import close_database, connection, database
 from appliance.db.storage import StorageError, storage_error
 from appliance.db.writer import Writer, state
@@ -32,7 +33,7 @@ def start(readers: int = 2) -> None:
     """Start the writer thread and the reader pool of this process."""
     global _writer, _readers, _ended
     if _writer is None:
-        _writer, _ended = Writer(), False
+        _writer, _ended = Writer(journal.keep), False
         _readers = ThreadPoolExecutor(readers, thread_name_prefix="reader")
 
 
@@ -95,17 +96,19 @@ def transaction() -> Iterator[list[Callable[[], None]]]:
     """Hold the write lock on this thread; only for processes without a writer thread (the command line)."""
     here = connection()
     after: list[Callable[[], None]] = []
+    lines: list[bytes] = []
     here.execute("BEGIN IMMEDIATE")
-    state.inside, state.after = True, after
+    state.inside, state.after, state.lines = True, after, lines
     try:
         yield after
+        journal.keep(lines)
         here.execute("COMMIT")
     except BaseException:
         if here.in_transaction:
             here.execute("ROLLBACK")
         raise
     finally:
-        state.inside, state.after = False, None
+        state.inside, state.after, state.lines = False, None, None
 
 
 @contextmanager

@@ -33,16 +33,18 @@ class State(threading.local):
 
     inside = False
     after: list[Callable[[], None]] | None = None
+    lines: list[bytes] | None = None  # of the journal, written before that commit
     pretends = False  # it writes into shadows (`shadow`), on this very thread
 
 
 class _Job:
-    __slots__ = ("after", "alone", "function", "future", "records", "value")
+    __slots__ = ("after", "alone", "function", "future", "lines", "records", "value")
 
     def __init__(self, function: Callable[[], Any], alone: bool = False, records: bool = False) -> None:
         self.function, self.alone, self.records = function, alone, records
         self.future: Future[Any] = Future()
         self.after: list[Callable[[], None]] = []
+        self.lines: list[bytes] = []
         self.value: Any = None
 
 
@@ -52,7 +54,8 @@ state = State()
 class Writer:
     """The one thread of the process that writes."""
 
-    def __init__(self) -> None:
+    def __init__(self, before_commit: Callable[[list[bytes]], None] = lambda lines: None) -> None:
+        self._before_commit = before_commit
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._ended = False
         self._watched: Any = None
@@ -193,7 +196,7 @@ class Writer:
             # An error ended the transaction of this batch: a savepoint now would begin, and commit, one of its own
             job.future.set_exception(StorageError(storage.unwritable() or "the database cannot be written"))
             return
-        state.inside, state.after = True, job.after
+        state.inside, state.after, state.lines = True, job.after, job.lines
         try:
             here.execute("SAVEPOINT verb")
             job.value = job.function()
@@ -207,7 +210,7 @@ class Writer:
         else:
             done.append(job)
         finally:
-            state.inside, state.after = False, None
+            state.inside, state.after, state.lines = False, None, None
 
     @staticmethod
     def _undo(here: Any) -> None:
@@ -224,8 +227,9 @@ class Writer:
         try:
             if not here.in_transaction:
                 raise apsw.Error("the transaction was ended by an error")
+            self._before_commit([line for job in done for line in job.lines])
             here.execute("COMMIT")
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             storage.failed(error)
             for job in done:
                 job.future.set_exception(StorageError(f"the database cannot be written: {error}"))

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.contacts import search
+from appliance.contacts import consent, search
 from appliance.db.open import connection
 
 _CONTACT = (
@@ -75,12 +75,15 @@ class Rows:
         self.remember = self._rows[_REMEMBER].append
         self.words_of = self._rows[search.WRITE].append
         self._events: list[tuple[Any, ...]] = []
+        self._refusals: list[tuple[str, bytes, str, str, str]] = []
 
     def consent(self, contact_id: int | None, kind: str, hashed: bytes, act: str, by: str, data: str = "{}") -> None:
         """Record an act with the import's evidence."""
         self._rows[_CONSENT].append(
             (self.account_id, contact_id, kind, hashed, act, by, self.actor, self.words, data, self.now)
         )
+        if act in consent.REFUSALS:
+            self._refusals.append((kind, hashed, act, by, data))
 
     def event(self, contact_id: int, name: str, data: str, uid: str | None = None, title: str | None = None) -> None:
         """Record what happened to a contact."""
@@ -94,6 +97,8 @@ class Rows:
                 here.executemany(sql, rows)
         if self._events:
             here.executemany(_EVENT, self._events)
+        for kind, hashed, act, by, data in self._refusals:
+            consent.refused(self.account_id, kind, hashed, act, by, msgspec.json.decode(data))
 
     def join(self, list_id: int, name: str, contact_ids: list[int], data: dict[str, Any]) -> None:
         """Put contacts that are not in a list into it; after `flush`, because members must exist."""

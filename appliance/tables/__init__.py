@@ -21,6 +21,7 @@ from appliance.tables.flow import Campaign, Cursor, Flow, Passage, Run, SegmentM
 from appliance.tables.form import Confirmation, Form
 from appliance.tables.importing import Erasure, Import, ImportChunk
 from appliance.tables.message import Captured, Event, Hit, Link, Message, MessageContent, Repeat
+from appliance.tables.restoration import Restoration
 from appliance.tables.sms_day import SmsDay
 from appliance.tables.webhook import Webhook, WebhookDelivery
 
@@ -37,6 +38,7 @@ ALL = (
     Form, Confirmation,
     Erasure, Import, ImportChunk,
     CrowdAct, CrowdPart,
+    Restoration,
 )  # fmt: skip
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "Passage",
     "Receipt",
     "Repeat",
+    "Restoration",
     "Returned",
     "Run",
     "Segment",

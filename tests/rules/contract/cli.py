@@ -12,13 +12,14 @@ D doctor
 D check
 D openapi
 D version --json
-L backup FILE
-L restore FILE,--force
+D backup FILE
+D restore FILE,--force
 D user.password --email
 D user.otp-off --email
 O recount -- opens and clicks are judged again when the rules of the judge change
 """
 _OPTIONS = """
+O backup --with-key -- a move to another machine is one file
 O doctor --json -- for scripts that watch
 O doctor --seed -- one message through all of it
 O doctor --account -- an operator looks at one of many

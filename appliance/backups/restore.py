@@ -1,0 +1,158 @@
+"""Puts a backup in the place of what is there: whole or not at all, held, and with the refusals made since (P11)."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from appliance import VERSION, clock, datadir, tokens
+from appliance.backups import archive, files, placing, replay, take, waiting
+from appliance.backups.archive import DATABASE, KEY, Manifest
+from appliance.backups.replay import Replayed
+from appliance.db import journal, work
+from appliance.db.migrations import MIGRATIONS, migrate
+from appliance.db.open import close_database, connection, open_database, rows, run
+from appliance.db.work import writing
+from appliance.flows import states
+from appliance.tables import Flow, Restoration
+
+# Where the place in the journal is not known, lines of that much before the backup are read too
+_MARGIN_MS = 60_000
+
+
+class NotRestored(Exception):
+    """Nothing was restored, and why; what was there is as it was."""
+
+
+class Restored(NamedTuple):
+    """What stands now."""
+
+    manifest: Manifest
+    replayed: Replayed
+    kept: Path | None  # where that is which was there before
+
+
+def restore(directory: Path, source: Path, force: bool, tell: Callable[[str], None]) -> Restored:
+    """Restore a backup into a data directory that is locked; raises NotRestored or archive.Damaged.
+
+    A kill leaves what was there or what is restored, never half of it: all is made ready beside, one rename decides.
+    """
+    manifest = archive.manifest_of(source)
+    if manifest.schema > len(MIGRATIONS):
+        raise NotRestored(f"{source} has schema {manifest.schema}, this program knows {len(MIGRATIONS)}: "
+                          f"use {manifest.version} or newer")  # fmt: skip
+    there = (directory / DATABASE).exists()
+    if there and not force:
+        raise NotRestored(f"{directory} holds data: --force puts the backup in its place, after backing it up")
+    made = directory / placing.ON_ITS_WAY
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(mode=0o700)
+    try:
+        tell(f"unpacking the backup of {clock.iso(manifest.taken_at)}")
+        archive.unpack(source, made)
+        _use_key(directory, made, manifest)
+        kept = _set_aside(directory, manifest, tell) if there else None
+        tell("looking it over")
+        replayed = _ready(directory, made, manifest)
+        _rest(directory / DATABASE)
+        placing.put(directory)
+    finally:
+        close_database()
+        shutil.rmtree(made, ignore_errors=True)
+    open_database(directory / DATABASE)
+    return Restored(manifest, replayed, kept)
+
+
+def _use_key(directory: Path, made: Path, manifest: Manifest) -> None:
+    """Load the key that belongs to the backup: the one that is there, or its own; none is ever made here."""
+    here, own = directory / KEY, made / KEY
+    if not here.exists() and own.exists():
+        shutil.copyfile(own, here)
+        here.chmod(0o600)
+        datadir.settle(here)
+    if not here.exists():
+        raise NotRestored(f"the key is missing: put the {KEY} that belongs to this backup into {directory} first "
+                          "(without it nobody knows whom it must not write to)")  # fmt: skip
+    tokens.load_key(directory)
+    if take.fingerprint() != manifest.key:
+        raise NotRestored(f"{here} is the key of another installation: put the one that belongs to this backup there")
+
+
+def _set_aside(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> Path:
+    """Keep what is there: as a backup, or, where it cannot be read, as its files; and answer where."""
+    folder = directory / files.FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    name = f"before-restore-{files.stamp(clock.now_ms())}"
+    tell("backing up what is there")
+    try:
+        target = folder / f"{name}.tar.gz"
+        take.backup(directory, target)
+    except take.NotTaken as error:
+        if not isinstance(error.__cause__, apsw.Error) and "damaged" not in str(error):
+            raise NotRestored(f"what is there could not be backed up: {error}") from None
+        tell(f"{error}; its files are kept as they are")
+        target = folder / name
+        target.mkdir(mode=0o700)
+        for path in (directory / DATABASE, *(directory / f"{DATABASE}{end}" for end in placing.LOGS)):
+            if path.exists():
+                shutil.copyfile(path, target / path.name)
+                (target / path.name).chmod(0o600)
+    return target
+
+
+def _ready(directory: Path, made: Path, manifest: Manifest) -> Replayed:
+    """Bring the unpacked database to this program's schema, hold it, and tell it who left since."""
+    open_database(made / DATABASE)
+    found = rows("PRAGMA integrity_check(3)")
+    if found != [("ok",)]:
+        raise NotRestored(f"the database in the backup is damaged: {'; '.join(str(one[0]) for one in found)}")
+    migrate()
+    ours = directory / journal.FILE
+    if ours.exists():
+        (made / journal.FILE).unlink(missing_ok=True)
+    lines = journal.since(ours, manifest.journal, manifest.taken_at - _MARGIN_MS)
+    paused = work.write(_hold)
+    replayed = replay.replay(lines)
+    work.write(_note, manifest, replayed, paused)
+    here = connection()
+    here.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    close_database()
+    datadir.settle(made / DATABASE)
+    return replayed
+
+
+def _hold() -> list[int]:
+    """Stop all sending, and pause what goes on by itself; answers those flows."""
+    writing()
+    run("UPDATE account SET sending_stopped = 1, stop_reason = ?", (waiting.HELD,))
+    # Whoever was signed in then, and out since, is not let in again by an old cookie
+    run("DELETE FROM session WHERE 1")
+    active = list(Flow.select().where(Flow.status == "active"))
+    for flow in active:
+        states.pause(flow)
+        flow.save()
+    return [flow.id for flow in active]
+
+
+def _note(manifest: Manifest, replayed: Replayed, paused: list[int]) -> None:
+    writing()
+    Restoration.create(
+        taken_at=manifest.taken_at, restored_at=clock.now_ms(), taken_by=manifest.version, restored_by=VERSION,
+        replayed=replayed._asdict(), paused=paused,
+    )  # fmt: skip
+
+
+def _rest(path: Path) -> None:
+    """Bring the database that is there to rest, so that no log of it is left beside the one that comes."""
+    if not path.exists():
+        return
+    try:
+        here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            here.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            here.close()
+    except apsw.Error:
+        return  # it cannot be read; its files were kept
