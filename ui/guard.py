@@ -68,6 +68,12 @@ def _parts(url: str) -> SplitResult:
         return urlsplit("/")
 
 
+def referer(request: Request) -> str:
+    """Answer the page that a write came from, as an address here: under which name it is reached only browsers know."""
+    current = _parts(request.headers.get("referer") or "/")
+    return current.path + (f"?{current.query}" if current.query else "")
+
+
 async def refuse_foreign(request: Request) -> HTTPResponse | None:
     """Answer 403 to a write that another site started."""
     if is_foreign(request):
@@ -144,8 +150,7 @@ def _to_sign_in(request: Request) -> HTTPResponse:
         return view.over(request, "login/again.html", 401, form=Form())
     back = request.path + (f"?{request.query_string}" if request.query_string else "")
     if request.method not in SAFE:
-        current = _parts(request.headers.get("referer") or "/")
-        back = current.path + (f"?{current.query}" if current.query else "")
+        back = referer(request)
         if typed := held.of(request):
             form = Form({"typed": typed, "path": request.path})
             return view.whole(

@@ -12,12 +12,20 @@ GUIDES = (
     ("Begin", ("send-your-first-mail", "connect-a-relay", "verify-a-domain")),
     ("Work with people", ("import", "flows", "webhooks")),
     ("Programs", ("authentication", "errors-and-limits")),
-    ("Run it", ("security", "backup")),
+    ("Run it", ("https", "security", "backup")),
 )
 # The address that examples are written with
 _WRITTEN = "http://127.0.0.1:8080"
 # What stands above a block of code, by its language
-_CAPTIONS = {"sh": "Shell", "python": "Python", "json": "Answer", "toml": "campanero.toml", "text": ""}
+_CAPTIONS = {
+    "sh": "Shell",
+    "python": "Python",
+    "json": "Answer",
+    "toml": "campanero.toml",
+    "text": "",
+    "nginx": "nginx",
+    "caddy": "Caddyfile",
+}
 
 
 class Guide(NamedTuple):

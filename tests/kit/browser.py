@@ -73,7 +73,10 @@ class Problems:
 def new_page(browser: Browser, base_url: str, problems: Problems, *, width: int = 1280, dark: bool = False) -> Page:
     """Open a page in a context of its own; relative addresses are the server's."""
     context = browser.new_context(
-        base_url=base_url, viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
+        base_url=base_url,
+        viewport={"width": width, "height": 800},
+        color_scheme="dark" if dark else "light",
+        ignore_https_errors=base_url.startswith("https://"),
     )
     context.set_default_timeout(30_000)
     problems.watch(context)

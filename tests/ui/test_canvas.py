@@ -18,11 +18,11 @@ MARK = re.compile(r"<!--cn:(.*?)-->")
 
 
 @pytest.fixture(scope="module")
-def get(server: Server, api: Client) -> Callable[[str], Any]:
+def get(server: Server, api: Client) -> Callable[..., Any]:
     """Ask for a page as the owner; answers the response."""
     cookie = signed_in(server, EMAIL)
     assert PASSWORD and ask(server, "GET", "/templates", cookie)[0] == 200
-    return lambda path: api.request("GET", path, headers={"Cookie": cookie})
+    return lambda path, **headers: api.request("GET", path, headers={"Cookie": cookie} | headers)
 
 
 def make(api: Client, *sections: dict[str, Any]) -> int:
@@ -35,12 +35,12 @@ def heading(key: str, text: str, **props: Any) -> dict[str, Any]:
     return {"id": key, "type": "heading", "props": {"text": text, **props}}
 
 
-def rows(get: Callable[[str], Any], template: int, have: str = "") -> Any:
+def rows(get: Callable[..., Any], template: int, have: str = "") -> Any:
     """Answer what a canvas is told."""
     return get(f"/templates/{template}/rows?have={have}").expect(200)
 
 
-def test_only_what_changed_is_sent_again(get: Callable[[str], Any], api: Client) -> None:
+def test_only_what_changed_is_sent_again(get: Callable[..., Any], api: Client) -> None:
     """An edit of one section changes its row alone; a move changes none; a theme changes what stands around them."""
     one = make(api, heading("a", "First"), heading("b", "Second"), heading("c", "Third"))
     first = rows(get, one)
@@ -62,7 +62,7 @@ def test_only_what_changed_is_sent_again(get: Callable[[str], Any], api: Client)
     assert rows(get, one, have)["frame"][1] is not None
 
 
-def test_marks_tell_where_sections_are(get: Callable[[str], Any], api: Client) -> None:
+def test_marks_tell_where_sections_are(get: Callable[..., Any], api: Client) -> None:
     """Every section has its key and label, those in columns their column; an empty column can be dropped upon."""
     inner = {"sections": [heading("in", "Inside", name="My heading")]}
     one = make(api, {"id": "cols", "type": "columns", "props": {"columns": [inner, {"sections": []}]}})
@@ -73,7 +73,7 @@ def test_marks_tell_where_sections_are(get: Callable[[str], Any], api: Client) -
     assert "Empty column" in page and page.count("<!--cn:") == page.count("<!--/cn:-->")
 
 
-def test_hostile_documents_only_ever_show(get: Callable[[str], Any], api: Client) -> None:
+def test_hostile_documents_only_ever_show(get: Callable[..., Any], api: Client) -> None:
     """Ids, names and texts that end no comment and begin no script; the policy names our scripts alone."""
     bad = '--><script>alert(1)</script><!--cn:["x","y",0,true]-->{{ "a" }}'
     one = make(
@@ -95,7 +95,15 @@ def test_hostile_documents_only_ever_show(get: Callable[[str], Any], api: Client
     assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
 
 
-def test_it_is_shown_as_a_person_gets_it(get: Callable[[str], Any], api: Client) -> None:
+def test_a_proxy_may_ask_by_another_name(get: Callable[..., Any], api: Client, server: Server) -> None:
+    """The frame finds its scripts under the address that people use, whatever host a proxy names."""
+    answer = get(f"/templates/{make(api, heading('a', 'One'))}/canvas", Host="inside:1")
+    policy = answer.headers["content-security-policy"]
+    for host in ("inside:1", server.url.removeprefix("http://")):
+        assert f" http://{host}/static/" in policy, policy
+
+
+def test_it_is_shown_as_a_person_gets_it(get: Callable[..., Any], api: Client) -> None:
     """Their own values; a section that is not for them says so in its place; a stranger to the account is not found."""
     mara = api.post("/contacts", {"email": "mara@example.org", "first_name": "Mara"}).expect(201)["id"]
     only = [{"name": "contact_last_name", "predicate": "present"}]
@@ -107,7 +115,7 @@ def test_it_is_shown_as_a_person_gets_it(get: Callable[[str], Any], api: Client)
     assert get("/templates/999999/rows").status == 404
 
 
-def test_what_cannot_be_rendered_is_said(get: Callable[[str], Any], api: Client) -> None:
+def test_what_cannot_be_rendered_is_said(get: Callable[..., Any], api: Client) -> None:
     """A template that is HTML has no rows; one without sections shows where the first will be."""
     plain = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ email }}</p>"}).expect(201)["id"]
     assert rows(get, plain)["rows"] is None
@@ -115,7 +123,7 @@ def test_what_cannot_be_rendered_is_said(get: Callable[[str], Any], api: Client)
     assert len(empty["rows"]) == 1 and "Add a first section" in empty["rows"][0][1]
 
 
-def test_the_picker_knows_the_people(get: Callable[[str], Any], api: Client) -> None:
+def test_the_picker_knows_the_people(get: Callable[..., Any], api: Client) -> None:
     """Data keys come with an example and the share of people who lack them; links are for emails alone."""
     for number in range(4):
         api.post("/contacts", {"email": f"p{number}@example.net", "data": {"pet": {"name": "Rex"}} if number else {}})
@@ -184,7 +192,7 @@ def test_what_is_typed_is_seen_before_it_is_kept(browser_page: Page, api: Client
     page.unroute_all(behavior="ignoreErrors")
 
 
-def test_a_finding_leads_to_its_section(get: Callable[[str], Any], api: Client) -> None:
+def test_a_finding_leads_to_its_section(get: Callable[..., Any], api: Client) -> None:
     """The editor opens at a path of the document, as the checklist names it; one that is gone opens the email."""
     one = make(api, heading("a", "First"), heading("b", "Second"))
     for path, key in (("sections[1]", "b"), ("sections[7]", "")):

@@ -2,12 +2,13 @@
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
+from appliance import config, errors
 from appliance.contacts import known
 from appliance.contacts import store as contacts
 from appliance.contacts.requests import ContactQuery
@@ -106,12 +107,15 @@ def _json(content: Any, status: int = 200) -> HTTPResponse:
 def _policy(request: Request) -> str:
     """Answer the policy of mail in a page, with scripts and one sheet of ours.
 
-    They are named by address: the frame has no origin of its own, so not every browser knows what 'self' is.
+    They are named by address: the frame has no origin of its own, so not every browser knows what 'self' is. The host
+    is the one that was asked for, and that of `base_url`: a proxy may ask us by another name than the browser did.
     """
-    host = request.host if _HOST.match(request.host) else "invalid."
+    asked = request.host if _HOST.match(request.host) else "invalid."
+    hosts = dict.fromkeys((asked, urlsplit(config.base_url(config.current())).netloc))
 
     def at(*names: str) -> str:
-        return " ".join(f"{scheme}://{host}{files.url(name)}" for name in names for scheme in ("http", "https"))
+        places = [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
+        return " ".join(f"{place}{files.url(name)}" for name in names for place in places)
 
     policy = guard.mail_policy().partition(";")[2].replace("style-src ", f"style-src {at('css/canvas.css')} ")
     return f"sandbox allow-scripts;{policy}; script-src {at(*_SCRIPTS)}"

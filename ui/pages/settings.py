@@ -12,7 +12,7 @@ from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from appliance.delivery.providers import direct
 from appliance.messages import warming
-from ui import session, together, view
+from ui import guard, session, together, view
 from ui.blueprint import Pages
 from ui.forms import Form, local_path
 from ui.guard import signed_in
@@ -113,7 +113,7 @@ def _kept(account: Any) -> Form:
 
 def _remember(request: Request, name: str, offered: tuple[str, ...]) -> HTTPResponse:
     chosen = Form.of(request)[name]
-    back = local_path((request.headers.get("referer") or "").partition(request.host)[2])
+    back = local_path(guard.referer(request))
     answer = view.go(request, back)
     if chosen in offered:
         session.keep(request, answer, name, chosen)
