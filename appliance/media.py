@@ -9,8 +9,7 @@ from appliance.db.open import one, rows
 from appliance.db.work import writing
 from appliance.errors import Invalid, NotFound
 from appliance.pages import Page, paginate
-from appliance.pictures.kinds import Unusable
-from appliance.pictures.remake import Picture, remake
+from appliance.pictures.kinds import Picture, Unusable
 from appliance.tables import Media
 
 MOST_BYTES = 5 * 1_048_576
@@ -49,6 +48,8 @@ def named(account_id: int, address: str) -> str | None:
 
 def prepared(path: Path, full_size: bool = False) -> Picture:
     """Make what is served of an uploaded file; raises Invalid in words. Runs in the STUDIO, away from the database."""
+    from appliance.pictures.remake import remake
+
     try:
         return remake(path.read_bytes(), full_size)
     except Unusable as why:

@@ -1,5 +1,10 @@
 """Starts the command line; the program that the executable carries."""
 
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).with_name("zones.zip")))  # read by `zoneinfo`, where the machine has no zone files
+
 from appliance.__main__ import main
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from appliance.designs import colours
 from appliance.designs.theme import BUILT_IN, FONTS
 from appliance.messages import looking
 from appliance.pictures import dominant
-from appliance.pictures.remake import Picture
+from appliance.pictures.kinds import Picture
 from appliance.tables import Brand, Media
 from appliance.templates import revisions, starters
 from ui.forms import Form

@@ -8,7 +8,7 @@ from typing import Any
 from sanic import Request
 
 from appliance import errors, media, multipart
-from appliance.pictures.remake import Picture
+from appliance.pictures.kinds import Picture
 
 # Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
 _PAST_READING = 20 * media.MOST_BYTES

@@ -2,15 +2,17 @@
 
 import time
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import assets, clock, datadir
 from ui import charts, files, nav, rights, session, shortcuts, talk, words
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
 
 # One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
 _notices: dict[int, dict[str, Any]] = {}
@@ -39,8 +41,10 @@ _PARTS = {
 
 
 @cache
-def environment() -> Environment:
+def environment() -> "Environment":
     """Answer the one template environment of the interface."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(assets.path("ui", "html")),
         autoescape=True,
@@ -188,7 +192,7 @@ def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _block(template: Template, name: str, values: dict[str, Any]) -> str:
+def _block(template: "Template", name: str, values: dict[str, Any]) -> str:
     context = template.new_context(values)
     # What a template sets for all of its blocks stands before its first word: read that far, and no further
     next(template.root_render_func(context), None)

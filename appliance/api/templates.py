@@ -10,7 +10,7 @@ from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.campaigns import wording
 from appliance.db.work import call, commit
-from appliance.designs import language, merge, spec
+from appliance.designs import merge, spec
 from appliance.messages import looking, trial
 from appliance.messages.looking import Preview, PreviewRequest
 from appliance.messages.trial import TestRequest, TestsSent
@@ -66,6 +66,8 @@ async def describe(request: Call) -> Answer:
     """Get the kinds of sections with their properties and defaults, and designs to begin from."""
 
     def read() -> TemplateSpec:
+        from appliance.designs import language
+
         look = brands.look(brands.get(request.account_id))
         begin = [StarterShape(*one) for one in starters.made(look)]
         tags = [one for one in language.TAGS if one not in ("output", "content", "illegal")]

@@ -11,7 +11,7 @@ from appliance.api import receiving
 from appliance.api.declare import Answer, Call, Routes
 from appliance.db.work import commit
 from appliance.errors import Faults, Invalid
-from appliance.pictures.remake import Picture
+from appliance.pictures.kinds import Picture
 from appliance.tables import Media
 
 ROUTES = Routes()

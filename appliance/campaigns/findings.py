@@ -1,14 +1,16 @@
 """What a look at a campaign finds, and everything it looks at."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from appliance import config
 from appliance.account.acting import By
-from appliance.designs.merge import Compiled
 from appliance.messages.compose import Content
 from appliance.tables import Account, Brand, Campaign
+
+if TYPE_CHECKING:
+    from appliance.designs.compiled import Compiled
 
 
 class Finding(Struct):
@@ -28,7 +30,7 @@ class Case(NamedTuple):
     confirmed: bool
     by: By  # who would send it
     content: Content | None  # of an e-mail
-    text: Compiled | None  # of an SMS
+    text: "Compiled | None"  # of an SMS
     content_error: str | None
     real: bool  # a transport that leaves this machine
 

@@ -2,17 +2,19 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance import clock, config
 from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.campaigns.rehearsal import Rehearsal
 from appliance.campaigns.rehearse_sms import UNKNOWN, Texts
 from appliance.designs import merge
-from appliance.designs.merge import Compiled
 from appliance.messages import quiet, sms_days, sms_senders, texts
 from appliance.sms import gsm, limits
 from appliance.tables import Campaign
+
+if TYPE_CHECKING:
+    from appliance.designs.compiled import Compiled
 
 _BODY, _BASE, _AUDIENCE = "template_attributes.body", "base", "trigger_attributes"
 # Words of ours that tell how to leave, beside those of the settings
@@ -27,7 +29,7 @@ _SHORTENERS = re.compile(
 _MOST_CHARACTERS_NAMED = 3
 
 
-def compiled(campaign: Campaign) -> Compiled | None:
+def compiled(campaign: Campaign) -> "Compiled | None":
     """Compile what a campaign's SMS say, or answer None if they say nothing yet; raises MergeError."""
     body = campaign.template.body
     if not (body or "").strip():

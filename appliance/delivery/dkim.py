@@ -7,15 +7,16 @@ A header that is named once more than it stands in the mail cannot be added to i
 import hashlib
 from base64 import b64encode
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.hashes import SHA256
 
-PrivateKey = RSAPrivateKey | Ed25519PrivateKey
+    PrivateKey = RSAPrivateKey | Ed25519PrivateKey
 
 # What a reader goes by; nobody may add one, whether the mail has it or not
 _ALWAYS = (b"from", b"to", b"subject", b"date", b"reply-to")
@@ -25,7 +26,6 @@ _PRESENT = (
     b"list-unsubscribe", b"list-unsubscribe-post", b"list-id", b"feedback-id",
 )  # fmt: skip
 _WIDTH = 75
-_PADDING, _SHA256 = PKCS1v15(), SHA256()
 
 
 class Signer(NamedTuple):
@@ -33,7 +33,7 @@ class Signer(NamedTuple):
 
     domain: str
     selector: str
-    key: PrivateKey
+    key: "PrivateKey"
 
 
 def sign(content: bytes, signers: Sequence[Signer], is_single_spaced: bool = False) -> bytes:
@@ -50,6 +50,8 @@ def sign(content: bytes, signers: Sequence[Signer], is_single_spaced: bool = Fal
 
 
 def _signature(signer: Signer, names: tuple[bytes, ...], data: bytes, body_hash: str) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     short = isinstance(signer.key, Ed25519PrivateKey)
     value = (
         f"v=1; a={'ed25519' if short else 'rsa'}-sha256; c=relaxed/relaxed;\r\n d={signer.domain}; "
@@ -62,11 +64,21 @@ def _signature(signer: Signer, names: tuple[bytes, ...], data: bytes, body_hash:
     return f"DKIM-Signature: {value}{written}\r\n".encode()
 
 
-def signature(key: PrivateKey, data: bytes) -> bytes:
+def signature(key: "PrivateKey", data: bytes) -> bytes:
     """Sign data; the same key and data make the same signature each time."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     if isinstance(key, Ed25519PrivateKey):
         return key.sign(hashlib.sha256(data).digest())  # RFC 8463, 3
-    return key.sign(data, _PADDING, _SHA256)
+    return key.sign(data, *_scheme())
+
+
+@cache
+def _scheme() -> "tuple[PKCS1v15, SHA256]":
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    return PKCS1v15(), SHA256()
 
 
 def _signed(head: bytes) -> tuple[tuple[bytes, ...], bytes]:

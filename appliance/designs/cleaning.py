@@ -3,8 +3,6 @@
 import re
 from collections import Counter
 
-import nh3
-
 from appliance.designs import places, plaintext
 
 _TEXT_TAGS = {"p", "br", "strong", "b", "em", "i", "u", "s", "a", "ul", "ol", "li", "span", "sub", "sup", "code"}
@@ -84,6 +82,8 @@ def text(html: str) -> str:
     """Clean the limited HTML of a text: paragraphs, emphasis, links, lists."""
     if _is_bomb(html):
         return _flat(html)
+    import nh3
+
     return nh3.clean(
         html, tags=_TEXT_TAGS, attributes=_TEXT_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
         attribute_filter=_attribute, filter_style_properties={"color", "text-align", "font-weight", "font-style"},
@@ -94,6 +94,8 @@ def fragment(html: str, comments: bool = False) -> str:
     """Clean HTML of any kind that mails are made of; comments are kept only for who looks through them afterwards."""
     if _is_bomb(html):
         return _flat(html)
+    import nh3
+
     return nh3.clean(
         html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None, attribute_filter=_attribute,
         filter_style_properties=_STYLES, strip_comments=not comments,

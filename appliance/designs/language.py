@@ -12,6 +12,8 @@ from liquid.builtin.expressions import StringLiteral
 from liquid.exceptions import FilterArgumentError, LoopIterationLimitError, ResourceLimitError
 from liquid.stringify import to_liquid_string
 
+from appliance.designs.merge import MOST_OUTPUT
+
 TAGS = ("if", "unless", "case", "when", "for", "comment", "raw", "output", "content", "illegal", "break", "continue")
 FILTERS = (
     "default", "upcase", "downcase", "capitalize", "strip", "truncate", "replace", "date", "money", "round", "size",
@@ -20,7 +22,6 @@ FILTERS = (
 
 MOST_SECONDS = 0.05
 MOST_ROUNDS = 100
-MOST_OUTPUT = 1_048_576
 
 # What outputs get besides, by where they stand (`outputs`); nobody can write these names into a template
 AS_ADDRESS, AS_PICTURE, AS_PART, AS_QUERY, AS_STYLE = "as address", "as picture", "as part", "as query", "as style"

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance.designs import colours, document, merge, props, shell
 from appliance.designs.document import Section
@@ -22,13 +20,13 @@ from appliance.designs.sections import BY_NAME
 from appliance.designs.tags import Tokens, clean
 from appliance.designs.theme import THEME, Look, Theme, resolve
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 MARK = "cn:"  # begins the comments of a marked rendering; a path follows
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
-_HERE = Path(__file__).parent
-# Documents of up to so many characters are kept rendered
-_KEPT = 200_000
-# Those of more are not rendered; a request has 2 MiB
-_LARGEST = 2_500_000
+# Documents of up to so many characters are kept rendered; those of more than that not at all: a request has 2 MiB
+_KEPT, _LARGEST = 200_000, 2_500_000
 
 
 class Advice(NamedTuple):
@@ -49,9 +47,11 @@ class Rendered(NamedTuple):
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     found = Environment(
-        loader=FileSystemLoader(_HERE / "sections"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(Path(__file__).parent / "sections"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined,
     )  # fmt: skip
     found.filters["px"] = _px

@@ -5,18 +5,15 @@ and Outlook.com have dark modes of their own.
 """
 
 import re
+from functools import cache
 from html import escape
-
-import mrml
+from typing import Any
 
 from appliance.designs.theme import Palette, Theme
 
 _BREAK = 480
 # Right to left by script (ISO 639-1 codes of languages written so)
 _RIGHT_TO_LEFT = ("ar", "fa", "he", "ur", "yi", "ps", "sd", "ug", "dv")
-_PARSER = mrml.ParserOptions()
-# Its default links to fonts of a third party
-_OPTIONS = mrml.RenderOptions(fonts={})
 # What stands around the rows of a column, to find them again
 _BEGIN, _END = "qcolumnbegins", "qcolumnends"
 
@@ -46,6 +43,13 @@ def html(mjml: str, theme: Theme, locale: str) -> str:
     )
 
 
+@cache
+def _options() -> tuple[Any, Any]:
+    import mrml
+
+    return mrml.ParserOptions(), mrml.RenderOptions(fonts={})  # its default links to fonts of a third party
+
+
 def _convert(mjml: str, theme: Theme, direction: str, attributes: str = "") -> str:
     light, fonts = theme.light, escape(theme.font_body)
     start = "right" if direction == "rtl" else "left"
@@ -60,7 +64,9 @@ def _convert(mjml: str, theme: Theme, direction: str, attributes: str = "") -> s
         f'</mj-attributes><mj-breakpoint width="{_BREAK}px" /></mj-head>'
         f'<mj-body width="{theme.width}px" background-color="{light.page}" css-class="c-page">{mjml}</mj-body></mjml>'
     )
-    made: str = mrml.to_html(source, _PARSER, _OPTIONS).content
+    import mrml
+
+    made: str = mrml.to_html(source, *_options()).content
     # What only Outlook reads ends and begins again between sections; once is enough
     return made.replace("<![endif]--><!--[if mso | IE]>", "")
 

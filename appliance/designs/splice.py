@@ -18,7 +18,8 @@ from liquid.builtin.tags.if_tag import IfNode
 from liquid.exceptions import LiquidError
 from liquid.stringify import to_liquid_string
 
-from appliance.designs.language import ENCODINGS, MOST_OUTPUT
+from appliance.designs.language import ENCODINGS
+from appliance.designs.merge import MOST_OUTPUT
 
 _FILTERS = ("default", "upcase", "downcase", "capitalize", "strip", "escape", "url_encode", *ENCODINGS)
 _PLAIN = (str, int, float, bool, type(None))

@@ -1,12 +1,12 @@
 """What a program says of itself when it asks for a picture or a page: who it is, and what it runs on."""
 
 import re
+from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ua_parser import Domain
-from ua_parser.basic import Resolver
-from ua_parser.loaders import load_lazy_builtins
+if TYPE_CHECKING:
+    from ua_parser import PartialResult
 
 # Programs that look at mail before its reader does, and those that draw a preview of a page for somebody else
 _SCANNERS = re.compile(
@@ -33,7 +33,6 @@ _SAME = {
     "Mobile Safari": "Safari", "Mobile Safari UI/WKWebView": "Apple Mail", "Opera Mini": "Opera",
     "Mac OS X": "macOS", "Chrome OS": "ChromeOS",
 }  # fmt: skip
-_WANTED = Domain.USER_AGENT | Domain.OS
 _HELD = frozenset(("iOS", "Android", "Windows Phone", "KaiOS", "HarmonyOS", "BlackBerry OS"))
 _ON_DESKS = frozenset(
     ("Windows", "macOS", "ChromeOS", "Linux", "Ubuntu", "Fedora", "Debian", "FreeBSD", "OpenBSD", "NetBSD")
@@ -80,7 +79,7 @@ def device(agent: str | None) -> Device:
     if agent is None or sort(agent) not in ("reader", "unknown"):
         return Device(None, None, None)
     agent = agent[:_LONGEST]
-    found = _parser()(agent, _WANTED)
+    found = _parser()(agent)
     browser = _name(found.user_agent.family if found.user_agent else None)
     system = _name(found.os.family if found.os else None)
     return Device(browser, system, _kind(agent, system))
@@ -101,6 +100,11 @@ def _name(family: str | None) -> str | None:
 
 
 @cache
-def _parser() -> Resolver:
+def _parser() -> "Callable[[str], PartialResult]":
     """Make the parser when it is first needed; each of its thousand patterns is compiled when it is first tried."""
-    return Resolver(load_lazy_builtins())
+    from ua_parser import Domain
+    from ua_parser.basic import Resolver
+    from ua_parser.loaders import load_lazy_builtins
+
+    parser, wanted = Resolver(load_lazy_builtins()), Domain.USER_AGENT | Domain.OS
+    return lambda agent: parser(agent, wanted)

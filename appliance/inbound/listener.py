@@ -7,8 +7,7 @@ import threading
 from urllib.parse import urlsplit
 
 from appliance import certificates, config
-from appliance.inbound.desk import Desk
-from appliance.inbound.session import Crowd, Session
+from appliance.inbound.crowd import Crowd
 from appliance.settings import Config
 
 log = logging.getLogger("campanero.inbound")
@@ -62,6 +61,9 @@ class Listener:
             self._ready.set()
 
     async def _serve(self) -> None:
+        from appliance.inbound.desk import Desk
+        from appliance.inbound.session import Session
+
         assert self._socket is not None
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         name = self._here.email.direct.helo or urlsplit(config.base_url(self._here)).hostname or "localhost"

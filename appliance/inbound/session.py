@@ -7,16 +7,15 @@ hidden in the first (CVE-2023-51764, CVE-2024-27305).
 import asyncio
 import re
 import ssl
-from collections import Counter
 from typing import Any
 
 from aiosmtpd.smtp import SMTP
 
 from appliance import clients
+from appliance.inbound.crowd import Crowd
 
 LARGEST = 1024 * 1024
 MOST_RECIPIENTS = 10
-MOST_CONNECTIONS, MOST_OF_ONE = 100, 5
 IDLE_SECONDS = 60.0
 # Who goes on after that has not come to deliver reports
 _MOST_BYTES = 64 * LARGEST
@@ -26,31 +25,6 @@ _LONGEST_LINE = 65_536
 _MOST_LINES = 40_000
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _CALLS = {"MAIL": 500, "RCPT": 1_000, "DATA": 500, "RSET": 500, "NOOP": 100, "*": 30}
-
-
-class Crowd:
-    """Who is connected, in all and from each address."""
-
-    def __init__(self) -> None:
-        self._of: Counter[str] = Counter()
-
-    def enter(self, address: str) -> bool:
-        """Count one more; False where that is one too many."""
-        if self._of.total() >= MOST_CONNECTIONS or self._of[address] >= MOST_OF_ONE:
-            return False
-        self._of[address] += 1
-        return True
-
-    def leave(self, address: str) -> None:
-        """Count one less."""
-        self._of[address] -= 1
-        if self._of[address] <= 0:
-            del self._of[address]
-
-    @property
-    def size(self) -> int:
-        """How many are connected."""
-        return self._of.total()
 
 
 class Session(SMTP):

@@ -4,20 +4,22 @@ import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance import addresses, config
 from appliance.delivery import mime
 from appliance.delivery.mime import Mail
 from appliance.designs import document as designs
 from appliance.designs import links as numbered
-from appliance.designs import merge, pasted, plaintext, render, rewriting
+from appliance.designs import merge, plaintext, render, rewriting
 from appliance.designs.links import Link
-from appliance.designs.merge import Compiled
 from appliance.designs.render import Advice
 from appliance.designs.theme import Look
 from appliance.messages import links, signing
-from appliance.messages.wire import Body
+
+if TYPE_CHECKING:
+    from appliance.designs.compiled import Compiled
+    from appliance.messages.wire import Body
 
 _END_OF_HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
 _START_OF_BODY = re.compile(r"<body[^<>]*>", re.IGNORECASE)
@@ -45,10 +47,10 @@ class Content(NamedTuple):
     `conditions` are filters by the name under which `show` says whether they hold (`values.shown`).
     """
 
-    subject: Compiled
-    html: Compiled
-    text: Compiled
-    from_name: Compiled
+    subject: "Compiled"
+    html: "Compiled"
+    text: "Compiled"
+    from_name: "Compiled"
     advice: tuple[Advice, ...] = ()
     conditions: Mapping[str, list[Any]] = {}
     links: tuple[Link, ...] = ()
@@ -91,6 +93,8 @@ class Parts:
         content = self._content
         address = addresses.ascii_form(sender.email) or sender.email
         if self._bodies is None:
+            from appliance.messages.wire import Body
+
             # Not before somebody gets it: of a message to one person only one of its two forms is ever made
             self._bodies = Body(content.html), Body(content.text)
         html, text = self._bodies
@@ -169,6 +173,8 @@ def _written(source: Source) -> tuple[str, str]:
     merge.scan(source.body)
     if not plaintext.is_html(source.body):
         return plaintext.to_html(source.body), source.text or source.body
+    from appliance.designs import pasted
+
     return pasted.clean(source.body, source.locale), source.text or plaintext.from_template(source.body)
 
 

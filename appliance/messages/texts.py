@@ -6,7 +6,7 @@ mail are, and lead through us where they are counted: that keeps long addresses 
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -14,11 +14,13 @@ from appliance import config
 from appliance.designs import links as numbered
 from appliance.designs import merge, rewriting
 from appliance.designs.links import Link
-from appliance.designs.merge import Compiled
 from appliance.messages import links as own
 from appliance.sms import gsm
 from appliance.sms.gsm import Counted
 from appliance.sms.limits import MOST_CHARACTERS, MOST_PARTS
+
+if TYPE_CHECKING:
+    from appliance.designs.compiled import Compiled
 
 
 class Worded(NamedTuple):
@@ -62,7 +64,7 @@ class Shown(Struct):
     problem: str | None
 
 
-def compiled(body: str | None, addresses: Sequence[str] | None = None) -> Compiled:
+def compiled(body: str | None, addresses: Sequence[str] | None = None) -> "Compiled":
     """Compile what an SMS says; raises MergeError. Of `addresses`, by their numbers, each leads through us."""
     source = body or ""
     if addresses:
@@ -77,7 +79,7 @@ def links(body: str | None) -> tuple[Link, ...]:
     return numbered.of("", body or "")
 
 
-def fill(body: Compiled, values: Mapping[str, Any], hint: str | None = None, is_due: bool = True) -> Worded:
+def fill(body: "Compiled", values: Mapping[str, Any], hint: str | None = None, is_due: bool = True) -> Worded:
     """Fill an SMS for one person; raises MergeError.
 
     The hint, words in the merge language too, is appended where it is due, and never said twice.

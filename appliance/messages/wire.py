@@ -12,8 +12,9 @@ from liquid.exceptions import LiquidError
 
 from appliance.delivery.mime import SOFT_BREAK, fragment, is_single_spaced, quoted_printable
 from appliance.designs import rewriting
+from appliance.designs.compiled import Compiled
 from appliance.designs.language import ENCODINGS
-from appliance.designs.merge import MOST_OUTPUT, Compiled
+from appliance.designs.merge import MOST_OUTPUT
 from appliance.designs.splice import NotPlain, Piece, Question, Slot
 
 # Encoded values kept for each slot: first names and cities come again, addresses do not

@@ -3,8 +3,6 @@
 import colorsys
 from io import BytesIO
 
-from PIL import Image
-
 from appliance.pictures.kinds import Unusable, allow
 
 _SIDE = 96
@@ -20,6 +18,8 @@ def dominant(content: bytes) -> tuple[str, ...]:
 
     Raises Unusable for what is no picture.
     """
+    from PIL import Image
+
     try:
         with Image.open(BytesIO(content)) as opened:
             allow(*opened.size)

@@ -15,6 +15,15 @@ class Unusable(Exception):
     """This is no picture that a mail can show; the words follow the name of its field."""
 
 
+class Picture(NamedTuple):
+    """A picture as it is served."""
+
+    content: bytes
+    content_type: str
+    width: int
+    height: int
+
+
 class WebP(NamedTuple):
     """What the head of a WebP says."""
 

@@ -8,12 +8,11 @@ import warnings
 import zlib
 from io import BytesIO
 from math import ceil, floor
-from typing import NamedTuple
 
 from PIL import Image, ImageCms
 
 from appliance.pictures import gif
-from appliance.pictures.kinds import MOST_PIXELS, MOST_WEBP_PIXELS, TOO_MANY, Kind, Unusable, allow, kind, webp
+from appliance.pictures.kinds import MOST_PIXELS, MOST_WEBP_PIXELS, TOO_MANY, Kind, Picture, Unusable, allow, kind, webp
 
 # Twice the widest mail (designs, theme): more no screen shows
 WIDEST = 1_440
@@ -30,15 +29,6 @@ _BROKEN = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, O
 # The library warns at its limit and refuses at twice as many
 Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
-
-
-class Picture(NamedTuple):
-    """A picture as it is served."""
-
-    content: bytes
-    content_type: str
-    width: int
-    height: int
 
 
 def remake(content: bytes, full_size: bool = False) -> Picture:

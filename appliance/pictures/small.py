@@ -2,13 +2,13 @@
 
 from io import BytesIO
 
-from PIL import Image
-
 _QUALITY = 72
 
 
 def small(content: bytes, side: int) -> bytes:
     """Answer a picture of ours as a WebP that is at most so many pixels wide and high; of one that moves, its start."""
+    from PIL import Image
+
     with Image.open(BytesIO(content)) as opened:
         opened.draft("RGB", (side, side))
         made = opened.convert("RGBA" if opened.has_transparency_data else "RGB")

@@ -4,9 +4,8 @@ import re
 import secrets
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from sanic import HTTPResponse, Request
 
@@ -15,6 +14,9 @@ from appliance.contacts.consent import Evidence
 from appliance.designs.theme import SANS
 from appliance.engagement import words
 from appliance.engagement.face import Face
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _POLICY = (
     "default-src 'none'; style-src 'self' 'nonce-{nonce}'; img-src 'self'; form-action 'self'{leads}; "
@@ -30,7 +32,9 @@ _TAG = re.compile(r"<[^<>]+>")
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(assets.path("appliance", "public", "html")), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,

@@ -7,25 +7,17 @@ the key that was active then, else the one that is active now.
 import base64
 import hashlib
 from functools import lru_cache
-from typing import NamedTuple
-
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_der_private_key,
-)
+from typing import TYPE_CHECKING, NamedTuple
 
 from appliance import clock, config, sealing, tokens
 from appliance.db.open import rows
 from appliance.db.work import is_writing, writing
-from appliance.delivery.dkim import PrivateKey, Signer
+from appliance.delivery.dkim import Signer
 from appliance.errors import Conflict, SenderRefused
 from appliance.tables import DomainKey, SendingDomain
+
+if TYPE_CHECKING:
+    from appliance.delivery.dkim import PrivateKey
 
 RSA, ED25519 = "rsa", "ed25519"
 _LETTER = {RSA: "c", ED25519: "e"}
@@ -42,7 +34,7 @@ class Pair(NamedTuple):
     """A new key before it has a row."""
 
     algorithm: str
-    private_key: PrivateKey
+    private_key: "PrivateKey"
     public_key: str  # the value of `p=`
 
 
@@ -59,12 +51,17 @@ def generate(wanted: tuple[str, ...] | None = None) -> tuple[Pair, ...]:
 
 
 def _rsa() -> Pair:
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
     key = rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return Pair(RSA, key, base64.b64encode(public).decode())
 
 
 def _ed25519() -> Pair:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     key = Ed25519PrivateKey.generate()
     return Pair(ED25519, key, base64.b64encode(key.public_key().public_bytes_raw()).decode())
 
@@ -135,6 +132,8 @@ def _of(domain: SendingDomain, state: str) -> list[DomainKey]:
 
 
 def _store(domain: SendingDomain, pair: Pair, state: str) -> DomainKey:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     writing()
     now = clock.now_ms()
     before = DomainKey.select().where(DomainKey.domain == domain, DomainKey.algorithm == pair.algorithm).count()
@@ -210,7 +209,7 @@ def with_parents(name: str) -> list[str]:
     return [".".join(labels[first:]) for first in range(max(1, len(labels) - 1))]
 
 
-def _opened(row: _Row) -> PrivateKey:
+def _opened(row: _Row) -> "PrivateKey":
     key = _loaded(tokens.derive("domain key"), _label(row.domain_id, row.selector), bytes(row.private_key))
     if key is None:
         raise KeyUnusable(
@@ -221,8 +220,12 @@ def _opened(row: _Row) -> PrivateKey:
 
 
 @lru_cache(maxsize=256)
-def _loaded(secret: bytes, label: str, sealed: bytes) -> PrivateKey | None:
+def _loaded(secret: bytes, label: str, sealed: bytes) -> "PrivateKey | None":
     """Decrypt and read a key once; reading an RSA key takes as long as several signatures."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
     plain = sealing.opened(secret, label, sealed)
     if plain is None:
         return None

@@ -4,9 +4,7 @@ There is no such wire for SMS: what keeps them is handed to their provider.
 """
 
 import asyncio
-from typing import Any
-
-from aiosmtpd.smtp import SMTP, Envelope, Session
+from typing import TYPE_CHECKING, Any
 
 from appliance.db.work import call, commit
 from appliance.delivery import providers
@@ -15,17 +13,20 @@ from appliance.messages import captured
 from appliance.sms.providers import capture
 from appliance.sms.text import Text
 
+if TYPE_CHECKING:
+    from aiosmtpd.smtp import SMTP, Envelope, Session
+
 
 class _Inbox:
     async def handle_RCPT(
-        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+        self, server: "SMTP", session: "Session", envelope: "Envelope", address: str, options: list[str]
     ) -> str:
         if envelope.rcpt_tos:
             return "452 4.5.3 one recipient a message"
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"
 
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+    async def handle_DATA(self, server: "SMTP", session: "Session", envelope: "Envelope") -> str:
         content: Any = envelope.original_content or envelope.content
         try:
             reading = await call(captured.read, content)
@@ -45,6 +46,15 @@ async def _keep(text: Text) -> int:
         raise Temporary("the inbox cannot be written now") from None
 
 
+def _conversation() -> "SMTP":
+    from aiosmtpd.smtp import SMTP
+
+    return SMTP(
+        _Inbox(), hostname="localhost", ident="Campanero capture", data_size_limit=50_000_000, enable_SMTPUTF8=True,
+        loop=asyncio.get_running_loop(),
+    )  # fmt: skip
+
+
 class CaptureServer:
     """The listener, on a free loopback port."""
 
@@ -53,13 +63,7 @@ class CaptureServer:
 
     async def start(self) -> None:
         """Listen, and tell the capture transport where."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: SMTP(_Inbox(), hostname="localhost", ident="Campanero capture", data_size_limit=50_000_000,
-                         enable_SMTPUTF8=True, loop=loop),
-            "127.0.0.1",
-            0,
-        )  # fmt: skip
+        self._server = await asyncio.get_running_loop().create_server(_conversation, "127.0.0.1", 0)
         providers.capture_at(self._server.sockets[0].getsockname()[1])
         capture.keep_with(_keep)
 

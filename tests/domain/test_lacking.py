@@ -34,7 +34,7 @@ def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
     for one in people:
         contact = contacts.get(home.account_id, one.id)
         for name in NAMES:
-            shown = merge.Compiled(f"{{{{ {name} | default: 'LACKS' }}}}", "text").render(
+            shown = merge.compile_template(f"{{{{ {name} | default: 'LACKS' }}}}", "text").render(
                 values.of_contact(contact, None)
             )
             said[name] += shown == "LACKS"

@@ -54,7 +54,7 @@ VALUES = st.fixed_dictionaries(
 def test_pieces_say_what_the_language_says(source: str, values: dict[str, Any], context: Context) -> None:
     """Whatever values are made of, the result is that of the language itself."""
     try:
-        compiled = merge.Compiled(source, context)
+        compiled = merge.compile_template(source, context)
     except MergeError:
         return
     assert outcome(compiled.render, values) == outcome(compiled.render_whole, values)
@@ -70,7 +70,7 @@ def outcome(fill: Any, values: dict[str, Any]) -> str:
 
 def test_a_result_that_is_too_long_is_a_fault_here_too() -> None:
     """The limit of a part holds for pieces as it does for the language."""
-    compiled = merge.Compiled("{{ first_name }}" * 20, "html")
+    compiled = merge.compile_template("{{ first_name }}" * 20, "html")
     assert len(compiled.render({"first_name": "x" * 50_000})) == 1_000_000
     with pytest.raises(MergeError, match="output"):
         compiled.render({"first_name": "x" * 60_000})
@@ -79,7 +79,7 @@ def test_a_result_that_is_too_long_is_a_fault_here_too() -> None:
 @pytest.mark.parametrize("special", ["now", "today", "data.size", "data.list.first", "data.list.last"])
 def test_names_with_a_meaning_of_their_own_keep_it(special: str) -> None:
     """What the language knows by itself is asked of it."""
-    compiled = merge.Compiled(f"{{{{ {special} }}}}", "text")
+    compiled = merge.compile_template(f"{{{{ {special} }}}}", "text")
     assert (
         compiled.render({"data": {"list": ["a", "b"]}})[:8] == compiled.render_whole({"data": {"list": ["a", "b"]}})[:8]
     )

@@ -8,7 +8,7 @@ from appliance.designs.merge import MergeError
 
 def html(source: str, **values: object) -> str:
     """Fill a template of HTML."""
-    return merge.Compiled(source, "html").render(values)
+    return merge.compile_template(source, "html").render(values)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_address_from_data_is_kept(value: str) -> None:
 def test_a_contact_does_not_say_where_a_link_leads(source: str) -> None:
     """A template that would let a contact's data be a host is refused, with the place."""
     with pytest.raises(MergeError, match="may not say where a link leads") as found:
-        merge.Compiled(f"<p>\n{source}</p>", "html")
+        merge.compile_template(f"<p>\n{source}</p>", "html")
     assert found.value.line == 2 and found.value.column == source.rindex("{{") + 1
 
 
@@ -113,7 +113,7 @@ def test_an_address_alone_is_checked_like_one_in_a_mail() -> None:
 def test_logic_makes_no_other_scheme(attribute: str, address: str) -> None:
     """Whichever words of an address logic leaves out, what is left leads to the web, to mail or to a phone."""
     with pytest.raises(MergeError, match="address"):
-        merge.Compiled(f'<a {attribute}="{address}">x</a>', "html")
+        merge.compile_template(f'<a {attribute}="{address}">x</a>', "html")
     assert merge.fault(address, "url") is not None
 
 
@@ -137,7 +137,7 @@ def test_logic_makes_no_other_scheme(attribute: str, address: str) -> None:
 def test_logic_does_not_let_a_contact_say_the_host(address: str) -> None:
     """A contact's data stands in no host, whatever logic leaves out and however the slashes are written."""
     with pytest.raises(MergeError, match=r"host has ended|where a link leads"):
-        merge.Compiled(f'<a href="{address}">x</a>', "html")
+        merge.compile_template(f'<a href="{address}">x</a>', "html")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_logic_may_say_the_rest_of_an_address(address: str) -> None:
 def test_a_block_does_not_take_the_end_of_an_attribute(source: str) -> None:
     """A block that begins in an attribute ends there, so nothing else becomes part of the element."""
     with pytest.raises(MergeError):
-        merge.Compiled(source + ("{% endraw %}" if "raw" in source else ""), "html")
+        merge.compile_template(source + ("{% endraw %}" if "raw" in source else ""), "html")
 
 
 def test_an_address_has_a_length() -> None:

@@ -11,8 +11,9 @@ from appliance import config, tokens
 from appliance.delivery import classes
 from appliance.feedback import mail
 from appliance.feedback.facts import Fact
+from appliance.inbound.crowd import Crowd
 from appliance.inbound.desk import Desk
-from appliance.inbound.session import Crowd, Session
+from appliance.inbound.session import Session
 from appliance.messages import links
 from tests.kit.bounces import FOLDER, MEANS, Marks, bombs, sample
 from tests.kit.patience import soon

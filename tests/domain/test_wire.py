@@ -44,7 +44,7 @@ def fits(body: bytes) -> bool:
 def test_a_spliced_body_says_what_is_rendered(source: str, values: dict[str, Any], context: Context) -> None:
     """Whatever stands in templates and values, the decoded body is the rendered part."""
     try:
-        compiled = merge.Compiled(source, context)
+        compiled = merge.compile_template(source, context)
         expected = compiled.render(values)
     except MergeError:
         return
@@ -66,7 +66,7 @@ def test_pieces_may_stand_beside_any_others(first: str, rest: list[tuple[str, st
         f"{{{{ data.v{number} }}}}{words.replace('{', '')}" for number, (_, words) in enumerate(rest)
     )
     values = {"data": {f"v{number}": value for number, (value, _) in enumerate(rest)}}
-    compiled = merge.Compiled(source, "text")
+    compiled = merge.compile_template(source, "text")
     found = Body(compiled).fill(values)
     assert decoded(found) == plain(compiled.render(values))
     assert fits(found)
@@ -74,15 +74,15 @@ def test_pieces_may_stand_beside_any_others(first: str, rest: list[tuple[str, st
 
 def test_a_body_that_only_the_language_can_fill() -> None:
     """Loops are rendered and encoded whole, and limits and faults are those of the template."""
-    compiled = merge.Compiled("{% for one in data.list %}[{{ one }}]{% endfor %}", "text")
+    compiled = merge.compile_template("{% for one in data.list %}[{{ one }}]{% endfor %}", "text")
     assert Body(compiled).fill({"data": {"list": ["a", "é"]}}) == b"[a][=C3=A9]\r\n"
     with pytest.raises(MergeError):
-        Body(merge.Compiled("{{ first_name }}" * 30, "text")).fill({"first_name": "x" * 60_000})
+        Body(merge.compile_template("{{ first_name }}" * 30, "text")).fill({"first_name": "x" * 60_000})
 
 
 def test_a_value_is_encoded_once_for_all_its_places() -> None:
     """A name shown in many places, to many people, stays each person's own."""
-    compiled = merge.Compiled("{{ first_name }} {{ first_name }} <{{ email }}>", "html")
+    compiled = merge.compile_template("{{ first_name }} {{ first_name }} <{{ email }}>", "html")
     body = Body(compiled)
     for number in range(10_000):
         values = {"first_name": f"N{number % 7}&", "email": f"p{number}@example.org"}

@@ -3,8 +3,6 @@
 from functools import cache
 from typing import Any
 
-import yaml
-
 from appliance import VERSION, config
 from appliance.api.document import outside, responses, samples, schemas, signing_in
 from appliance.api.document.operations import noun, operation
@@ -18,11 +16,15 @@ from appliance.api.shapes import Event
 @cache
 def document() -> bytes:
     """Answer the document as YAML."""
+    import yaml
+
     text: str = yaml.dump(build(), sort_keys=False, allow_unicode=True, width=120, Dumper=_dumper())
     return text.encode()
 
 
 def _dumper() -> Any:
+    import yaml
+
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})
 

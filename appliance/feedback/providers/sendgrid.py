@@ -6,12 +6,9 @@ ECDSA over the time and the body as it came; the key of the settings is the publ
 import base64
 import binascii
 import logging
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_der_public_key
 from msgspec import Struct, field
 
 from appliance import config
@@ -31,6 +28,9 @@ from appliance.feedback.providers.shared import (
     stamp,
 )
 from appliance.messages import links
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 log = logging.getLogger("campanero.hooks")
 
@@ -61,10 +61,14 @@ class _Event(Struct, frozen=True):
 
 
 async def _read(received: Received, secret: str, fetch: Fetch) -> Told:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+    from cryptography.hazmat.primitives.hashes import SHA256
+
     sent = received.headers.get(_TIMESTAMP, "")
     try:
         signature = base64.b64decode(received.headers.get(_SIGNATURE, ""), validate=True)
-        _key(secret).verify(signature, sent.encode() + received.body, ec.ECDSA(SHA256()))
+        _key(secret).verify(signature, sent.encode() + received.body, ECDSA(SHA256()))
     except (InvalidSignature, binascii.Error, ValueError):
         raise forged() from None
     must_be_fresh(stamp(sent))
@@ -85,14 +89,18 @@ async def _read(received: Received, secret: str, fetch: Fetch) -> Told:
     return Told(tuple(facts), tuple(left))
 
 
-def _key(secret: str) -> ec.EllipticCurvePublicKey:
+def _key(secret: str) -> "EllipticCurvePublicKey":
     """Read the verification key as it is shown: base64 of DER, with or without the lines of a PEM."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+
     bare = secret.replace(_PEM[0], "").replace(_PEM[1], "")
     try:
         key = load_der_public_key(base64.b64decode("".join(bare.split()), validate=True))
     except (ValueError, UnsupportedAlgorithm):
         key = None
-    if not isinstance(key, ec.EllipticCurvePublicKey):
+    if not isinstance(key, EllipticCurvePublicKey):
         log.error("email.hooks.sendgrid is not the verification key that SendGrid shows")
         raise forged()
     return key

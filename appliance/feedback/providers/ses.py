@@ -11,13 +11,9 @@ import base64
 import binascii
 import logging
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from msgspec import Struct
 
 from appliance import clock, config
@@ -37,11 +33,14 @@ from appliance.feedback.providers.shared import (
 )
 from appliance.messages import links
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
 log = logging.getLogger("campanero.hooks")
 
 _TOPIC = re.compile(r"arn:(aws|aws-cn|aws-us-gov):sns:([a-z0-9-]{1,40}):\d{12}:[A-Za-z0-9_-]{1,256}")
 _CERTIFICATE = re.compile(r"/SimpleNotificationService-[0-9A-Za-z]{1,64}\.pem")
-_HASHES: dict[str, Any] = {"1": SHA1, "2": SHA256}
+_VERSIONS = ("1", "2")
 _NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _CONFIRMATION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 _SIGNED = {
@@ -53,7 +52,7 @@ _MOST_KEYS = 8
 # Complaints that are none, by their feedback type (RFC 5965, 7.3)
 _NO_COMPLAINTS = ("not-spam",)
 
-_keys: dict[str, rsa.RSAPublicKey] = {}
+_keys: "dict[str, RSAPublicKey]" = {}
 _fetching = asyncio.Lock()
 
 
@@ -154,23 +153,32 @@ async def _signed(body: bytes, place: _Place, fetch: Fetch) -> dict[str, str]:
         given = read(body, dict[str, Any])
         names = _SIGNED[given["Type"]]
         kept = {name: given[name] for name in names if name != "Subject" or given.get("Subject") is not None}
-        signature, version = base64.b64decode(given["Signature"], validate=True), _HASHES[given["SignatureVersion"]]
+        signature, version = base64.b64decode(given["Signature"], validate=True), given["SignatureVersion"]
         signed = "".join(f"{name}\n{value}\n" for name, value in kept.items()).encode()
         sent, url = moment(kept["Timestamp"]), given["SigningCertURL"]
     except (Invalid, KeyError, TypeError, UnicodeEncodeError, AttributeError, binascii.Error):
         raise forged() from None
     if kept["TopicArn"] != place.topic or sent is None or not all(isinstance(value, str) for value in kept.values()):
         raise forged()
+    if version not in _VERSIONS:
+        raise forged()
     must_be_fresh(sent / 1000)
-    key = await _key(url, place, fetch)
-    try:
-        key.verify(signature, signed, padding.PKCS1v15(), version())
-    except InvalidSignature:
-        raise forged() from None
+    _verify(await _key(url, place, fetch), signature, signed, version)
     return kept
 
 
-async def _key(url: Any, place: _Place, fetch: Fetch) -> rsa.RSAPublicKey:
+def _verify(key: "RSAPublicKey", signature: bytes, signed: bytes, version: str) -> None:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.hashes import SHA1, SHA256
+
+    try:
+        key.verify(signature, signed, PKCS1v15(), {"1": SHA1, "2": SHA256}[version]())
+    except InvalidSignature:
+        raise forged() from None
+
+
+async def _key(url: Any, place: _Place, fetch: Fetch) -> "RSAPublicKey":
     """Answer the key of a certificate of the topic's own region, fetched once."""
     if not isinstance(url, str) or not _is_there(url, place) or not _CERTIFICATE.fullmatch(urlsplit(url).path):
         raise forged()
@@ -193,14 +201,17 @@ def _is_there(url: str, place: _Place) -> bool:
     return parts.scheme == "https" and parts.netloc == place.host and not parts.fragment and url.isascii()
 
 
-def _public_key(pem: bytes) -> rsa.RSAPublicKey:
+def _public_key(pem: bytes) -> "RSAPublicKey":
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
     try:
         certificate = x509.load_pem_x509_certificate(pem)
     except ValueError:
         raise forged() from None
     key, now = certificate.public_key(), clock.now()
     valid = certificate.not_valid_before_utc.timestamp() <= now <= certificate.not_valid_after_utc.timestamp()
-    if not valid or not isinstance(key, rsa.RSAPublicKey):
+    if not valid or not isinstance(key, RSAPublicKey):
         raise forged()
     return key
 
