@@ -7,6 +7,7 @@ import re
 import secrets
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -15,7 +16,7 @@ from sanic.exceptions import BadRequest, PayloadTooLarge, SanicException, Servic
 from sanic.http.http1 import Http
 
 import ui
-from appliance import certificates, clients
+from appliance import certificates, clients, later
 from appliance import config as configuration
 from appliance.account import onboarding
 from appliance.api import door as api
@@ -45,6 +46,8 @@ _WRITABLE_AGAIN_SECONDS = 14.0
 _BEAT_SECONDS = 0.02
 # A browser that was here over https comes by nothing else for a year
 _STRICT = "max-age=31536000"
+# Until then a start is over, and whoever waited for it has had the first answer
+_SETTLED_SECONDS = 0.5
 _PAST_READING = 419_430_400  # twice an import
 # A credential that is far too long is refused as one that is wrong
 _HEAD_BYTES = 32_768
@@ -234,6 +237,7 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
         print(f"Open {base}/setup/{token} to set up; the link works once", flush=True)
     print(f"Campanero is ready on {configuration.own_url(app.ctx.config)}", flush=True)
     app.ctx.ready = True
+    loop.call_later(_SETTLED_SECONDS, threading.Thread(target=later.load, name="later", daemon=True).start)
 
 
 def _told_to_end(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:

@@ -66,12 +66,10 @@ async def describe(request: Call) -> Answer:
     """Get the kinds of sections with their properties and defaults, and designs to begin from."""
 
     def read() -> TemplateSpec:
-        from appliance.designs import language
-
         look = brands.look(brands.get(request.account_id))
         begin = [StarterShape(*one) for one in starters.made(look)]
-        tags = [one for one in language.TAGS if one not in ("output", "content", "illegal")]
-        said = {"tags": tags, "filters": [*language.FILTERS], "roots": [*merge.ROOTS]}
+        tags = [one for one in merge.TAGS if one not in ("output", "content", "illegal")]
+        said = {"tags": tags, "filters": [*merge.FILTERS], "roots": [*merge.ROOTS]}
         return TemplateSpec(**spec.spec(), merge=said, starters=begin)
 
     return Answer(await call(read))

@@ -8,6 +8,8 @@ for a fault of ours cannot be made good by itself, one more attempt costs nothin
 import re
 from typing import Literal, NamedTuple
 
+from appliance.patterns import Late
+
 # Whom it speaks against: the address at once, at the second time in 30 days, at the third, at the fifth; nobody. And
 # what tells that somebody has left is their opt-out
 Against = Literal["at_once", "second", "third", "fifth", "left", "nobody"]
@@ -120,11 +122,11 @@ _SUBJECTS: dict[str, Class] = {
 _CODE = re.compile(r"(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.]*\d)")
 
 
-_Rules = tuple[tuple[re.Pattern[str], Class], ...]
+_Rules = tuple[tuple[Late, Class], ...]
 
 
-def _words(text: str) -> "re.Pattern[str]":
-    return re.compile(text, re.IGNORECASE)
+def _words(text: str) -> Late:
+    return Late(text, re.IGNORECASE)
 
 
 _OURS: _Rules = (

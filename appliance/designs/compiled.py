@@ -1,4 +1,8 @@
-"""A template that was parsed by the library: checked, and filled. `merge` is the way here, and needs no library."""
+"""A template that was parsed by the library: checked, and filled. `merge` is the way here, and needs no library.
+
+Whoever loads the library first loads it by this module: its parts need each other, and two threads that enter it at two
+ends find half of it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -11,8 +15,8 @@ from liquid.static_analysis import TemplateAnalysis
 
 from appliance.designs import guards, outputs
 from appliance.designs.addressing import AddressFault
-from appliance.designs.language import FILTERS, language, make_words
-from appliance.designs.merge import Context, MergeError, place, scan
+from appliance.designs.language import language, make_words
+from appliance.designs.merge import FILTERS, Context, MergeError, place, scan
 from appliance.designs.splice import NotPlain, Piece, Splice
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

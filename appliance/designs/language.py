@@ -12,13 +12,7 @@ from liquid.builtin.expressions import StringLiteral
 from liquid.exceptions import FilterArgumentError, LoopIterationLimitError, ResourceLimitError
 from liquid.stringify import to_liquid_string
 
-from appliance.designs.merge import MOST_OUTPUT
-
-TAGS = ("if", "unless", "case", "when", "for", "comment", "raw", "output", "content", "illegal", "break", "continue")
-FILTERS = (
-    "default", "upcase", "downcase", "capitalize", "strip", "truncate", "replace", "date", "money", "round", "size",
-    "first", "last", "join", "url_encode", "escape",
-)  # fmt: skip
+from appliance.designs.merge import FILTERS, MOST_OUTPUT, TAGS
 
 MOST_SECONDS = 0.05
 MOST_ROUNDS = 100

@@ -18,6 +18,12 @@ ROOTS = (
     "first_name", "last_name", "email",
 )  # fmt: skip
 
+TAGS = ("if", "unless", "case", "when", "for", "comment", "raw", "output", "content", "illegal", "break", "continue")
+FILTERS = (
+    "default", "upcase", "downcase", "capitalize", "strip", "truncate", "replace", "date", "money", "round", "size",
+    "first", "last", "join", "url_encode", "escape",
+)  # fmt: skip
+
 MOST_TAGS = 2_000
 MOST_OUTPUT = 1_048_576
 _BEGIN = re.compile(r"\{[{%]")

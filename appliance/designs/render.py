@@ -51,8 +51,8 @@ def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     found = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "sections"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=StrictUndefined,
+        loader=FileSystemLoader(Path(__file__).parent / "sections"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     found.filters["px"] = _px
     return found
@@ -101,7 +101,7 @@ def _without(advice: Advice, look: Look, locale: str) -> Rendered:
 
 
 def warm() -> None:
-    """Load the templates of every kind, so that the first message costs no more than the others."""
+    """Load the templates of every kind, so that the first message costs no more than the others; `later` does."""
     for name in ("_parts", "_section", *BY_NAME):
         _environment().get_template(f"{name}.mjml")
 

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from appliance.patterns import Late
+
 if TYPE_CHECKING:
     from ua_parser import PartialResult
 
 # Programs that look at mail before its reader does, and those that draw a preview of a page for somebody else
-_SCANNERS = re.compile(
+_SCANNERS = Late(
     r"barracuda|proofpoint|urldefense|mimecast|forcepoint|fireeye|trellix|ironport|cisco-|sophos|symantec|messagelabs|"
     r"bitdefender|trendmicro|trend micro|kaspersky|mailguard|vade|zscaler|netcraft|virustotal|safebrowsing|phish|"
     r"bingpreview|skypeuripreview|microsoftpreview|facebookexternalhit|whatsapp/|telegrambot|discordbot|slackbot|"
@@ -17,13 +19,13 @@ _SCANNERS = re.compile(
     r"headlesschrome|phantomjs|puppeteer|playwright|selenium|scanner|monitor|uptime",
     re.IGNORECASE,
 )
-_TOOLS = re.compile(
+_TOOLS = Late(
     r"(?:curl|wget|libwww-perl|lwp|python-|python/|aiohttp|go-http-client|java/|jakarta|apache-httpclient|axios|"
     r"node-fetch|undici|node\b|php/|guzzle|ruby|faraday|httpie|postman|powershell|dart)",
     re.IGNORECASE,
 )
 # They fetch a picture when their reader looks at the mail, in their own name
-_PROXIES = re.compile(r"googleimageproxy|ggpht\.com|yahoomailproxy|yandeximage|mail\.ru image", re.IGNORECASE)
+_PROXIES = Late(r"googleimageproxy|ggpht\.com|yahoomailproxy|yandeximage|mail\.ru image", re.IGNORECASE)
 # What Apple's mail privacy says for every picture of every mail, whether or not anybody looks at it
 _APPLE = "Mozilla/5.0"
 

@@ -4,8 +4,9 @@ Small letters and digits without accents, as `keywords.plain` answers them. What
 the same is for a person to look at.
 """
 
-import re
 from collections.abc import Sequence
+
+from appliance.patterns import Late
 
 # What may stand around a refusal without changing it
 _POLITE = (
@@ -77,8 +78,8 @@ def _filled(pattern: str) -> str:
     return f"(?:{pattern})"
 
 
-_REFUSED = re.compile("|".join(_filled(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
-_AROUND = re.compile(rf"\b(?:{_POLITE})\b")
+_REFUSED = Late("|".join(_filled(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
+_AROUND = Late(rf"\b(?:{_POLITE})\b")
 
 
 def bare(words: Sequence[str]) -> list[str]:

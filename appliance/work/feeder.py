@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import close_database
-from appliance.designs import render
 from appliance.messages import warming
 from appliance.messages.ledger import Claim
 from appliance.messages.line import Line, Names
@@ -45,8 +44,6 @@ class Feeder:
         self._taken: set[int] = set()
         self._senders: dict[int, str] = {}  # of campaigns
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
-        if channel == "email":
-            self._thread.submit(render.warm)
         self._maker = Maker()
         self._line = Line(channel, names)
         self._parked: set[str] = set()  # groups of which rows were stepped over

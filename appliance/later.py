@@ -1,0 +1,51 @@
+"""What a start does without, loaded when it is over: the first page and the first message need not wait for it.
+
+Modules import it where they use it. Whoever is quicker than this loads it then, on the thread where it is asked for; so
+all enter a library at the same place, at its top: two threads at two ends of a circle of modules find half of it.
+"""
+
+import gc
+import logging
+import time
+from importlib import import_module
+
+from appliance.designs import render
+
+log = logging.getLogger("campanero")
+
+# In the order in which somebody may ask for it
+MODULES = (
+    "jinja2",
+    "appliance.designs.compiled",
+    "appliance.messages.wire",
+    "appliance.designs.pasted",
+    "mrml",
+    "nh3",
+    "aiosmtpd.smtp",
+    "cryptography",
+    "cryptography.hazmat.primitives.ciphers.aead",
+    "cryptography.hazmat.primitives.serialization",
+    "appliance.delivery.questions",
+    "appliance.delivery.bounded",
+    "ua_parser",
+    "ua_parser.basic",
+    "ua_parser.loaders",
+    "appliance.pictures.remake",
+    "phonenumbers",
+    "yaml",
+)
+_BREATH_SECONDS = 0.01
+
+
+def load() -> None:
+    """Load all of it; in between, whoever asks for something goes first."""
+    for name in MODULES:
+        try:
+            import_module(name)
+        except Exception:
+            # Whoever needs it will say so, too, and to somebody
+            log.exception("%s cannot be loaded", name)
+        time.sleep(_BREATH_SECONDS)
+    render.warm()
+    # As at the end of the start: what was loaded stays, and need not be looked through
+    gc.freeze()
