@@ -137,8 +137,10 @@ def _open(options: argparse.Namespace) -> Loaded:
 
 def _serve(options: argparse.Namespace) -> None:
     loaded = _load(options)
-    logs.start(loaded.config.log.level, loaded.config.log.format)
-    with datadir.locked(directory := datadir.make(Path(loaded.config.data_dir)), loaded.config.listen):
+    directory, log = datadir.make(Path(loaded.config.data_dir)), loaded.config.log
+    with datadir.locked(directory, loaded.config.listen):
+        kept = logs.Kept(directory / log.file, int(log.file_mb * 1_000_000), log.files) if log.file else None
+        logs.start(log.level, log.format, kept)
         placing.finish(directory)
         loaded = _open(options)
         for words in loaded.warnings:

@@ -187,7 +187,8 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
         return await api.fault(request, error)
     status = getattr(error, "status_code", None) or 500
     if status >= 500:
-        log.exception("request %s %s failed", reply.request_id(request), request.path, exc_info=error)
+        words, about = "request %s %s failed", reply.about(request)
+        log.exception(words, about["request_id"], request.path, exc_info=error, extra=about)
     if public.owns(request.path):
         return public.unavailable() if status >= 500 else public.lost()
     return await guard.fault(request, error)

@@ -268,10 +268,19 @@ class Backup(Struct, frozen=True):
 
 
 class Log(Struct, frozen=True):
-    """The log on stderr."""
+    """The log: on stderr, or in a file."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], _help("least level that is written")] = "info"
     format: Annotated[Literal["text", "json"], _help("text for people, json for machines")] = "text"
+    file: Annotated[
+        str,
+        Meta(
+            pattern=r"^(.*\.log)?$",
+            description='NAME.log to write to, in the data directory unless it begins with /; "" = stderr',
+        ),
+    ] = ""
+    file_mb: Annotated[float, Meta(ge=0.1, description="a file that is larger is put aside as FILE.1")] = 10
+    files: Annotated[int, Meta(ge=1, le=1000, description="so many that were put aside are kept")] = 5
 
 
 class Config(Struct, frozen=True):

@@ -70,6 +70,11 @@ def request_id(request: Request) -> str:
     return str(request.ctx.request_id)
 
 
+def about(request: Request) -> dict[str, str]:
+    """Answer what an entry of the log says of a request, for programs that read it."""
+    return {"request_id": request_id(request), "method": request.method, "path": request.path}
+
+
 def json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> HTTPResponse:
     """Answer a value as JSON."""
     return HTTPResponse(_encoder.encode(value), status, headers, content_type="application/json")
@@ -94,7 +99,7 @@ async def media(
                 await response.send(piece)
             piece = await call(next, pieces, None)
     except Exception:
-        log.exception("request %s %s broke off", request_id(request), request.path)
+        log.exception("request %s %s broke off", request_id(request), request.path, extra=about(request))
         if request.transport is not None:
             request.transport.abort()  # type: ignore[attr-defined]  # the library declares less than what it passes
         return None
@@ -139,7 +144,7 @@ def fault(request: Request, error: Exception) -> HTTPResponse:
         told = headers["Allow"].split(", ") if "Allow" in headers else [*_methods(request)]
         headers["Allow"] = ", ".join(sorted(told, key=(*_METHODS, *told).index))
     if status == 500:
-        log.exception("request %s %s failed", request_id(request), request.path, exc_info=error)
+        log.exception("request %s %s failed", request_id(request), request.path, exc_info=error, extra=about(request))
     hint = f"{config.base_url(config.current())}{_EXPLAINED}#{code}"
     body = {"error": True, "code": code, "message": message, "request_id": request_id(request), "hint": hint, **extra}
     return json(body, status, headers)

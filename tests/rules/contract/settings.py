@@ -82,6 +82,7 @@ webhooks: connections connections_each keep
 network: check_links
 storage: least_free_mb least_free_percent reserve_mb
 events: keep
+log: file file_mb files
 """
 OURS = frozenset(
     f"{section}.{key}"
