@@ -18,7 +18,7 @@ from appliance.account import settings
 from appliance.backups import backup_commands, placing, upgrading
 from appliance.config import Loaded
 from appliance.db import journal, work
-from appliance.db.migrations import TooNew
+from appliance.db.migrations import MIGRATIONS, TooNew, current
 from appliance.db.open import TooOld, close_database, open_database
 from appliance.errors import ConfigError, Invalid, Refused
 from appliance.sms.providers import PROVIDERS
@@ -77,6 +77,10 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--seed", action="store_true", help=words)
     doctor.add_argument("--account", type=int, metavar="ID", help="of the accounts look only at this one")
     backup_commands.mount(top, _command, _load)
+    words = "say what the service is doing: sends, imports, exports, queue, today, storage; it need not run"
+    status = _command(top, "status", _status, words)
+    status.add_argument("--watch", action="store_true", help="draw it again every second, until Ctrl C")
+    status.add_argument("--json", action="store_true", help="as JSON, for scripts; with --watch an object a line")
     _command(top, "recount", _recount, "judge all opens and clicks again by today's rules, and correct what they count")
     _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
     version = _command(top, "version", _version, "print the version")
@@ -207,6 +211,21 @@ def _doctor(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"ok": not failed, "findings": [line._asdict() for line in found]}))
     return int(failed)
+
+
+def _status(options: argparse.Namespace) -> None:
+    from appliance.status import look, screen
+
+    loaded = _load(options)
+    base = Path(loaded.config.data_dir) / "campanero.db"
+    if not base.exists():
+        raise Fault(f"there is nothing in {base.parent} yet: start with campanero serve, or name another by --data")
+    open_database(base)
+    if (have := current()) < len(MIGRATIONS):
+        raise Fault(f"the database has schema {have}: the next start of the service brings it to {len(MIGRATIONS)}")
+    if have > len(MIGRATIONS):
+        raise TooNew(f"the database has schema {have}, this program knows {len(MIGRATIONS)}: use the newer program")
+    screen.show(lambda: look.look(loaded.config), options.watch, options.json)
 
 
 def _recount(options: argparse.Namespace) -> None:

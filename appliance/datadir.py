@@ -1,5 +1,6 @@
 """The data directory: private, and used by one service at a time."""
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 STOP_FILE = "STOP"
+_LOCK = "serve.lock"
+_LOCKS = Path("/proc/locks")
 
 
 class InUse(Exception):
@@ -49,7 +52,7 @@ def locked(directory: Path, listen: str = "") -> Iterator[None]:
 
     Whoever looks finds its process, and where it listens, which only its own command line may say.
     """
-    descriptor = os.open(directory / "serve.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    descriptor = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -60,3 +63,26 @@ def locked(directory: Path, listen: str = "") -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def holder(directory: Path) -> int | None:
+    """Answer the process of the service that runs on a directory; None if none does. It is not disturbed by that."""
+    try:
+        number = int((directory / _LOCK).read_text().partition("\n")[0])
+        os.kill(number, 0)
+    except PermissionError:
+        return number  # another user's
+    except (OSError, ValueError):
+        return None
+    with contextlib.suppress(OSError):
+        # The number may be another's by now
+        return number if any(f" {number} " in line for line in _LOCKS.read_text().splitlines()) else None
+    return number
+
+
+def listens(directory: Path) -> str:
+    """Answer where the service listens, or did when it ran last; nothing if it never ran."""
+    try:
+        return (directory / _LOCK).read_text().partition("\n")[2].strip()
+    except OSError:
+        return ""

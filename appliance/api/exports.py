@@ -14,7 +14,7 @@ from appliance.contacts.requests import ContactQuery
 from appliance.db.work import call
 from appliance.events import log
 from appliance.events.log import EventQuery
-from appliance.exporting import happenings, journeys, people
+from appliance.exporting import going, happenings, journeys, people
 from appliance.fields import PageQuery
 from appliance.flows import people as walks
 from appliance.flows.people import RunQuery
@@ -47,7 +47,9 @@ async def _file(request: Call, name: str, kind: type[PageQuery], page: Callable[
     total = (await call(page, request.account_id, kind(**asked, limit=1))).total
     await audit.exported(request.by, request.account_id, name, asked, total)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return Answer(_pieces(lines, _BOM if request.query.bom else b""), headers=headers)
+    pieces = _pieces(lines, _BOM if request.query.bom else b"")
+    sent = going.watched(request.account_id, name, total, pieces, lines=name.endswith(".jsonl"))
+    return Answer(sent, headers=headers)
 
 
 def _pieces(lines: Iterator[Any], begin: bytes) -> Iterator[bytes]:

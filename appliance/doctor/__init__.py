@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from appliance import config
+from appliance import config, datadir
 from appliance.account import settings
 from appliance.config import Loaded
 from appliance.doctor import (
@@ -74,7 +74,7 @@ def look(
         yield from ground.database(directory)
         loaded = load(settings.read())
         # An option of its own command line may have said where it listens
-        listen = ground.listens(directory) or loaded.config.listen
+        listen = datadir.listens(directory) or loaded.config.listen
         config.use(msgspec.structs.replace(loaded.config, listen=listen))
         for check in _OF_ALL:
             yield from check(directory)

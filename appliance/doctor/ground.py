@@ -112,22 +112,8 @@ def stopped(directory: Path, account_id: int | None) -> Iterator[Line]:
 
 def runs(directory: Path) -> str:
     """Say in words as what the service runs on a data directory; nothing if it does not."""
-    try:
-        number = int((directory / "serve.lock").read_text().partition("\n")[0])
-        os.kill(number, 0)
-    except PermissionError:
-        return "runs as another user"
-    except (OSError, ValueError):
-        return ""
-    return f"runs as process {number}"
-
-
-def listens(directory: Path) -> str:
-    """Answer where the service listens, or did when it ran last; nothing if it never ran."""
-    try:
-        return (directory / "serve.lock").read_text().partition("\n")[2].strip()
-    except OSError:
-        return ""
+    found = datadir.holder(directory)
+    return f"runs as process {found}" if found is not None else ""
 
 
 def process(directory: Path) -> Iterator[Line]:

@@ -3,11 +3,14 @@
 import logging
 import threading
 import time
+from pathlib import Path
 
 from huey.consumer import Consumer
 
+from appliance import config
 from appliance.db.open import close_database
 from appliance.errors import Unavailable
+from appliance.exporting import going
 from appliance.work import bell
 from appliance.work.jobs import Jobs
 
@@ -50,6 +53,7 @@ class Works:
             try:
                 self.jobs.pulse()
                 self._beaten = time.monotonic()
+                going.tell(Path(config.current().data_dir))
             except Unavailable as error:
                 log.debug("the pulse waits: %s", error)  # said once already, by the storage
             except Exception:

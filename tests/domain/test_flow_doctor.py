@@ -1,10 +1,10 @@
 """What the doctor says of flows: nothing while the books hold, and of each kind of damage where it is."""
 
-import os
 from pathlib import Path
 
 import pytest
 
+from appliance import datadir
 from appliance.db import work
 from appliance.db.open import run as execute
 from appliance.doctor import automations
@@ -72,13 +72,13 @@ def test_who_does_not_move_is_seen_while_the_service_runs(home: Home) -> None:
         return [line.words.partition(" since ")[0] for line in lines if line.level == "warn"]
 
     assert warned(home.directory) == []
-    (home.directory / "serve.lock").write_text(f"{os.getpid()}\n")
-    first, second = warned(home.directory)
-    assert first == "flow 1: 1 runs are due"
-    assert second.startswith("flows has not looked at ")
-    work.write(execute, "UPDATE flow SET status = 'paused'")
-    work.write(execute, "UPDATE cursor SET event_id = (SELECT max(id) FROM event)")
-    assert warned(home.directory) == []
+    with datadir.locked(home.directory):
+        first, second = warned(home.directory)
+        assert first == "flow 1: 1 runs are due"
+        assert second.startswith("flows has not looked at ")
+        work.write(execute, "UPDATE flow SET status = 'paused'")
+        work.write(execute, "UPDATE cursor SET event_id = (SELECT max(id) FROM event)")
+        assert warned(home.directory) == []
 
 
 def test_a_cursor_before_its_log_is_damage(home: Home) -> None:

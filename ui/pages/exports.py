@@ -9,6 +9,7 @@ from sanic.response import HTTPResponse
 from appliance import errors
 from appliance.account import audit
 from appliance.db.work import call
+from appliance.exporting import going
 from ui import download, exports, view
 from ui.blueprint import Pages
 from ui.exports import FORMATS, KINDS, TYPES, Kind
@@ -55,7 +56,8 @@ async def file(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
     mark, head = b"\xef\xbb\xbf" if marked else b"", 1 if ending == "csv" else 0
     await audit.exported(visit.by, visit.account_id, f"{of}.{ending}", asked, total)
     pieces = exports.counted(visit.account_id, ticket, total, lines, mark, head)
-    return await download.send(request, f"{of}.{ending}", TYPES[ending], pieces)
+    seen = going.watched(visit.account_id, f"{of}.{ending}", total, pieces, lines=not head)
+    return await download.send(request, f"{of}.{ending}", TYPES[ending], seen)
 
 
 @pages.get("/<of:str>/progress", name="progress")

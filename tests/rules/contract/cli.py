@@ -16,10 +16,13 @@ D backup FILE
 D restore FILE,--force
 D user.password --email
 D user.otp-off --email
+O status -- what runs is looked at where it runs, without a browser
 O recount -- opens and clicks are judged again when the rules of the judge change
 """
 _OPTIONS = """
 O backup --with-key -- a move to another machine is one file
+O status --watch -- drawn again while one waits for a send
+O status --json -- for scripts
 O doctor --json -- for scripts that watch
 O doctor --seed -- one message through all of it
 O doctor --account -- an operator looks at one of many

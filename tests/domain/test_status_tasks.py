@@ -1,0 +1,54 @@
+"""What is under way, as it stands in the tables: files of people, and acts for many."""
+
+from typing import Any
+
+from appliance import clock
+from appliance.db import work
+from appliance.db.open import run
+from appliance.status import tasks
+from appliance.status.shape import Task
+from appliance.tables import CrowdAct, CrowdPart, Import
+from tests.domain.home import Home
+
+
+def under_way(home: Home) -> list[Task]:
+    """Return what a running service is said to do."""
+    return tasks.under_way(home.directory, 1)
+
+
+def file(home: Home, **more: Any) -> int:
+    """Make a file that was handed in."""
+    base = {"account": home.account_id, "resource": "contacts", "status": "processing", "filename": "people.csv",
+            "bytes": 9, "format": "csv", "actor": "key:1", "created_at": 1, "updated_at": 1}  # fmt: skip
+    return int(work.write(Import.create, **(base | more)).id)
+
+
+def test_files_are_told_by_how_far_they_are(home: Home) -> None:
+    """One that waits, one that is read, one that is checked or written with its speed, and one that is taken back."""
+    file(home, status="pending")
+    file(home, phase="staging", total=5_000)
+    number = file(home, phase="applying", total=1_000, processed=250)
+    file(home, phase="applying", dry_run=True, total=10, processed=10)
+    file(home, status="complete", phase="undoing", created=60, updated=20, restored=40)
+    file(home, status="complete")
+    chunk = "INSERT INTO import_chunk (import_job_id, number, outcomes, created_at) VALUES (?, 250, x'', ?)"
+    work.write(run, chunk, (number, clock.now_ms()))
+    home.advance(10)
+    found = [(one.state, one.done, one.total) for one in under_way(home)]
+    assert found == [("waiting", 0, None), ("reading", 0, None), ("writing", 250, 1_000), ("checking", 10, 10),
+                     ("undoing", 40, 80)]  # fmt: skip
+    assert under_way(home)[1].words == "5,000 lines read"
+    written = under_way(home)[2]
+    assert written.per_second is not None and 0 < written.per_second <= 25
+    assert written.left_seconds == 750 / written.per_second
+    assert tasks.under_way(home.directory, None)[2].per_second is None
+
+
+def test_acts_for_many_are_told_by_their_parts(home: Home) -> None:
+    """An act for many people is as far as its parts are."""
+    act = work.write(CrowdAct.create, account=home.account_id, user_id=1, act="tag_add", number=100, created_at=1,
+                     updated_at=1)  # fmt: skip
+    for done in (True, True, False, False):
+        work.write(CrowdPart.create, act=act, done=done)
+    [found] = under_way(home)
+    assert (found.kind, found.name, found.done, found.total) == ("act", "tag", 50, 100)
