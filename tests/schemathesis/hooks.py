@@ -21,7 +21,7 @@ UNSAYABLE = (
     "must exist", "has already been taken", "is reserved", "is invalid", "can't be blank", "must be in the future",
     "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is switched off",
     "takes either contacts or a segment", "is not where this goes: name a mail address",
-    "is for email", "is yourself", "would leave nobody who owns the account", "has no e-mail address",
+    "is for email", "is for sms", "is yourself", "would leave nobody who owns the account", "has no e-mail address",
     "has no phone number", "does not happen to mail", "does not happen to an SMS",
     "only a manual suppression may expire", "only a START from the number lifts this",
     "cannot be changed: make another template",
