@@ -6,12 +6,15 @@ A child gets its task as one line of JSON on stdin and answers in lines of JSON 
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+_LOOK_SECONDS = 0.2
 
 
 def _start(word: str) -> "subprocess.Popen[bytes]":
@@ -35,6 +38,26 @@ def output(*words: str, seconds: float) -> bytes:
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"no answer within {seconds:.0f} s") from None
     return done.stdout
+
+
+def run(*words: str, is_stopping: threading.Event) -> tuple[int, str]:
+    """Run a command of this program for as long as it takes; answers its exit code and its last words on stderr.
+
+    It is told to end with the service.
+    """
+    command, env = _command(*words)
+    with subprocess.Popen(  # noqa: S603 - the words are ours
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env
+    ) as process:
+        while True:
+            try:
+                _, said = process.communicate(timeout=_LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                if is_stopping.is_set():
+                    process.terminate()
+                continue
+            lines = said.decode("utf-8", "replace").strip().splitlines()
+            return process.returncode, lines[-1] if lines else ""
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from typing import Any
 _SAID = {
     "account_add": "Made the account",
     "account_update": "Changed the account",
+    "backup": "Made a backup",
     "brand_update": "Changed the brand",
     "campaign_ask_approval": "Asked for approval of a campaign",
     "campaign_approve": "Approved a campaign",

@@ -16,9 +16,9 @@ from appliance.work.jobs import Jobs
 
 log = logging.getLogger("campanero.pulse")
 
-# One drains the outbox, one reads imports, one writes audiences, one takes people through flows and one tells webhooks
-# for as long as that takes, the others tend the rest
-_WORKERS = 7
+# One drains the outbox, one reads imports, one writes audiences, one takes people through flows, one tells webhooks and
+# one waits for a backup for as long as that takes, the others tend the rest
+_WORKERS = 8
 
 
 # A pulse may wait for a lock on the database, but not that long

@@ -10,6 +10,7 @@ from huey import Huey
 
 from appliance import clock
 from appliance.account import heartbeat, keys
+from appliance.backups import schedule
 from appliance.campaigns import large, link_check, preflight, rehearsal, send, states, watch
 from appliance.campaigns.books import Keeper
 from appliance.campaigns.large import Large
@@ -77,7 +78,7 @@ class Jobs:
             "segments": tend_segments, "erasures": self.forget, "rehearsals": self.rehearse,
             "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
             "flows": self.tend_flows, "webhooks": self.teller.tend, "nights": self.look_at_nights,
-            "crowds": self.tend_crowds, "links": self.check_links,
+            "crowds": self.tend_crowds, "links": self.check_links, "backups": self.back_up,
         }  # fmt: skip
         for name, function in answers.items():
             self._answer(name, function)
@@ -185,6 +186,10 @@ class Jobs:
         """Ask DNS about domains that are due; one round at a time, as each may wait long for its answers."""
         self._alone(self._verifying, verify.tend)
 
+    def back_up(self) -> None:
+        """Make the backup that is due; one at a time."""
+        schedule.tend(self.importer.stopping)
+
     def look_at_nights(self) -> None:
         """Let what waits for a morning be judged by the quiet hours as they are now."""
         nights.look_again()
@@ -281,6 +286,8 @@ class Jobs:
             bell.ring("webhooks")
         if crowd_jobs.is_due():
             bell.ring("crowds")
+        if schedule.is_due():
+            bell.ring("backups")
 
 
 def tend_segments() -> None:

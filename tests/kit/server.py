@@ -84,6 +84,8 @@ class Server:
         self.env |= {"CAMPANERO_NETWORK__DNS_SERVERS": "127.0.0.1:9"}
         # Tests ask more in a minute than anybody else; those of the limits set them
         self.env |= dict.fromkeys((f"CAMPANERO_LIMITS__{name}_PER_MINUTE" for name in RATES), "0")
+        # Whose clock is moved by days would make one at each move; those of the backups set it
+        self.env |= {"CAMPANERO_BACKUP__EVERY": "0s"}
         self.env |= relay_settings(relay) if relay else {}
         self.env |= {"CAMPANERO_TEST_CLOCK": str(clock.path)} if clock else {}
         self.env |= env or {}

@@ -1,13 +1,12 @@
-"""What is noticed of people and how often they are written to; and the data of the account: how much, and where."""
+"""What is noticed of people, and how often they are written to."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import VERSION, config, errors, fields
+from appliance import errors, fields
 from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from ui import together, view
@@ -18,7 +17,6 @@ from ui.session import Visit
 from ui.together import Part, Parts
 
 pages = Pages("ui_policies", url_prefix="/settings")
-_FIRST_ACCOUNT = 1
 IPS = (
     ("truncated", "The first part", "Enough for a country, not for a person."),
     ("full", "The whole address", "Needs a reason that your privacy notice names."),
@@ -80,25 +78,6 @@ async def keep_consent(request: Request, visit: Visit) -> HTTPResponse:
         return _consent(request, form.take(refused, names) if refused.fields else form, 422)
     view.say(request, "Saved.")
     return view.go(request, "/settings/consent")
-
-
-@pages.get("/data", name="data")
-@signed_in
-async def data(request: Request, visit: Visit) -> HTTPResponse:
-    """How much there is, where it lies, how long it is kept, and the files to take it away in."""
-    here = config.current()
-    counts = await call(accounts.counts, visit.account_id)
-    # The directory holds what all accounts have: how large it is, and where, is for those who look after the machine
-    rules = visit.user.role in ("owner", "admin") and visit.account_id == _FIRST_ACCOUNT
-    size = await call(_size, Path(here.data_dir)) if rules else 0
-    return view.page(
-        request, "settings/data.html", counts=counts, size=size, where=str(here.data_dir) if rules else "",
-        keep=config.seconds(here.events.keep) // 86_400, version=VERSION,
-    )  # fmt: skip
-
-
-def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.glob("*") if path.is_file())
 
 
 def _pair(form: Form, first: str, one: str, second: str, other: str, whole: bool = False) -> dict[str, Any] | None:

@@ -1,0 +1,107 @@
+"""Backups by the clock, by a button, before an upgrade; and what a restored account shows before it sends."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.clock import TestClock
+from tests.kit.patience import soon
+from tests.kit.recipients import crowd
+from tests.kit.server import Server
+
+DAILY = {"CAMPANERO_BACKUP__EVERY": "24h", "CAMPANERO_BACKUP__KEEP": "2"}
+
+
+def backups(server: Server) -> list[str]:
+    """Return the names of the backups that a service made, oldest first."""
+    return sorted(path.name for path in (server.data / "backups").glob("campanero-*"))
+
+
+def wait_for(server: Server, count: int) -> list[str]:
+    """Wait until so many lie there and none is on its way."""
+    end = time.monotonic() + soon(10)
+    while len(backups(server)) != count or list((server.data / "backups").glob(".*")):
+        assert time.monotonic() < end, (backups(server), server.output)
+        time.sleep(0.1)
+    return backups(server)
+
+
+def test_one_a_day_and_no_more_than_wanted(fresh_server: FreshServer, clock: TestClock) -> None:
+    """The first a day after the account, then one a day; the oldest go, and what others put there stays."""
+    server = fresh_server(clock=clock, env=DAILY)
+    time.sleep(1.5)
+    assert backups(server) == []
+    clock.advance(hours=25)
+    first = wait_for(server, 1)
+    (server.data / "backups" / "mine.tar.gz").write_bytes(b"mine")
+    server.restart()
+    for _ in range(2):
+        clock.advance(hours=25)
+        end = time.monotonic() + soon(10)
+        seen = backups(server)
+        while backups(server)[-1:] == seen[-1:]:
+            assert time.monotonic() < end, server.output
+            time.sleep(0.1)
+        wait_for(server, 2)
+    assert first[0] not in backups(server) and (server.data / "backups" / "mine.tar.gz").exists()
+    server.stop()
+
+
+def test_one_that_cannot_be_made_says_why(fresh_server: FreshServer, clock: TestClock) -> None:
+    """What is in its way is in the log, once an hour and not each second; the service goes on."""
+    server = fresh_server(clock=clock, env=DAILY)
+    (server.data / "backups").write_text("in the way")
+    clock.advance(hours=25)
+    server.wait_for_line("no backup was made: File exists: .*backups")
+    time.sleep(2.5)
+    assert server.client().get("/account").status == 200
+    server.stop()
+
+
+@pytest.fixture
+def first_schema(fresh_server: FreshServer) -> Server:
+    """A data directory as the first version left it."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    crowd(api, 300)
+    server.stop()
+    _take_back(server.data / "campanero.db")
+    return server
+
+
+def _take_back(database: Path) -> None:
+
+    here = apsw.Connection(str(database))
+    here.execute("DROP TABLE restoration; PRAGMA user_version = 1")
+    here.close()
+
+
+def test_an_upgrade_keeps_what_it_began_with(first_schema: Server, tmp_path: Path) -> None:
+    """The start backs the old database up, says so, and migrates; killed at any moment the next start is whole."""
+    server, kept = first_schema, first_schema.data / "backups" / "before-schema-2.tar.gz"
+    for turn in range(6):
+        starting = subprocess.Popen(
+            server._command("serve", "--listen", f"127.0.0.1:{server.port}"), env=server.env, cwd=server.home,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        time.sleep(0.4 + 0.25 * turn)
+        os.killpg(starting.pid, signal.SIGKILL)
+        starting.wait()
+    server.start()
+    assert server.client().get("/account").expect(200)["counts"]["contacts"] == 300
+    server.stop()
+    assert kept.exists() and not list((server.data / "backups").glob(".*"))
+    names = [path.name for path in (server.data / "backups").iterdir()]
+    assert names == [kept.name]
+    shutil.copyfile(kept, tmp_path / "old.tar.gz")
+    server.cli("restore", str(tmp_path / "old.tar.gz"), "--force")
+    server.start()
+    assert server.client().get("/account").expect(200)["counts"]["contacts"] == 300
+    server.stop()
