@@ -14,6 +14,7 @@ from appliance.account import settings
 from appliance.config import Loaded
 from appliance.doctor import (
     automations,
+    copies,
     encryption,
     flow,
     ground,
@@ -32,6 +33,7 @@ __all__ = ["Line", "look"]
 # Of the whole installation, and of its accounts: all of them, or the one that was asked about
 _OF_ALL = (
     ground.room,
+    copies.scheduled,
     flow.clocks,
     ground.process,
     ways.doors,

@@ -105,3 +105,17 @@ def test_an_upgrade_keeps_what_it_began_with(first_schema: Server, tmp_path: Pat
     server.start()
     assert server.client().get("/account").expect(200)["counts"]["contacts"] == 300
     server.stop()
+
+
+def test_the_doctor_tells_of_backups_that_do_not_come(fresh_server: FreshServer, clock: TestClock) -> None:
+    """None by wish is well; one that is due and did not come for two days is not."""
+    server = fresh_server(clock=clock, start=False)
+    assert "backups: none are made by themselves" in server.cli("doctor", expect=None).stdout
+    server.env |= DAILY
+    assert "there is none yet" in server.cli("doctor", expect=None).stdout
+    clock.advance(hours=49)
+    assert "warn  backups: there is none yet" in server.cli("doctor", expect=None).stdout
+    server.start()
+    wait_for(server, 1)
+    assert "the last is 0 hours old" in server.cli("doctor", expect=None).stdout
+    server.stop()
