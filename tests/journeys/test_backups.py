@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.bench_backup import grow
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.patience import soon
@@ -66,13 +67,16 @@ def test_one_that_cannot_be_made_says_why(fresh_server: FreshServer, clock: Test
 
 
 @pytest.fixture
-def first_schema(fresh_server: FreshServer) -> Server:
-    """A data directory as the first version left it."""
+def first_schema(fresh_server: FreshServer, full: bool) -> Server:
+    """A data directory as the first version left it; at full size one of two gigabytes."""
     server = fresh_server()
     api = server.client(validate=False)
     crowd(api, 300)
     server.stop()
-    _take_back(server.data / "campanero.db")
+    database = server.data / "campanero.db"
+    if full:
+        grow(database, 2_000, 300)
+    _take_back(database)
     return server
 
 
@@ -83,10 +87,10 @@ def _take_back(database: Path) -> None:
     here.close()
 
 
-def test_an_upgrade_keeps_what_it_began_with(first_schema: Server, tmp_path: Path) -> None:
+def test_an_upgrade_keeps_what_it_began_with(first_schema: Server, tmp_path: Path, full: bool) -> None:
     """The start backs the old database up, says so, and migrates; killed at any moment the next start is whole."""
     server, kept = first_schema, first_schema.data / "backups" / "before-schema-2.tar.gz"
-    for turn in range(6):
+    for turn in range(30 if full else 6):
         starting = subprocess.Popen(
             server._command("serve", "--listen", f"127.0.0.1:{server.port}"), env=server.env, cwd=server.home,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -94,14 +98,14 @@ def test_an_upgrade_keeps_what_it_began_with(first_schema: Server, tmp_path: Pat
         time.sleep(0.4 + 0.25 * turn)
         os.killpg(starting.pid, signal.SIGKILL)
         starting.wait()
-    server.start()
+    server.start(timeout=600)
     assert server.client().get("/account").expect(200)["counts"]["contacts"] == 300
     server.stop()
     assert kept.exists() and not list((server.data / "backups").glob(".*"))
     names = [path.name for path in (server.data / "backups").iterdir()]
     assert names == [kept.name]
     shutil.copyfile(kept, tmp_path / "old.tar.gz")
-    server.cli("restore", str(tmp_path / "old.tar.gz"), "--force")
+    server.cli("restore", str(tmp_path / "old.tar.gz"), "--force", timeout=600)
     server.start()
     assert server.client().get("/account").expect(200)["counts"]["contacts"] == 300
     server.stop()
