@@ -92,7 +92,7 @@ def _packed(file: File) -> bytes:
 
 def mount(app: Sanic[Any, Any]) -> None:
     """Serve the static files of this build."""
-    app.add_route(_serve, "/static/<digest:str>/<name:path>", name="static_files")
+    app.add_route(_serve, "/static/<digest:str>/<name:path>", name="static_files", error_format="text")
 
 
 async def _serve(request: Request, digest: str, name: str) -> HTTPResponse:

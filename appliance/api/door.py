@@ -44,7 +44,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
         )  # fmt: skip
     public_forms.mount(blueprint)
     login.mount(blueprint)
-    blueprint.add_route(_openapi, "/openapi.yaml", methods=_methods("GET"))
+    blueprint.add_route(_openapi, "/openapi.yaml", methods=_methods("GET"), error_format="text")
     service.mount(blueprint)
     app.blueprint(blueprint)
 

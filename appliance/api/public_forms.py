@@ -21,8 +21,8 @@ _MOST_BYTES = 65_536
 def mount(blueprint: Blueprint) -> None:
     """Add the endpoint, which is the only one that answers pages of other origins."""
     path = PATH.replace("{public_key}", "<public_key:str>")
-    blueprint.add_route(_submit, path, methods=["POST"], name="submit_form")
-    blueprint.add_route(_preflight, path, methods=["OPTIONS"], name="submit_form_preflight")
+    blueprint.add_route(_submit, path, methods=["POST"], name="submit_form", error_format="text")
+    blueprint.add_route(_preflight, path, methods=["OPTIONS"], name="submit_form_preflight", error_format="text")
 
 
 async def _preflight(request: Request, public_key: str) -> HTTPResponse:

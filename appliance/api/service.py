@@ -27,8 +27,8 @@ _scraping = ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
 def mount(blueprint: Blueprint) -> None:
     """Add what wants no credential; HEAD answers wherever GET does."""
-    blueprint.add_route(_healthz, "/healthz", methods=["GET", "HEAD"])
-    blueprint.add_route(_readyz, "/readyz", methods=["GET", "HEAD"])
+    blueprint.add_route(_healthz, "/healthz", methods=["GET", "HEAD"], error_format="text")
+    blueprint.add_route(_readyz, "/readyz", methods=["GET", "HEAD"], error_format="text")
 
 
 async def _healthz(request: Request) -> HTTPResponse:

@@ -23,8 +23,8 @@ _AGENT, _REFERRER = 400, 500
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add the doors to the server."""
     blueprint = Blueprint("clicks")
-    blueprint.add_route(_click, "/c/<token:str>", methods=["GET", "HEAD"], name="click")
-    blueprint.add_route(_open, "/o/<token:str>", methods=["GET", "HEAD"], name="open")
+    blueprint.add_route(_click, "/c/<token:str>", methods=["GET", "HEAD"], name="click", error_format="text")
+    blueprint.add_route(_open, "/o/<token:str>", methods=["GET", "HEAD"], name="open", error_format="text")
     app.blueprint(blueprint)
     app.before_server_start(_start)
     app.after_server_stop(_stop)

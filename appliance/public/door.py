@@ -32,11 +32,15 @@ def mount(app: "Sanic[Any, Any]") -> None:
     blueprint = Blueprint("public")
     for path, module in (("/u", unsubscribe), ("/p", preferences), ("/d", confirm), ("/f", forms)):
         name = path.strip("/")
-        blueprint.add_route(module.show, f"{path}/<token:str>", methods=["GET", "HEAD"], name=f"{name}_page")
-        blueprint.add_route(module.act, f"{path}/<token:str>", methods=["POST"], name=f"{name}_act")
-    blueprint.add_route(_view, "/v/<token:str>", methods=["GET", "HEAD"], name="view")
-    blueprint.add_route(_style, "/public.css", methods=["GET"], name="style")
-    blueprint.add_route(_robots, "/robots.txt", methods=["GET"], name="robots")
+        blueprint.add_route(
+            module.show, f"{path}/<token:str>", methods=["GET", "HEAD"], name=f"{name}_page", error_format="text"
+        )
+        blueprint.add_route(
+            module.act, f"{path}/<token:str>", methods=["POST"], name=f"{name}_act", error_format="text"
+        )
+    blueprint.add_route(_view, "/v/<token:str>", methods=["GET", "HEAD"], name="view", error_format="text")
+    blueprint.add_route(_style, "/public.css", methods=["GET"], name="style", error_format="text")
+    blueprint.add_route(_robots, "/robots.txt", methods=["GET"], name="robots", error_format="text")
     app.blueprint(blueprint)
     clicks.mount(app)
     pictures.mount(app)

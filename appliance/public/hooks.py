@@ -30,8 +30,10 @@ def owns(path: str) -> bool:
 
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add the hooks to the server: whether one exists is told before how it is asked."""
-    app.add_route(_hook, f"{PATH}<name:str>", methods=_METHODS, name="hooks")
-    app.add_route(_of_provider, f"{PATH}<provider:str>/<name:str>", methods=_METHODS, name="provider_hooks")
+    app.add_route(_hook, f"{PATH}<name:str>", methods=_METHODS, name="hooks", error_format="text")
+    app.add_route(
+        _of_provider, f"{PATH}<provider:str>/<name:str>", methods=_METHODS, name="provider_hooks", error_format="text"
+    )
 
 
 def _only_post(request: Request, is_open: bool) -> None:

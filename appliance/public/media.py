@@ -20,7 +20,7 @@ _KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add the pictures to the server."""
-    app.add_route(_picture, f"{media.PATH}<signed_id:str>", methods=["GET", "HEAD"], name="media")
+    app.add_route(_picture, f"{media.PATH}<signed_id:str>", methods=["GET", "HEAD"], name="media", error_format="text")
 
 
 async def _picture(request: Request, signed_id: str) -> HTTPResponse:
