@@ -14,6 +14,8 @@ from appliance.tables import Media
 
 MOST_BYTES = 5 * 1_048_576
 PATH = "/m/"
+# What the directory begins with that a file comes to, before it is a picture
+ROOM = "campanero-upload-"
 # One picture at a time: each may fill a hundred megabytes while it is decoded
 STUDIO = ThreadPoolExecutor(1, thread_name_prefix="pictures")
 _NAME_LENGTH = 32

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance import clock
+from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Conflict, Invalid
 from appliance.tables import Idempotency
@@ -48,8 +49,10 @@ def once(
         return Once(verb() or 0, False)
     path += "?test" if test else ""
     digest, now = payload_digest(payload), clock.now_ms()
-    Idempotency.delete().where(Idempotency.created_at < now - KEPT_MS).execute()
     found = Idempotency.get_or_none(Idempotency.account == account_id, Idempotency.path == path, Idempotency.key == key)
+    if found is not None and found.created_at < now - KEPT_MS:
+        found.delete_instance()
+        found = None
     if found is not None:
         if found.payload != digest:
             raise Conflict("this Idempotency-Key was used for another request", code="idempotency_conflict")
@@ -59,3 +62,15 @@ def once(
         return Once(0, False)
     Idempotency.create(account=account_id, path=path, key=key, payload=digest, resource_id=made, created_at=now)
     return Once(made, False)
+
+
+def old(most: int) -> list[int]:
+    """Answer some repeats that nobody is answered by any more."""
+    found = rows("SELECT id FROM idempotency WHERE created_at < ? LIMIT ?", (clock.now_ms() - KEPT_MS, most))
+    return [row[0] for row in found]
+
+
+def forget(some: list[int]) -> int:
+    """Drop them; not with a request, which would have to wait for all that a day has left."""
+    writing()
+    return run(f"DELETE FROM idempotency WHERE id IN ({','.join(map(str, some))})")

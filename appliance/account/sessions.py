@@ -28,7 +28,7 @@ def begin(user_id: int, ip: str | None, user_agent: str | None) -> str:
 
 
 def keep(user_id: int, secret: str, kind: Kind, ip: str | None, user_agent: str | None) -> Session:
-    """Note a sign-in under the digest of its secret; whatever is over is dropped with that."""
+    """Note a sign-in under the digest of its secret."""
     writing()
     now = clock.now_ms()
     session = Session.create(
@@ -37,8 +37,18 @@ def keep(user_id: int, secret: str, kind: Kind, ip: str | None, user_agent: str 
     )  # fmt: skip
     User.update(last_login_at=now).where(User.id == user_id).execute()
     _note(session, "login", ip)
-    Session.delete().where(Session.expires_at < now).execute()
     return session
+
+
+def old(most: int) -> list[int]:
+    """Answer some sign-ins that are over."""
+    return [row.id for row in Session.select(Session.id).where(Session.expires_at < clock.now_ms()).limit(most)]
+
+
+def forget(some: list[int]) -> int:
+    """Drop them, with the addresses and programs that they name."""
+    writing()
+    return int(Session.delete().where(Session.id.in_(some), Session.expires_at < clock.now_ms()).execute())
 
 
 def find(token: str) -> Session | None:

@@ -45,7 +45,7 @@ def shaped(row: Media) -> Upload:
 
 async def _received(request: Call) -> tuple[str, Picture]:
     """Receive a picture with the name of its file; raises Invalid with all that is wrong with the form."""
-    room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
+    room = await asyncio.to_thread(TemporaryDirectory, prefix=media.ROOM)
     faults, picture = Faults(), None
     try:
         target = Path(room.name) / "file"

@@ -156,10 +156,28 @@ def tend(stopping: threading.Event) -> None:
             write(step, act_id)
 
 
-def tidy() -> None:
-    """Forget acts that ended more than a day ago."""
+def old_parts(most: int) -> list[int]:
+    """Answer some parts of acts that ended more than a day ago; each holds the ids of many people."""
+    sql = "SELECT p.id FROM crowd_act a JOIN crowd_part p ON p.act_id = a.id WHERE a.ended_at < ? LIMIT ?"
+    return [row[0] for row in rows(sql, (clock.now_ms() - _KEPT_MS, most))]
+
+
+def forget_parts(some: list[int]) -> int:
+    """Drop them."""
     writing()
-    run("DELETE FROM crowd_act WHERE ended_at < ?", (clock.now_ms() - _KEPT_MS,))
+    return run(f"DELETE FROM crowd_part WHERE id IN ({','.join(map(str, some))})")
+
+
+def old(most: int) -> list[int]:
+    """Answer some acts that ended more than a day ago; asked when their parts are gone."""
+    sql = "SELECT id FROM crowd_act WHERE ended_at < ? LIMIT ?"
+    return [row[0] for row in rows(sql, (clock.now_ms() - _KEPT_MS, most))]
+
+
+def forget(some: list[int]) -> int:
+    """Drop them."""
+    writing()
+    return run(f"DELETE FROM crowd_act WHERE id IN ({','.join(map(str, some))})")
 
 
 def count(account_id: int, contact_ids: list[int]) -> int:

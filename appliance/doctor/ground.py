@@ -74,7 +74,7 @@ def database(directory: Path) -> Iterator[Line]:
     if found != [("ok",)]:
         yield Line("fail", "database", f"is damaged: {'; '.join(str(one[0]) for one in found)}")
     else:
-        yield Line("ok", "database", f"{path.stat().st_size / 1e6:.0f} MB, whole")
+        yield Line("ok", "database", f"{path.stat().st_size / 1e6:.0f} MB, whole{_spare()}")
     if have > want:
         yield Line("fail", "schema", f"{have}, this program knows {want}: use the newer program")
         raise Over
@@ -82,6 +82,12 @@ def database(directory: Path) -> Iterator[Line]:
         yield Line("warn", "schema", f"{have}, the next start brings it to {want}")
         raise Over
     yield Line("ok", "schema", str(have))
+
+
+def _spare() -> str:
+    """Say how much of the database holds nothing now, where that is worth a word."""
+    ((pages,),), ((size,),) = rows("PRAGMA freelist_count"), rows("PRAGMA page_size")
+    return f"; {pages * size / 1e6:.0f} MB of it are free for what comes" if pages * size > 1e6 else ""
 
 
 def room(directory: Path) -> Iterator[Line]:

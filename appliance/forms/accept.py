@@ -179,13 +179,31 @@ def _mail(wanted: _Wanted, number: int) -> Message:
     return system.put(wanted.account, wanted.said.address, contact_id, letter, data)
 
 
-def tidy() -> None:
-    """Forget what was typed once its link has expired, and after 30 days that there was something."""
+def expired(most: int) -> list[int]:
+    """Answer some sign-ups whose link has expired and that still hold what was typed."""
+    return _ids("created_at < ? AND confirmed_at IS NULL AND key NOT NULL", LIVES_MS, most)
+
+
+def blank(some: list[int]) -> int:
+    """Forget what was typed; that there was something is kept for a while."""
     writing()
-    now = clock.now_ms()
-    run(
+    return run(
         "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
-        "WHERE created_at < ? AND confirmed_at IS NULL AND key NOT NULL",
-        (now - LIVES_MS,),
+        f"WHERE id IN ({','.join(map(str, some))}) AND confirmed_at IS NULL"
     )
-    run("DELETE FROM confirmation WHERE created_at < ?", (now - KEPT_MS,))
+
+
+def old(most: int) -> list[int]:
+    """Answer some sign-ups that were 30 days ago."""
+    return _ids("created_at < ?", KEPT_MS, most)
+
+
+def forget(some: list[int]) -> int:
+    """Forget that there was something."""
+    writing()
+    return run(f"DELETE FROM confirmation WHERE id IN ({','.join(map(str, some))})")
+
+
+def _ids(which: str, age_ms: int, most: int) -> list[int]:
+    found = rows(f"SELECT id FROM confirmation WHERE {which} LIMIT ?", (clock.now_ms() - age_ms, most))
+    return [row[0] for row in found]

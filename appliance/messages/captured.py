@@ -6,7 +6,7 @@ from email.message import EmailMessage
 from typing import Any, NamedTuple
 
 from appliance import clock
-from appliance.db.open import one
+from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 from appliance.errors import NotFound
 from appliance.messages import links
@@ -15,6 +15,7 @@ from appliance.sms import gsm
 from appliance.sms.text import Text
 from appliance.tables import Captured, Message
 
+KEPT_MS = 90 * 24 * 3600 * 1000
 # What underlines a heading in plain text, which is nothing that anybody said
 _RULE = re.compile(r"^[=\-*_]{3,}\s*$", re.MULTILINE)
 
@@ -103,6 +104,24 @@ def clear(account_id: int) -> int:
     """Empty the inbox and answer how many there were."""
     writing()
     return int(Captured.delete().where(Captured.account == account_id).execute())
+
+
+def old(most: int) -> list[int]:
+    """Answer some messages that came to the inbox too long ago; those of an account came in the order of their ids."""
+    before, found = clock.now_ms() - KEPT_MS, list[int]()
+    for (account_id,) in rows("SELECT id FROM account"):
+        sql = "SELECT id, received_at FROM captured WHERE account_id = ? ORDER BY id LIMIT ?"
+        for number, at in rows(sql, (account_id, most - len(found))):
+            if at >= before:
+                break
+            found.append(number)
+    return found
+
+
+def forget(some: list[int]) -> int:
+    """Drop them; what was sent stays in the ledger."""
+    writing()
+    return run(f"DELETE FROM captured WHERE id IN ({','.join(map(str, some))})")
 
 
 def parse(raw: bytes) -> EmailMessage:

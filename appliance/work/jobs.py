@@ -24,7 +24,6 @@ from appliance.events import retention
 from appliance.flows import dates, entry, ignoring, resting, watching
 from appliance.flows import run as runs
 from appliance.flows.tending import Tender
-from appliance.forms import accept
 from appliance.importing import forget
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
@@ -33,7 +32,7 @@ from appliance.segments import indexes
 from appliance.sending_domains import verify
 from appliance.webhooks import fanout, sweep, teller
 from appliance.webhooks.teller import Teller
-from appliance.work import bell
+from appliance.work import bell, housekeeping
 from appliance.work.sender import Sender
 from appliance.work.texting import Texter
 from appliance.work.under_way import UnderWay
@@ -201,6 +200,7 @@ class Jobs:
 
     def forget(self) -> None:
         """Drop what is over and what is too old."""
+        housekeeping.tend(self.importer.stopping)
         forget_what_is_over()
         retention.tend(self.importer.stopping)
         ignoring.tend(self.importer.stopping)
@@ -239,8 +239,6 @@ class Jobs:
             return False
         self._tidied = now
         bell.ring("erasures")
-        work.write(accept.tidy)
-        work.write(crowd_jobs.tidy)
         return True
 
     @staticmethod

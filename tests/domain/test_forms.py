@@ -1,5 +1,6 @@
 """Forms below the doors: rates, what a stranger may touch, and what is kept of it for how long."""
 
+import threading
 from itertools import count
 
 import msgspec
@@ -17,6 +18,7 @@ from appliance.errors import Invalid, TooMany
 from appliance.forms import accept, confirm, rates, reading, store
 from appliance.messages import links
 from appliance.tables import Confirmation, Form, Message
+from appliance.work import housekeeping
 from tests.domain.home import Home
 from tests.domain.test_feedback import sent
 
@@ -68,13 +70,13 @@ def test_what_was_typed_is_kept_a_week_and_that_it_was_a_month(home: Home) -> No
     submit(home, form, email=ANA, first_name="Ana")
     (asked,) = Confirmation.select()
     home.advance(7 * 86_400 + 1)
-    work.write(accept.tidy)
+    housekeeping.tend(threading.Event())
     kept = Confirmation.get_by_id(asked.id)
     assert (kept.value, kept.key, kept.person, kept.ip, kept.user_agent) == (None, None, {}, None, None)
     found = confirm.sheet(token_of(asked.id))
     assert found is not None and found.state == "expired"
     home.advance(24 * 86_400)
-    work.write(accept.tidy)
+    housekeeping.tend(threading.Event())
     assert confirm.sheet(token_of(asked.id)) is None
 
 

@@ -1,0 +1,122 @@
+"""What nobody needs any more goes by the bite, what is needed stays, and whoever writes is not kept waiting."""
+
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from appliance import clock, media
+from appliance.account import idempotency
+from appliance.db import work
+from appliance.db.open import run, scalar
+from appliance.work import housekeeping
+from tests.domain.home import Home
+
+DAY = 86_400_000
+# Columns and values of a row of each kind, whose last column is the moment that its age is told by; and its time
+KINDS = {
+    "idempotency": ("account_id, path, key, payload, resource_id, created_at", "1, '/x', {n}, 'p', 1, {at}", 7),
+    "captured": (
+        "account_id, channel, mail_from, rcpt_to, size, source, received_at",
+        "1, 'email', 'a@x', 'b@x', 5, 'words', {at}", 90,
+    ),
+    "confirmation": (
+        "account_id, purpose, kind, value, key, person, list_ids, created_at",
+        "1, 'form', 'email', 'a@x', 'a@x', '{{}}', '[]', {at}", 30,
+    ),
+    "crowd_act": (
+        "account_id, user_id, act, argument, evidence, state, number, changed, skipped, created_at, updated_at, "
+        "ended_at",
+        "1, 1, 'tag', '', '{{}}', 'done', 1, 1, '{{}}', 0, 0, {at}", 1,
+    ),
+}  # fmt: skip
+
+
+def fill(table: str, count: int, at: int) -> None:
+    """Write rows of a kind that are all of one moment."""
+    columns, values, _ = KINDS[table]
+
+    def verb() -> None:
+        for number in range(count):
+            key = f"'{at}-{number}'"
+            run(f"INSERT INTO {table} ({columns}) VALUES ({values.format(n=key, at=at)})")
+
+    work.write(verb)
+
+
+@pytest.fixture
+def bites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each transaction of a sweep dropped."""
+    taken: list[int] = []
+
+    def counted(one: housekeeping.Sweep) -> housekeeping.Sweep:
+        def drop(some: list[int]) -> int:
+            taken.append(len(some))
+            return one.drop(some)
+
+        return one._replace(drop=drop)
+
+    monkeypatch.setattr(housekeeping, "SWEEPS", tuple(map(counted, housekeeping.SWEEPS)))
+    return taken
+
+
+@pytest.mark.parametrize("table", KINDS)
+def test_what_is_over_goes_by_the_bite(home: Home, bites: list[int], table: str) -> None:
+    """All that is older than its time goes, a bounded number in a transaction; what is younger stays."""
+    now, kept = clock.now_ms(), KINDS[table][2] * DAY
+    fill(table, 450, now - kept - 60_000)
+    fill(table, 5, now - kept + 60_000)
+    housekeeping.tend(threading.Event())
+    assert scalar(f"SELECT count(*) FROM {table}") == 5
+    assert sum(bites) >= 450 and max(bites) <= 200
+    bites.clear()
+    housekeeping.tend(threading.Event())
+    assert bites == []
+
+
+def test_parts_go_before_their_act(home: Home, bites: list[int]) -> None:
+    """An act on a million people has many parts; none of its transactions takes them all."""
+    fill("crowd_act", 1, clock.now_ms() - 2 * DAY)
+    many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 90) SELECT 1, '[1,2,3]', 1 FROM n"
+    work.write(run, f"INSERT INTO crowd_part (act_id, contact_ids, done) {many}")
+    housekeeping.tend(threading.Event())
+    assert (scalar("SELECT count(*) FROM crowd_part"), scalar("SELECT count(*) FROM crowd_act")) == (0, 0)
+    assert max(bites) == 20
+
+
+def test_a_request_waits_for_nobodys_old_keys(home: Home) -> None:
+    """A key that is a week old is as new, and its request drops no other: others do, by the bite."""
+    fill("idempotency", 300, clock.now_ms() - 8 * DAY)
+    key = scalar("SELECT key FROM idempotency LIMIT 1")
+
+    def ask(payload: str) -> idempotency.Once:
+        return work.write(idempotency.once, 1, "/x", key, payload, lambda: 42)
+
+    assert ask("another") == (42, False)
+    assert ask("another") == (42, True)
+    assert scalar("SELECT count(*) FROM idempotency") == 300
+
+
+def test_it_ends_when_the_service_does(home: Home, bites: list[int]) -> None:
+    """Told to stop it takes no further bite."""
+    fill("idempotency", 300, clock.now_ms() - 8 * DAY)
+    stopping = threading.Event()
+    stopping.set()
+    housekeeping.tend(stopping)
+    assert bites == []
+
+
+def test_rooms_of_uploads_that_nobody_ends(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill left of an upload goes after a day; one that is under way stays, and so does whatever is not ours."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    old, new, other = (tmp_path / name for name in (f"{media.ROOM}old", f"{media.ROOM}new", "somebody-else"))
+    for room in (old, new, other):
+        room.mkdir()
+        (room / "file").write_text("x")
+    for room in (old, other):
+        os.utime(room, (time.time() - 100_000,) * 2)
+    housekeeping.tend(threading.Event())
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [new.name, other.name]
