@@ -1,0 +1,42 @@
+"""What a process holds at a moment: memory, files, threads, and what lies in its directories."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.kit.server import Server
+
+
+class Vitals(NamedTuple):
+    """One look at a server; sizes in bytes. `own` is memory without what is mapped of files."""
+
+    memory: int
+    own: int
+    handles: int
+    threads: int
+    temporary: int
+    log: int
+    database: int
+
+
+def look(server: Server, temporary: Path) -> Vitals:
+    """Look at a running server whose temporary files come to a directory."""
+    process = Path(f"/proc/{server.pid}")
+    fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    resident, own = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon"))
+    wal = server.data / "campanero.db-wal"
+    return Vitals(
+        resident, own, len(list((process / "fd").iterdir())), int(fields["Threads"]),
+        sum(1 for _ in temporary.rglob("*")), wal.stat().st_size if wal.exists() else 0,
+        (server.data / "campanero.db").stat().st_size,
+    )  # fmt: skip
+
+
+def told(days: list[Vitals]) -> str:
+    """Write a row for each day."""
+    names = ("day", "RSS MB", "own MB", "handles", "threads", "temp", "WAL MB", "db MB")
+    form = "{:>8}" * len(names)
+    lines = [form.format(*names)]
+    for day, one in enumerate(days):
+        sizes = [f"{size / 1e6:.1f}" for size in (one.memory, one.own, one.log, one.database)]
+        lines.append(form.format(day, *sizes[:2], one.handles, one.threads, one.temporary, *sizes[2:]))
+    return "\n".join(lines)
