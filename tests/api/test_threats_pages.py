@@ -134,11 +134,14 @@ def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant,
 def test_the_machine_is_told_of_to_the_first_account_alone(
     server: Server, both: tuple[Tenant, Visitor, Visitor, Tenant]
 ) -> None:
-    """Where the data of all accounts lies, and how large it is, learns no owner of another account."""
+    """Where the data of all accounts lies, and how large it is, no owner of another account learns, nor backs it up."""
     _, owner, stranger, _ = both
     pages = [one.send("GET", "/settings/data").text for one in (owner, stranger)]
     assert [str(server.data) in page for page in pages] == [True, False]
     assert ["<dt>Size</dt>" in page for page in pages] == [True, False]
+    assert ["Back up now" in page for page in pages] == [True, False]
+    assert stranger.send("POST", "/settings/data/backup").status == 403
+    assert not (server.data / "backups").exists()
 
 
 def test_a_form_that_names_a_thing_of_another_account_takes_nothing(
