@@ -42,7 +42,8 @@ FORMS = {
         /flows/*/revive /flows/put-back /outbox/*/assume /outbox/*/cancel /outbox/*/retry /outbox/retry""",
     "admin": """
         /brand/ /brand/logo /campaigns/*/approve /campaigns/*/reject /flows/*/approve /flows/*/reject /settings/
-        /settings/consent /settings/doctor/ /settings/domains/ /settings/domains/*/delete /settings/domains/*/rotate
+        /settings/consent /settings/data/backup /settings/doctor/ /settings/domains/ /settings/domains/*/delete
+        /settings/domains/*/rotate
         /settings/domains/*/verify /settings/keys/ /settings/keys/*/revoke /settings/sending/ /settings/sending/test
         /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
         /settings/team/*/reopen /settings/team/*/role /settings/webhooks/ /settings/webhooks/*
