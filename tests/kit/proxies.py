@@ -1,5 +1,6 @@
 """nginx and Caddy from Debian's packages, run with the examples of a guide: only ports, names and files are others."""
 
+import atexit
 import shutil
 import socket
 import subprocess
@@ -27,6 +28,7 @@ def find(name: str) -> str | None:
     if installed or not shutil.which("apt-get"):
         return installed
     place = Path(tempfile.mkdtemp(prefix="campanero-proxy-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     try:
         subprocess.run(["apt-get", "download", "-qq", name], cwd=place, check=True, capture_output=True, timeout=180)
         package = next(place.glob("*.deb"))
