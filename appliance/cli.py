@@ -4,16 +4,12 @@ import argparse
 import gc
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import apsw
-
-from appliance import VERSION, clock, config, datadir, logs, people_commands, tokens
+from appliance import VERSION, bundled, clock, config, datadir, logs, people_commands, tokens
 from appliance.account import settings
 from appliance.backups import backup_commands, placing, upgrading
 from appliance.config import Loaded
@@ -85,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
     version = _command(top, "version", _version, "print the version")
     version.add_argument("--json", action="store_true", help="with the versions of what is inside")
+    words = "print the licences of what is inside (of the executable)"
+    version.add_argument("--licences", action="store_true", help=words)
     return parser
 
 
@@ -244,13 +242,9 @@ def _openapi(options: argparse.Namespace) -> None:
 
 
 def _version(options: argparse.Namespace) -> None:
-    if not options.json:
+    if options.licences:
+        print(bundled.licences(), end="")
+    elif options.json:
+        print(json.dumps({"version": VERSION, "components": bundled.components()}))
+    else:
         print(f"campanero {VERSION}")
-        return
-    components = {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
-    for name in ("sanic", "peewee", "huey", "aiosmtpd", "msgspec", "python-liquid", "apsw"):
-        try:
-            components[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            components[name] = "bundled"
-    print(json.dumps({"version": VERSION, "components": components}))

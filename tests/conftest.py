@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.kit.browser import Problems, find_browser, new_page, running_browser, sign_in
+from tests.kit.built import built
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.dns import DnsServer
@@ -41,6 +42,12 @@ def pytest_sessionstart() -> None:
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether large tests run at their full size."""
     return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(scope="session")
+def executable() -> Path:
+    """The executable, built from the sources as they are."""
+    return built()
 
 
 @pytest.fixture(scope="module")

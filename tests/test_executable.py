@@ -1,42 +1,14 @@
 """The executable: built from the sources as they are, started, and used from set-up to a message that went out."""
 
-import hashlib
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kit.server import ROOT, Server
+from tests.kit.server import Server
 from tests.kit.uploads import done, results, upload
-
-BUILDS = ROOT / "build" / "tested"
-
-
-def digest_of_sources() -> str:
-    """Name everything that ends up in the file, and the Python that goes with it."""
-    digest = hashlib.sha256(sys.version.encode())
-    for top in ("appliance", "ui", "static", "packaging"):
-        for file in sorted((ROOT / top).rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
-                digest.update(f"{file.relative_to(ROOT)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()[:16]
-
-
-@pytest.fixture(scope="module")
-def executable() -> Path:
-    """The built file; built again only when a source changed."""
-    home = BUILDS / digest_of_sources()
-    if not (home / "campanero").exists():
-        shutil.rmtree(BUILDS, ignore_errors=True)
-        fresh = home.with_suffix(".unfinished")
-        done = subprocess.run([ROOT / "packaging" / "build", fresh], capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stdout + done.stderr
-        fresh.rename(home)
-    return home / "campanero"
 
 
 @pytest.fixture(scope="module")

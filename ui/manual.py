@@ -12,7 +12,7 @@ GUIDES = (
     ("Begin", ("send-your-first-mail", "connect-a-relay", "verify-a-domain")),
     ("Work with people", ("import", "flows", "webhooks")),
     ("Programs", ("authentication", "errors-and-limits")),
-    ("Run it", ("https", "watch", "security", "backup", "how-far")),
+    ("Run it", ("install", "https", "watch", "security", "backup", "how-far")),
 )
 # The address that examples are written with
 _WRITTEN = "http://127.0.0.1:8080"

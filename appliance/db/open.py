@@ -36,6 +36,10 @@ class TooOld(Exception):
 class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
     """Peewee's database on apsw, which carries a current SQLite of its own."""
 
+    def get_binary_type(self) -> type[memoryview]:
+        """Answer what bytes are bound as, as Python's own `sqlite3` has it, which the executable does without."""
+        return memoryview
+
 
 database = Database(None, autoconnect=True)
 

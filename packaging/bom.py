@@ -1,0 +1,103 @@
+"""Writes the bill of materials of a built executable (CycloneDX 1.6, JSON), read from the file itself: bom.py FILE.
+
+The same file gives the same bill: its time is the one of the sources (SOURCE_DATE_EPOCH), its number comes from its
+digest.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from inside import Part, parts
+from PyInstaller.archive.readers import CArchiveReader
+
+_SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # that of addresses (RFC 9562)
+
+
+def contents(executable: Path) -> tuple[list[str], list[str]]:
+    """Answer the names of the modules and of the files inside."""
+    archive = CArchiveReader(str(executable))
+    return list(archive.open_embedded_archive("PYZ.pyz").toc), list(archive.toc)
+
+
+def oldest_glibc(tree: Path) -> str:
+    """Answer the C library that the most demanding file of a tree asks for."""
+    asked = {(2, 0)}
+    for file in sorted(tree.rglob("*")):
+        if file.is_file() and not file.is_symlink() and file.open("rb").read(4) == b"\x7fELF":
+            said = subprocess.run(["objdump", "-T", file], capture_output=True, text=True, errors="replace").stdout
+            asked |= {(int(one), int(two)) for one, two in re.findall(r"\bGLIBC_(\d+)\.(\d+)", said)}
+    return ".".join(map(str, max(asked)))
+
+
+def licences(words: str) -> list[dict[str, Any]]:
+    """Answer a licence as the form wants it: one of the list by its name, everything else as an expression."""
+    plain = re.fullmatch(r"[\w.+-]+", words) and not words.startswith("LicenseRef-")
+    if re.fullmatch(r"[\w.+-]+(?: (?:OR|AND|WITH) [\w.+-]+)+|LicenseRef-[\w.-]+|.*\(.*\).*", " ".join(words.split())):
+        return [{"expression": " ".join(words.split())}]
+    return [{"license": {"id" if plain else "name": words}}]
+
+
+def component(part: Part, ref: str) -> dict[str, Any]:
+    """Answer a part in the words of the form, with what is compiled into it."""
+    said: dict[str, Any] = {"type": "library", "bom-ref": ref, "name": part.name}
+    if part.version:
+        said["version"] = part.version
+    said |= {"licenses": licences(part.licence), "purl": part.purl}
+    if part.within:
+        said["components"] = [component(one, f"{ref}#{one.purl}") for one in part.within]
+    return said
+
+
+def bill(executable: Path, version: str, glibc: str) -> dict[str, Any]:
+    """Answer the whole bill."""
+    digest = hashlib.sha256(executable.read_bytes()).hexdigest()
+    moment = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), UTC)
+    found = parts(*contents(executable))
+    own = f"campanero@{version}"
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": uuid.uuid5(_SPACE, f"sha256:{digest}").urn,
+        "version": 1,
+        "metadata": {
+            "timestamp": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "component": {
+                "type": "application", "bom-ref": own, "name": "campanero", "version": version,
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+                "hashes": [{"alg": "SHA-256", "content": digest}],
+                "properties": [
+                    {"name": "campanero:machine", "value": os.uname().machine},
+                    {"name": "campanero:glibc", "value": glibc},
+                ],
+            },
+        },
+        "components": [component(part, part.purl) for part in found],
+        "dependencies": [{"ref": own, "dependsOn": [part.purl for part in found]}],
+    }  # fmt: skip
+
+
+def main(file: str) -> None:
+    """Write the bill beside the file and say what it comes to."""
+    executable = Path(file)
+    said = subprocess.run([executable, "version", "--json"], capture_output=True, text=True, check=True).stdout
+    glibc = oldest_glibc(executable.parent / "unpacked")
+    made = bill(executable, json.loads(said)["version"], glibc)
+    target = executable.with_name("campanero.cdx.json")
+    target.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    inner = sum(len(one.get("components", ())) for one in made["components"])
+    print(f"campanero.cdx.json: {len(made['components'])} parts, {inner} more compiled into them")
+    print(f"needs Linux {os.uname().machine} with glibc {glibc} or newer")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,1 @@
+"""The executable and the packages made of it, as they meet other systems."""

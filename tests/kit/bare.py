@@ -1,0 +1,60 @@
+"""A system of nothing but a C library and the executable, and other places that only root can make."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.kit.server import ROOT
+
+# What the loader of the executable and the interpreter inside are linked to beyond what they carry
+_LIBRARIES = (
+    "ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1",
+    "libz.so.1",
+)  # fmt: skip
+FOREIGN = ("SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR")
+
+
+def needs_mounts() -> None:
+    """Skip a test where nothing may be mounted; in CI it fails instead."""
+    allowed = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+    if not allowed and os.environ.get("CI") != "true":
+        pytest.skip("mounting needs root")
+
+
+def within(script: str, *words: object, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a script of the shell with mounts of its own, which nobody else sees."""
+    command = ["unshare", "--mount", "sh", "-eu", "-c", script, "sh", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=env)
+
+
+class BareSystem:
+    """A directory tree with a C library, `/proc`, `/dev` and the executable: no Debian, no Python, no certificates."""
+
+    def __init__(self, tree: Path, executable: Path) -> None:
+        self.tree = tree
+        for name in ("proc", "dev", "tmp", "data", "lib64", "lib"):  # as every system has them
+            (tree / name).mkdir(parents=True)
+        listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+        for name in _LIBRARIES:
+            found = [line.split(" => ")[1] for line in listed.splitlines() if line.startswith(f"\t{name} ")]
+            found = [path for path in found if "i386" not in path and "32" not in path]
+            if found:
+                shutil.copy(found[0], tree / ("lib64" if name.startswith("ld-") else "lib") / name)
+        shutil.copy(executable, tree / "campanero")
+
+    def program(self) -> Path:
+        """Answer what runs the executable in there, as `Server(executable=..., data=Path("/data"))` wants it."""
+        runner = self.tree.with_name(f"{self.tree.name}.sh")
+        runner.write_text(
+            f"""#!/bin/sh
+exec unshare --mount sh -eu -c '
+mount -t proc proc "{self.tree}/proc"
+mount --bind /dev "{self.tree}/dev"
+exec chroot "{self.tree}" /campanero "$@"' sh "$@"
+"""
+        )
+        runner.chmod(0o755)
+        return runner

@@ -1,0 +1,55 @@
+"""This Debian with everything that is changed kept apart: packages are really installed, and nobody else sees it."""
+
+import subprocess
+from pathlib import Path
+from typing import Self
+
+_ENTER = """#!/bin/sh
+exec nsenter --mount="/proc/{pid}/ns/mnt" chroot "{tree}" {words}"$@"
+"""
+_MOUNTS = """
+mount -t tmpfs none "$1"
+mkdir "$1/changed" "$1/work" "$1/tree"
+mount -t overlay none -o "lowerdir=/,upperdir=$1/changed,workdir=$1/work" "$1/tree"
+mount -t proc proc "$1/tree/proc"
+mount --bind /dev "$1/tree/dev"
+echo ready
+exec sleep 100000
+"""
+
+
+class Debian:
+    """A view of this system that can be changed; use as a context manager."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._keeper: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        words = ["unshare", "--mount", "sh", "-eu", "-c", _MOUNTS, "sh", str(self._place)]
+        self._keeper = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._keeper.stdout is not None
+        assert self._keeper.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._keeper is not None
+        self._keeper.kill()
+        self._keeper.wait()
+
+    def run(self, *words: str, expect: int | None = 0) -> str:
+        """Run a command in there and answer what it printed."""
+        assert self._keeper is not None
+        inside = ["nsenter", f"--mount=/proc/{self._keeper.pid}/ns/mnt", "chroot", str(self._place / "tree"), *words]
+        done = subprocess.run(inside, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+        assert expect is None or done.returncode == expect, (words, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    def program(self, *words: str) -> Path:
+        """Answer a program out here that runs a command in there, with what it is given."""
+        assert self._keeper is not None
+        made = self._place.with_name("enter.sh")
+        before = "".join(f"{word} " for word in words)
+        made.write_text(_ENTER.format(pid=self._keeper.pid, tree=self._place / "tree", words=before))
+        made.chmod(0o755)
+        return made
