@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,14 +70,16 @@ def holder(directory: Path) -> int | None:
     """Answer the process of the service that runs on a directory; None if none does. It is not disturbed by that."""
     try:
         number = int((directory / _LOCK).read_text().partition("\n")[0])
+        file = (directory / _LOCK).stat().st_ino
         os.kill(number, 0)
     except PermissionError:
         return number  # another user's
     except (OSError, ValueError):
         return None
     with contextlib.suppress(OSError):
-        # The number may be another's by now
-        return number if any(f" {number} " in line for line in _LOCKS.read_text().splitlines()) else None
+        # The number may be another's by now, who holds locks of its own
+        held = re.compile(rf" {number} [0-9a-f]+:[0-9a-f]+:{file} ")
+        return number if held.search(_LOCKS.read_text()) else None
     return number
 
 

@@ -22,7 +22,8 @@ _KEY = re.compile(r"camp_(live|test|pub)_[0-9A-Za-z]{6,}")
 _SECRET = re.compile(r"\b(?:whsec_[0-9A-Za-z+/=_-]{6,}|eyJ[\w-]{6,}\.[\w-]+\.[\w-]*)")
 # Whose mailbox it is nobody needs to know, nor the password in an address of a server
 _MAILBOX = re.compile(r"[^\s/<>\"'(),;:=&?\[\]{}|]+(@|%40)(?=[\w-]+\.\w|\[|localhost|\d)")
-_PHONE = re.compile(r"(?<![\w.])(\+|%2B)[0-9]{7,15}(?![0-9])")
+# A range of numbers, its last digits as stars, is nobody's
+_PHONE = re.compile(r"(?<![\w.])(\+|%2B)[0-9]{7,15}(?![0-9*])")
 # What every record has; the rest is what somebody added to theirs
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 

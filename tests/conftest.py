@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ def pytest_sessionstart() -> None:
     (CPython, gh-106905).
     """
     importlib.import_module("hypothesis.strategies._internal.regex")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what runs in the background so, and every child would be deaf to Ctrl C too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -84,7 +84,7 @@ def _set_aside(directory: Path, manifest: Manifest, tell: Callable[[str], None])
     """Keep what is there: as a backup, or, where it cannot be read, as its files; and answer where."""
     folder = directory / files.FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
-    name = f"before-restore-{files.stamp(clock.now_ms())}"
+    name = _free_name(folder)
     tell("backing up what is there")
     try:
         target = folder / f"{name}.tar.gz"
@@ -100,6 +100,13 @@ def _set_aside(directory: Path, manifest: Manifest, tell: Callable[[str], None])
                 shutil.copyfile(path, target / path.name)
                 (target / path.name).chmod(0o600)
     return target
+
+
+def _free_name(folder: Path) -> str:
+    """Answer a name that nothing has there yet: a restoration may be killed and begun again within a second."""
+    base = f"before-restore-{files.stamp(clock.now_ms())}"
+    names = (base, *(f"{base}-{number}" for number in range(2, 1_000)))
+    return next(name for name in names if not any((folder / f"{name}{end}").exists() for end in ("", ".tar.gz")))
 
 
 def _ready(directory: Path, made: Path, manifest: Manifest) -> Replayed:

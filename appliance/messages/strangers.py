@@ -73,7 +73,7 @@ def _tell(account_id: int, prefix: str, most: int, now: int) -> None:
     while len(_told) > _MOST_TOLD:
         _told.pop(next(iter(_told)))
     log.warning(
-        "account %s: %s single SMS in an hour to unknown numbers beginning with %s; more are refused. Somebody may "
+        "account %s: %s single SMS in an hour to unknown numbers %s****; more are refused. Somebody may "
         "earn by them: look who asks for these messages", account_id, most, prefix,
     )  # fmt: skip
 
