@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.kit.server import ROOT
 from tests.kit_selftest.test_locks import normal, pins
 
 # Installed because others name them, and never asked for by what runs
@@ -100,14 +99,3 @@ def test_it_was_tried_before_it_was_passed_on(executable: Path) -> None:
     assert "one campaign sent into the inbox and found there" in told
     assert re.search(r"glibc 2\.\d+ or newer", told)
     assert re.search(r"\d+\.\d MB in ", told)
-
-
-def test_the_same_sources_give_the_same_file(executable: Path, full: bool, tmp_path: Path) -> None:
-    """Built again elsewhere, from a copy, it is the same byte for byte."""
-    if not full:
-        pytest.skip("built twice with --full")
-    copy = tmp_path / "elsewhere"
-    # What stands in git, as a clone has it: what was built here lies beside it
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True)
-    subprocess.run([copy / "packaging" / "build"], check=True, capture_output=True, timeout=1500)
-    assert (copy / "dist" / "campanero.sha256").read_text() == (executable.parent / "campanero.sha256").read_text()
