@@ -6,6 +6,7 @@ apart by it, so that none learns of another.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -33,15 +34,15 @@ class Family(NamedTuple):
     samples: list[Sample]
 
 
-class _Kind:
+class _Kind(ABC):
     def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
         self.name, self.words, self.labels = f"campanero_{name}", words, labels
         self._lock = threading.Lock()
         _declared[self.name] = self
 
+    @abstractmethod
     def family(self, account_id: int | None) -> Family:
         """Answer what was counted: for an account, or (None) all of it."""
-        raise NotImplementedError
 
     def _named(self, values: Labels) -> tuple[tuple[str, str], ...]:
         return tuple(zip(self.labels, values, strict=True))

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import msgspec
 
@@ -44,13 +44,21 @@ class Manifest(msgspec.Struct):
     journal: Mark | None  # where the journal of refusals stood before the moment of the backup
 
 
+class Source(Protocol):
+    """What is packed: reads are all that is asked of it."""
+
+    def read(self, size: int, /) -> bytes:
+        """Answer the next bytes, no more than so many."""
+        ...
+
+
 class Writer:
     """Writes a backup file, one member after the other."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar, self._sums = tar, ""
 
-    def add(self, name: str, file: IO[bytes], size: int) -> None:
+    def add(self, name: str, file: Source, size: int) -> None:
         """Add a file as it is now, no more than `size` of it: one may grow meanwhile."""
         hashing = _Hashing(file)
         info = tarfile.TarInfo(name)
@@ -71,10 +79,10 @@ class Writer:
 
 
 class _Hashing:
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: Source) -> None:
         self._file, self._hash = file, hashlib.sha256()
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int, /) -> bytes:
         content = self._file.read(size)
         self._hash.update(content)
         return content

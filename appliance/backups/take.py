@@ -9,7 +9,7 @@ import apsw
 
 from appliance import VERSION, clock, tokens
 from appliance.backups import archive
-from appliance.backups.archive import DATABASE, KEY, Manifest, Writer
+from appliance.backups.archive import DATABASE, KEY, Manifest, Source, Writer
 from appliance.backups.placing import FOLDERS
 from appliance.datadir import settle
 from appliance.db import journal
@@ -126,7 +126,7 @@ def _must_be_whole(copy: Path) -> None:
 def _pack(writer: Writer, directory: Path, copy: Path, with_key: bool, tell: Tell) -> None:
     size = copy.stat().st_size
     with copy.open("rb") as file:
-        writer.add(DATABASE, _Telling(file, size, tell), size)  # type: ignore[arg-type]  # reads are all that is asked
+        writer.add(DATABASE, _Telling(file, size, tell), size)
     others = [directory / journal.FILE, *([directory / KEY] if with_key else [])]
     others += [path for folder in FOLDERS for path in sorted((directory / folder).rglob("*")) if path.is_file()]
     for path in others:
@@ -138,11 +138,11 @@ def _pack(writer: Writer, directory: Path, copy: Path, with_key: bool, tell: Tel
 
 
 class _Telling:
-    def __init__(self, file: object, size: int, tell: Tell) -> None:
+    def __init__(self, file: Source, size: int, tell: Tell) -> None:
         self._file, self._size, self._tell, self._read = file, size, tell, 0
 
-    def read(self, size: int) -> bytes:
-        content: bytes = self._file.read(size)  # type: ignore[attr-defined]
+    def read(self, size: int, /) -> bytes:
+        content = self._file.read(size)
         self._read += len(content)
         self._tell("packing", self._read / max(1, self._size))
         return content

@@ -7,6 +7,7 @@ before the transaction that it belongs to is committed, so what was acknowledged
 Addresses stand here as keyed hashes: whoever is erased is not named by what remembers it.
 """
 
+import errno
 import json
 import os
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance import clock, tokens
+from appliance.datadir import settle
 from appliance.db.writer import state
 
 FILE = "optouts.jsonl"
@@ -43,7 +45,7 @@ class _Journal:
             content = b"".join(lines)
             try:
                 if os.write(handle, content) != len(content):
-                    raise OSError(28, "the journal of opt-outs cannot be written whole", str(self.path))
+                    raise OSError(errno.ENOSPC, "the journal of opt-outs cannot be written whole", str(self.path))
                 os.fdatasync(handle)
             except OSError:
                 os.ftruncate(handle, size)
@@ -57,11 +59,7 @@ class _Journal:
         elif os.pread(handle, 1, size - 1) != b"\n":
             os.write(handle, b"\n")  # a power cut took the end of a line
         os.fsync(handle)
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        settle(self.path.parent)
         return handle
 
 

@@ -248,3 +248,23 @@ def test_a_torn_line_loses_no_other(fresh_server: FreshServer, tmp_path: Path) -
     api.patch(f"/contacts/{people[1]}", {"subscribed_email": False}).expect(200)
     server.stop()
     assert "2 opt outs" in server.cli("restore", str(kept), "--force").stdout
+
+
+def test_what_can_no_longer_be_read_is_kept_as_it_is(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A damaged database stands in no backup's way: its files are put aside, byte for byte, and the journal holds."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    one = api.post("/contacts", {"email": "leaves@example.org"}).expect(201)["id"]
+    kept = tmp_path / "kept.tar.gz"
+    server.cli("backup", str(kept))
+    api.patch(f"/contacts/{one}", {"subscribed_email": False}).expect(200)
+    server.stop()
+    database = server.data / "campanero.db"
+    database.write_bytes(b"not a database any more" * 1000)
+    told = server.cli("restore", str(kept), "--force").stdout
+    assert "1 opt outs" in told
+    (aside,) = (server.data / "backups").glob("before-restore-*/campanero.db")
+    assert aside.read_bytes() == b"not a database any more" * 1000
+    server.start()
+    assert api.get(f"/contacts/{one}").expect(200)["subscribed_email"] is False
+    server.stop()
