@@ -24,7 +24,9 @@ from appliance.contacts import crowd_jobs
 from appliance.db import work
 from appliance.errors import Unavailable
 from appliance.forms import accept
-from appliance.messages import captured
+from appliance.importing import forget
+from appliance.messages import captured, repeats
+from appliance.webhooks import sweep
 
 log = logging.getLogger("campanero.housekeeping")
 _DAY_SECONDS = 86_400
@@ -91,3 +93,11 @@ def _rooms() -> None:
                 log.info("%s was left by an upload and is removed", room)
         except OSError as error:
             log.debug("%s stays: %s", room, error)
+
+
+def forget_what_is_over() -> None:
+    """Take erased people out of what imports keep, and drop what is kept of messages that never go again."""
+    forget.tend()
+    for sweeps in (repeats.sweep, sweep.old):
+        while work.write(sweeps):
+            pass

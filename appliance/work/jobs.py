@@ -27,10 +27,10 @@ from appliance.flows.tending import Tender
 from appliance.importing import forget
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
-from appliance.messages import line, nights, repeats
+from appliance.messages import line, nights
 from appliance.segments import indexes
 from appliance.sending_domains import verify
-from appliance.webhooks import fanout, sweep, teller
+from appliance.webhooks import fanout, teller
 from appliance.webhooks.teller import Teller
 from appliance.work import bell, housekeeping
 from appliance.work.sender import Sender
@@ -201,7 +201,7 @@ class Jobs:
     def forget(self) -> None:
         """Drop what is over and what is too old."""
         housekeeping.tend(self.importer.stopping)
-        forget_what_is_over()
+        housekeeping.forget_what_is_over()
         retention.tend(self.importer.stopping)
         ignoring.tend(self.importer.stopping)
 
@@ -293,11 +293,3 @@ def tend_segments() -> None:
     watching.tend()
     mirrors.refresh_due()
     indexes.tend()
-
-
-def forget_what_is_over() -> None:
-    """Take erased people out of what imports keep, and drop what is kept of messages that never go again."""
-    forget.tend()
-    for sweeps in (repeats.sweep, sweep.old):
-        while work.write(sweeps):
-            pass

@@ -13,7 +13,7 @@ from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.line import Line
 from appliance.messages.prepare import Workshop
 from appliance.tables import Message
-from appliance.work import jobs, making
+from appliance.work import housekeeping, making
 from tests.domain.home import BY_API, Home, crash, turn
 
 
@@ -138,11 +138,11 @@ def test_the_bytes_of_a_cancelled_campaign_go(home: Home) -> None:
     over, live = _taken(home), _taken(home, "Bea")
     for claim, handed_over in (over, live):
         turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
-    jobs.forget_what_is_over()
+    housekeeping.forget_what_is_over()
     assert repeats.load(over[0].id) and repeats.load(live[0].id)
     assert over[0].campaign_id is not None
     work.write(states.cancel, home.account_id, over[0].campaign_id, By("user:1"))
-    jobs.forget_what_is_over()
+    housekeeping.forget_what_is_over()
     assert repeats.load(over[0].id) is None and repeats.load(live[0].id) == live[1]
     assert Message.get_by_id(over[0].id).status == "uncertain"
 
