@@ -1,12 +1,18 @@
 """The directory of backups that the service keeps itself: their names, and which of them may go."""
 
 import calendar
+import fcntl
 import re
+import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 FOLDER = "backups"
+# The end of the names of what is on its way
+PART = ".part"
 # What the service makes by its schedule; what others put there, and what an upgrade kept, is not its to delete
 _OWN = re.compile(r"campanero-(\d{8}T\d{6}Z)\.tar\.gz")
 _ANY = re.compile(r"[^.].*\.tar\.gz")
@@ -36,10 +42,14 @@ def kept(directory: Path) -> list[Kept]:
     """List the backups of a data directory, newest first."""
     found = []
     for path in (directory / FOLDER).glob("*.tar.gz"):
-        if _ANY.fullmatch(path.name) and path.is_file():
+        try:
+            told = path.stat()
+        except FileNotFoundError:
+            continue  # deleted since its name was read
+        if _ANY.fullmatch(path.name) and stat.S_ISREG(told.st_mode):
             own = _OWN.fullmatch(path.name)
-            moment = calendar.timegm(time.strptime(own[1], _STAMP)) if own else path.stat().st_mtime
-            found.append(Kept(path, int(moment * 1000), path.stat().st_size, own is not None))
+            moment = calendar.timegm(time.strptime(own[1], _STAMP)) if own else told.st_mtime
+            found.append(Kept(path, int(moment * 1000), told.st_size, own is not None))
     return sorted(found, key=lambda one: (one.made_at, one.path.name), reverse=True)
 
 
@@ -51,7 +61,30 @@ def prune(directory: Path, keep: int) -> int:
     return len(old)
 
 
+@contextmanager
+def begun(part: Path) -> Iterator[BinaryIO]:
+    """Open the file of a backup that is on its way, private and held until the end, so that nobody sweeps it away."""
+    with part.open("xb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.chmod(0o600)
+        yield file
+
+
 def sweep(directory: Path) -> None:
-    """Delete what backups that were killed left behind; only where none is on its way."""
-    for path in (directory / FOLDER).glob(".*.part*"):
-        path.unlink(missing_ok=True)
+    """Delete what backups that were killed left behind; what is on its way, by whomever, stays."""
+    found = list((directory / FOLDER).glob(f".*{PART}*"))
+    held = [str(path).removesuffix(PART) for path in found if _is_held(path)]
+    for path in found:
+        if not str(path).startswith(tuple(held)):
+            path.unlink(missing_ok=True)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False

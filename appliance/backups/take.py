@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import apsw
 
 from appliance import VERSION, clock, tokens
-from appliance.backups import archive
+from appliance.backups import archive, files
 from appliance.backups.archive import DATABASE, KEY, Manifest, Source, Writer
 from appliance.backups.placing import FOLDERS
 from appliance.datadir import settle
@@ -40,18 +41,16 @@ def backup(directory: Path, target: Path, with_key: bool = False, tell: Tell = l
     if not target.parent.is_dir():
         raise NotTaken(f"{target.parent} is no directory")
     _must_fit(source, target.parent)
-    with _parts(target) as (copy, part):
+    with _parts(target) as (copy, part, file):
         mark = journal.mark(directory / journal.FILE)
         taken_at, schema = clock.now_ms(), _copied(source, copy, tell)
         tell("looking it over", 0)
         _must_be_whole(copy)
         manifest = Manifest(archive.FORMAT, VERSION, schema, taken_at, fingerprint(), with_key, mark)
-        with part.open("xb") as file:
-            part.chmod(0o600)
-            with archive.writing(file, manifest) as writer:
-                _pack(writer, directory, copy, with_key, tell)
-            file.flush()
-            os.fsync(file.fileno())
+        with archive.writing(file, manifest) as writer:
+            _pack(writer, directory, copy, with_key, tell)
+        file.flush()
+        os.fsync(file.fileno())
         try:
             os.link(part, target)
         except FileExistsError:
@@ -73,12 +72,13 @@ def _must_fit(source: Path, where: Path) -> None:
 
 
 @contextmanager
-def _parts(target: Path) -> Iterator[tuple[Path, Path]]:
-    """Answer names for what is on its way; whatever is left of it goes."""
+def _parts(target: Path) -> Iterator[tuple[Path, Path, BinaryIO]]:
+    """Answer the names of what is on its way and its file, held against sweeping; whatever is left of it goes."""
     base = target.parent / f".{target.name}.{os.getpid()}"
-    copy, part = Path(f"{base}.db.part"), Path(f"{base}.part")
+    copy, part = Path(f"{base}.db{files.PART}"), Path(f"{base}{files.PART}")
     try:
-        yield copy, part
+        with files.begun(part) as file:
+            yield copy, part, file
     except apsw.Error as error:
         raise NotTaken(f"the database cannot be read: {error}") from error
     finally:

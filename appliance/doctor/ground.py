@@ -53,7 +53,11 @@ def files(directory: Path) -> Iterator[Line]:
 
 
 def _is_open(path: Path) -> bool:
-    return bool(stat.S_IMODE(path.lstat().st_mode) & 0o077) and path.name != datadir.STOP_FILE
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False  # the service that runs has removed it since its name was read
+    return bool(stat.S_IMODE(mode) & 0o077) and path.name != datadir.STOP_FILE
 
 
 def database(directory: Path) -> Iterator[Line]:

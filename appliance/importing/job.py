@@ -29,6 +29,8 @@ _CHUNK_SECONDS = 0.02
 _FIRST = 100
 # Below this a child process costs more than the reading
 _SMALL = 131_072
+# A request that hands a file in does not take as long
+_HOUR_SECONDS = 3600
 _KEPT_MS = 7 * 24 * 3600 * 1000
 
 
@@ -156,5 +158,8 @@ def sweep() -> None:
         number = home.name if home.name.isdecimal() else "0"
         found = one("SELECT status, created_at FROM import WHERE id = ?", (number,))
         old = found is None or (found[0] not in store.OPEN and found[1] < clock.now_ms() - _KEPT_MS)
-        if old and home.stat().st_mtime < time.time() - 3600:
-            shutil.rmtree(home, ignore_errors=True) if home.is_dir() else home.unlink(missing_ok=True)
+        try:
+            if old and home.stat().st_mtime < time.time() - _HOUR_SECONDS:
+                shutil.rmtree(home, ignore_errors=True) if home.is_dir() else home.unlink()
+        except FileNotFoundError:
+            continue  # a file that was handed in has become an import meanwhile

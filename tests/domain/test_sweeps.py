@@ -1,0 +1,83 @@
+"""What sweeps find may be in use, or be gone between the reading of its name and the look at it."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance.backups import files
+from appliance.doctor import ground
+from appliance.importing import job, store
+from tests.domain.home import Home
+
+FILES = 300
+
+
+def meanwhile(looks: Callable[[], object], moves: Callable[[], None]) -> None:
+    """Look again and again for as long as things move; what looking raises is raised here."""
+    done, faults = threading.Event(), []
+
+    def look() -> None:
+        while not done.is_set():
+            try:
+                looks()
+            except OSError as fault:
+                faults.append(fault)
+                return
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        moves()
+    finally:
+        done.set()
+        looking.join()
+    assert not faults, faults
+
+
+def come_and_go(directory: Path, name: Callable[[int], str]) -> None:
+    """Let files be there for a moment, many at once, a few times over."""
+    for _ in range(5):
+        made = [directory / name(number) for number in range(FILES)]
+        for path in made:
+            path.touch(mode=0o600)
+        for path in made:
+            path.unlink()
+
+
+def test_a_file_that_becomes_an_import_is_no_fault(home: Home) -> None:
+    """Requests take what they brought away while the sweep of imports looks for what nobody needs."""
+    directory = store.directory()
+    meanwhile(job.sweep, lambda: come_and_go(directory, lambda number: f"incoming-{number}"))
+
+
+def test_what_nobody_needs_any_more_goes(home: Home) -> None:
+    """A file of which no import came goes after an hour, not before."""
+    old, young = store.directory() / "incoming-old", store.directory() / "incoming-young"
+    for path in (old, young):
+        path.touch()
+    os.utime(old, (0, 0))
+    job.sweep()
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_backups_that_are_deleted_meanwhile_are_not_listed(home: Home) -> None:
+    """Somebody deletes backups while a page lists them; the doctor looks where files come and go."""
+    directory = home.directory / files.FOLDER
+    directory.mkdir()
+    meanwhile(lambda: files.kept(home.directory), lambda: come_and_go(directory, lambda number: f"{number}.tar.gz"))
+    meanwhile(lambda: list(ground.files(home.directory)), lambda: come_and_go(home.directory, str))
+
+
+def test_a_backup_on_its_way_is_not_swept(home: Home) -> None:
+    """What a killed backup left goes; what somebody makes by hand in the same directory at that moment stays."""
+    directory = home.directory / files.FOLDER
+    directory.mkdir()
+    dead, alive = ([directory / f".{name}{end}" for end in (".db.part", ".db.part-wal")] for name in "ab")
+    for path in (*dead, *alive, directory / ".a.part"):
+        path.touch()
+    with files.begun(directory / ".b.part"):
+        files.sweep(home.directory)
+        assert sorted(directory.iterdir()) == sorted([*alive, directory / ".b.part"])
+    files.sweep(home.directory)
+    assert not list(directory.iterdir())
