@@ -55,7 +55,8 @@ async def show(request: Call) -> Answer:
 )
 async def update(request: Call) -> Answer:
     """Update a list; `contact_ids` replaces its members."""
-    return Answer(await call(_shaped, await commit(lists.update, request.account_id, request.id, request.body)))
+    changed = await commit(lists.update, request.account_id, request.id, request.body, request.by)
+    return Answer(await call(_shaped, changed))
 
 
 @ROUTES.add("DELETE", "/lists/{id}", scope="contacts:write", returns=shapes.ContactList)

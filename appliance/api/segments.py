@@ -89,7 +89,7 @@ async def show(request: Call) -> Answer:
 )  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a segment; `filters` replaces them all."""
-    changed = await commit(store.update, request.account_id, request.id, request.body, request.by.user_id)
+    changed = await commit(store.update, request.account_id, request.id, request.body, request.by)
     return await _one(request.account_id, changed)
 
 

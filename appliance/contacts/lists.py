@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import clock
+from appliance.account.acting import By
 from appliance.db.open import connection, one, rows, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotFound
@@ -13,7 +14,7 @@ from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Id, Name, PageQuery, Short
 from appliance.pages import Page, paginate
-from appliance.segments import needed
+from appliance.segments import approved, needed
 from appliance.segments import store as segments
 from appliance.tables import ContactList, Segment
 from appliance.work import bell
@@ -127,8 +128,11 @@ def create(account_id: int, request: ListCreate) -> ContactList:
     return get(account_id, made.id)
 
 
-def update(account_id: int, list_id: int, request: ListPatch) -> ContactList:
-    """Change a list; raises NotFound, or Invalid with all faults."""
+def update(account_id: int, list_id: int, request: ListPatch, by: By = By()) -> ContactList:
+    """Change a list; raises NotFound, or Invalid with all faults.
+
+    What was approved for its people has to be approved anew when it becomes the view of a segment.
+    """
     writing()
     found = get(account_id, list_id)
     check(account_id, request, list_id)
@@ -137,7 +141,7 @@ def update(account_id: int, list_id: int, request: ListPatch) -> ContactList:
     for name in ("double_opt_in", "public"):
         if isinstance(getattr(request, name), bool):
             setattr(found, name, getattr(request, name))
-    _mirror(found, request.segment_id)
+    _mirror(found, request.segment_id, by)
     found.updated_at = clock.now_ms()
     found.save()
     # Without members named, or with null beside a segment, the members stay as they are
@@ -149,12 +153,13 @@ def update(account_id: int, list_id: int, request: ListPatch) -> ContactList:
     return get(account_id, list_id)
 
 
-def _mirror(found: ContactList, segment_id: int | None | UnsetType) -> None:
+def _mirror(found: ContactList, segment_id: int | None | UnsetType, by: By) -> None:
     """Make a list the view of a segment, or freeze its members."""
     if segment_id is UNSET or segment_id == found.segment_id:
         return
     found.segment_id, found.stale = segment_id, segment_id is not None
     if segment_id is not None:
+        approved.ask_again(found.account_id, "list", found.id, by)
         after_commit(lambda: bell.ring("segments"))
     else:
         found.last_populated_at = None

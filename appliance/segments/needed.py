@@ -12,7 +12,7 @@ from appliance.filters import read
 from appliance.filters.read import Group, Leaf, Node
 from appliance.filters.scope import Place
 from appliance.segments import people
-from appliance.tables import Segment
+from appliance.tables import Flow, Segment, Trigger
 
 Kind = Literal["list", "segment"]
 
@@ -42,6 +42,30 @@ def flows(account_id: int, kind: Kind, number: int) -> list[dict[str, Any]]:
         if flow_id not in found and (listed or _names(account_id, props.get("filters"), kind, number)):
             found[flow_id] = name
     return [{"flow_id": flow_id, "name": name} for flow_id, name in sorted(found.items())]
+
+
+def of_flow(flow: Flow) -> set[tuple[str, int | None]]:
+    """Answer the segments and lists that say who enters a flow, and which way they go there.
+
+    That is asked of it as it is edited, and of older versions that somebody is still in.
+    """
+    started = Trigger.get(Trigger.flow == flow.id)
+    found: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}
+    asked = [started.data.get("where"), *_splits(flow.steps)]
+    plans = "SELECT data FROM step WHERE flow_id = ? AND kind = 'split'"
+    asked += [msgspec.json.decode(data).get("filters") for (data,) in rows(plans, (flow.id,))]
+    kinds: tuple[Kind, ...] = ("segment", "list")
+    for filters in asked:
+        found |= {(kind, number) for kind in kinds for number in _named(flow.account_id, filters, kind)}
+    return found
+
+
+def _splits(steps: Any) -> Iterator[Any]:
+    """Answer the filters of splits, branches within branches too."""
+    for step in steps:
+        yield step.get("filters")
+        for branch in ("yes", "no"):
+            yield from _splits(step.get(branch) or [])
 
 
 def segments_in_use(account_id: int) -> set[int]:

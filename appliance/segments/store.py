@@ -9,6 +9,7 @@ from msgspec import UNSET
 from peewee import fn
 
 from appliance import clock
+from appliance.account.acting import By
 from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
@@ -73,7 +74,7 @@ def create(account_id: int, request: SegmentCreate) -> Segment:
     return get(account_id, made.id)
 
 
-def update(account_id: int, segment_id: int, request: SegmentPatch, user_id: int | None = None) -> Segment:
+def update(account_id: int, segment_id: int, request: SegmentPatch, by: By = By()) -> Segment:
     """Change a segment; raises NotFound, or Invalid with every fault.
 
     What was approved for the people that it found has to be approved anew (`approved`).
@@ -83,7 +84,7 @@ def update(account_id: int, segment_id: int, request: SegmentPatch, user_id: int
     if request.filters is not UNSET:
         check(account_id, segment_id, request.filters)
         if found.filters != request.filters:
-            approved.ask_again(account_id, segment_id, user_id)
+            approved.ask_again(account_id, "segment", segment_id, by)
         found.filters = request.filters
     if isinstance(request.name, str):
         found.name = request.name.strip()

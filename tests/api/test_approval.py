@@ -133,7 +133,10 @@ def test_a_test_key_approves_of_nothing_real(server: Server, api: Client, crowd:
         assert tests.post(at(campaign, verb)).expect(403)["code"] == "forbidden"
 
 
-@pytest.mark.parametrize("way", ["segment", "of a segment", "mirrored list", "exclusion"])
+WAYS = ["segment", "of a segment", "mirrored list", "exclusion", "other list", "excluded list"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_other_people_are_another_audience(way: str, api: Client, writer: Client, crowd: int) -> None:
     """Whoever changes the rules of a segment changes whom an approved campaign goes to: it waits for another look."""
     named = [{"name": "contact_first_name", "predicate": "eq", "value": "Ana"}]
@@ -142,8 +145,12 @@ def test_other_people_are_another_audience(way: str, api: Client, writer: Client
     trigger: dict[str, Any] = {"segment_id": segment}
     if way == "of a segment":
         trigger = {"segment_id": api.post("/segments", {"name": "Outer", "filters": inside}).expect(201)["id"]}
+    view = api.post("/lists", {"name": f"View, {way}", "segment_id": segment}).expect(201)["id"]
     if way == "mirrored list":
-        trigger = {"contact_list_id": api.post("/lists", {"name": "M", "segment_id": segment}).expect(201)["id"]}
+        trigger = {"contact_list_id": view}
+    if way in ("other list", "excluded list"):
+        name = "contact_list_ids" if way == "other list" else "exclude_contact_list_ids"
+        trigger = {"contact_list_id": crowd, "data": {name: [view]}}
     if way == "exclusion":
         trigger = {"contact_list_id": crowd, "data": {"exclude_segment_ids": [segment]}}
     later = {"scheduled_at": "2099-01-01T10:00:00Z"}
@@ -165,3 +172,15 @@ def test_other_people_are_another_audience(way: str, api: Client, writer: Client
     assert writer.patch(at(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
     for one in found:
         api.delete(at(one)).expect(200)
+
+
+def test_a_list_that_becomes_a_view_is_another_audience(api: Client, writer: Client) -> None:
+    """An approved campaign to a list waits for another look when the list is to show a segment."""
+    number = api.post("/lists", {"name": "By hand"}).expect(201)["id"]
+    segment = api.post("/segments", {"name": "Everybody", "filters": []}).expect(201)["id"]
+    campaign = draft(writer, number)
+    api.post(at(campaign, "approve")).expect(200)
+    api.patch(f"/lists/{number}", {"name": "By my hand"}).expect(200)
+    assert api.get(at(campaign)).json["approval_state"] == "approved"
+    api.patch(f"/lists/{number}", {"segment_id": segment}).expect(200)
+    assert api.get(at(campaign)).json["approval_state"] == "pending_review"

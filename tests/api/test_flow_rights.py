@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import apsw
 import pytest
@@ -69,6 +70,53 @@ def test_approval(api: Client, careful: Client) -> None:
     # The words alone are content too
     careful.patch(f"/templates/{flow['steps'][0]['template_id']}", {"subject": "Newer"}).expect(200)
     assert (api.get(at(flow)).json["status"], api.get(at(flow)).json["version"]) == ("paused", 2)
+
+
+@pytest.mark.parametrize("way", ["start", "condition of the start", "split", "split in a branch", "view of a segment"])
+def test_other_people_are_looked_at_again(way: str, api: Client, careful: Client, server: Server) -> None:
+    """Whoever changes a segment changes who goes where in an approved flow: it waits for another look, paused if live.
+
+    Whoever may approve does so by changing the segment.
+    """
+    segment = api.post("/segments", {"name": f"Some, {way}", "filters": named("Ana")}).expect(201)["id"]
+    inside = [{"name": "segment_id", "predicate": "eq", "value": segment}]
+    split: dict[str, Any] = {"filters": inside, "yes": [LETTER]}
+    trigger: dict[str, Any] = STARTS
+    if way == "start":
+        trigger = {"event": "segment_enter", "segment_id": segment}
+    if way == "condition of the start":
+        trigger = {**STARTS, "data": {"where": inside}}
+    if way == "view of a segment":
+        view = api.post("/lists", {"name": "View of some", "segment_id": segment}).expect(201)["id"]
+        trigger = {**STARTS, "data": {"where": [{"name": "list_id", "predicate": "eq", "value": view}]}}
+    nested = {"filters": named("Bo"), "no": [split]}
+    steps = {"split": [split], "split in a branch": [nested]}.get(way, [LETTER])
+    live, waiting, other = (
+        api.post("/flows", {"trigger": on, "steps": what}).expect(201)
+        for on, what in ((trigger, steps), (trigger, steps), (STARTS, [LETTER]))
+    )
+    for one in (live, waiting, other):
+        api.post(at(one, "approve")).expect(200)
+    for one in (live, other):
+        careful.post(at(one, "activate")).expect(200)
+
+    def states() -> list[tuple[str, str]]:
+        now = [api.get(at(one)).json for one in (live, waiting, other)]
+        return [(one["status"], one["approval_state"]) for one in now]
+
+    changer = server.client(server.new_key("changer", "--scope", "contacts:write"))
+    changer.patch(f"/segments/{segment}", {"name": f"Another name, {way}"}).expect(200)
+    assert states() == [("active", "approved"), ("draft", "approved"), ("active", "approved")]
+    api.patch(f"/segments/{segment}", {"filters": named("Bo")}).expect(200)
+    assert states() == [("active", "approved"), ("draft", "pending_review"), ("active", "approved")]
+    changer.patch(f"/segments/{segment}", {"filters": named("Cy")}).expect(200)
+    assert states() == [("paused", "pending_review"), ("draft", "pending_review"), ("active", "approved")]
+    assert careful.post(at(live, "activate")).expect(422)["reason"] == "approval_required"
+
+
+def named(name: str) -> list[dict[str, str]]:
+    """Return filters for everybody of a first name."""
+    return [{"name": "contact_first_name", "predicate": "eq", "value": name}]
 
 
 def test_a_live_flow_is_stopped_by_a_rejection(api: Client) -> None:

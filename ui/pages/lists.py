@@ -151,7 +151,7 @@ async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     try:
         if form.errors:
             raise errors.Invalid({})
-        args = (lists.update, visit.account_id, list_id, fields.read(lists.ListPatch, _said(form)))
+        args = (lists.update, visit.account_id, list_id, fields.read(lists.ListPatch, _said(form)), visit.by)
         await commit(together.still, form, _PARTS, lambda: Form(_shown(lists.get(visit.account_id, list_id))), *args)
     except errors.Invalid as refused:
         return await _form(request, visit, _named(form, refused), row, 422)

@@ -110,7 +110,7 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
         if row is None:
             kept = await commit(store.create, visit.account_id, fields.read(SegmentCreate, raw))
         else:
-            args = (store.update, visit.account_id, row.id, fields.read(SegmentPatch, raw), visit.user.id)
+            args = (store.update, visit.account_id, row.id, fields.read(SegmentPatch, raw), visit.by)
             kept = await commit(together.still, form, _PARTS, lambda: _kept(store.get(*args[1:3])), *args)
     except errors.Invalid as refused:
         return await _builder(request, visit, form, found, row, 422, refused)
