@@ -14,11 +14,13 @@ from appliance.errors import Invalid
 _ROOT = re.compile(r"[.\[]")
 
 
-def checked(check: Callable[[int, Any, Any], Any]) -> Callable[[Call], Awaitable[dict[str, list[str]]]]:
+def checked(
+    check: Callable[[int, Any, Any], Any], whole: bool = False
+) -> Callable[[Call], Awaitable[dict[str, list[str]]]]:
     """Make a route's `inside` of what the verb begins with: a check by account, request and id that raises Invalid.
 
-    It sees what is sound of the request, with the rest as if it had not been sent; what it says of the rest, or of the
-    request as a whole, is left out.
+    It sees what is sound of the request, with the rest as if it had not been sent; what it says of the rest, and of the
+    request as a whole, is left out. With `whole` that is told too: it holds whatever the request says.
     """
 
     async def more(request: Call) -> dict[str, list[str]]:
@@ -27,13 +29,13 @@ def checked(check: Callable[[int, Any, Any], Any]) -> Callable[[Call], Awaitable
         try:
             await call(check, request.account_id, request.body, request.id or None)
         except Invalid as refused:
-            return of_sound(request, refused)
+            return of_sound(request, refused, whole)
         return {}
 
     return more
 
 
-def of_sound(request: Call, refused: Invalid) -> dict[str, list[str]]:
+def of_sound(request: Call, refused: Invalid, whole: bool = False) -> dict[str, list[str]]:
     """Answer what a refusal says of the keys that are sound."""
     kind: type[Struct] = type(request.body)
     lost = {
@@ -41,4 +43,6 @@ def of_sound(request: Call, refused: Invalid) -> dict[str, list[str]]:
         for info in reader.declared(kind)
         if info.encode_name in request.raw and getattr(request.body, info.name) is UNSET
     }
-    return {path: said for path, said in refused.fields.items() if _ROOT.split(path)[0] not in {"base"} | lost}
+    if not whole:
+        lost.add("base")
+    return {path: said for path, said in refused.fields.items() if _ROOT.split(path)[0] not in lost}

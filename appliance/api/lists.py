@@ -77,7 +77,7 @@ def _looked_over(account_id: int, request: BulkWrite, number: int) -> None:
 
 @ROUTES.add(
     "POST", "/lists/{id}/contacts/bulk", scope="contacts:write", reads=BulkWrite, returns=BulkDone,
-    inside=checked(_looked_over),
+    inside=checked(_looked_over, whole=True),
 )  # fmt: skip
 async def change_many(request: Call) -> Answer:
     """Add and remove many contacts, named by id or e-mail address."""

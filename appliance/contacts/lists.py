@@ -225,14 +225,13 @@ def faults(account_id: int, list_ids: list[int], contact_id: int | None = None) 
 
     A view of a segment takes none, but may be named again where the contact is in it already.
     """
+    found: list[str] = []
     for list_id in dict.fromkeys(list_ids):
         row = one("SELECT segment_id FROM contact_list WHERE account_id = ? AND id = ?", (account_id, list_id))
-        if row is None:
-            return {"list_ids": ["must exist"]}
         inside = one("SELECT 1 FROM membership WHERE contact_list_id = ? AND contact_id = ?", (list_id, contact_id))
-        if row[0] is not None and inside is None:
-            return {"list_ids": [VIEW]}
-    return {}
+        if row is None or (row[0] is not None and inside is None):
+            found.append("must exist" if row is None else VIEW)
+    return {"list_ids": list(dict.fromkeys(found))} if found else {}
 
 
 def join(account_id: int, list_id: int, contact_ids: list[int]) -> Joined:

@@ -70,6 +70,14 @@ def check(account_id: int, request: ContactWrite, contact_id: int | None = None)
     plan.check()
 
 
+def check_made_up(account_id: int, request: ContactWrite) -> None:
+    """Raise Invalid with all that is wrong with somebody who is made up, who may have the address of somebody real."""
+    plan = _plan(account_id, None, request, made_up=True)
+    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
+    _data(None, request, plan.faults)
+    plan.check()
+
+
 def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Evidence) -> Upserted:
     """Change a contact; raises NotFound, or Invalid with all faults."""
     writing()
@@ -126,8 +134,8 @@ class _Plan(channels.Plan):
         return ["channels"] if any(step[0] != "keep" for step in self.steps) else []
 
 
-def _plan(account_id: int, contact: Contact | None, request: ContactWrite) -> _Plan:
-    plan = _Plan(account_id, contact)
+def _plan(account_id: int, contact: Contact | None, request: ContactWrite, made_up: bool = False) -> _Plan:
+    plan = _Plan(account_id, contact, made_up)
     # `subscribed_email` speaks of every e-mail channel, those that this request adds included; so does `opt_in`
     general = request.opt_in if isinstance(request.opt_in, bool) else None
     wishes = {

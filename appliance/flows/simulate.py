@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from appliance import addresses, clock
 from appliance.account.acting import By
-from appliance.contacts import lists, write
 from appliance.contacts import store as contacts
+from appliance.contacts import write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.requests import ContactWrite
 from appliance.db import work
@@ -122,8 +122,11 @@ def _times(asked: Asked, faults: Faults) -> Times:
 
 def _check(flow: Flow, asked: Asked, steps: list[dict[str, Any]], faults: Faults) -> None:
     contact_id = asked.contact_id if isinstance(asked.contact_id, int) else None
-    if isinstance(asked.contact, ContactWrite) and isinstance(asked.contact.list_ids, list):
-        faults.merge(_of_contact(lists.faults(flow.account_id, asked.contact.list_ids)))
+    if isinstance(asked.contact, ContactWrite):
+        try:
+            write.check_made_up(flow.account_id, asked.contact)
+        except Invalid as invalid:
+            faults.merge(_of_contact(invalid.fields))
     if contact_id is not None:
         if asked.contact:
             faults.add("contact", "stands beside contact_id: one of them")
@@ -171,10 +174,7 @@ def _addresses(asked: Asked) -> list[tuple[str, str]]:
 def _invented(account_id: int, asked: Asked) -> int:
     """Make somebody up; without any fields it is somebody with a name and an address."""
     said = asked.contact if isinstance(asked.contact, ContactWrite) and given(asked.contact) else None
-    try:
-        return int(write.upsert(account_id, said or read(ContactWrite, SAMPLE), _BY).contact.id)
-    except Invalid as invalid:
-        raise Invalid(_of_contact(invalid.fields)) from None
+    return int(write.upsert(account_id, said or read(ContactWrite, SAMPLE), _BY).contact.id)
 
 
 def _of_contact(found: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -87,6 +87,10 @@ WRONG = (
     Wrong("POST /flows/{id}/simulate", {"contact": {"email": "ann@example.org", "list_ids": [NEVER]},
                                         "events": [{"event": "A b"}]},
           {"contact.list_ids", "events[0].event"}),
+    Wrong("POST /flows/{id}/simulate",
+          {"contact": {"channels_attributes": [{"value": "x"}], "data": {"tags": 5}, "list_ids": [NEVER]},
+           "start_at": "2001-01-01T00:00:00Z"},
+          {"contact.channels_attributes[0].value", "contact.data.tags", "contact.list_ids", "start_at"}),
     Wrong("POST /flows/{id}/simulate_all", {"days": 0, "steps": [_WAIT], "start_at": "2001-01-01T00:00:00Z"},
           {"days", "steps[0].duration", "start_at"}),
     Wrong("POST /flows/{id}/activate", {"skip_overdue_seconds": -1}, {"skip_overdue_seconds", "no"}, "no=1"),
@@ -169,6 +173,16 @@ def test_all_that_is_wrong_with_a_file_is_told(
     headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
     answer = mine.api.request("POST", f"/v1/my{path}", body, headers)
     assert set(faults(answer)) == told, answer.text
+
+
+def test_that_a_list_takes_nobody_is_told_beside_all_else(mine: Tenant) -> None:
+    """A view of a segment takes no members by hand, whatever else is wrong; of several lists each fault is told."""
+    segment = mine.api.post("/segments", {"name": "Everybody", "filters": []}).expect(201)["id"]
+    view = mine.api.post("/lists", {"name": "View", "segment_id": segment}).expect(201)["id"]
+    answer = mine.api.post(f"/lists/{view}/contacts/bulk?no=1", {"add": [True]})
+    assert set(faults(answer)) == {"add[0]", "no", "base"}, answer.text
+    answer = mine.api.post("/contacts", {"email": "ann@example.net", "list_ids": [NEVER, view]})
+    assert faults(answer)["list_ids"] == ["must exist", "is a view of a segment"], answer.text
 
 
 def test_no_operation_is_left_out(mine: Tenant) -> None:
