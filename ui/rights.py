@@ -9,6 +9,8 @@ _DECIDING = ("approve", "reject")  # of campaigns and flows
 _SENDING = ("send", "pause", "resume", "cancel", "undo", "retry", "assume", "schedule")
 _WRITING = "/template/undo"  # of a campaign: the content comes back, nothing is called back
 
+# For owners and admins; `/inbox/clear` as `account:write` over the API
+_RULED = ("/brand", "/settings", "/welcome", "/inbox/clear")
 # What everybody decides about themselves
 _OWN = ("/logout", "/settings/theme", "/settings/keyboard")
 _OWN_PAGES = "/settings/you"
@@ -26,15 +28,16 @@ _FORMS = (
 def may(role: str, method: str, path: str) -> bool:
     """Say whether a role may do this: everybody looks, and looks after their own sign-in.
 
-    A viewer changes nothing; an author writes and does not send; an editor does not approve; brand and settings are
-    for owners and admins. An address is the same with a slash at its end, as the router takes it.
+    A viewer changes nothing; an author writes and does not send; an editor does not approve; brand, settings and
+    emptying the built-in inbox are for owners and admins. An address is the same with a slash at its end, as the
+    router takes it.
     """
     path = path.rstrip("/") or "/"
     if method in SAFE:
         return _may_open(role, path)
     if path in (*_OWN, *_READING) or path.startswith(_OWN_PAGES) or role in RULERS:
         return True
-    if role == "viewer" or path.startswith(("/brand", "/settings", "/welcome")):
+    if role == "viewer" or path.startswith(_RULED):
         return False
     if path.startswith(("/campaigns/", "/flows/")) and path.rsplit("/", 1)[-1] in _DECIDING:
         return False

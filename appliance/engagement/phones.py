@@ -9,6 +9,7 @@ from appliance.db.work import writing
 from appliance.errors import Invalid
 from appliance.feedback import receipts
 from appliance.feedback.record import InHand
+from appliance.messages import captured as inbox
 from appliance.sms.told import Incoming, Receipt
 from appliance.tables import Captured, Message
 
@@ -46,7 +47,8 @@ def thread(captured: Captured) -> list[Bubble]:
     As on a phone, each of our senders has a thread of its own.
     """
     whose = (captured.account_id, captured.rcpt_to, captured.mail_from, captured.id)
-    before = rows(f"{_OURS} {_OF_US} < ? ORDER BY id DESC LIMIT ?", (*whose, _SHOWN))
+    since = inbox.emptied_to(captured.account_id)
+    before = rows(f"{_OURS} {_OF_US} < ? AND id > ? ORDER BY id DESC LIMIT ?", (*whose, since, _SHOWN))
     behind = rows(f"{_OURS} {_OF_US} >= ? ORDER BY id LIMIT ?", (*whose, _SHOWN + 1))
     ours = [Bubble(at, bytes(source).decode(), number) for at, source, number in (*reversed(before), *behind)]
     first = ours[0].at if len(before) == _SHOWN else 0

@@ -6,16 +6,19 @@ from email.message import EmailMessage
 from typing import Any, NamedTuple
 
 from appliance import clock
-from appliance.db.open import one, rows, run
-from appliance.db.work import writing
+from appliance.db.open import one, rows, run, scalar
+from appliance.db.work import after_commit, writing
 from appliance.errors import NotFound
 from appliance.messages import links
 from appliance.pages import Page, paginate
 from appliance.sms import gsm
 from appliance.sms.text import Text
 from appliance.tables import Captured, Message
+from appliance.work import bell
 
 KEPT_MS = 90 * 24 * 3600 * 1000
+# Up to which message the inbox of an account was emptied: nobody sees these any more, and they go by the bite
+_EMPTIED = "inbox_emptied:"
 # What underlines a heading in plain text, which is nothing that anybody said
 _RULE = re.compile(r"^[=\-*_]{3,}\s*$", re.MULTILINE)
 
@@ -80,7 +83,7 @@ def page(
     channel: str | None = None,
 ) -> Page:  # fmt: skip
     """List what was captured, newest first; words are looked for in recipient and subject, or what an SMS says."""
-    found = Captured.select().where(Captured.account == account_id)
+    found = Captured.select().where(Captured.account == account_id, Captured.id > emptied_to(account_id))
     if channel is not None:
         found = found.where(Captured.channel == channel)
     if message_id is not None:
@@ -95,15 +98,43 @@ def page(
 def get(account_id: int, captured_id: int) -> Captured:
     """Answer a captured message; raises NotFound."""
     found = Captured.get_or_none(Captured.account == account_id, Captured.id == captured_id)
-    if found is None:
+    if found is None or found.id <= emptied_to(account_id):
         raise NotFound
     return found
 
 
 def clear(account_id: int) -> int:
-    """Empty the inbox and answer how many there were."""
+    """Empty the inbox and answer how many there were.
+
+    From now on nobody sees them; however many there are, no other writer waits for them to be dropped (`emptied`).
+    """
     writing()
-    return int(Captured.delete().where(Captured.account == account_id).execute())
+    sql = "SELECT count(*), max(id) FROM captured WHERE account_id = ? AND id > ?"
+    [(number, last)] = rows(sql, (account_id, emptied_to(account_id)))
+    if number:
+        values = (f"{_EMPTIED}{account_id}", str(last), clock.now_ms())
+        run("INSERT OR REPLACE INTO setting (name, value, updated_at) VALUES (?, ?, ?)", values)
+        after_commit(lambda: bell.ring("erasures"))
+    return int(number)
+
+
+def emptied_to(account_id: int) -> int:
+    """Answer the last message that the inbox of an account was emptied of, 0 if it never was."""
+    return int(scalar("SELECT value FROM setting WHERE name = ?", (f"{_EMPTIED}{account_id}",)) or 0)
+
+
+def emptied(most: int) -> list[int]:
+    """Answer some messages of inboxes that were emptied."""
+    found = list[int]()
+    for (account_id,) in rows("SELECT id FROM account"):
+        sql = "SELECT id FROM captured WHERE account_id = ? AND id <= ? ORDER BY id LIMIT ?"
+        found += [number for (number,) in rows(sql, (account_id, emptied_to(account_id), most - len(found)))]
+    return found
+
+
+def is_due() -> bool:
+    """Say whether there are messages of an inbox that was emptied."""
+    return bool(emptied(1))
 
 
 def old(most: int) -> list[int]:

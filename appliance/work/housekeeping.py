@@ -50,6 +50,7 @@ SWEEPS = (
     Sweep("acts on many people", crowd_jobs.old, crowd_jobs.forget),
     # A mail may have a hundred pages
     Sweep("messages of the built-in inbox", captured.old, captured.forget, 20),
+    Sweep("messages of an inbox that was emptied", captured.emptied, captured.forget, 20),
 )
 _working = threading.Lock()
 

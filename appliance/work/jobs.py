@@ -27,7 +27,7 @@ from appliance.flows.tending import Tender
 from appliance.importing import forget
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
-from appliance.messages import line, nights
+from appliance.messages import captured, line, nights
 from appliance.segments import indexes
 from appliance.sending_domains import verify
 from appliance.webhooks import fanout, teller
@@ -270,7 +270,7 @@ class Jobs:
             bell.ring("audiences")
         if imports.is_due() or self._hour_is_over():
             bell.ring("imports")
-        if forget.is_due():
+        if forget.is_due() or captured.is_due():
             bell.ring("erasures")
         if verify.is_due():
             bell.ring("domains")

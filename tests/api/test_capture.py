@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import apsw
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.https import wait_until
 from tests.kit.server import Server
 
 MARKETING = {
@@ -136,11 +138,31 @@ def test_what_happens_to_a_test(api: Client, server: Server) -> None:
 
 def test_emptying(api: Client) -> None:
     """DELETE throws all away and says how many; messages and what happened to them stay."""
-    made = sent(api, "gone@example.org")[0]
+    made, row = sent(api, "gone@example.org")
     count = int(api.get("/capture", limit=1).headers["X-Total-Count"])
     assert api.delete("/capture").expect(200) == {"deleted": count}
     assert api.get("/capture").expect(200) == [] and api.delete("/capture").expect(200) == {"deleted": 0}
     assert api.get(f"/messages/{made['id']}").expect(200)["id"] == made["id"]
+    assert api.get(f"/capture/{row['id']}").status == api.get(f"/capture/{row['id']}/raw").status == 404
+    newer = sent(api, "newest@example.org")[1]
+    assert [one["id"] for one in api.get("/capture").expect(200)] == [newer["id"]]
+
+
+def test_many_that_were_emptied_go_by_themselves(api: Client, server: Server) -> None:
+    """However many there were, they are out of sight with the answer, and out of the database soon; newer ones stay."""
+    here = apsw.Connection(str(server.data / "campanero.db"))
+    here.set_busy_timeout(10_000)
+    here.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3000) INSERT INTO captured (account_id, "
+        "channel, mail_from, rcpt_to, size, source, received_at) SELECT (SELECT id FROM account LIMIT 1), 'email', "
+        "'a@example.org', i || '@example.org', 5, 'words', (SELECT max(received_at) FROM captured) FROM n"
+    )
+    assert api.delete("/capture").expect(200)["deleted"] >= 3000
+    assert api.get("/capture").expect(200) == []
+    newer = sent(api, "last@example.org")[1]
+    wait_until(lambda: here.execute("SELECT count(*) FROM captured").get == 1)
+    here.close()
+    assert [one["id"] for one in api.get("/capture").expect(200)] == [newer["id"]]
 
 
 def test_scopes(server: Server) -> None:

@@ -5,8 +5,10 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
+from tests.api.test_threats_pages import Visitor
 from tests.kit import axe
 from tests.kit.client import Client
+from tests.kit.server import PASSWORD, Server
 
 LINKED = "<p><a href='https://example.com/'>Read</a></p>"
 
@@ -124,3 +126,18 @@ def test_the_list_brings_what_comes_and_keys_walk_in_it(browser_page: Page, api:
     page.goto("/activity")
     page.keyboard.press("j")
     expect(page.locator(".timeline > li a, .timeline > li summary").first).to_be_focused()
+
+
+def test_who_may_not_empty_it_is_not_asked_to(browser_page: Page, api: Client, server: Server) -> None:
+    """As over the API: owners and admins empty the inbox, an author plays with its messages."""
+    number = captured(api, "kept@example.org")[1]
+    server.cli("user", "add", "--email", "author@example.org", "--role", "author", stdin=PASSWORD + "\n")
+    author = Visitor(server, "author@example.org")
+    shown = author.send("GET", f"/inbox/{number}").text
+    assert "They open it" in shown and "/inbox/clear" not in shown
+    page = browser_page
+    page.goto("/inbox")
+    page.get_by_role("button", name="Empty", exact=True).click()
+    page.get_by_role("button", name="Empty the inbox").click()
+    expect(page.locator(".toast").last).to_contain_text("The inbox is empty.")
+    expect(page.get_by_role("heading", name="No messages yet")).to_be_visible()

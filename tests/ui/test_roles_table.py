@@ -27,7 +27,7 @@ FORMS = {
         /contacts/suppressions/*/lift /flows/ /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
         /flows/*/discard /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
         /flows/*/steps/*/remove /flows/*/trigger /flows/*/try /flows/*/try/forget /flows/*/undo /flows/acts /forms/
-        /forms/* /forms/*/delete /inbox/*/simulate /inbox/clear /lists/ /lists/* /lists/*/delete /lists/*/people
+        /forms/* /forms/*/delete /inbox/*/simulate /lists/ /lists/* /lists/*/delete /lists/*/people
         /lists/*/people/remove /lists/acts /segments/ /segments/* /segments/*/copy /segments/acts /segments/restore
         /templates/ /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
         /templates/*/label /templates/*/presence /templates/*/redo /templates/*/restore /templates/*/sections
@@ -42,6 +42,7 @@ FORMS = {
         /flows/*/revive /flows/put-back /outbox/*/assume /outbox/*/cancel /outbox/*/retry /outbox/retry""",
     "admin": """
         /brand/ /brand/logo /campaigns/*/approve /campaigns/*/reject /flows/*/approve /flows/*/reject /settings/
+        /inbox/clear
         /settings/consent /settings/data/backup /settings/doctor/ /settings/domains/ /settings/domains/*/delete
         /settings/domains/*/rotate
         /settings/domains/*/verify /settings/keys/ /settings/keys/*/revoke /settings/sending/ /settings/sending/test

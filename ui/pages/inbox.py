@@ -133,6 +133,7 @@ async def _show(request: Request, visit: Visit, captured_id: int | None, said: s
         keep={"search": search, "channel": channel, "page": found.page if found.page > 1 else ""},
         plays=PHONE_PLAYS if opened is not None and opened["sms"] is not None else PLAYS,
         may_write=rights.may(visit.user.role, "POST", "/inbox"),
+        may_empty=rights.may(visit.user.role, "POST", "/inbox/clear"),
     )  # fmt: skip
 
 
