@@ -33,7 +33,7 @@ from appliance.routing import QuickRouter
 from appliance.settings import Config
 from appliance.work.capture import CaptureServer
 from appliance.work.consumer import Works
-from ui import guard
+from ui import files, guard
 
 log = logging.getLogger("campanero")
 
@@ -132,10 +132,15 @@ async def _refuse_malformed(request: Request) -> HTTPResponse | None:
 
 
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
-    if not request.app.ctx.stopping:
+    """Take nothing new while the service ends, but what recipients ask for: nobody repeats a refusal for them."""
+    path = _path(request)
+    if not request.app.ctx.stopping or public.owns(path) or files.owns(path):
         return None
-    refused = reply.Fault(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
-    response = reply.fault(request, refused)
+    if _speaks_json(path):
+        refused = reply.Fault(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
+        response = reply.fault(request, refused)
+    else:
+        response = await guard.stopping(request)
     response.headers["Connection"] = "close"
     return response
 

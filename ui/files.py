@@ -90,6 +90,11 @@ def _packed(file: File) -> bytes:
     return gzip.compress(file.plain, mtime=0)
 
 
+def owns(path: str) -> bool:
+    """Say whether a path is one of these files, without which no page looks right."""
+    return path.startswith("/static/")
+
+
 def mount(app: Sanic[Any, Any]) -> None:
     """Serve the static files of this build."""
     app.add_route(_serve, "/static/<digest:str>/<name:path>", name="static_files", error_format="text")

@@ -91,8 +91,9 @@ async def add_headers(request: Request, response: HTTPResponse) -> None:
 
 def problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
     """Answer a friendly page for something that did not work."""
-    context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), **words}
-    if context["visit"] and view.is_part(request) and request.method not in SAFE:
+    again = local_path(_here(request)) if status == 503 and request.method in SAFE else ""
+    context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, **words}
+    if context["visit"] and view.is_part(request) and (request.method not in SAFE or kind == "stopping"):
         return view.over(request, "trouble.html", status, **context)
     response = view.whole(request, "problem.html", status, **context)
     if view.is_part(request):
@@ -106,11 +107,23 @@ async def fault(request: Request, error: Exception) -> HTTPResponse:
     status = int(getattr(error, "status_code", None) or 500)
     known = {404: "not_found", 405: "not_found", 413: "too_large", 503: "unavailable"}
     kind = known.get(status, "broken" if status >= 500 else "unclear")
+    return await _outside(request, status, kind, most=request.app.config.REQUEST_MAX_SIZE)
+
+
+async def stopping(request: Request) -> HTTPResponse:
+    """Answer a page while the service ends and takes nothing new."""
+    response = await _outside(request, 503, "stopping")
+    response.headers["retry-after"] = "5"
+    return response
+
+
+async def _outside(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
+    """Answer a problem where no page was asked."""
     try:
         request.ctx.visit = await session.visit(request)
     except errors.Unavailable:
         request.ctx.visit = None
-    response = problem(request, status, kind, most=request.app.config.REQUEST_MAX_SIZE)
+    response = problem(request, status, kind, **words)
     await add_headers(request, response)
     return response
 
@@ -144,11 +157,15 @@ def signed_in(function: Handler) -> Handler:
     return wrapped
 
 
+def _here(request: Request) -> str:
+    return request.path + (f"?{request.query_string}" if request.query_string else "")
+
+
 def _to_sign_in(request: Request) -> HTTPResponse:
     """Who was signed out in the middle of something signs in over the page; a form comes back afterwards, as typed."""
     if view.is_part(request):
         return view.over(request, "login/again.html", 401, form=Form())
-    back = request.path + (f"?{request.query_string}" if request.query_string else "")
+    back = _here(request)
     if request.method not in SAFE:
         back = referer(request)
         if typed := held.of(request):

@@ -6,7 +6,6 @@
   let kept = null, held = null;  // the question that stood in the dialog before the trouble, and where its focus was
   const beats = (element) => element?.getAttribute("hx-trigger")?.startsWith("every");
   const asks = () => dialog?.open && dialog.querySelector("[data-trouble]");
-  const mark = (text) => { const spot = document.getElementById("saved-text"); if (spot) spot.textContent = text; };
   // What was typed into a question stands there again as soon as the trouble is read.
   const back = () => {
     const [question, spot] = [kept, held];
@@ -30,6 +29,7 @@
   });
   document.addEventListener("htmx:before:swap", (event) => {
     const { ctx } = event.detail, status = ctx.response?.status;
+    if (event.defaultPrevented) return;
     if (status >= 429 && beats(ctx.sourceElement)) return event.preventDefault();
     if (ctx.hx?.retarget === "#dialog" && status >= 400 && dialog.open && !asks()) {
       [held, kept] = [document.activeElement, [...dialog.childNodes]];
@@ -39,7 +39,7 @@
   });
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail, status = ctx.response?.status, form = ctx.sourceElement?.closest?.("form");
-    if (status >= 400 && status !== 422 && ctx.sourceElement?.closest?.("[data-autosave]")) mark("Not saved");
+    if (status >= 400 && status !== 422 && ctx.sourceElement?.closest?.("[data-autosave]")) window.state("Not saved");
     if (status === 401) waiting = form;
     if (dialog?.querySelector("[data-trouble]") && !dialog.open) dialog.showModal();
     if (!dialog?.open || dialog.children.length) return;

@@ -103,7 +103,14 @@
   };
   // Of a thread the message that was opened is seen, not the oldest.
   const showBubble = () => $(".bubble + .bubble[aria-current]")?.scrollIntoView({ block: "center" });
-  const state = (text) => { const mark = $("#saved-text"); if (mark) mark.textContent = text; };
+  // What a page that saves itself says of that; the tick beside it is for what is saved.
+  const state = window.state = (text) => {
+    const mark = $("#saved-text");
+    if (!mark) return;
+    mark.textContent = text;
+    mark.classList.toggle("bad", text.startsWith("Not"));
+    mark.previousElementSibling?.toggleAttribute("hidden", text.startsWith("Not"));
+  };
 
   // Searches keep their address short: empty fields are not sent.
   document.addEventListener("htmx:config:request", (event) => {
@@ -125,12 +132,18 @@
     for (const form of typed.keys()) if (form.isConnected) navigator.sendBeacon(form.action, new URLSearchParams([...new FormData(form), ["mine", "*"]]));
     typed.clear();
   });
-  document.addEventListener("htmx:error", (event) => {
-    const form = event.target.closest?.("[data-autosave]");
-    if (!form) return;
-    state("Not saved: no answer from the server, trying again");
+  const again = (element, why) => {
+    const form = element?.closest?.("[data-autosave]");
+    if (!form) return false;
+    state(`Not saved: ${why}, trying again`);
     typed.set(form, typed.get(form) || 1);
     setTimeout(() => { if (form.isConnected && typed.has(form)) form.dispatchEvent(new Event("change", { bubbles: true })); }, 2000);
+    return true;
+  };
+  document.addEventListener("htmx:error", (event) => again(event.target, "no answer from the server"));
+  document.addEventListener("htmx:before:swap", (event) => {
+    const { sourceElement, response } = event.detail.ctx;
+    if ([502, 503].includes(response?.status) && again(sourceElement, "the server takes nothing now")) event.preventDefault();
   });
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail;

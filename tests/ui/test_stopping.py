@@ -1,0 +1,82 @@
+"""While the service ends it takes nothing new: pages say so, nothing typed is lost, and who opts out has left."""
+
+import signal
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, expect
+
+from tests.conftest import FreshServer
+from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.https import wait_until
+from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.smtp import SmtpServer
+
+_SAID = "Campanero is stopping"
+_EXPECTED = "status of 503|ERR_CONNECTION|Failed to fetch|ViewTransition"
+
+
+def test_pages_while_the_service_ends(
+    browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
+) -> None:
+    """An open conversation holds the end; until it is over there are a page, a dialog, and an opt-out that counts."""
+    server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
+    api = server.client(validate=False)
+    crowd(api, 1)
+    completed(api, send(api, 1))
+    leave = urlsplit((smtp_server.messages[0].header("List-Unsubscribe") or "").split("<")[-1].strip(">")).path
+    draft = f"/campaigns/{api.post('/campaigns', {'name': 'Letter'}).expect(201)['id']}"
+
+    browser_problems.allow(_EXPECTED)
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    form, composer, stranger = page.context.new_page(), page.context.new_page(), browser.new_page(base_url=server.url)
+    form.goto("/contacts/1/edit")
+    composer.goto(f"{draft}?open=from")
+    composer.get_by_role("textbox", name="Subject").fill("Before")
+    api.wait(draft, lambda row: row["template"]["subject"] == "Before")
+    gate = smtp_server.rules.hold("data", times=1)
+    send(api, 1)
+    gate.wait_reached()
+    assert server.process is not None
+    server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: api.get("/account").status == 503)
+
+    assert api.get("/account").json["code"] == "unavailable"
+    for one, name in ((page, "stopping"), (stranger, "stopping_signed_out")):
+        said = one.goto("/campaigns")
+        assert said is not None and said.status == 503 and said.headers["retry-after"] == "5"
+        expect(one.get_by_role("heading", level=1)).to_have_text(_SAID)
+        assert (
+            one.evaluate("getComputedStyle(document.querySelector('.btn.primary')).backgroundColor")
+            != "rgba(0, 0, 0, 0)"
+        )
+        shoot(one, name)
+    form.get_by_label("First name").fill("Anna")
+    form.get_by_role("button", name="Save", exact=True).last.click()
+    box = form.get_by_role("dialog")
+    expect(box.get_by_role("heading")).to_have_text(_SAID)
+    shoot(form, "stopping_dialog")
+    box.get_by_role("button", name="Back to the page").click()
+    expect(form.get_by_label("First name")).to_have_value("Anna")
+    composer.get_by_role("textbox", name="Subject").fill("After")
+    expect(composer.locator("#saved-text")).to_have_text("Not saved: the server takes nothing now, trying again")
+    expect(composer.locator("#saved .icon")).to_be_hidden()
+    expect(composer.get_by_role("dialog")).to_have_count(0)
+    shoot(composer, "stopping_composer")
+    answer = api.request(
+        "POST", leave, b"List-Unsubscribe=One-Click", {"Content-Type": "application/x-www-form-urlencoded"}
+    )
+    assert answer.status == 200
+
+    gate.release()
+    server.stop()
+    server.start()
+    api.wait(draft, lambda row: row["template"]["subject"] == "After")
+    expect(composer.locator("#saved-text")).to_contain_text("Saved")
+    assert api.get("/contacts/1").expect(200)["channels"][0]["opted_out_by"] == "recipient"
+    form.get_by_role("button", name="Save", exact=True).last.click()
+    expect(form.locator(".toast")).to_contain_text("Saved")
+    page.get_by_role("link", name="Try again").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Campaigns")
+    stranger.close()
+    page.context.close()
+    assert not browser_problems.found
