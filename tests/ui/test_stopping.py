@@ -3,7 +3,7 @@
 import signal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, shoot, sign_in
@@ -13,6 +13,35 @@ from tests.kit.smtp import SmtpServer
 
 _SAID = "Campanero is stopping"
 _EXPECTED = "status of 503|ERR_CONNECTION|Failed to fetch|ViewTransition"
+
+
+def _told_on_pages(page: Page, stranger: Page) -> None:
+    """Whoever asks for a page is told, signed in or not, and it looks like all others."""
+    for one, name in ((page, "stopping"), (stranger, "stopping_signed_out")):
+        said = one.goto("/campaigns")
+        assert said is not None and said.status == 503 and said.headers["retry-after"] == "5"
+        expect(one.get_by_role("heading", level=1)).to_have_text(_SAID)
+        color = one.evaluate("getComputedStyle(document.querySelector('.btn.primary')).backgroundColor")
+        assert color != "rgba(0, 0, 0, 0)"
+        shoot(one, name)
+
+
+def _kept_in_a_form(form: Page) -> None:
+    form.get_by_label("First name").fill("Anna")
+    form.get_by_role("button", name="Save", exact=True).last.click()
+    box = form.get_by_role("dialog")
+    expect(box.get_by_role("heading")).to_have_text(_SAID)
+    shoot(form, "stopping_dialog")
+    box.get_by_role("button", name="Back to the page").click()
+    expect(form.get_by_label("First name")).to_have_value("Anna")
+
+
+def _tried_again(composer: Page) -> None:
+    composer.get_by_role("textbox", name="Subject").fill("After")
+    expect(composer.locator("#saved-text")).to_have_text("Not saved: the server takes nothing now, trying again")
+    expect(composer.locator("#saved .icon")).to_be_hidden()
+    expect(composer.get_by_role("dialog")).to_have_count(0)
+    shoot(composer, "stopping_composer")
 
 
 def test_pages_while_the_service_ends(
@@ -25,14 +54,11 @@ def test_pages_while_the_service_ends(
     completed(api, send(api, 1))
     leave = urlsplit((smtp_server.messages[0].header("List-Unsubscribe") or "").split("<")[-1].strip(">")).path
     draft = f"/campaigns/{api.post('/campaigns', {'name': 'Letter'}).expect(201)['id']}"
-
     browser_problems.allow(_EXPECTED)
     page = sign_in(new_page(browser, server.url, browser_problems))
     form, composer, stranger = page.context.new_page(), page.context.new_page(), browser.new_page(base_url=server.url)
     form.goto("/contacts/1/edit")
     composer.goto(f"{draft}?open=from")
-    composer.get_by_role("textbox", name="Subject").fill("Before")
-    api.wait(draft, lambda row: row["template"]["subject"] == "Before")
     gate = smtp_server.rules.hold("data", times=1)
     send(api, 1)
     gate.wait_reached()
@@ -41,35 +67,15 @@ def test_pages_while_the_service_ends(
     wait_until(lambda: api.get("/account").status == 503)
 
     assert api.get("/account").json["code"] == "unavailable"
-    for one, name in ((page, "stopping"), (stranger, "stopping_signed_out")):
-        said = one.goto("/campaigns")
-        assert said is not None and said.status == 503 and said.headers["retry-after"] == "5"
-        expect(one.get_by_role("heading", level=1)).to_have_text(_SAID)
-        assert (
-            one.evaluate("getComputedStyle(document.querySelector('.btn.primary')).backgroundColor")
-            != "rgba(0, 0, 0, 0)"
-        )
-        shoot(one, name)
-    form.get_by_label("First name").fill("Anna")
-    form.get_by_role("button", name="Save", exact=True).last.click()
-    box = form.get_by_role("dialog")
-    expect(box.get_by_role("heading")).to_have_text(_SAID)
-    shoot(form, "stopping_dialog")
-    box.get_by_role("button", name="Back to the page").click()
-    expect(form.get_by_label("First name")).to_have_value("Anna")
-    composer.get_by_role("textbox", name="Subject").fill("After")
-    expect(composer.locator("#saved-text")).to_have_text("Not saved: the server takes nothing now, trying again")
-    expect(composer.locator("#saved .icon")).to_be_hidden()
-    expect(composer.get_by_role("dialog")).to_have_count(0)
-    shoot(composer, "stopping_composer")
-    answer = api.request(
-        "POST", leave, b"List-Unsubscribe=One-Click", {"Content-Type": "application/x-www-form-urlencoded"}
-    )
-    assert answer.status == 200
-
+    _told_on_pages(page, stranger)
+    _kept_in_a_form(form)
+    _tried_again(composer)
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert api.request("POST", leave, b"List-Unsubscribe=One-Click", headers).status == 200
     gate.release()
     server.stop()
     server.start()
+
     api.wait(draft, lambda row: row["template"]["subject"] == "After")
     expect(composer.locator("#saved-text")).to_contain_text("Saved")
     assert api.get("/contacts/1").expect(200)["channels"][0]["opted_out_by"] == "recipient"
