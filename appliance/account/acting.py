@@ -12,3 +12,9 @@ class By(NamedTuple):
     approves: bool = False  # whether they may approve of campaigns and flows (decisions, section 2)
     test: bool = False  # whether all they do is a test
     sends: bool = False  # whether they may let campaigns and flows go out
+    made_by: int | None = None  # of a key: the person who made it
+
+    @property
+    def person_id(self) -> int | None:
+        """Whose word it is: theirs, or that of whoever made the key; None for what was made on the machine."""
+        return self.made_by if self.user_id is None else self.user_id

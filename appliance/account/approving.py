@@ -38,15 +38,16 @@ def lacks(row: Any, by: By) -> str | None:
 def allows(row: Any, by: By) -> bool:
     """Say whether somebody may approve of a campaign or flow.
 
-    Where an account wants somebody else to look, whoever asked or changed it last may not, unless nobody else may. A
-    program whose key reaches as far is trusted on purpose.
+    Where an account wants somebody else to look, whoever asked or changed it last may not, unless nobody else may. What
+    a key says is said by whoever made it; what a program wrote by itself is nobody's, and its key is trusted with it.
     """
     if not by.approves:
         return False
-    if by.user_id is None or not row.account.approval_by_another or by.user_id not in (row.asked_by, row.edited_by):
+    person = by.person_id
+    if person is None or not row.account.approval_by_another or person not in (row.asked_by, row.edited_by):
         return True
     others = User.select().where(
-        User.account == row.account_id, User.role.in_(RULERS), User.disabled_at.is_null(), User.id != by.user_id
+        User.account == row.account_id, User.role.in_(RULERS), User.disabled_at.is_null(), User.id != person
     )
     return not others.exists()
 

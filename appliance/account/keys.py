@@ -53,6 +53,7 @@ class Credential(NamedTuple):
     user_id: int | None = None  # of a person; None: a key
     role: str | None = None
     session_id: int | None = None  # of the sign-in that a JWT stands for
+    made_by: int | None = None  # of a key: the person who made it
 
     def reaches(self, scope: str) -> bool:
         """Say whether the credential reaches a scope; writing includes reading."""
@@ -137,13 +138,13 @@ def find(key: str) -> Credential | None:
     if not key.startswith((LIVE, TEST)):
         return None
     row = one(
-        "SELECT id, account_id, scope, test FROM api_key WHERE digest = ? AND revoked_at IS NULL",
+        "SELECT id, account_id, scope, test, created_by_id FROM api_key WHERE digest = ? AND revoked_at IS NULL",
         (tokens.digest(key),),
     )
     if row is None:
         return None
     _used[row[0]] = clock.now_ms()
-    return Credential(row[1], expand(row[2]), bool(row[3]), f"key:{row[0]}")
+    return Credential(row[1], expand(row[2]), bool(row[3]), f"key:{row[0]}", made_by=row[4])
 
 
 def last_used(key: ApiKey) -> int | None:

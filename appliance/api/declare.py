@@ -38,7 +38,7 @@ class Call(NamedTuple):
         """Who asks, with what they may approve of and where they are."""
         who = self.credential
         approves, sends = who.reaches("campaigns:approve"), who.reaches("campaigns:send")
-        return By(who.actor, self.request.ctx.client, who.user_id, approves, who.test, sends)
+        return By(who.actor, self.request.ctx.client, who.user_id, approves, who.test, sends, who.made_by)
 
 
 class Answer(NamedTuple):

@@ -123,8 +123,11 @@ def test_the_words_of_a_live_flow_are_out_of_an_authors_hands(api: Client, autho
 
 def test_nobody_approves_of_what_they_wrote_with_a_token(server: Server, api: Client, crowd: int) -> None:
     """Whoever wrote the words of a campaign or a flow last is known, whatever way they wrote them."""
-    owner = signed_in(server)
-    added(server, "admin")
+    owner, admin = signed_in(server), added(server, "admin")
+    of_owner, of_admin = (
+        server.client(one.post("/api_keys", {"name": "A program", "scope": "full"}).expect(201)["key"])
+        for one in (owner, admin)
+    )
     with account_with(server, "approval_required", 1), account_with(server, "approval_by_another", 1):
         campaign = draft(api, crowd)
         flow = api.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
@@ -135,6 +138,11 @@ def test_nobody_approves_of_what_they_wrote_with_a_token(server: Server, api: Cl
             owner.patch(f"/templates/{template}", {"subject": "Mine"}).expect(200)
             assert owner.get(path).json["approval_state"] == "pending_review"
             owner.post(f"{path}/approve").expect(403)
+            # Nor with a key of their own, neither by approving nor by letting it go out; a key of somebody else may
+            for verb in ("approve", "send" if path == at(campaign) else "activate"):
+                assert of_owner.post(f"{path}/{verb}").status in (403, 422), verb
+            assert owner.get(path).json["approval_state"] == "pending_review"
+            of_admin.post(f"{path}/approve").expect(200)
         # A template that was chosen on the page is content too
         api.post(f"{at(campaign)}/approve").expect(200)
         other = api.post("/templates", {"name": "Other", "subject": "x", "body": "<p>Other.</p>"}).expect(201)["id"]
