@@ -186,7 +186,7 @@ def _used(account_id: int) -> dict[str, Any]:
         channel: (count, parts)
         for channel, count, parts in rows(
             "SELECT channel, count(*), total(segments) FROM message WHERE account_id = ? AND created_at >= ? "
-            "AND sent_at NOT NULL AND test = 0 GROUP BY channel",
+            "AND sent_at IS NOT NULL AND test = 0 GROUP BY channel",
             (account_id, since),
         )
     }

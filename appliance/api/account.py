@@ -138,7 +138,7 @@ def _blockers(row: AccountRow, sandbox: bool, verified: bool, address: bool) -> 
 
 
 def _onboarding(row: AccountRow, verified: bool, branded: bool, counts: dict[str, int]) -> Onboarding:
-    sent = scalar("SELECT 1 FROM campaign WHERE account_id = ? AND started_at NOT NULL LIMIT 1", (row.id,))
+    sent = scalar("SELECT 1 FROM campaign WHERE account_id = ? AND started_at IS NOT NULL LIMIT 1", (row.id,))
     steps = FirstSteps(branded, verified, counts["contacts"] > 0, counts["campaigns"] > 0, sent is not None)
     done = astuple(steps)
     return Onboarding(steps, Progress(sum(done), len(done)))

@@ -87,7 +87,7 @@ def _paused(account_id: int, found: Restoration | None) -> list[Paused]:
 
 def _loose(account_id: int) -> tuple[int, int]:
     row = one(
-        f"SELECT count(*) FILTER (WHERE run_id NOT NULL), count(*) FILTER (WHERE run_id IS NULL) FROM message "
+        "SELECT count(*) FILTER (WHERE run_id IS NOT NULL), count(*) FILTER (WHERE run_id IS NULL) FROM message "
         f"WHERE account_id = ? AND campaign_id IS NULL AND {_OPEN}",
         (account_id,),
     )

@@ -10,7 +10,7 @@ _WEEK_MS = 7 * 86_400_000
 _SQL = (
     "SELECT e.event, count(DISTINCT m.id), total(e.amount) FROM message m INDEXED BY message_clicked "
     "JOIN event e ON e.contact_id = m.contact_id AND e.created_at >= m.clicked_at AND e.created_at < m.clicked_at + ? "
-    "WHERE m.campaign_id = ? AND m.clicked_at NOT NULL AND e.generated = 0 AND e.test = 0 "
+    "WHERE m.campaign_id = ? AND m.clicked_at IS NOT NULL AND e.generated = 0 AND e.test = 0 "
     "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3"
 )
 _known: Rested[list["After"]] = Rested(least=5)

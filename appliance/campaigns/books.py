@@ -25,7 +25,7 @@ _MOST_SORTED = 100_000
 _SHARE = 0.02
 _NO_EVENT = (
     "SELECT count(*), min(id) FROM message m WHERE id > ? AND id <= ? AND campaign_id = ? "
-    "AND status IN ('sent', 'delivered', 'bounced', 'complained') AND recipient_key NOT NULL AND NOT EXISTS "
+    "AND status IN ('sent', 'delivered', 'bounced', 'complained') AND recipient_key IS NOT NULL AND NOT EXISTS "
     "(SELECT 1 FROM event e WHERE e.account_id = m.account_id AND e.resource_uid = 'message:' || m.id "
     "AND e.event = m.channel || '_sent') "
     # Before that moment events were deleted for their age
@@ -33,7 +33,7 @@ _NO_EVENT = (
 )
 _TWICE = (
     "SELECT count(*), min(id) FROM (SELECT recipient_key, min(id) AS id FROM message WHERE campaign_id = ? "
-    "AND recipient_key NOT NULL GROUP BY recipient_key HAVING count(*) > 1)"
+    "AND recipient_key IS NOT NULL GROUP BY recipient_key HAVING count(*) > 1)"
 )
 
 
@@ -71,7 +71,7 @@ def thorough(campaign: Campaign, process: str | None = None, most_sorted: int | 
     if process is not None:
         yield _wrong(
             "rows are in the hands of a process that is gone", "SELECT count(*), min(id) FROM message "
-            "WHERE campaign_id = ? AND status = 'sending' AND claimed_by IS NOT ?", (campaign.id, process),
+            "WHERE campaign_id = ? AND status = 'sending' AND claimed_by IS DISTINCT FROM ?", (campaign.id, process),
         )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def of_people(account_id: int) -> list[str]:
     """Compare what is counted with people and rows of an account; imports and merged people may explain it."""
     found = scalar(
         "SELECT count(*) FROM contact c JOIN (SELECT contact_id, count(*) AS accepted FROM message "
-        "WHERE account_id = ?1 AND contact_id NOT NULL AND channel = 'email' AND test = 0 "
+        "WHERE account_id = ?1 AND contact_id IS NOT NULL AND channel = 'email' AND test = 0 "
         "AND status IN ('sent', 'delivered', 'bounced', 'complained') GROUP BY contact_id) m ON m.contact_id = c.id "
         "WHERE c.account_id = ?1 AND c.email_sent_count < m.accepted",
         (account_id,),

@@ -16,7 +16,10 @@ from appliance.work import bell
 
 _SOME = "id IN (SELECT id FROM message WHERE campaign_id = ? {}LIMIT ?)"
 _OPEN = "AND status IN ('queued', 'held') "
-_CANCEL = "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ? WHERE "
+_CANCEL = (
+    "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, "
+    "due_at = NULL, updated_at = ? WHERE "
+)
 _ALL = -1
 
 
@@ -45,7 +48,7 @@ def chunk(campaign_id: int, size: int) -> tuple[int, float]:
     """End so many rows of a campaign; answers 0 once none is left, and the seconds it took."""
     writing()
     begun = time.perf_counter()
-    found = one("SELECT closing FROM campaign WHERE id = ? AND closing NOT NULL", (campaign_id,))
+    found = one("SELECT closing FROM campaign WHERE id = ? AND closing IS NOT NULL", (campaign_id,))
     left = _end(campaign_id, found[0], size) if found is not None else 0
     if not left:
         run("UPDATE campaign SET closing = NULL WHERE id = ?", (campaign_id,))

@@ -53,5 +53,5 @@ def _mean(shares: list[float]) -> float | None:
 
 def _count(campaign_id: int, what: str) -> int:
     """Count people of a campaign who opened or clicked, by the index of it."""
-    sql = f"SELECT count(*) FROM message INDEXED BY message_{what} WHERE campaign_id = ? AND {what}_at NOT NULL"
+    sql = f"SELECT count(*) FROM message INDEXED BY message_{what} WHERE campaign_id = ? AND {what}_at IS NOT NULL"
     return int(scalar(sql, (campaign_id,)))

@@ -47,9 +47,9 @@ _NOW = (
 )
 # Who was deleted since the list was drawn, or gave the address away. Who took over another's row by a merge has one
 _DRAWN = (
-    "SELECT p.pos, iif(x.id IS NULL, c.id, NULL) AS contact, h.value, h.key, "
-    "CASE WHEN c.id IS NULL OR x.id NOT NULL THEN 'contact_deleted' "
-    "ELSE coalesce(p.why, iif(h.id IS NULL, 'no_channel', NULL)) END AS why FROM drawn.person p "
+    "SELECT p.pos, CASE WHEN x.id IS NULL THEN c.id END AS contact, h.value, h.key, "
+    "CASE WHEN c.id IS NULL OR x.id IS NOT NULL THEN 'contact_deleted' "
+    "ELSE coalesce(p.why, CASE WHEN h.id IS NULL THEN 'no_channel' END) END AS why FROM drawn.person p "
     "LEFT JOIN contact c ON c.id = p.contact LEFT JOIN message x ON x.campaign_id = :campaign AND x.contact_id = c.id "
     "LEFT JOIN channel h ON h.id = p.channel AND h.contact_id = c.id AND x.id IS NULL "
     "WHERE p.pos > :after AND p.pos <= :last"

@@ -56,8 +56,8 @@ def neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
     sql, parameters = _by_reason(campaign, None)
     values = {**parameters, "at": contact_id}
     total, position, before, after = rows(
-        "SELECT count(*), sum(contact <= :at), max(iif(contact < :at, contact, NULL)), "
-        f"min(iif(contact > :at, contact, NULL)) FROM ({sql})",
+        "SELECT count(*), sum(contact <= :at), max(CASE WHEN contact < :at THEN contact END), "
+        f"min(CASE WHEN contact > :at THEN contact END) FROM ({sql})",
         values,
     )[0]
     return Neighbours(total, position or 0, before, after)
@@ -74,7 +74,8 @@ def _by_reason(campaign: Campaign, why: str | None) -> tuple[str, dict[str, Any]
     parameters = {**people.parameters, "kind": audience.kind(campaign)}
     if why:
         parameters["why"] = why
-    return f"SELECT contact FROM ({audience.members(people)}) WHERE why IS {':why' if why else 'NULL'}", parameters
+    asked = "= :why" if why else "IS NULL"
+    return f"SELECT contact FROM ({audience.members(people)}) WHERE why {asked}", parameters
 
 
 def _left_out(campaign: Campaign) -> tuple[str, dict[str, Any]]:

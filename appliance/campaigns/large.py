@@ -26,7 +26,7 @@ _CHUNK_SECONDS = 0.008
 _PAUSE_SECONDS = 0.002
 _ANSWER_SECONDS = 0.1
 _AGAIN_SECONDS = 60.0
-_UNFINISHED = "freezing NOT NULL OR closing NOT NULL"
+_UNFINISHED = "freezing IS NOT NULL OR closing IS NOT NULL"
 
 
 def is_due() -> bool:
@@ -58,7 +58,7 @@ class Large:
         """Answer the next campaign, and whether it is to be ended; those come first."""
         now = time.monotonic()
         found = rows(
-            f"SELECT id, closing NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY closing IS NULL, id",
+            f"SELECT id, closing IS NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY closing IS NULL, id",
         )
         return next(((one[0], bool(one[1])) for one in found if self._failed.get(one[0], 0.0) <= now), None)
 

@@ -26,11 +26,11 @@ UNSUBSCRIBED = (
     "AND m.campaign_id = ? AND m.status != 'complained'"
 )
 # What a number begins with: enough to tell its country, the area code in America, and few enough to look at each
-NUMBER_PREFIX = "substr(recipient_key, 1, iif(recipient_key GLOB '+1*', 5, 7))"
+NUMBER_PREFIX = "substr(recipient_key, 1, CASE WHEN recipient_key GLOB '+1*' THEN 5 ELSE 7 END)"
 UNKNOWN = "unknown"
 _NUMBERS = (
     f"SELECT {NUMBER_PREFIX}, max(recipient_key) FROM message NOT INDEXED "
-    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'sms' AND recipient_key NOT NULL GROUP BY 1"
+    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'sms' AND recipient_key IS NOT NULL GROUP BY 1"
 )
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
 _AT = {"open": Message.opened_at, "click": Message.clicked_at}

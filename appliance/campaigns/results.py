@@ -38,21 +38,22 @@ _DOMAINS = (
     "SELECT substr(recipient_key, instr(recipient_key, '@') + 1), count(*), sum(status IN "
     "('sent', 'delivered', 'bounced', 'complained')), sum(status = 'bounced'), sum(status = 'failed'), "
     "sum(status = 'complained'), count(opened_at), count(clicked_at) FROM message NOT INDEXED "
-    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key NOT NULL AND channel = 'email' GROUP BY 1"
+    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL AND channel = 'email' GROUP BY 1"
 )
 # Hours of the first two days, then days, the last of which takes all that comes later
 _WHEN = (
-    "SELECT min(iif(({at} - ?1) < {first}, ({at} - ?1) / {hour}, {hours} + ({at} - ?1 - {first}) / {day}), {last}), "
-    "count(*) FROM message INDEXED BY {index} WHERE campaign_id = ?2 AND {at} NOT NULL GROUP BY 1"
+    "SELECT min(CASE WHEN ({at} - ?1) < {first} THEN ({at} - ?1) / {hour} "
+    "ELSE {hours} + ({at} - ?1 - {first}) / {day} END, {last}), count(*) FROM message INDEXED BY {index} "
+    "WHERE campaign_id = ?2 AND {at} IS NOT NULL GROUP BY 1"
 )
 # Messages that machines asked for and no person; each number of a link is a place in the index
 _MACHINES = (
     "SELECT count(*) FROM message m WHERE m.{at} IS NULL AND m.id IN (SELECT message_id FROM hit "
-    "WHERE campaign_id = ? AND kind = ? AND number {numbers} AND verdict = 'machine' AND message_id NOT NULL)"
+    "WHERE campaign_id = ? AND kind = ? AND number {numbers} AND verdict = 'machine' AND message_id IS NOT NULL)"
 )
 _CLICKERS = (
     "SELECT number, count(DISTINCT message_id) FROM hit WHERE campaign_id = ? AND kind = 'click' "
-    "AND verdict != 'machine' AND message_id NOT NULL GROUP BY 1"
+    "AND verdict != 'machine' AND message_id IS NOT NULL GROUP BY 1"
 )
 
 
@@ -134,7 +135,7 @@ def _books(campaign: Campaign) -> Books:
 
 def _first(campaign_id: int, what: str) -> int:
     return int(scalar(f"SELECT count(*) FROM message INDEXED BY message_{what} WHERE campaign_id = ? "
-                      f"AND {what}_at NOT NULL", (campaign_id,)))  # fmt: skip
+                      f"AND {what}_at IS NOT NULL", (campaign_id,)))  # fmt: skip
 
 
 # By kind and number of the link: by people and by machines, and how much of it was by nobody in particular

@@ -12,9 +12,9 @@ _MOST_COUNTRIES = 50
 _SUMS = (
     f"SELECT {recipients.NUMBER_PREFIX}, max(recipient_key), count(*), sum(status IN "
     "('sent', 'delivered', 'bounced', 'complained')), sum(status = 'delivered'), sum(status = 'bounced'), "
-    "sum(status = 'failed'), sum(status = 'skipped'), count(clicked_at), sum(iif(status IN "
-    "('sent', 'delivered', 'bounced', 'complained'), coalesce(segments, 0), 0)) FROM message NOT INDEXED "
-    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key NOT NULL GROUP BY 1"
+    "sum(status = 'failed'), sum(status = 'skipped'), count(clicked_at), sum(CASE WHEN status IN "
+    "('sent', 'delivered', 'bounced', 'complained') THEN coalesce(segments, 0) ELSE 0 END) FROM message NOT INDEXED "
+    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL GROUP BY 1"
 )
 
 

@@ -30,11 +30,11 @@ def offers(account_id: int, contact_id: int) -> list[Offer]:
     A list that mirrors a segment is offered to those who are in it, or left it: nobody else can join it.
     """
     found = rows(
-        "SELECT l.id, l.name, m.contact_id NOT NULL FROM contact_list l "
+        "SELECT l.id, l.name, m.contact_id IS NOT NULL FROM contact_list l "
         "LEFT JOIN membership m ON m.contact_list_id = l.id AND m.contact_id = :contact "
         "LEFT JOIN list_refusal r ON r.contact_list_id = l.id AND r.contact_id = :contact "
         "WHERE l.account_id = :account AND l.public = 1 AND (l.segment_id IS NULL OR coalesce(m.contact_id, "
-        "r.contact_id) NOT NULL) ORDER BY l.name_key, l.id",
+        "r.contact_id) IS NOT NULL) ORDER BY l.name_key, l.id",
         {"account": account_id, "contact": contact_id},
     )
     return [Offer(row[0], row[1], bool(row[2])) for row in found]
@@ -66,7 +66,7 @@ def leave(channel: Channel, list_id: int, evidence: Evidence) -> bool:
         return False
     lists.leave(channel.account_id, list_id, [channel.contact_id])
     if run(
-        "INSERT OR IGNORE INTO list_refusal (contact_list_id, contact_id, created_at) VALUES (?, ?, ?)",
+        "INSERT INTO list_refusal (contact_list_id, contact_id, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         (list_id, channel.contact_id, clock.now_ms()),
     ):
         _record(channel, "list_left", evidence, list_id)

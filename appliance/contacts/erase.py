@@ -38,12 +38,12 @@ _PERSONAL = (
 
 
 # Of evidence where they were, and what they wrote themselves; the words they agreed to are ours
-_BARE = "ip = NULL, user_agent = NULL, text = iif(source = 'keyword', NULL, text)"
+_BARE = "ip = NULL, user_agent = NULL, text = CASE WHEN source = 'keyword' THEN NULL ELSE text END"
 
 # Of addresses they had before, and nobody else has now, only the keyed hash is kept
 _FORMER = (
     "UPDATE suppression SET address = NULL, diagnostic = NULL, note = NULL WHERE account_id = :account "
-    "AND address NOT NULL AND (kind, address_hash) IN (SELECT kind, address_hash FROM consent "
+    "AND address IS NOT NULL AND (kind, address_hash) IN (SELECT kind, address_hash FROM consent "
     "WHERE contact_id = :contact) AND NOT EXISTS (SELECT 1 FROM channel c WHERE c.account_id = :account "
     "AND c.kind = suppression.kind AND c.key = lower(suppression.address) AND c.contact_id <> :contact)"
 )
@@ -59,7 +59,7 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
     _heard(with_ids)
     # Whoever was told of it may have said it back
     run(
-        "UPDATE webhook_delivery SET response_text = NULL WHERE response_text NOT NULL "
+        "UPDATE webhook_delivery SET response_text = NULL WHERE response_text IS NOT NULL "
         "AND event_id IN (SELECT id FROM event WHERE contact_id = :contact)",
         with_ids,
     )
@@ -117,12 +117,13 @@ def _messages(with_ids: dict[str, int]) -> None:
         with_ids,
     )
     run(
-        f"UPDATE message SET recipient = iif({_ANOTHERS}, recipient, NULL), "
-        f"recipient_key = iif({_ANOTHERS}, recipient_key, NULL), subject = NULL, tags = NULL, error_text = NULL, "
+        f"UPDATE message SET recipient = CASE WHEN {_ANOTHERS} THEN recipient END, "
+        f"recipient_key = CASE WHEN {_ANOTHERS} THEN recipient_key END, subject = NULL, tags = NULL, "
+        "error_text = NULL, "
         # What may have been taken before stays so, for that is what is known
-        f"status = iif({_OPEN}, iif(doubts > 0, 'uncertain', 'skipped'), status), "
-        f"skip_reason = iif({_OPEN} AND doubts = 0, 'contact_deleted', skip_reason), "
-        f"error_code = iif({_OPEN} AND doubts > 0, 'in_doubt', error_code), "
+        f"status = CASE WHEN {_OPEN} THEN CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'skipped' END ELSE status END, "
+        f"skip_reason = CASE WHEN {_OPEN} AND doubts = 0 THEN 'contact_deleted' ELSE skip_reason END, "
+        f"error_code = CASE WHEN {_OPEN} AND doubts > 0 THEN 'in_doubt' ELSE error_code END, "
         f"due_at = NULL, updated_at = :now WHERE id IN ({_MESSAGES})",
         with_ids,
     )
@@ -144,7 +145,7 @@ def _heard(with_ids: dict[str, int]) -> None:
 def _tests_to_former_addresses(with_ids: dict[str, int]) -> None:
     """Take out the recipient of tests that went to an address the person had before: their consent history knows."""
     found = rows(
-        "SELECT id, channel, recipient_key FROM message WHERE recipient_key NOT NULL "
+        "SELECT id, channel, recipient_key FROM message WHERE recipient_key IS NOT NULL "
         "AND id IN (SELECT message_id FROM message_content WHERE shown_as = :contact)",
         with_ids,
     )

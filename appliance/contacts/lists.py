@@ -102,8 +102,9 @@ def sendable(list_id: int) -> dict[str, int]:
         rows(
             "SELECT h.kind, count(DISTINCT h.contact_id) FROM membership m "
             "JOIN channel h ON h.contact_id = m.contact_id "
-            "WHERE m.contact_list_id = ?1 AND h.subscribed = 1 AND h.suppression IS NULL AND (h.verified_at NOT NULL "
-            "OR (SELECT double_opt_in FROM contact_list WHERE id = ?1) = 0) GROUP BY h.kind",
+            "WHERE m.contact_list_id = ?1 AND h.subscribed = 1 AND h.suppression IS NULL "
+            "AND (h.verified_at IS NOT NULL OR (SELECT double_opt_in FROM contact_list WHERE id = ?1) = 0) "
+            "GROUP BY h.kind",
             (list_id,),
         )
     )
@@ -247,9 +248,9 @@ def join(account_id: int, list_id: int, contact_ids: list[int]) -> Joined:
         wanted,
     )
     added = rows(
-        "INSERT OR IGNORE INTO membership (contact_list_id, contact_id, created_at) "
-        "SELECT :list, value, :now FROM json_each(:ids) WHERE NOT EXISTS "
-        "(SELECT 1 FROM list_refusal r WHERE r.contact_list_id = :list AND r.contact_id = value) RETURNING contact_id",
+        "INSERT INTO membership (contact_list_id, contact_id, created_at) "
+        "SELECT :list, value, :now FROM json_each(:ids) WHERE NOT EXISTS (SELECT 1 FROM list_refusal r "
+        "WHERE r.contact_list_id = :list AND r.contact_id = value) ON CONFLICT DO NOTHING RETURNING contact_id",
         wanted,
     )
     _settle(account_id, list_id, found.name, "list_add", [row[0] for row in added])

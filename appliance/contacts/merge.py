@@ -104,7 +104,7 @@ def _move(contact_id: int, other_id: int) -> None:
         "SELECT mine.id AS mine, theirs.id AS theirs, mine.status IN ('skipped', 'cancelled') "
         "AND theirs.status NOT IN ('skipped', 'cancelled') AS weaker FROM message mine JOIN message theirs "
         "ON theirs.campaign_id = mine.campaign_id WHERE mine.contact_id = :contact AND theirs.contact_id = :other "
-        "AND mine.campaign_id NOT NULL"
+        "AND mine.campaign_id IS NOT NULL"
     )
     # One that has not gone yet and is nobody's now is skipped by the sender: nobody gets a campaign twice
     for mine, theirs, weaker in rows(both, ids):
@@ -119,15 +119,16 @@ def _move(contact_id: int, other_id: int) -> None:
     ended = ending.end([row[0] for row in doubled], "exited", "contact_merged", ids["now"])
     # What it was to send is sent by the way that goes on; only what somebody asked for goes twice
     run(
-        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ? "
-        "WHERE run_id IN (SELECT value FROM json_each(?)) AND status IN ('queued', 'held') AND transactional = 0",
+        "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
+        "updated_at = ? WHERE run_id IN (SELECT value FROM json_each(?)) AND status IN ('queued', 'held') "
+        "AND transactional = 0",
         (ids["now"], json.dumps(ended)),
     )
     run("UPDATE message_content SET shown_as = :contact WHERE shown_as = :other", ids)
     # Whoever was in a watched segment as the other was in it, and neither enters it now nor leaves it unnoticed
     run(
-        "INSERT OR IGNORE INTO segment_member (segment_id, contact_id) SELECT segment_id, :contact FROM segment_member "
-        "WHERE contact_id = :other",
+        "INSERT INTO segment_member (segment_id, contact_id) SELECT segment_id, :contact FROM segment_member "
+        "WHERE contact_id = :other ON CONFLICT DO NOTHING",
         ids,
     )
     for table in ("channel", "message", "incoming", "event", "consent", "run"):
@@ -141,8 +142,8 @@ def _lists(contact_id: int, other_id: int) -> None:
     before = dict(rows(counted, ids))
     for table in ("membership", "list_refusal"):
         run(
-            f"INSERT OR IGNORE INTO {table} (contact_list_id, contact_id, created_at) "
-            f"SELECT contact_list_id, :contact, created_at FROM {table} WHERE contact_id = :other",
+            f"INSERT INTO {table} (contact_list_id, contact_id, created_at) SELECT contact_list_id, :contact, "
+            f"created_at FROM {table} WHERE contact_id = :other ON CONFLICT DO NOTHING",
             ids,
         )
         run(f"DELETE FROM {table} WHERE contact_id = :other", ids)

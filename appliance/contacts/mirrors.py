@@ -115,8 +115,8 @@ def _join(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
     # Whoever was deleted meanwhile does not come back as a member
     _change(
         list_id, segment_id, 1,
-        "INSERT OR IGNORE INTO membership SELECT :list, c.id, :now FROM contact c "
-        "WHERE c.id IN (SELECT value FROM json_each(:ids))",
+        "INSERT INTO membership SELECT :list, c.id, :now FROM contact c "
+        "WHERE c.id IN (SELECT value FROM json_each(:ids)) ON CONFLICT DO NOTHING",
         {"list": list_id, "ids": json.dumps(contact_ids), "now": clock.now_ms()},
     )  # fmt: skip
 

@@ -80,7 +80,7 @@ def tallies(account_id: int) -> Tallies:
             f"{each} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1", mine
         ),
         people.kept(
-            f"{each} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression NOT NULL", mine
+            f"{each} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression IS NOT NULL", mine
         ),
     )  # fmt: skip
 

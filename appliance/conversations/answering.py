@@ -16,7 +16,7 @@ _HOUR_MS = 3_600_000
 _MOST_IN_A_DAY = 20
 _LONGEST_NAME = 60
 _LATELY = (
-    "SELECT count(*) FROM incoming WHERE account_id = ? AND sender = ? AND reply_id NOT NULL AND created_at > ? "
+    "SELECT count(*) FROM incoming WHERE account_id = ? AND sender = ? AND reply_id IS NOT NULL AND created_at > ? "
     "AND kind IN (SELECT value FROM json_each(?))"
 )
 

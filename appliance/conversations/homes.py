@@ -11,11 +11,11 @@ _DIGITS = re.compile("[0-9]+")
 # What was last handed over to a number by an account, but for what answered them by itself
 _LAST = (
     "SELECT id FROM message WHERE recipient_key = ? AND account_id = ? AND channel = 'sms' "
-    "AND sent_at NOT NULL AND source_type <> 'system' AND test = ? ORDER BY sent_at DESC, id DESC LIMIT 1"
+    "AND sent_at IS NOT NULL AND source_type <> 'system' AND test = ? ORDER BY sent_at DESC, id DESC LIMIT 1"
 )
 _WRITER = (
     "SELECT account_id FROM message WHERE recipient_key = ? AND account_id IN ({}) AND channel = 'sms' "
-    "AND sent_at NOT NULL ORDER BY sent_at DESC, id DESC LIMIT 1"
+    "AND sent_at IS NOT NULL ORDER BY sent_at DESC, id DESC LIMIT 1"
 )
 _KNOWING = (
     "SELECT id FROM account a WHERE EXISTS (SELECT 1 FROM channel c WHERE c.account_id = a.id AND c.kind = 'phone' "

@@ -21,18 +21,18 @@ _STUCK = {
     "have no time at which they go on": "r.due_at IS NULL",
     "are of people who are gone": "r.contact_id IS NULL",
     "stand in a step that their version does not have": (
-        "r.action_id NOT NULL AND NOT EXISTS (SELECT 1 FROM step s WHERE s.flow_id = r.flow_id "
+        "r.action_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM step s WHERE s.flow_id = r.flow_id "
         "AND s.version = r.version AND s.action_id = r.action_id)"
     ),
     "are counted in another step than they stand in": (
-        "r.passage_id NOT NULL AND NOT EXISTS (SELECT 1 FROM passage p WHERE p.id = r.passage_id AND p.run_id = r.id "
-        "AND p.action_id = r.action_id AND p.outcome IS NULL)"
+        "r.passage_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM passage p WHERE p.id = r.passage_id "
+        "AND p.run_id = r.id AND p.action_id = r.action_id AND p.outcome IS NULL)"
     ),
 }
 _LIVE = f"SELECT f.id, count(*) FROM flow f JOIN run r ON r.flow_id = f.id AND r.status = 'live' WHERE {_MINE} AND ("
 _LEFT_OPEN = (
     "SELECT f.id, count(*) FROM flow f JOIN passage p ON p.flow_id = f.id JOIN run r ON r.id = p.run_id "
-    f"WHERE {_MINE} AND p.outcome IS NULL AND (r.status <> 'live' OR r.passage_id IS NOT p.id) GROUP BY 1"
+    f"WHERE {_MINE} AND p.outcome IS NULL AND (r.status <> 'live' OR r.passage_id IS DISTINCT FROM p.id) GROUP BY 1"
 )
 _LATE = (
     "SELECT f.id, count(*), min(r.due_at) FROM flow f JOIN run r ON r.flow_id = f.id AND r.status = 'live' "

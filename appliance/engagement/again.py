@@ -10,7 +10,7 @@ from appliance.messages.targets import Targets, Wanted
 _AT_ONCE, _MOST = 50, 1_000
 _HITS = (
     "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id FROM "
-    "(SELECT * FROM hit WHERE message_id = ? AND verdict NOT NULL ORDER BY at DESC, id DESC LIMIT ?) ORDER BY at, id"
+    "(SELECT * FROM hit WHERE message_id = ? AND verdict IS NOT NULL ORDER BY at DESC, id DESC LIMIT ?) ORDER BY at, id"
 )
 
 

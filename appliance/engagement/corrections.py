@@ -13,8 +13,8 @@ from appliance.messages.targets import Found
 # What makes a person's last sign of life, beside opens and clicks
 _SIGNS = "('email_replied', 'form_submitted', 'double_opt_in_confirmed', 'message', 'keyword')"
 _LAST = (
-    "SELECT max(iif(h.kind = 'click' AND m.channel = 'email', h.at, NULL)), "
-    "max(iif(m.channel = 'email', h.at, NULL)), max(h.at) FROM hit h JOIN message m ON m.id = h.message_id "
+    "SELECT max(CASE WHEN h.kind = 'click' AND m.channel = 'email' THEN h.at END), "
+    "max(CASE WHEN m.channel = 'email' THEN h.at END), max(h.at) FROM hit h JOIN message m ON m.id = h.message_id "
     "WHERE m.contact_id = ? AND m.test = 0 AND h.verdict <> 'machine'"
 )
 _ALIVE = f"SELECT max(created_at) FROM event WHERE contact_id = ? AND (generated = 0 OR event IN {_SIGNS})"
@@ -70,7 +70,7 @@ def _tell_others(found: Found) -> None:
     told = telling.told([found.message_id])
     asked = (
         "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer "
-        "FROM hit WHERE message_id = ? AND event_id IS NULL AND verdict NOT NULL ORDER BY at, id LIMIT 1000"
+        "FROM hit WHERE message_id = ? AND event_id IS NULL AND verdict IS NOT NULL ORDER BY at, id LIMIT 1000"
     )
     for row in rows(asked, (found.message_id,)):
         hit = kept(row)
@@ -85,7 +85,7 @@ def _led(key: telling.Key) -> str | None:
     """Answer where a link led, as another event of it says."""
     found = scalar(
         "SELECT e.resource_url FROM hit h JOIN event e ON e.id = h.event_id "
-        "WHERE h.message_id = ? AND h.kind = ? AND h.number IS ? AND h.event_id NOT NULL LIMIT 1",
+        "WHERE h.message_id = ? AND h.kind = ? AND h.number IS NOT DISTINCT FROM ? AND h.event_id IS NOT NULL LIMIT 1",
         key[:3],
     )
     return str(found) if found is not None else None
@@ -97,7 +97,8 @@ def _settle(found: Found, taken_back: list[int]) -> None:
     if before is None:
         return
     opened, clicked = one(
-        "SELECT min(at), min(iif(kind = 'click', at, NULL)) FROM hit WHERE message_id = ? AND verdict <> 'machine'",
+        "SELECT min(at), min(CASE WHEN kind = 'click' THEN at END) FROM hit WHERE message_id = ? "
+        "AND verdict <> 'machine'",
         (found.message_id,),
     ) or (None, None)
     is_mail = found.channel == "email"

@@ -17,8 +17,8 @@ _MESSAGE = "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHE
 _CONTACT = (
     "UPDATE contact SET email_open_count = email_open_count + ?1, email_click_count = email_click_count + ?2, "
     "email_last_opened_at = max(coalesce(email_last_opened_at, 0), ?3), "
-    "email_last_clicked_at = iif(?4, max(coalesce(email_last_clicked_at, 0), ?4), email_last_clicked_at), "
-    "last_interacted_at = max(coalesce(last_interacted_at, 0), ?3) WHERE id = ?5"
+    "email_last_clicked_at = CASE WHEN ?4 THEN max(coalesce(email_last_clicked_at, 0), ?4) "
+    "ELSE email_last_clicked_at END, last_interacted_at = max(coalesce(last_interacted_at, 0), ?3) WHERE id = ?5"
 )
 _ALIVE = "UPDATE contact SET last_interacted_at = max(coalesce(last_interacted_at, 0), ?) WHERE id = ?"
 _VERIFIED = (

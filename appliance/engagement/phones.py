@@ -28,7 +28,7 @@ _OURS = "SELECT received_at, source, id FROM captured WHERE account_id = ? AND c
 _OF_US = "AND mail_from = ? AND id"
 _THEIRS = (
     "SELECT created_at, body, NULL FROM incoming WHERE account_id = ? AND sender = ? AND recipient = ? "
-    "AND body NOT NULL AND created_at >= ? AND created_at < ? ORDER BY id LIMIT ?"
+    "AND body IS NOT NULL AND created_at >= ? AND created_at < ? ORDER BY id LIMIT ?"
 )
 _EVER = 2**62
 

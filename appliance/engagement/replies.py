@@ -10,7 +10,7 @@ from appliance.messages.ledger import COLUMNS, Claim
 def record(message_id: int, source: str) -> bool:
     """Write that a message was answered, which proves its address (decisions, section 9); False if it is not there."""
     writing()
-    found = one(f"SELECT {COLUMNS} FROM message WHERE id = ? AND recipient_key NOT NULL", (message_id,))
+    found = one(f"SELECT {COLUMNS} FROM message WHERE id = ? AND recipient_key IS NOT NULL", (message_id,))
     if found is None:
         return False
     row, now = Claim._make(found), clock.now_ms()

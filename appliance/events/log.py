@@ -27,9 +27,9 @@ _INSERT = (
 _COUNTS = (
     "WITH RECURSIVE names (name) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL "
     "SELECT (SELECT min(event) FROM event WHERE account_id = :account AND event > name) FROM names "
-    "WHERE name NOT NULL) SELECT name, (SELECT count(*) FROM event INDEXED BY event_of_name "
+    "WHERE name IS NOT NULL) SELECT name, (SELECT count(*) FROM event INDEXED BY event_of_name "
     "WHERE account_id = :account AND event = name AND created_at >= :since) AS number FROM names "
-    "WHERE name NOT NULL AND number"
+    "WHERE name IS NOT NULL AND number"
 )
 _FILTERS = ("event", "contact_id", "resource_uid", "resource_name", "test")
 

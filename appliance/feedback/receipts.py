@@ -126,7 +126,7 @@ def _find(provider: str, receipt: Receipt) -> tuple[Receipt, _Row | None]:
     if receipt.provider_id:
         # A gateway that calls several by one name gives our token back with each
         found = one(
-            f"{_ROW} provider_id = ? ORDER BY id IS ? DESC, id DESC LIMIT 1",
+            f"{_ROW} provider_id = ? ORDER BY id IS NOT DISTINCT FROM ? DESC, id DESC LIMIT 1",
             (provider, receipt.provider_id, receipt.message_id),
         )
     if found is None and receipt.message_id is not None:

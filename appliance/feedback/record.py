@@ -76,7 +76,7 @@ def _find(fact: Fact) -> _Known | None:
     """Answer the message of a fact if what is said of it can be true."""
     found = one(
         f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
-        "AND recipient_key NOT NULL AND (test = 0 OR channel = 'sms' OR ? = 'capture')",
+        "AND recipient_key IS NOT NULL AND (test = 0 OR channel = 'sms' OR ? = 'capture')",
         (fact.message_id, fact.source),
     )
     if found is None:
@@ -110,7 +110,7 @@ def is_new(source: str, key: str) -> bool:
         "DELETE FROM told WHERE (source, key) IN (SELECT source, key FROM told WHERE created_at < ? LIMIT 10)",
         (now - _KEYS_MS,),
     )
-    return run("INSERT OR IGNORE INTO told VALUES (?, ?, ?)", (source, key[:400], now)) == 1
+    return run("INSERT INTO told VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (source, key[:400], now)) == 1
 
 
 def _delivered(known: _Known, fact: Fact) -> None:

@@ -138,7 +138,7 @@ class _Compiler:
         account = self.binder.add(self.binder.scope.account_id)
         sql = (
             "SELECT e.contact_id AS id FROM event e INDEXED BY event_of_name "
-            f"WHERE e.account_id = {account} AND {self._meant(asked)} AND e.contact_id NOT NULL"
+            f"WHERE e.account_id = {account} AND {self._meant(asked)} AND e.contact_id IS NOT NULL"
         )
         if asked.at_least == 1 and asked.at_most is None:
             return sql

@@ -99,7 +99,7 @@ FIELDS: tuple[Field, ...] = (
           aliases=("verification_status",), choices=("verified", "suppressed", "unverified")),
     Field("contact_suppression_reason", "code", "suppression", Operand("h.suppression"),
           "(SELECT json_group_array(h.suppression) FROM channel h WHERE h.contact_id = c.id "
-          "AND h.suppression NOT NULL)", 30,
+          "AND h.suppression IS NOT NULL)", 30,
           "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND {})", ("suppression_reason",), REASONS),
     Field("contact_tag", "tags", "tags", Operand("t.value"), "c.data -> '$.tags'", 20,
           "(json_type(c.data, '$.tags') = 'array' AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t "
@@ -121,11 +121,11 @@ FIELDS: tuple[Field, ...] = (
     Field("contact_segment", "id", "segment", Operand(""), "NULL", 50, aliases=("segment_id",), of="segment"),
     _linked("contact_flow", "flow", "flow", "run", "flow_id", "l.status = 'live'", "flow_id"),
     _linked("campaign_sent", "campaign received", "campaign", "message", "campaign_id",
-            "l.sent_at NOT NULL AND l.test = 0"),
+            "l.sent_at IS NOT NULL AND l.test = 0"),
     _linked("campaign_opened", "campaign opened", "campaign", "message", "campaign_id",
-            "l.opened_at NOT NULL AND l.test = 0"),
+            "l.opened_at IS NOT NULL AND l.test = 0"),
     _linked("campaign_clicked", "campaign clicked", "campaign", "message", "campaign_id",
-            "l.clicked_at NOT NULL AND l.test = 0"),
+            "l.clicked_at IS NOT NULL AND l.test = 0"),
     *(
         _column(name, "number", label, name)
         for name, label in (

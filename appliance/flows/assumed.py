@@ -132,7 +132,7 @@ def _of_message(one: Assumed, cast: Cast) -> str:
     """Let something happen to a message that has left: that of a step, or the last one."""
     step = one.step if isinstance(one.step, int) else None
     found = rows(
-        "SELECT id, step_id, subject, recipient, sent_at FROM message WHERE run_id = ?1 AND sent_at NOT NULL "
+        "SELECT id, step_id, subject, recipient, sent_at FROM message WHERE run_id = ?1 AND sent_at IS NOT NULL "
         "AND channel = ?3 AND (?2 IS NULL OR step_id = ?2) ORDER BY sent_at DESC, id DESC LIMIT 1",
         (cast.run_id, step, one.event.partition("_")[0]),
     )

@@ -184,7 +184,7 @@ def _keep(one: _Dated, after: str, told: list[Happened]) -> None:
     """Keep how far a trigger has looked, with what is told of it; nothing if it changed or stands still meanwhile."""
     writing()
     still = scalar(
-        "SELECT 1 FROM trigger t JOIN flow f ON f.id = t.flow_id WHERE t.id = ? AND t.scanned IS ? "
+        "SELECT 1 FROM trigger t JOIN flow f ON f.id = t.flow_id WHERE t.id = ? AND t.scanned IS NOT DISTINCT FROM ? "
         "AND f.status = 'active' AND f.deleted_at IS NULL",
         (one.id, one.scanned),
     )

@@ -74,7 +74,7 @@ def shut(flow_id: int) -> None:
     What happened until now has been looked at; goals are reached by what comes.
     """
     writing()
-    run("INSERT OR IGNORE INTO cursor (name, event_id) VALUES (?, 0)", (entry.NAME,))
+    run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (entry.NAME,))
     run("UPDATE cursor SET event_id = (SELECT coalesce(max(id), 0) FROM event) WHERE name = ?", (entry.NAME,))
     run("UPDATE trigger SET event = ? WHERE flow_id = ?", (MANUAL, flow_id))
 

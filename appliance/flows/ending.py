@@ -66,8 +66,9 @@ def reach(run_ids: Sequence[int], goal: str, now: int) -> list[int]:
 def take_back(run_ids: Sequence[int], now: int, but_service: bool = False) -> None:
     """Cancel what waits to leave of some runs, service messages too unless told; what may have left stays in doubt."""
     connection().execute(
-        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ?2 "
-        "WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') AND transactional <= ?3",
+        "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
+        "updated_at = ?2 WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') "
+        "AND transactional <= ?3",
         (json.dumps(list(run_ids)), now, not but_service),
     ).fetchall()
 

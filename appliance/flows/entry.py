@@ -124,7 +124,7 @@ def _goals() -> list[_Goal]:
     return [
         _Goal(*row)
         for row in rows(
-            "SELECT f.account_id, f.id, f.goal FROM flow f WHERE f.goal NOT NULL AND f.hidden = 0 "
+            "SELECT f.account_id, f.id, f.goal FROM flow f WHERE f.goal IS NOT NULL AND f.hidden = 0 "
             "AND f.deleted_at IS NULL AND (f.status = 'active' "
             "OR EXISTS (SELECT 1 FROM run r WHERE r.flow_id = f.id AND r.status = 'live'))"
         )
@@ -136,8 +136,8 @@ def _behind(began: int, newest: int, names: set[str], goals: Collection[str] = (
         _Seen(*row)
         for row in rows(
             "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at, e.quiet, "
-            "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? AND +e.contact_id NOT NULL "
-            "AND +e.event IN (SELECT value FROM json_each(?)) "
+            "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? "
+            "AND +e.contact_id IS NOT NULL AND +e.event IN (SELECT value FROM json_each(?)) "
             "AND (e.quiet = 0 OR +e.event IN (SELECT value FROM json_each(?))) "
             f"AND {matching.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
             (began, newest, json.dumps(sorted(names)), json.dumps(sorted(goals)), _BITE),
@@ -183,7 +183,7 @@ def _apply(began: int, last: int, acts: Sequence[_Act]) -> bool:
     if position() != began:
         return False
     if began == 0:
-        run("INSERT OR IGNORE INTO cursor (name, event_id) VALUES (?, 0)", (NAME,))
+        run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (NAME,))
     run("UPDATE cursor SET event_id = ? WHERE name = ?", (last, NAME))
     # Flows do not meet each other here: each in the order of its own events
     for flow_id, group in groupby(sorted(_whose(acts), key=lambda act: act.flow_id), key=lambda act: act.flow_id):

@@ -16,7 +16,7 @@ DAY_MS = 86_400_000
 MOST = 10
 _LAST = (
     "SELECT contact_id, max(id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND test = 0 "
-    "AND contact_id NOT NULL GROUP BY contact_id ORDER BY 2 DESC LIMIT ?"
+    "AND contact_id IS NOT NULL GROUP BY contact_id ORDER BY 2 DESC LIMIT ?"
 )
 
 

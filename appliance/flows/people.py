@@ -29,8 +29,8 @@ _MESSAGES = {
     "any": "1",
     "pending": f"m.status IN {OPEN}",
     "accepted": "m.status IN ('sent', 'delivered', 'bounced', 'complained')",
-    "opened": "m.opened_at NOT NULL",
-    "clicked": "m.clicked_at NOT NULL",
+    "opened": "m.opened_at IS NOT NULL",
+    "clicked": "m.clicked_at IS NOT NULL",
 }
 
 
@@ -107,7 +107,7 @@ def _asked(account_id: int, flow_id: int, query: RunQuery) -> _Asked:
         asked = _by_step(query)
     else:
         asked = _Asked("run r", ["r.flow_id = :flow"], "r.created_at DESC, r.id DESC", "r.id", "created_at", {})
-        asked.add(query.reason, "r.exit_reason IS nullif(:reason, '')", "reason")
+        asked.add(query.reason, "r.exit_reason IS NOT DISTINCT FROM nullif(:reason, '')", "reason")
     asked.values["flow"] = flow_id
     asked.add(query.test, f"{asked.alias}.test = :test", "test")
     asked.add(since, f"{asked.alias}.{asked.came} >= :since", "since")
@@ -153,17 +153,17 @@ def _by_step(query: RunQuery) -> _Asked:
     )  # fmt: skip
     if isinstance(query.outcome, str):
         asked.add(query.outcome, _OUTCOMES.get(query.outcome, "p.outcome = :outcome"), "outcome")
-    asked.add(query.reason, "p.reason IS nullif(:reason, '')", "reason")
+    asked.add(query.reason, "p.reason IS NOT DISTINCT FROM nullif(:reason, '')", "reason")
     return asked
 
 
 def _by_message(query: RunQuery) -> _Asked:
     asked = _Asked(
-        "message m INDEXED BY message_of_flow", ["m.flow_id = :flow", "m.step_id = :step", "m.run_id NOT NULL"],
+        "message m INDEXED BY message_of_flow", ["m.flow_id = :flow", "m.step_id = :step", "m.run_id IS NOT NULL"],
         "m.created_at DESC, m.id DESC", "m.run_id", "created_at", {"step": query.step},
     )  # fmt: skip
     asked.add(query.message, _MESSAGES.get(str(query.message), "m.status = :message"), "message")
-    asked.add(query.reason, "m.skip_reason IS nullif(:reason, '')", "reason")
+    asked.add(query.reason, "m.skip_reason IS NOT DISTINCT FROM nullif(:reason, '')", "reason")
     return asked
 
 

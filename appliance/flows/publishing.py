@@ -28,7 +28,7 @@ _WAITING = "SELECT action_id, count(*) FROM run WHERE flow_id = ? AND status = '
 _RETIMED = (
     "UPDATE run SET due_at = p.entered_at + ?3, updated_at = ?4 FROM passage p WHERE p.id = run.passage_id "
     "AND run.id IN (SELECT id FROM run WHERE flow_id = ?1 AND action_id = ?2 AND status = 'live' AND id > ?5 "
-    "AND passage_id NOT NULL ORDER BY id LIMIT ?6) RETURNING run.id"
+    "AND passage_id IS NOT NULL ORDER BY id LIMIT ?6) RETURNING run.id"
 )
 
 

@@ -38,7 +38,7 @@ _DAYS = {"30d": 30, "7d": 7}
 _LARGE, _RESTS, _MOST_KEPT = 5_000, 20, 100
 _OPEN, _ACCEPTED = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
 _LEDGER = (
-    "SELECT flow_id, status, count(*) FROM message INDEXED BY message_of_flow WHERE run_id NOT NULL AND test = 0 "
+    "SELECT flow_id, status, count(*) FROM message INDEXED BY message_of_flow WHERE run_id IS NOT NULL AND test = 0 "
     "AND flow_id IN (SELECT value FROM json_each(?)) GROUP BY 1, 2"
 )
 _RUNS = (
@@ -51,7 +51,8 @@ _PASSAGES = (
 )
 _MESSAGES = (
     "SELECT step_id, status, skip_reason, count(*), count(opened_at), count(clicked_at) FROM message "
-    "INDEXED BY message_of_flow WHERE run_id NOT NULL AND flow_id = ? AND test = 0 AND created_at >= ? GROUP BY 1, 2, 3"
+    "INDEXED BY message_of_flow WHERE run_id IS NOT NULL AND flow_id = ? AND test = 0 AND created_at >= ? "
+    "GROUP BY 1, 2, 3"
 )
 
 

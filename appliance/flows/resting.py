@@ -16,7 +16,7 @@ from appliance.messages.ledger import BY_FLOWS_AT_ONCE
 from appliance.work import bell
 
 _AT_ONCE = 300
-_OPEN = "m.run_id NOT NULL AND m.flow_id = {flow} AND m.status IN ('queued', 'held')"
+_OPEN = "m.run_id IS NOT NULL AND m.flow_id = {flow} AND m.status IN ('queued', 'held')"
 _LIVE = "r.flow_id = {flow} AND r.status = 'live'"
 _SOME = f"SELECT m.id FROM message m WHERE {_OPEN.format(flow=':flow')}"
 _RESTING = (
@@ -28,14 +28,16 @@ _WOKEN = (
     "AND EXISTS (SELECT 1 FROM message m WHERE {open} AND m.due_at IS NULL)"
 )
 # What is in hand may come back to be tried again; until then it is known that nobody wants it any more
-_IN_HAND = "EXISTS (SELECT 1 FROM message m WHERE m.run_id NOT NULL AND m.flow_id = flow.id AND m.status = 'sending')"
+_IN_HAND = (
+    "EXISTS (SELECT 1 FROM message m WHERE m.run_id IS NOT NULL AND m.flow_id = flow.id AND m.status = 'sending')"
+)
 _OVER = (
-    f"flow.closing NOT NULL AND NOT {_IN_HAND} OR (flow.closing NOT NULL OR flow.deleted_at NOT NULL) "
+    f"flow.closing IS NOT NULL AND NOT {_IN_HAND} OR (flow.closing IS NOT NULL OR flow.deleted_at IS NOT NULL) "
     "AND (EXISTS (SELECT 1 FROM message m WHERE {open}) OR EXISTS (SELECT 1 FROM run r WHERE {live}))"
 )
 # Nothing that was overdue at a resume is left. A clock that is set back later must not make anything look so
 _CAUGHT_UP = (
-    "flow.deleted_at IS NULL AND flow.status = 'active' AND flow.drop_before NOT NULL "
+    "flow.deleted_at IS NULL AND flow.status = 'active' AND flow.drop_before IS NOT NULL "
     "AND NOT EXISTS (SELECT 1 FROM run r WHERE {live} AND r.due_at < flow.drop_before) "
     "AND NOT EXISTS (SELECT 1 FROM message m WHERE {open} AND (m.due_at IS NULL "
     "OR max(m.due_at, m.created_at) < flow.drop_before))"
@@ -92,15 +94,18 @@ def close_some(flow_id: int) -> bool:
     A message that may have arrived before stays in doubt.
     """
     writing()
-    over = one("SELECT iif(deleted_at NOT NULL, 'flow_deleted', closing), closing FROM flow WHERE id = ?", (flow_id,))
+    over = one(
+        "SELECT CASE WHEN deleted_at IS NOT NULL THEN 'flow_deleted' ELSE closing END, closing FROM flow WHERE id = ?",
+        (flow_id,),
+    )
     if over is None or over[0] is None:
         return False
     now = clock.now_ms()
     inside = rows(f"SELECT r.id FROM run r WHERE {_LIVE.format(flow='?')} LIMIT ?", (flow_id, _AT_ONCE))
     ended = ending.end([row[0] for row in inside], "exited", over[0], now)
     cancelled = run(
-        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = :now "
-        f"WHERE id IN ({_SOME} LIMIT :most)",
+        "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
+        f"updated_at = :now WHERE id IN ({_SOME} LIMIT :most)",
         {"flow": flow_id, "now": now, "most": _AT_ONCE},
     )
     found = bool(ended) or cancelled > 0

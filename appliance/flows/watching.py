@@ -34,7 +34,7 @@ _NAMES = tuple(sorted(SEGMENT_EVENTS))
 
 _OF_FLOWS = (
     "SELECT f.account_id, t.segment_id FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id WHERE f.status = 'active' "
-    f"AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} AND t.segment_id NOT NULL"
+    f"AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} AND t.segment_id IS NOT NULL"
 )
 
 
@@ -173,8 +173,8 @@ def _settle() -> None:
 def _begin(account_id: int, segment_id: int) -> None:
     writing()
     run(
-        "INSERT OR IGNORE INTO segment_watch (account_id, segment_id, created_at) "
-        "SELECT account_id, id, ? FROM segment WHERE account_id = ? AND id = ?",
+        "INSERT INTO segment_watch (account_id, segment_id, created_at) "
+        "SELECT account_id, id, ? FROM segment WHERE account_id = ? AND id = ? ON CONFLICT DO NOTHING",
         (clock.now_ms(), account_id, segment_id),
     )
 
@@ -251,8 +251,8 @@ def _move(
     parameters = {"segment": watch.segment_id, "ids": json.dumps(list(contact_ids))}
     if event == "segment_enter":
         moved = rows(
-            "INSERT OR IGNORE INTO segment_member (segment_id, contact_id) SELECT :segment, c.id FROM contact c "
-            "WHERE c.id IN (SELECT value FROM json_each(:ids)) RETURNING contact_id",
+            "INSERT INTO segment_member (segment_id, contact_id) SELECT :segment, c.id FROM contact c "
+            "WHERE c.id IN (SELECT value FROM json_each(:ids)) ON CONFLICT DO NOTHING RETURNING contact_id",
             parameters,
         )
     else:

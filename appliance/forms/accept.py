@@ -181,7 +181,7 @@ def _mail(wanted: _Wanted, number: int) -> Message:
 
 def expired(most: int) -> list[int]:
     """Answer some sign-ups whose link has expired and that still hold what was typed."""
-    return _ids("created_at < ? AND confirmed_at IS NULL AND key NOT NULL", LIVES_MS, most)
+    return _ids("created_at < ? AND confirmed_at IS NULL AND key IS NOT NULL", LIVES_MS, most)
 
 
 def blank(some: list[int]) -> int:

@@ -237,9 +237,9 @@ def _faded() -> int | None:
     """Answer an import whose notes can no longer be used, or whose outcomes nobody can ask for any more."""
     now = clock.now_ms()
     found = one(
-        "SELECT i.id FROM import i WHERE i.status NOT IN ('pending', 'processing') AND i.phase IS NOT 'undoing' AND "
-        "((i.created_at < ? AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id)) OR "
-        "(coalesce(i.undo_until, 0) < ? AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id "
+        "SELECT i.id FROM import i WHERE i.status NOT IN ('pending', 'processing') AND i.phase IS DISTINCT "
+        "FROM 'undoing' AND ((i.created_at < ? AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id)) "
+        "OR (coalesce(i.undo_until, 0) < ? AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id "
         "AND c.before IS NOT NULL))) LIMIT 1",
         (now - store.KEPT_MS, now),
     )

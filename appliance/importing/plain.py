@@ -43,8 +43,8 @@ _ROWS = (
     "0, 0, 0, 0, 0, :now, :now FROM temp.import_plain ORDER BY n",
     "INSERT INTO channel (account_id, contact_id, kind, value, key, subscribed, verified_at, opt_in_at, opt_out_at, "
     "opted_out_by, suppression, sent_count, fail_count, data, created_at, updated_at) "
-    "SELECT :account, :base + n, 'email', value, key, :wanted, iif(verified, :now, NULL), "
-    "iif(:wanted, coalesce(opt_in_at, :now), NULL), NULL, NULL, NULL, "
+    "SELECT :account, :base + n, 'email', value, key, :wanted, CASE WHEN verified THEN :now END, "
+    "CASE WHEN :wanted THEN coalesce(opt_in_at, :now) END, NULL, NULL, NULL, "
     "0, 0, '{}', :now, :now FROM temp.import_plain ORDER BY n",
     "INSERT INTO consent (account_id, contact_id, kind, address_hash, act, by, source, actor, text, data, created_at) "
     "SELECT :account, :base + n, 'email', hash, 'opt_in', 'operator', 'import', :actor, :words, :note, :now "
@@ -58,7 +58,7 @@ _EVENT = (
     "FROM temp.import_plain ORDER BY n"
 )
 _ADDED = _EVENT.format(
-    "'contact_add', iif(source IS NULL, :added, json_set(:added, '$.source', source)), NULL, NULL"
+    "'contact_add', CASE WHEN source IS NULL THEN :added ELSE json_set(:added, '$.source', source) END, NULL, NULL"
 )  # fmt: skip
 _JOINED = _EVENT.format("'list_add', :data, 'list:' || :list, :name")
 

@@ -95,8 +95,8 @@ class _Undo:
                 (mine, kind, hashed, reason, at),
             )
         for kind, hashed, by, when in self.notes.opt_outs:
-            execute("INSERT OR IGNORE INTO opt_out (account_id, kind, address_hash, by, created_at) "
-                    "VALUES (?, ?, ?, ?, ?)", (mine, kind, hashed, by, when))  # fmt: skip
+            execute("INSERT INTO opt_out (account_id, kind, address_hash, by, created_at) "
+                    "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", (mine, kind, hashed, by, when))  # fmt: skip
         for number, standing, verified_at, updated_at in self.notes.channels:
             execute(
                 "UPDATE channel SET subscribed = ?, opted_out_by = ?, opt_out_at = ?, opt_in_at = ?, suppression = ?, "

@@ -66,7 +66,7 @@ def keep(text: Text) -> int:
     known = one("SELECT id FROM captured WHERE message_id = ? AND channel = 'sms'", (text.id,))
     if known is not None:
         return int(known[0])
-    row = one("SELECT account_id FROM message WHERE id = ? AND recipient_key NOT NULL", (text.id,))
+    row = one("SELECT account_id FROM message WHERE id = ? AND recipient_key IS NOT NULL", (text.id,))
     if row is None:
         return 0
     source = text.body.encode()

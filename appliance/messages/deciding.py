@@ -81,8 +81,8 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
     row = store.get(account_id, message_id)
     _refuse(row, "cancelled")
     connection().execute(
-        "UPDATE message SET status = iif(doubts > 0, 'uncertain', 'cancelled'), due_at = NULL, updated_at = ? "
-        "WHERE id = ?",
+        "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
+        "updated_at = ? WHERE id = ?",
         (clock.now_ms(), row.id),
     )
     log.info("%s takes message %s back", actor, row.id)
@@ -172,7 +172,7 @@ def _open(numbers: list[int], campaign_id: int | None) -> None:
     if campaign_id is not None:
         # It was completed and stays so in `status`; its phase says that something moves, until nothing is open again
         connection().execute(
-            "UPDATE campaign SET phase = iif(phase = 'completed', 'sending', phase), "
+            "UPDATE campaign SET phase = CASE WHEN phase = 'completed' THEN 'sending' ELSE phase END, "
             "updated_at = max(?, updated_at + 1) WHERE id = ?",
             (now, campaign_id),
         )

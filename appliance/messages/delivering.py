@@ -13,7 +13,7 @@ from appliance.work import standing
 from appliance.work.standing import Standing
 
 # What a flow that is paused wants to send has no time, and is in nobody's way
-_OPEN = "status IN ('queued', 'held') AND due_at NOT NULL"
+_OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
 _LIVE = "SELECT id FROM campaign WHERE account_id = ? AND channel = ? AND phase IN ('holding', 'sending', 'paused')"
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
@@ -125,7 +125,7 @@ def queue(account_id: int, channel: str) -> Queue:
     oldest: list[int] = []
     sources: list[tuple[str, tuple[Any, ...]]] = [
         ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id)),
-        ("channel = ? AND run_id NOT NULL AND +account_id = ?", (channel, account_id)),
+        ("channel = ? AND run_id IS NOT NULL AND +account_id = ?", (channel, account_id)),
     ]
     sources += [
         ("campaign_id = ? AND channel = ? AND run_id IS NULL", (row[0], channel))

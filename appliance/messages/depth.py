@@ -10,7 +10,7 @@ from appliance import clock
 from appliance.db.open import one, rows, scalar
 
 CHANNELS = ("email", "sms")
-_OPEN = "status IN ('queued', 'held') AND due_at NOT NULL"
+_OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
 _LIVE = (
     "SELECT id, phase FROM campaign WHERE account_id = coalesce(?, account_id) AND channel = ? "
     "AND phase IN ('holding', 'sending', 'paused') AND deleted_at IS NULL"
@@ -35,7 +35,7 @@ def of(channel: str, account_id: int | None = None) -> Depth:
     mine = () if account_id is None else (account_id,)
     sources: list[tuple[str, tuple[Any, ...]]] = [
         (f"campaign_id IS NULL AND channel = ? AND run_id IS NULL{own}", (channel, *mine)),
-        (f"channel = ? AND run_id NOT NULL{own}", (channel, *mine)),
+        (f"channel = ? AND run_id IS NOT NULL{own}", (channel, *mine)),
     ]
     sources += [("campaign_id = ? AND channel = ? AND run_id IS NULL", (number, channel))
                 for number, phase in live if phase != "paused"]  # fmt: skip
@@ -66,5 +66,8 @@ def _paused(campaign_id: int) -> int:
 
 def _in_hand(campaign_id: int | None, channel: str, own: str, mine: tuple[int, ...]) -> int:
     """Count what is being handed over: never many, and what is no campaign's stands together."""
-    sql = f"SELECT count(*) FROM message WHERE campaign_id IS ? AND status = 'sending' AND +channel = ?{own}"
+    sql = (
+        "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
+        f"AND +channel = ?{own}"
+    )
     return int(scalar(sql, (campaign_id, channel, *mine)))

@@ -8,7 +8,7 @@ from appliance.db.open import one, rows, scalar
 from appliance.rested import Rested
 from appliance.work import standing
 
-_OPEN = "status IN ('queued', 'held') AND due_at NOT NULL"
+_OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
 _LIVE = (
     "SELECT id, channel FROM campaign WHERE account_id = ? AND deleted_at IS NULL AND phase IN ('holding', 'sending')"
 )
@@ -83,7 +83,7 @@ def _queue(account_id: int) -> tuple[int, int, int, int | None]:
         sources.append(
             ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id))
         )
-        sources.append(("channel = ? AND run_id NOT NULL AND +account_id = ?", (channel, account_id)))
+        sources.append(("channel = ? AND run_id IS NOT NULL AND +account_id = ?", (channel, account_id)))
     now, waiting, due, first = clock.now_ms(), 0, 0, []
     for where, values in sources:
         sql = f"SELECT count(*), total(due_at <= ?), min(due_at) FROM message WHERE {where} AND {_OPEN}"
@@ -91,7 +91,10 @@ def _queue(account_id: int) -> tuple[int, int, int, int | None]:
         waiting, due = waiting + count, due + int(ready)
         first += [] if soonest is None else [soonest]
     # Few are in hand at once, and those of all campaigns stand together
-    in_hand = "SELECT count(*) FROM message WHERE campaign_id IS ? AND status = 'sending' AND +account_id = ?"
+    in_hand = (
+        "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
+        "AND +account_id = ?"
+    )
     numbers = [row[0] for row in rows(_LIVE, (account_id,))]
     return (
         waiting,

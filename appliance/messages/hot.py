@@ -21,14 +21,14 @@ from appliance.messages.ledger import COLUMNS, Claim, Outcome
 
 _ACCEPTED = (
     "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
-    "subject = iif(recipient_key IS NULL, NULL, ?), sender = ?, internet_message_id = ?, "
+    "subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END, sender = ?, internet_message_id = ?, "
     "provider_id = coalesce(?, provider_id), segments = coalesce(?, segments), error_code = NULL, "
     "error_smtp = NULL, error_enhanced = NULL, error_text = NULL, updated_at = ? WHERE id = ? AND status = 'sending' "
     "RETURNING id, contact_id"
 )
 _CONTACT = (
     "UPDATE contact SET email_sent_count = email_sent_count + ?, sms_sent_count = sms_sent_count + ?, "
-    "email_last_sent_at = iif(?, ?, email_last_sent_at) WHERE id = ?"
+    "email_last_sent_at = CASE WHEN ? THEN ? ELSE email_last_sent_at END WHERE id = ?"
 )
 _HINTED = "UPDATE channel SET hinted_at = ? WHERE account_id = ? AND kind = 'phone' AND key = ?"
 _followers: list[Callable[[list[Outcome]], None]] = []
@@ -44,10 +44,10 @@ _MARK = (
     "ELSE EXISTS (SELECT 1 FROM flow f WHERE f.id = message.flow_id AND f.status = 'active' AND f.deleted_at IS NULL "
     "AND f.drop_before IS NULL AND json_extract(f.data, '$.quiet_hours') IS NULL) END "
     "AND EXISTS (SELECT 1 FROM channel h "
-    "WHERE h.account_id = message.account_id AND h.kind = iif(message.channel = 'sms', 'phone', 'email') "
-    "AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
+    "WHERE h.account_id = message.account_id AND h.kind = CASE WHEN message.channel = 'sms' THEN 'phone' "
+    "ELSE 'email' END AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
     "AND h.suppression IS NULL) AND (channel = 'email' OR NOT EXISTS (SELECT 1 FROM contact p "
-    "WHERE p.id = message.contact_id AND json_extract(p.data, '$.time_zone') NOT NULL)) RETURNING id"
+    "WHERE p.id = message.contact_id AND json_extract(p.data, '$.time_zone') IS NOT NULL)) RETURNING id"
 )
 
 

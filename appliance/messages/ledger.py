@@ -107,7 +107,8 @@ def uncertain(row: Claim, text: str, now: int) -> None:
     """End a row of which nobody knows whether it was taken."""
     connection().execute(
         "UPDATE message SET status = 'uncertain', doubts = max(doubts, 1), due_at = NULL, claimed_by = NULL, "
-        "error_code = 'in_doubt', error_text = iif(recipient_key IS NULL, NULL, ?), updated_at = ? WHERE id = ?",
+        "error_code = 'in_doubt', error_text = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END, updated_at = ? "
+        "WHERE id = ?",
         (text, now, row.id),
     )
     counts.ended(row, "uncertain")
@@ -119,7 +120,7 @@ def fault(row: Claim, error: DeliveryError | None) -> None:
         return
     connection().execute(
         "UPDATE message SET error_code = ?, error_smtp = ?, error_enhanced = ?, "
-        "error_text = iif(recipient_key IS NULL, NULL, ?) WHERE id = ?",
+        "error_text = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END WHERE id = ?",
         (type(error).__name__.lower(), error.smtp, error.enhanced, error.text[:1000], row.id),
     )
 

@@ -217,8 +217,8 @@ def source_of(row: Claim) -> int | None:
 def open_of(source: int | None, channel: str) -> tuple[str, tuple[int | str | None, ...]]:
     """Answer the open rows of a source as a condition, with its parameters; each has its index."""
     if source == FLOWS:
-        return f"channel = ? AND run_id NOT NULL AND {_OPEN}", (channel,)
-    return f"campaign_id IS ? AND channel = ? AND run_id IS NULL AND {_OPEN}", (source, channel)
+        return f"channel = ? AND run_id IS NOT NULL AND {_OPEN}", (channel,)
+    return f"campaign_id IS NOT DISTINCT FROM ? AND channel = ? AND run_id IS NULL AND {_OPEN}", (source, channel)
 
 
 def _first(source: int | None) -> int:

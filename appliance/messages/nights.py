@@ -22,7 +22,7 @@ _WAITING = (
 def look_again() -> None:
     """Let all that wait be looked at, some at a time; what is put back meanwhile is not looked at twice."""
     now = clock.now_ms()
-    sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id NOT NULL AND {_OPEN}", ())]
+    sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id IS NOT NULL AND {_OPEN}", ())]
     sources += [(f"campaign_id = ?2 AND run_id IS NULL AND {_OPEN}", (row[0],)) for row in rows(_LIVE)]
     for whose, values in sources:
         waiting = _WAITING.format(whose=whose)

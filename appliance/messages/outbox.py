@@ -116,14 +116,14 @@ def _channel(row: Claim) -> tuple[Any, ...] | None:
     """Answer the state of the address while it is this person's: what is written for one is never sent to another."""
     return one(
         "SELECT subscribed, suppression, opt_out_at FROM channel WHERE account_id = ? AND kind = ? AND key = ? "
-        "AND contact_id IS ?",
+        "AND contact_id IS NOT DISTINCT FROM ?",
         (row.account_id, row.kind, row.recipient_key, row.contact_id),
     )
 
 
 def _asks_to_come_back(row: Claim) -> bool:
     """Say whether a mail is a form's question, which alone may go to who complained (decisions, section 9)."""
-    asks = "SELECT 1 FROM confirmation WHERE message_id = ? AND purpose = 'opt_in' AND form_id NOT NULL"
+    asks = "SELECT 1 FROM confirmation WHERE message_id = ? AND purpose = 'opt_in' AND form_id IS NOT NULL"
     return row.source_type == "system" and one(asks, (row.id,)) is not None
 
 

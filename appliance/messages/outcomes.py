@@ -35,7 +35,7 @@ _FIRST_LOOK_SECONDS = 5.0
 # Whose campaign was cancelled, or whose run a person ended (a merge: but what was asked for), while it was in hand
 _TAKEN_BACK = (
     "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled' UNION ALL SELECT 1 FROM run r JOIN flow f "
-    "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at NOT NULL OR f.closing NOT NULL "
+    "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at IS NOT NULL OR f.closing IS NOT NULL "
     "OR r.exit_reason IN ('taken_out', 'flow_archived') OR r.exit_reason IN ('contact_merged', 'goal') AND NOT ?)"
 )
 
@@ -79,7 +79,7 @@ def finish(outcome: Outcome) -> None:
 def _describe(outcome: Outcome, now: int) -> None:
     # Whoever was erased while their message was in hand stays erased
     connection().execute(
-        "UPDATE message SET subject = iif(recipient_key IS NULL, NULL, coalesce(?, subject)), "
+        "UPDATE message SET subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE coalesce(?, subject) END, "
         "sender = coalesce(?, sender), "
         "internet_message_id = coalesce(?, internet_message_id), updated_at = ? WHERE id = ?",
         (outcome.subject, outcome.sender, outcome.internet_message_id, now, outcome.claim.id),
@@ -139,9 +139,13 @@ def _keep(row: Claim, handed_over: Prepared | None) -> None:
         return
     envelope, *words = handed_over[:4]
     connection().execute(
-        "INSERT OR REPLACE INTO repeat (message_id, mail_from, rcpt_to, content, subject, sender, "
+        "INSERT INTO repeat (message_id, mail_from, rcpt_to, content, subject, sender, "
         "internet_message_id, parts, hinted) "
-        "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM message WHERE id = ? AND recipient_key NOT NULL",
+        "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM message WHERE id = ? AND recipient_key IS NOT NULL "
+        "ON CONFLICT (message_id) DO UPDATE SET mail_from = excluded.mail_from, rcpt_to = excluded.rcpt_to, "
+        "content = excluded.content, subject = excluded.subject, sender = excluded.sender, "
+        "internet_message_id = excluded.internet_message_id, parts = excluded.parts, hinted = excluded.hinted, "
+        "looked = NULL",
         (*envelope[:3], *words, handed_over.parts, handed_over.hinted, row.id),
     )
 

@@ -16,7 +16,7 @@ State = Literal["waiting", "retrying", "sending", "failed", "uncertain"]
 STATES: tuple[State, ...] = ("waiting", "retrying", "sending", "failed", "uncertain")
 # Nobody reads so far into a queue; numbers say the rest
 _FARTHEST = 5_000
-_OPEN = "status IN ('queued', 'held') AND due_at NOT NULL"
+_OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
 _LIVE = (
     "SELECT id, channel, coalesce(hold_until, 0) FROM campaign WHERE account_id = ? AND deleted_at IS NULL "
     "AND phase IN ('holding', 'sending', 'paused')"
@@ -81,7 +81,7 @@ def _sources(account_id: int) -> list[_Source]:
         found.append(
             ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id))
         )
-        found.append(("channel = ? AND run_id NOT NULL AND +account_id = ?", (channel, account_id)))
+        found.append(("channel = ? AND run_id IS NOT NULL AND +account_id = ?", (channel, account_id)))
     return found
 
 
@@ -92,7 +92,7 @@ def _again(account_id: int) -> list[_Source]:
         for number, channel, hold in rows(_LIVE, (account_id,))
     ]
     single = "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ? AND attempts > 0"
-    of_flows = "channel = ? AND run_id NOT NULL AND +account_id = ? AND attempts > 0"
+    of_flows = "channel = ? AND run_id IS NOT NULL AND +account_id = ? AND attempts > 0"
     for channel in ("email", "sms"):
         found += [(single, (channel, account_id)), (of_flows, (channel, account_id))]
     return found

@@ -31,7 +31,7 @@ _OURS = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered
 _WATCHED = tuple(kind for kinds in _OURS.values() for kind in kinds)
 _SUCCESS = (
     "SELECT max(max(coalesce(delivered_at, 0), coalesce(clicked_at, 0), "
-    "iif(status = 'sent' AND sent_at <= ?1, sent_at, 0))) FROM message "
+    "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END)) FROM message "
     "WHERE account_id = ?2 AND recipient_key = ?3 AND test = 0 AND status IN ('sent', 'delivered', 'complained') "
 )
 

@@ -120,7 +120,7 @@ def _list(node: Leaf, binder: Binder) -> str:
 
 
 def _campaign(column: str) -> Callable[[Leaf, Binder], str]:
-    return lambda node, binder: f"FROM message WHERE campaign_id IN ({_numbers(node)}) AND {column} NOT NULL"
+    return lambda node, binder: f"FROM message WHERE campaign_id IN ({_numbers(node)}) AND {column} IS NOT NULL"
 
 
 def _address(kind: str) -> Callable[[Leaf, Binder], str | None]:

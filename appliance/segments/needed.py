@@ -70,7 +70,7 @@ def _splits(steps: Any) -> Iterator[Any]:
 
 def segments_in_use(account_id: int) -> set[int]:
     """Answer the segments that something needs: what `used_by` names for each, found in one go."""
-    listed = "SELECT segment_id FROM contact_list WHERE account_id = ? AND segment_id NOT NULL"
+    listed = "SELECT segment_id FROM contact_list WHERE account_id = ? AND segment_id IS NOT NULL"
     found = {number for (number,) in rows(listed, (account_id,))}
     for own, data in rows(
         "SELECT t.segment_id, t.data FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
@@ -100,7 +100,7 @@ def let_go(kind: Kind, number: int) -> None:
     campaigns = "(SELECT hidden FROM flow WHERE id = trigger.flow_id)"
     run(
         f"UPDATE trigger SET {column} = NULL, data = json_remove("
-        f"iif({campaigns}, json_set(data, '$.audience_deleted', json('true')), data), "
+        f"CASE WHEN {campaigns} THEN json_set(data, '$.audience_deleted', json('true')) ELSE data END, "
         f"'$.audience_type', '$.confirm_send_to_all'), "
         f"event = CASE WHEN {campaigns} THEN event ELSE 'manual' END "
         f"WHERE {column} = ?",

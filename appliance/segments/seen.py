@@ -152,7 +152,8 @@ def _values(account_id: int, field: Field) -> list[Value]:
         value = f"CASE {field.operand.type} WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE {value} END"
         there = f"{field.operand.type} IN ('text', 'integer', 'real', 'true', 'false') AND {field.operand.value} <> ''"
     elif field.around != "{}":
-        of, value, there = ", channel h", field.operand.value, f"h.contact_id = c.id AND {field.operand.value} NOT NULL"
+        of, value = ", channel h", field.operand.value
+        there = f"h.contact_id = c.id AND {value} IS NOT NULL"
     found = rows(
         f"SELECT {value}, count(*) FROM contact c{of} WHERE c.account_id = ? AND {whom} AND {there} "
         "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 50", (account_id,),
@@ -164,8 +165,8 @@ def _events(account_id: int) -> list[str]:
     # From name to name in the index: however many events there are, each name costs one step
     found = rows(
         "WITH RECURSIVE name(n) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL SELECT "
-        "(SELECT min(event) FROM event WHERE account_id = :account AND event > n) FROM name WHERE n NOT NULL LIMIT "
-        f"{_MOST_NAMES}) SELECT n FROM name WHERE n NOT NULL",
+        "(SELECT min(event) FROM event WHERE account_id = :account AND event > n) FROM name WHERE n IS NOT NULL LIMIT "
+        f"{_MOST_NAMES}) SELECT n FROM name WHERE n IS NOT NULL",
         {"account": account_id},
     )
     return [row[0] for row in found]

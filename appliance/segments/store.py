@@ -91,7 +91,7 @@ def update(account_id: int, segment_id: int, request: SegmentPatch, by: By = By(
     found.updated_at = max(clock.now_ms(), found.updated_at + 1)
     found.save()
     # Segments name segments: any mirror of the account may show other people now
-    run("UPDATE contact_list SET stale = 1 WHERE account_id = ? AND segment_id NOT NULL", (account_id,))
+    run("UPDATE contact_list SET stale = 1 WHERE account_id = ? AND segment_id IS NOT NULL", (account_id,))
     after_commit(lambda: bell.ring("segments"))
     return get(account_id, segment_id)
 

@@ -181,9 +181,9 @@ def ring(account_id: int, domain_name: str) -> Ring:
     """
     names = with_parents(domain_name)
     found = rows(
-        "SELECT d.id, d.name, iif(d.status = 'verified', NULL, d.failed_at), k.selector, k.algorithm, k.private_key, "
-        "k.activated_at, k.retired_at FROM sending_domain d JOIN domain_key k ON k.domain_id = d.id "
-        "WHERE d.account_id = ? AND d.enabled AND k.activated_at NOT NULL AND "
+        "SELECT d.id, d.name, CASE WHEN d.status = 'verified' THEN NULL ELSE d.failed_at END, k.selector, k.algorithm, "
+        "k.private_key, k.activated_at, k.retired_at FROM sending_domain d JOIN domain_key k ON k.domain_id = d.id "
+        "WHERE d.account_id = ? AND d.enabled AND k.activated_at IS NOT NULL AND "
         f"(d.status = 'verified' OR d.verified_at < d.failed_at) AND d.name IN ({', '.join('?' * len(names))}) "
         "ORDER BY length(d.name) DESC, k.id",
         (account_id, *names),

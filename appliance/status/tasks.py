@@ -13,7 +13,8 @@ from appliance.status.shape import Task
 _MINUTE_MS = 60_000
 _LIVE = (
     "SELECT id, account_id, name, channel, phase, audience_count, hold_until, pause_reason, started_at, "
-    "freezing NOT NULL FROM campaign WHERE phase IN ('holding', 'sending', 'paused') AND deleted_at IS NULL ORDER BY id"
+    "freezing IS NOT NULL FROM campaign WHERE phase IN ('holding', 'sending', 'paused') AND deleted_at IS NULL "
+    "ORDER BY id"
 )
 # Newest first are read over the index of what happened, so only the last minute is
 _LATELY = (

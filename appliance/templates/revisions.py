@@ -24,7 +24,7 @@ _THIN_EVERY = 10
 _DAY_MS = 86_400_000
 _OLD = """
 WITH r AS (SELECT id, number, follows, restores, named, created_at / :day AS day,
-    restores NOT NULL AND follows IS NULL AS is_step FROM template_revision WHERE template_id = :id),
+    restores IS NOT NULL AND follows IS NULL AS is_step FROM template_revision WHERE template_id = :id),
 edits AS (SELECT number FROM r WHERE NOT is_step ORDER BY number DESC LIMIT :last)
 SELECT number, follows FROM r WHERE named = 0 AND number > 1
 AND NOT EXISTS (SELECT 1 FROM campaign WHERE content_id = r.id
@@ -33,7 +33,7 @@ AND NOT EXISTS (SELECT 1 FROM step WHERE template_id = :id AND content_id = r.id
 AND CASE WHEN is_step THEN number <= (SELECT max(number) FROM r) - :last
 ELSE number < (SELECT min(number) FROM edits)
     AND number < (SELECT max(number) FROM r AS other WHERE other.day = r.day AND NOT other.is_step)
-    AND number NOT IN (SELECT restores FROM r WHERE restores NOT NULL) END
+    AND number NOT IN (SELECT restores FROM r WHERE restores IS NOT NULL) END
 """
 
 

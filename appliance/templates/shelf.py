@@ -28,7 +28,8 @@ def matching(account_id: int, search: str = "") -> Any:
 def many(account_id: int) -> int:
     """Count what is put away."""
     found = one(
-        "SELECT count(*) FROM template WHERE account_id = ? AND flow_id IS NULL AND removed_at NOT NULL", (account_id,)
+        "SELECT count(*) FROM template WHERE account_id = ? AND flow_id IS NULL AND removed_at IS NOT NULL",
+        (account_id,),
     )
     return int(found[0]) if found else 0
 

@@ -79,7 +79,7 @@ def _judge(outcome: Outcome, now: int) -> None:
     webhook_id = outcome.job.webhook_id
     if outcome.good:
         run(
-            "UPDATE webhook SET failing_since = NULL, failed_at = NULL WHERE id = ? AND failing_since NOT NULL",
+            "UPDATE webhook SET failing_since = NULL, failed_at = NULL WHERE id = ? AND failing_since IS NOT NULL",
             (webhook_id,),
         )
         return

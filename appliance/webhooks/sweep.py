@@ -17,13 +17,13 @@ _AHEAD = (
 
 def has_deleted() -> bool:
     """Say whether there is a webhook that was deleted and still has rows."""
-    return one("SELECT 1 FROM webhook WHERE deleted_at NOT NULL LIMIT 1") is not None
+    return one("SELECT 1 FROM webhook WHERE deleted_at IS NOT NULL LIMIT 1") is not None
 
 
 def deleted() -> bool:
     """Remove a bite of what deleted webhooks leave; says if there was any."""
     writing()
-    found = scalar("SELECT id FROM webhook WHERE deleted_at NOT NULL ORDER BY id LIMIT 1")
+    found = scalar("SELECT id FROM webhook WHERE deleted_at IS NOT NULL ORDER BY id LIMIT 1")
     if found is None:
         return False
     gone = run(
