@@ -15,6 +15,8 @@ import sys
 import threading
 from pathlib import Path
 
+from appliance import packed
+
 # Lies in an unpacked directory once its program holds it: a directory that is still being unpacked has none
 _MARK = "held-by-campanero"
 _PR_SET_PDEATHSIG = 1
@@ -34,8 +36,10 @@ def prepare(arguments: list[str]) -> None:
     unpacked = getattr(sys, "_MEIPASS", None)
     if unpacked is None:
         return
-    trust_certificates()
     loader = loader_of(here := Path(unpacked))
+    if loader is not None:
+        packed.begin(here)
+    trust_certificates()
     if loader is None or (loader != os.getppid() and runs_our_file(os.getppid())):
         return  # it was installed unpacked, or works for the process that holds the directory
     end_with(loader)

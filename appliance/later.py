@@ -9,6 +9,7 @@ import logging
 import time
 from importlib import import_module
 
+from appliance import packed
 from appliance.designs import render
 
 log = logging.getLogger("campanero")
@@ -47,5 +48,9 @@ def load() -> None:
             log.exception("%s cannot be loaded", name)
         time.sleep(_BREATH_SECONDS)
     render.warm()
+    try:
+        packed.finish()
+    except OSError:
+        log.exception("the program cannot unpack the rest of itself")
     # As at the end of the start: what was loaded stays, and need not be looked through
     gc.freeze()

@@ -29,7 +29,7 @@ from appliance.messages import repeats
 from appliance.metrics import machine, requests
 from appliance.public import door as public
 from appliance.public import hooks
-from appliance.routing import QuickRouter
+from appliance.routing import QuickRouter, QuickSignals, catch_up, leave_for_later
 from appliance.settings import Config
 from appliance.work.capture import CaptureServer
 from appliance.work.consumer import Works
@@ -58,7 +58,8 @@ _HEAD = re.compile(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*"
 
 def build(config: Config) -> "Sanic[Any, Any]":
     """Make the server with every door; nothing is started yet."""
-    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=QuickRouter())
+    routers: dict[str, Any] = {"router": QuickRouter(), "signal_router": QuickSignals()}
+    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, **routers)
     Http.HEADER_CEILING = _HEAD_BYTES  # the library takes no more than half of that, unless told
     app.config.update(
         REQUEST_MAX_SIZE=config.limits.body_bytes,
@@ -69,6 +70,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
         FALLBACK_ERROR_FORMAT="text",
         OAS=False,
     )
+    leave_for_later(app)
     app.ctx.config = config
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
     app.ctx.inbound, app.ctx.certificate = Listener(config), None
@@ -243,7 +245,12 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
         print(f"Open {base}/setup/{token} to set up; the link works once", flush=True)
     print(f"Campanero is ready on {configuration.own_url(app.ctx.config)}", flush=True)
     app.ctx.ready = True
-    loop.call_later(_SETTLED_SECONDS, threading.Thread(target=later.load, name="later", daemon=True).start)
+    loop.call_later(_SETTLED_SECONDS, threading.Thread(target=_settle, args=(app,), name="later", daemon=True).start)
+
+
+def _settle(app: "Sanic[Any, Any]") -> None:
+    later.load()
+    catch_up(app)
 
 
 def _told_to_end(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:

@@ -25,7 +25,8 @@ _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # that of addresses 
 def contents(executable: Path) -> tuple[list[str], list[str]]:
     """Answer the names of the modules and of the files inside."""
     archive = CArchiveReader(str(executable))
-    return list(archive.open_embedded_archive("PYZ.pyz").toc), list(archive.toc)
+    # What is unpacked later is named after the module that brings it along, too: `module:path`
+    return list(archive.open_embedded_archive("PYZ.pyz").toc), [name.rpartition(":")[2] for name in archive.toc]
 
 
 def oldest_glibc(tree: Path) -> str:

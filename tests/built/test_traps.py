@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.packed import Packed
 from tests.kit.bare import FOREIGN, BareSystem, needs_mounts, within
 from tests.kit.certificates import self_signed
 from tests.kit.server import ROOT, Server, relay_settings
@@ -88,6 +89,34 @@ def test_tidying_up_spares_what_is_in_use_or_of_others(service: Server, executab
         second.stop()
     assert set(room.iterdir()) == kept
     assert service.client().get("/lists").status == 200
+
+
+def test_what_no_start_needs_is_unpacked_after_it(service: Server, executable: Path, room: Path) -> None:
+    """A service unpacks all of them once it is ready, even if nobody asks."""
+    packed = Packed(executable, room)
+    paths = [entry.path for entries in packed.modules.values() for entry in entries]
+    assert {"cryptography", "mrml", "PIL"} <= set(packed.modules)
+    service.start()
+    (here,) = room.iterdir()
+    until(lambda: all((here / path).exists() for path in paths), "some of it is still packed")
+    service.stop()
+    assert list(room.iterdir()) == []
+
+
+def test_what_is_unpacked_later_is_the_same(executable: Path, tmp_path: Path) -> None:
+    """Every file comes out as the loader would have unpacked it; one that is there is left alone."""
+    packed, unpacked = Packed(executable, tmp_path), executable.parent / "unpacked" / "_internal"
+    (tmp_path / "yaml").mkdir()
+    kept = tmp_path / next(entry.path for entry in packed.modules["yaml"])
+    kept.write_text("here before")
+    for module, entries in list(packed.modules.items()):
+        assert packed.find_spec(module, None) is None
+        for entry in entries:
+            written = tmp_path / entry.path
+            assert written == kept or written.read_bytes() == (unpacked / entry.path).read_bytes()
+    assert kept.read_text() == "here before"
+    assert packed.modules == {}
+    assert len([file for file in tmp_path.rglob("*") if file.is_file()]) > 20
 
 
 def test_a_room_that_forbids_programs_is_told_and_left_by_tmpdir(executable: Path, tmp_path: Path) -> None:

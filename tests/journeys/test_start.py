@@ -56,6 +56,17 @@ def test_what_is_loaded_later_can_be_loaded() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_requests_become_as_quick_as_the_library_makes_them() -> None:
+    """What the start leaves out of the server's own code is done later: no request tells of steps nobody listens to."""
+    look = (
+        "from appliance import routing, server; from appliance.settings import Config; from sanic import Sanic;"
+        "app = server.build(Config()); told = lambda: 'dispatch' in Sanic.handle_request.__code__.co_names;"
+        "before = told(); routing.catch_up(app); print(app.config.TOUCHUP, before, told())"
+    )
+    done = subprocess.run([sys.executable, "-c", look], env=Server().env, capture_output=True, text=True, timeout=120)
+    assert (done.stdout.split(), done.stderr) == (["False", "True", "False"], "")
+
+
 def test_who_comes_first() -> None:
     """All at once, as soon as it is ready: pages, a domain and its keys, the document, messages and their mails."""
     with Server(cold=True).set_up() as server:
