@@ -26,6 +26,7 @@ PARTS = {
     ),
     "content": Parts(Part("Content", ("body",)), Part("Counting", ("tracking",), True)),
     "when": Parts(Part("When", ("when", "day", "hour"))),
+    "name": Parts(Part("Name", ("name",))),
 }  # fmt: skip
 FROM = ("subject", "preheader", "from_name", "from_email", "reply_to")
 # Told by the rehearsal itself, with the people whom it concerns
@@ -88,7 +89,7 @@ def rights(visit: Visit, campaign: Any) -> dict[str, bool]:
 
 
 def forms(campaign: Any, visit: Visit) -> dict[str, Form]:
-    """Answer the forms of the four cards."""
+    """Answer the forms of the four cards, and that of its name."""
     template = campaign.template
     when = {"when": "now"}
     if campaign.scheduled_at is not None:
@@ -99,6 +100,7 @@ def forms(campaign: Any, visit: Visit) -> dict[str, Form]:
         "from": Form({name: getattr(template, name) or "" for name in FROM}),
         "content": Form({"body": template.body or "", "tracking": "yes" if campaign.tracking else ""}),
         "when": Form(when),
+        "name": Form({"name": campaign.name}),
     }
     return {card: together.opened(form, PARTS[card]) for card, form in made.items()}
 

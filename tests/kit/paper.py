@@ -35,6 +35,10 @@ class Paper:
         """Answer how a page is answered."""
         return self._ask(method, path, form if method == "POST" else None).status
 
+    def ask(self, path: str, **form: Any) -> Response:
+        """Post a form and answer what comes back, whatever it is."""
+        return self._ask("POST", path, form)
+
     def post(self, path: str, **form: Any) -> str:
         """Post a form; answers the page that it leads to, or that is answered at once."""
         answer = self._ask("POST", path, form)

@@ -35,8 +35,8 @@ async def page(
     also = (*_ALSO, "card_content") if card == "to" else _ALSO
     return view.page(
         request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.met else 200,
-        also=also, forms=forms, done=done, opened=card or request.args.get("open") or first,
-        wrong=bool(form and (form.errors or form.met)),
+        also=also, forms=forms, done=done, opened=(card in CARDS and card) or request.args.get("open") or first,
+        wrong=bool(form and card in CARDS and (form.errors or form.met)),
         **facts,
     )  # fmt: skip
 
@@ -99,15 +99,13 @@ async def save_when(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 
 @pages.post("/<campaign_id:int>/name", name="rename")
 @signed_in
+@together.meeting
 async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Give it another name, which only the team sees."""
-    name = Form.of(request)["name"]
-    if name:
-        asked = fields.read(requests.CampaignPatch, {"name": name})
-        await commit(send.change, visit.account_id, campaign_id, asked, visit.by)
-    else:
-        await call(store.get, visit.account_id, campaign_id)
-    return view.go(request, f"/campaigns/{campaign_id}")
+    form, _ = await _met(request, visit, campaign_id, "name")
+    if not form["name"]:
+        return view.go(request, f"/campaigns/{campaign_id}")
+    return await _save(request, visit, campaign_id, form, "name", {"name": form["name"]})
 
 
 async def _met(request: Request, visit: Visit, campaign_id: int, card: str) -> tuple[Form, Any]:
@@ -142,4 +140,4 @@ async def _save(
         return await page(request, visit, campaign_id, form.take(refused), card)
     if view.is_part(request):
         return await page(request, visit, campaign_id, None, card)
-    return view.go(request, f"/campaigns/{campaign_id}?open={card}")
+    return view.go(request, f"/campaigns/{campaign_id}{f'?open={card}' if card in CARDS else ''}")

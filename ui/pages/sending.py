@@ -28,7 +28,7 @@ SMS = (
     "sms.transport", "sms.twilio.account_sid", "sms.twilio.auth_token", "sms.twilio.from", "sms.http.url",
     "sms.http.secret",
 )  # fmt: skip
-_PARTS = Parts(
+PARTS = Parts(
     Part("How email leaves", ("email.transport",)), Part("Server", ("email.relay.host",)),
     Part("Port", ("email.relay.port",)), Part("Encryption", ("email.relay.tls",)),
     Part("Name to sign in with", ("email.relay.username",)), Part("Emails an hour", ("email.rate_per_hour",)),
@@ -55,7 +55,7 @@ _WORDS = {
 @signed_in
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """What is in force, where it was set, and the form for what may be changed here; a preset fills in its server."""
-    form = together.opened(present(EMAIL + SMS), _PARTS)
+    form = together.opened(present(EMAIL + SMS), PARTS)
     fill_preset(form, request.args.get("preset") or "")
     return _page(request, visit, form, 200)
 
@@ -66,7 +66,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep what was changed, all or nothing; senders take it over at once."""
     form = Form.of(request)
     names = SMS if form["part"] == "sms" else EMAIL
-    together.meet(form, _PARTS, present(EMAIL + SMS))
+    together.meet(form, PARTS, present(EMAIL + SMS))
     if form.met:
         return _page(request, visit, form, 409)
     try:

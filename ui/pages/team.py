@@ -1,6 +1,7 @@
 """The team: who signs in and what each may do."""
 
 import asyncio
+from typing import Any
 
 from sanic import Request
 from sanic.response import HTTPResponse
@@ -8,12 +9,13 @@ from sanic.response import HTTPResponse
 from appliance import errors
 from appliance.account import passwords, team, users
 from appliance.db.work import call, commit
-from ui import once, view, words
+from ui import once, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pressed import one_press
 from ui.session import Visit
+from ui.together import Part, Parts
 
 pages = Pages("ui_team", url_prefix="/settings")
 ROLES = {
@@ -23,6 +25,7 @@ ROLES = {
     "author": ("Author", "Writes and designs; somebody else sends."),
     "viewer": ("Viewer", "Looks at everything and changes nothing."),
 }
+_NAMES = {key: name for key, (name, _) in ROLES.items()}
 
 
 @pages.get("/team", name="team")
@@ -55,10 +58,17 @@ async def add(request: Request, visit: Visit) -> HTTPResponse:
 
 @pages.post("/team/<user_id:int>/role", name="role")
 @signed_in
+@together.meeting
 async def role(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Give somebody another role."""
+    form, have = Form.of(request), await call(team.get, visit.account_id, user_id)
+    parts = _parts(have)
+    together.meet(form, parts, _kept(have), dict.fromkeys(parts.all(form), _NAMES))
+    if form.met:
+        return await _page(request, visit, Form({"role": "editor"}), 409, (user_id, form))
     try:
-        done = await commit(team.change, visit.by, user_id, Form.of(request)["role"])
+        args = (team.change, visit.by, user_id, form["role"])
+        done = await commit(together.still, form, parts, lambda: _kept(team.get(visit.account_id, user_id)), *args)
     except errors.Invalid:
         return await _refused(request, visit, "An account needs an owner. Make somebody else one first.")
     view.say(request, f"{done.name} is {ROLES[done.role][0].lower()} now.")
@@ -106,7 +116,18 @@ async def _refused(request: Request, visit: Visit, said: str) -> HTTPResponse:
     return await _page(request, visit, form, 422)
 
 
-async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
+def _kept(row: Any) -> Form:
+    return Form({"role": row.role})
+
+
+def _parts(row: Any) -> Parts:
+    return Parts(Part(f"Role of {row.name}", ("role",)))
+
+
+async def _page(
+    request: Request, visit: Visit, form: Form, status: int, met: tuple[int, Form] | None = None
+) -> HTTPResponse:
+    """Answer the team; `met` is somebody whose role another person changed meanwhile, with what was chosen here."""
     if visit.user.role not in ("owner", "admin"):
         raise errors.NotAllowed("Only owners and admins look after the team.")
     found = await call(team.members, visit.account_id)
@@ -116,6 +137,8 @@ async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTP
         status,
         form=form,
         found=found,
+        forms={one.id: together.opened(_kept(one), _parts(one)) for one in found} | dict(filter(None, (met,))),
+        met=met,
         roles=ROLES,
         keys=await call(_keys, visit.account_id),
         made=once.take(visit.session.id, "password"),

@@ -1,6 +1,7 @@
 """Webhooks: other programs that are told what happens, what they answered, and telling them once more."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from sanic import Request
@@ -14,12 +15,13 @@ from appliance.webhooks import deliveries, store, trial
 from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed
 from appliance.webhooks.store import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.trial import WebhookTest
-from ui import once, rights, view, words
+from ui import once, rights, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pressed import one_press
 from ui.session import Visit
+from ui.together import Part
 
 pages = Pages("ui_webhooks", url_prefix="/settings/webhooks")
 _MONTH_MS = 30 * 86_400_000
@@ -36,6 +38,21 @@ _OFF = {
     "failing": "It failed for three days, so we switched it off.",
     "gone": "It answered 410, gone for good, so we switched it off.",
 }
+
+
+class _Parts(together.Parts):
+    """What a webhook hears of is one thing, whether its events were ticked or typed."""
+
+    def value(self, form: Form, key: str) -> Any:
+        """Answer what a form says in a part; everything is the empty list."""
+        return super().value(form, key) if key == "Address" else sorted(set(_events(form)))
+
+    def words(self, form: Form, key: str, known: Mapping[str, str]) -> str:
+        """Say what a part is."""
+        return super().words(form, key, known) if key == "Address" else ", ".join(self.value(form, key)) or "everything"
+
+
+_PARTS = _Parts(Part("Address", ("url",)), Part("What it hears of", ("which", "events", "own"), True))
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -80,19 +97,22 @@ async def show(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
 async def edit(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """The form with what is set."""
     found = await call(store.get, visit.account_id, webhook_id)
-    form = Form({"url": found.url, "which": "some" if found.events else "all"})
-    form.lists["events"] = list(found.events)
-    return await _form(request, visit, form, found, 200)
+    return await _form(request, visit, together.opened(_kept(found), _PARTS), found, 200)
 
 
 @pages.post("/<webhook_id:int>", name="update")
 @signed_in
+@together.meeting
 async def update(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Keep what was changed."""
     form = Form.of(request)
     found = await call(store.get, visit.account_id, webhook_id)
+    together.meet(form, _PARTS, _kept(found))
+    if form.met:
+        return await _form(request, visit, form, found, 409)
     try:
-        await commit(store.update, visit.account_id, webhook_id, _read(WebhookPatch, form), visit.by)
+        args = (store.update, visit.account_id, webhook_id, _read(WebhookPatch, form), visit.by)
+        await commit(together.still, form, _PARTS, lambda: _kept(store.get(*args[1:3])), *args)
     except errors.Invalid as refused:
         return await _form(request, visit, _taken(form, refused), found, 422)
     view.say(request, "Saved.")
@@ -175,9 +195,17 @@ def _state(row: Any) -> tuple[str, str]:
     return ("failed", "Failing") if row.failing_since else ("done", "On")
 
 
-def _raw(form: Form) -> dict[str, Any]:
+def _kept(row: Any) -> Form:
+    return Form({"url": row.url, "which": "some" if row.events else "all", "own": ""}, {"events": list(row.events)})
+
+
+def _events(form: Form) -> list[str]:
     own = [name.strip() for name in form["own"].replace("\n", ",").split(",") if name.strip()]
-    chosen = [] if form["which"] == "all" else [*form.all("events"), *own]
+    return [] if form["which"] == "all" else [*form.all("events"), *own]
+
+
+def _raw(form: Form) -> dict[str, Any]:
+    chosen = _events(form)
     if form["which"] != "all" and not chosen:
         form.wrong("which", "Choose at least one event, or everything.")
     if any(kinds.fault(name) == "is invalid" for name in chosen):

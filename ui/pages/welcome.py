@@ -11,7 +11,7 @@ from appliance.account import accounts, audit, settings
 from appliance.db.work import call, commit
 from appliance.delivery.groups import domain_of
 from appliance.sending_domains import names, store
-from ui import looks, view
+from ui import looks, together, view
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
@@ -19,9 +19,15 @@ from ui.pages import domains, sending
 from ui.pages.setup import STEPS
 from ui.relays import RELAYS
 from ui.session import Visit
+from ui.together import Part, Parts
 
 pages = Pages("ui_welcome", url_prefix="/welcome")
 _BRAND = ("company_name", "physical_address")
+_PARTS = Parts(
+    Part("Company", ("company_name",)), Part("Postal address", ("physical_address",)),
+    Part("Name people see", ("email_from_name",)), Part("Address people see", ("email_from_email",)),
+    Part("Time zone", ("time_zone",)),
+)  # fmt: skip
 _ACCOUNT = ("time_zone", "email_from_name", "email_from_email")
 
 
@@ -29,27 +35,36 @@ _ACCOUNT = ("time_zone", "email_from_name", "email_from_email")
 @signed_in
 async def sender(request: Request, visit: Visit) -> HTTPResponse:
     """Ask who is writing; what is known already is filled in."""
-    look = await call(brand.get, visit.account_id)
-    form = Form({
-        **{name: getattr(look, name) or "" for name in _BRAND},
-        **{name: getattr(visit.account, name) or "" for name in _ACCOUNT},
-    })  # fmt: skip
+    form = together.opened(await call(_kept, visit.account_id), _PARTS)
+    is_new = not form["company_name"]
     form.values["company_name"] = form["company_name"] or visit.account.name
     form.values["email_from_name"] = form["email_from_name"] or visit.account.name
     form.values["email_from_email"] = form["email_from_email"] or visit.user.email
     # Who comes for the first time is offered the zone of their browser
-    return _screen(request, "sender", form, zones=zones(), is_new=not look.company_name)
+    return _screen(request, "sender", form, zones=zones(), is_new=is_new)
+
+
+def _kept(account_id: int) -> Form:
+    look, account = brand.get(account_id), accounts.get(account_id)
+    return Form({
+        **{name: getattr(look, name) or "" for name in _BRAND},
+        **{name: getattr(account, name) or "" for name in _ACCOUNT},
+    })  # fmt: skip
 
 
 @pages.post("/", name="sender_save", strict_slashes=False)
 @signed_in
+@together.meeting
 async def sender_save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep company, postal address, time zone and sender."""
     form = Form.of(request)
+    together.meet(form, _PARTS, await call(_kept, visit.account_id))
+    if form.met:
+        return _screen(request, "sender", form, 409, zones=zones(), is_new=False)
     try:
         await _save_sender(visit, form)
     except errors.Invalid as refused:
-        return _screen(request, "sender", form.take(refused), 422, zones=zones())
+        return _screen(request, "sender", form.take(refused), 422, zones=zones(), is_new=False)
     return view.go(request, "/welcome/mail")
 
 
@@ -62,7 +77,7 @@ async def _save_sender(visit: Visit, form: Form) -> None:
         audit.noting(visit.by, "account_update", accounts.update, visit.account_id, about, data=audit.changed(about))
         audit.noting(visit.by, "brand_update", brand.update, visit.account_id, fields.read(brand.BrandWrite, look))
 
-    await commit(both)
+    await commit(together.still, form, _PARTS, lambda: _kept(visit.account_id), both)
 
 
 def zones() -> list[tuple[str, str]]:
@@ -75,7 +90,7 @@ def zones() -> list[tuple[str, str]]:
 @signed_in
 async def mail(request: Request, visit: Visit) -> HTTPResponse:
     """Ask how mail leaves; a preset fills in its server."""
-    form = sending.present(sending.EMAIL)
+    form = together.opened(sending.present(sending.EMAIL), sending.PARTS)
     sending.fill_preset(form, request.args.get("preset") or "")
     return _mail(request, form)
 
@@ -85,6 +100,9 @@ async def mail(request: Request, visit: Visit) -> HTTPResponse:
 async def mail_save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep how mail leaves, and go on."""
     form = Form.of(request)
+    together.meet(form, sending.PARTS, sending.present(sending.EMAIL))
+    if form.met:
+        return _mail(request, form, 409)
     try:
         await sending.keep(request, visit, form, sending.EMAIL)
     except errors.Invalid as refused:
@@ -138,22 +156,31 @@ async def _domain(request: Request, visit: Visit, form: Form, status: int = 200)
 @signed_in
 async def look(request: Request, visit: Visit) -> HTTPResponse:
     """Logo and colours, with a letter that shows them."""
-    form = looks.form_of(await call(brand.get, visit.account_id))
+    form = together.opened(await call(_kept_look, visit.account_id), looks.PARTS)
     form.values |= {name: request.args[name][0] for name in looks.COLOURS if request.args.get(name)}
     return await _look(request, visit, form)
 
 
 @pages.post("/brand", name="brand_save")
 @signed_in
+@together.meeting
 async def look_save(request: Request, visit: Visit) -> HTTPResponse:
     """Keep colours and type; then the checklist says how to go on."""
     form = Form.of(request)
+    together.meet(form, looks.PARTS, await call(_kept_look, visit.account_id))
+    if form.met:
+        return await _look(request, visit, form, 409)
     try:
-        await commit(audit.noting, visit.by, "brand_update", brand.update, visit.account_id, looks.write_of(form))
+        args = (audit.noting, visit.by, "brand_update", brand.update, visit.account_id, looks.write_of(form))
+        await commit(together.still, form, looks.PARTS, lambda: _kept_look(visit.account_id), *args)
     except errors.Invalid as refused:
         return await _look(request, visit, looks.noted(form, refused), 422)
     view.say(request, "All set. Send yourself a first email.")
     return view.go(request, "/")
+
+
+def _kept_look(account_id: int) -> Form:
+    return looks.form_of(brand.get(account_id))
 
 
 async def _look(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
