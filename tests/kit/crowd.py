@@ -24,12 +24,13 @@ def fill(path: Path, contacts: int, share: float = 0.94) -> None:
         "updated_at) VALUES (1, ?, 'email', ?, ?, ?, ?, '{}', ?, ?)"
     )
     listed = (
-        "INSERT INTO contact_list (id, account_id, name, name_key, created_at, updated_at) VALUES (?, 1, ?, ?, ?, ?)"
+        "INSERT INTO contact_list (id, account_id, name, name_key, contacts_count, created_at, updated_at) "
+        "VALUES (?, 1, ?, ?, ?, ?, ?)"
     )
     here.executemany(whole(here, contact), (person(n, contacts, now) for n in everybody))
     address = ((n, f"person{n}@example.org", f"person{n}@example.org", draw(n, 12) < share) for n in everybody)
     here.executemany(whole(here, channel), ((*one, now, now, now) for one in address))
-    here.execute(whole(here, listed), (1, "Everybody", "everybody", now, now))
+    here.execute(whole(here, listed), (1, "Everybody", "everybody", contacts, now, now))
     here.execute("INSERT INTO membership SELECT 1, id, created_at FROM contact")
     here.execute("COMMIT; ANALYZE; PRAGMA journal_mode = wal").fetchall()
     here.close()

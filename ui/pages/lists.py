@@ -1,5 +1,6 @@
 """Lists: the table, making and naming, and the people of one."""
 
+import asyncio
 from typing import Any
 
 from sanic import Request
@@ -23,6 +24,7 @@ from ui.together import Part, Parts
 
 pages = Pages("ui_lists", url_prefix="/lists")
 _LARGE = 5_000
+_PATIENCE_SECONDS = 0.03
 _counted: Rested[dict[str, int]] = Rested()
 _COLUMNS = (
     Column("List", "name", ""), Column("People", "people", number=True), Column("Changed", "updated"),
@@ -249,7 +251,7 @@ async def _show(request: Request, visit: Visit, list_id: int, status: int, form:
     table.fixed = {"of_list": str(list_id)}
     table.acts = "/contacts/acts" if rights.may(visit.user.role, "POST", "/contacts/acts") else ""
     all_lists = await call(crowds.fill, visit.account_id, table, list_id=list_id)
-    sendable = await call(_reached, row)
+    sendable = await _reached(row)
     segment = await call(_segment, visit.account_id, row.segment_id)
     return tables.answer(
         request, "lists/show.html", table, status, row=row, sendable=sendable, form=form or Form(), lists=all_lists,
@@ -257,11 +259,17 @@ async def _show(request: Request, visit: Visit, list_id: int, status: int, form:
     )  # fmt: skip
 
 
-def _reached(row: Any) -> dict[str, int]:
-    """Count whom marketing may go to; of a large list as of a moment ago, unless somebody came or left."""
+async def _reached(row: Any) -> dict[str, int] | None:
+    """Count whom marketing may go to, of a large list as of a moment ago, unless somebody came or left.
+
+    None while that takes longer than a page may wait: it asks again.
+    """
     if row.contacts_count < _LARGE:
-        return lists.sendable(row.id)
-    return _counted.get((row.id, row.updated_at, row.contacts_count), lambda: lists.sendable(row.id))
+        return await call(lists.sendable, row.id)
+    key = (row.id, row.updated_at, row.contacts_count)
+    counting = asyncio.ensure_future(call(_counted.get, key, lambda: lists.sendable(row.id)))
+    await asyncio.wait({counting}, timeout=_PATIENCE_SECONDS)
+    return counting.result() if counting.done() else _counted.last(key)
 
 
 def _segment(account_id: int, segment_id: int | None) -> Any:
