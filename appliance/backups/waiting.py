@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from appliance.db.dialect.documents import among
 from appliance.db.open import one, rows
 from appliance.tables import Account, Restoration
 
@@ -79,7 +80,7 @@ def _paused(account_id: int, found: Restoration | None) -> list[Paused]:
         for row in rows(
             "SELECT f.id, f.name, (SELECT count(*) FROM run r WHERE r.flow_id = f.id AND r.status = 'live') "
             "FROM flow f WHERE f.account_id = ? AND f.status = 'paused' AND f.hidden = 0 "
-            "AND f.id IN (SELECT value FROM json_each(?)) ORDER BY f.id",
+            f"AND f.id {among('?')} ORDER BY f.id",
             (account_id, Restoration.paused.db_value(found.paused)),
         )
     ]

@@ -9,6 +9,7 @@ from appliance.campaigns.findings import Case, Finding, persons
 from appliance.campaigns.rehearsal import Rehearsal
 from appliance.campaigns.rehearse import Outcome
 from appliance.campaigns.rehearse_sms import MOST_MADE
+from appliance.db.dialect.documents import text_of
 from appliance.db.open import one, rows
 from appliance.designs import merge
 from appliance.messages import senders
@@ -105,7 +106,7 @@ def _crowded(case: Case) -> Iterator[Finding]:
     mine = {*(trigger.data.get("contact_list_ids") or ()), trigger.contact_list_id} - {None}
     now = clock.now_ms()
     for name, list_id, segment_id, lists in rows(
-        "SELECT c.name, t.contact_list_id, t.segment_id, t.data ->> '$.contact_list_ids' FROM campaign c "
+        f"SELECT c.name, t.contact_list_id, t.segment_id, {text_of('t.data', 'contact_list_ids')} FROM campaign c "
         "JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? AND c.id <> ? AND c.test = 0 "
         "AND c.deleted_at IS NULL AND (c.started_at >= ? OR (c.phase = 'scheduled' AND c.scheduled_at <= ?))",
         (case.campaign.account_id, case.campaign.id, now - _DAY_MS, now + _DAY_MS),

@@ -23,6 +23,7 @@ from appliance.campaigns.checks import check_trigger
 from appliance.campaigns.drawn import Send
 from appliance.campaigns.requests import TriggerWrite
 from appliance.campaigns.store import MOST_AT_ONCE
+from appliance.db.dialect.documents import document_of
 from appliance.db.open import connection, one, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults
@@ -57,7 +58,7 @@ _DRAWN = (
 _SKIPPED = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
     "chain_depth, created_at, updated_at) SELECT account_id, contact_id, channel || '_skipped', "
-    "json_object('message_id', id, 'campaign_id', campaign_id, 'reason', skip_reason), 'message:' || id, ?, test, "
+    f"{document_of(message_id='id', campaign_id='campaign_id', reason='skip_reason')}, 'message:' || id, ?, test, "
     "1, 0, 0, created_at, created_at FROM message WHERE id > ? AND id <= ? AND campaign_id = ? AND status = 'skipped'"
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from appliance.campaigns.audience import Audience
+from appliance.db.dialect.documents import field_at, type_at
 from appliance.db.open import one
 
 _COLUMNS = ("first_name", "last_name", "country_code", "source")
@@ -46,6 +47,5 @@ def _lacks(name: str, placeholder: str, parameters: dict[str, Any]) -> str | Non
     steps = (f"[{one_step}]" if one_step.isascii() and one_step.isdigit() else f'."{one_step}"'
              for one_step in path.split("."))  # fmt: skip
     parameters[placeholder] = f"${''.join(steps)}"
-    where = f"c.data, :{placeholder}"
-    empty = f"json_extract({where}) IN ('', '[]', '{{}}')"
-    return f"(coalesce(json_type({where}), 'null') IN ('null', 'false') OR {empty} IS TRUE)"
+    empty = f"{field_at('c.data', ':' + placeholder)} IN ('', '[]', '{{}}')"
+    return f"(coalesce({type_at('c.data', ':' + placeholder)}, 'null') IN ('null', 'false') OR {empty} IS TRUE)"

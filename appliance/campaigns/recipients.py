@@ -6,6 +6,7 @@ from msgspec import UNSET, UnsetType, json
 from peewee import SQL
 
 from appliance.campaigns import report, store
+from appliance.db.dialect.documents import among, each_of, field_of
 from appliance.db.open import rows, scalar
 from appliance.delivery import groups
 from appliance.fields import PageQuery, Short
@@ -21,8 +22,8 @@ By = Literal["people", "machines", "nobody"]
 # Whom a message of the campaign led to opt out; the evidence names the message. Who called it spam is counted as that
 UNSUBSCRIBED = (
     "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
-    "JOIN message m ON m.id = json_extract(c.data, '$.message_id') "
-    "WHERE json_extract(c.data, '$.message_id') BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
+    f"JOIN message m ON m.id = {field_of('c.data', 'message_id')} "
+    f"WHERE {field_of('c.data', 'message_id')} BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
     "AND m.campaign_id = ? AND m.status != 'complained'"
 )
 # What a number begins with: enough to tell its country, the area code in America, and few enough to look at each
@@ -173,9 +174,9 @@ def _in(campaign_id: int, country: str) -> Any:
     wanted = None if country.lower() == UNKNOWN else country.upper()
     found = rows(_NUMBERS, (*bounds(campaign_id), campaign_id))
     prefixes = [prefix for prefix, number in found if numbers.look(number).country == wanted]
-    return SQL(f"{NUMBER_PREFIX} IN (SELECT value FROM json_each(?))", [json.encode(prefixes).decode()])
+    return SQL(f"{NUMBER_PREFIX} {among('?')}", [json.encode(prefixes).decode()])
 
 
 def _among(ids: list[int]) -> Any:
     # Numbers of our own, written out: there may be more of them than a statement takes parameters
-    return Message.id.in_(SQL("(SELECT value FROM json_each(?))", [str(ids)]))
+    return Message.id.in_(SQL(f"(SELECT value FROM {each_of('?')})", [str(ids)]))

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import addresses
 from appliance.contacts import lists
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows
 from appliance.errors import Faults
 
@@ -78,13 +79,12 @@ def _people(account_id: int, sent: list[int | str], unknown: list[int | str]) ->
     numbers = [one for one in sent if isinstance(one, int) and 0 < one < 2**63]
     keys = {one: _key(one) for one in sent if isinstance(one, str)}
     known = {row[0]: row[0] for row in rows(
-        "SELECT id FROM contact WHERE account_id = ? AND id IN (SELECT value FROM json_each(?))",
+        f"SELECT id FROM contact WHERE account_id = ? AND id {among('?')}",
         (account_id, json.dumps(numbers)),
     )}  # fmt: skip
     owners = dict(
         rows(
-            "SELECT key, contact_id FROM channel WHERE account_id = ? AND kind = 'email' "
-            "AND key IN (SELECT value FROM json_each(?))",
+            f"SELECT key, contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key {among('?')}",
             (account_id, json.dumps([key for key in keys.values() if key])),
         )
     )

@@ -13,6 +13,7 @@ from appliance import clock
 from appliance.contacts import consent, lists, store, tags, write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CONTACTS
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Faults
@@ -161,7 +162,7 @@ def do(name: str, task: Task) -> Outcome:
 
 
 def _ids(sql: str, column: str, wanted: dict[str, Any]) -> set[int]:
-    return {row[0] for row in rows(f"{sql} AND {column} IN (SELECT value FROM json_each(:ids))", wanted)}
+    return {row[0] for row in rows(f"{sql} AND {column} {among(':ids')}", wanted)}
 
 
 def _there(task: Task) -> set[int]:

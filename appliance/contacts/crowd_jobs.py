@@ -16,6 +16,7 @@ from appliance.account import audit
 from appliance.contacts import crowd_acts, lists, store, tags
 from appliance.contacts.consent import Evidence
 from appliance.contacts.crowd_acts import ACTS, Task
+from appliance.db.dialect.documents import among, each_of
 from appliance.db.open import connection, one, rows, run, scalar
 from appliance.db.work import after_commit, write, writing
 from appliance.errors import Invalid, NotFound
@@ -133,7 +134,7 @@ def undo(account_id: int, act_id: int, user_id: int, evidence: Evidence) -> Crow
         raise Invalid({"base": ["cannot be undone"]})
     back = ACTS[found.act].undo or ""
     changed = rows(
-        "SELECT value FROM crowd_part, json_each(crowd_part.contact_ids) WHERE act_id = ? ORDER BY crowd_part.id",
+        f"SELECT value FROM crowd_part, {each_of('crowd_part.contact_ids')} WHERE act_id = ? ORDER BY crowd_part.id",
         (act_id,),
     )
     made = _begin(account_id, user_id, back, found.argument, [row[0] for row in changed], evidence, act_id)
@@ -182,7 +183,7 @@ def forget(some: list[int]) -> int:
 
 def count(account_id: int, contact_ids: list[int]) -> int:
     """Count how many of some ids are people of an account."""
-    sql = "SELECT count(*) FROM contact WHERE account_id = ? AND id IN (SELECT value FROM json_each(?))"
+    sql = f"SELECT count(*) FROM contact WHERE account_id = ? AND id {among('?')}"
     return int(scalar(sql, (account_id, json.dumps(contact_ids))))
 
 

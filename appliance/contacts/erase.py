@@ -7,6 +7,7 @@ from appliance.contacts.consent import Evidence
 from appliance.contacts.overwrite import overwriting
 from appliance.contacts.suppress import Case
 from appliance.db import journal
+from appliance.db.dialect.documents import document_of, text_of
 from appliance.db.open import rows, run
 from appliance.db.work import after_commit, writing
 from appliance.tables import Channel, Contact, Erasure
@@ -94,7 +95,7 @@ def _traces(contact: Contact) -> None:
 
 def _messages(with_ids: dict[str, int]) -> None:
     """Take words and recipient out of every message of a person, end the open ones, and drop captured mail."""
-    facts = ", ".join(f"'{name}', data ->> '$.{name}'" for name in _FACTS)
+    facts = document_of(**{name: text_of("data", name) for name in _FACTS})
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL)
     run(
         "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, preheader = NULL, from_name = NULL, "
@@ -111,7 +112,7 @@ def _messages(with_ids: dict[str, int]) -> None:
     run(f"DELETE FROM captured WHERE account_id = :account AND message_id IN ({_MESSAGES})", with_ids)
     run(f"DELETE FROM receipt WHERE message_id IN ({_MESSAGES})", with_ids)
     run(
-        f"UPDATE event SET contact_id = NULL, data = json_object({facts}), {cleared} "
+        f"UPDATE event SET contact_id = NULL, data = {facts}, {cleared} "
         "WHERE (contact_id = :contact AND resource_uid GLOB 'message:*') OR (account_id = :account "
         f"AND resource_uid IN (SELECT 'message:' || id FROM ({_MESSAGES})))",
         with_ids,

@@ -7,6 +7,7 @@ from appliance import clock
 from appliance.contacts import consent, search, store, tags
 from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CONTACTS
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Faults, Invalid
@@ -120,7 +121,7 @@ def _move(contact_id: int, other_id: int) -> None:
     # What it was to send is sent by the way that goes on; only what somebody asked for goes twice
     run(
         "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
-        "updated_at = ? WHERE run_id IN (SELECT value FROM json_each(?)) AND status IN ('queued', 'held') "
+        f"updated_at = ? WHERE run_id {among('?')} AND status IN ('queued', 'held') "
         "AND transactional = 0",
         (ids["now"], json.dumps(ended)),
     )

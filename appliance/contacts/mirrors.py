@@ -8,6 +8,7 @@ from typing import NamedTuple
 from appliance import clock
 from appliance.contacts import lists
 from appliance.db import work
+from appliance.db.dialect.documents import among
 from appliance.db.open import connection, rows, run, scalar
 from appliance.db.work import writing
 from appliance.filters import compile, read
@@ -116,7 +117,7 @@ def _join(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
     _change(
         list_id, segment_id, 1,
         "INSERT INTO membership SELECT :list, c.id, :now FROM contact c "
-        "WHERE c.id IN (SELECT value FROM json_each(:ids)) ON CONFLICT DO NOTHING",
+        f"WHERE c.id {among(':ids')} ON CONFLICT DO NOTHING",
         {"list": list_id, "ids": json.dumps(contact_ids), "now": clock.now_ms()},
     )  # fmt: skip
 
@@ -124,7 +125,7 @@ def _join(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
 def _leave(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
     _change(
         list_id, segment_id, -1,
-        "DELETE FROM membership WHERE contact_list_id = :list AND contact_id IN (SELECT value FROM json_each(:ids))",
+        f"DELETE FROM membership WHERE contact_list_id = :list AND contact_id {among(':ids')}",
         {"list": list_id, "ids": json.dumps(contact_ids)},
     )  # fmt: skip
 

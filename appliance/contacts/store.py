@@ -10,6 +10,7 @@ from appliance.contacts import consent, paging, search
 from appliance.contacts.paging import NEWEST, Order
 from appliance.contacts.records import CHANNELS, CONTACTS
 from appliance.contacts.requests import ContactQuery
+from appliance.db.dialect.documents import each_of, type_of
 from appliance.db.open import rows
 from appliance.errors import Invalid, NotFound
 from appliance.events.log import moments
@@ -150,8 +151,8 @@ def where(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tu
     if query.tag is not UNSET:
         # Most people's data does not hold the word at all, and looking for it is quicker than reading JSON
         clauses.append(
-            "c.data LIKE :tagged AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = :tag "
-            "COLLATE NOCASE AND json_type(c.data, '$.tags') = 'array')"
+            f"c.data LIKE :tagged AND EXISTS (SELECT 1 FROM {each_of('c.data', 'tags')} t WHERE t.value = :tag "
+            f"COLLATE NOCASE AND {type_of('c.data', 'tags')} = 'array')"
         )
         parameters["tag"] = query.tag
         parameters["tagged"] = f'%"{query.tag}"%' if compile.PLAIN_TAG.match(str(query.tag)) else "%"

@@ -4,6 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 from appliance.contacts import store
+from appliance.db.dialect.documents import each_of
 from appliance.db.open import rows, scalar
 from appliance.events.kinds import RESERVED
 from appliance.pages import Page
@@ -36,7 +37,9 @@ def page(account_id: int, contact_id: int, kind: str = "", number: int = 1, limi
     """List what happened to a contact, newest first, of one of KINDS or `own` or all; raises NotFound."""
     store.get(account_id, contact_id)
     asked: dict[str, Any] = {"contact": contact_id, "names": json.dumps(KINDS.get(kind, sorted(RESERVED)))}
-    among = "" if not kind else f"AND event {'NOT IN' if kind == 'own' else 'IN'} (SELECT value FROM json_each(:names))"
+    among = (
+        "" if not kind else (f"AND event {'NOT IN' if kind == 'own' else 'IN'} (SELECT value FROM {each_of(':names')})")
+    )
     total = int(scalar(f"SELECT count(*) FROM event WHERE contact_id = :contact {among}", asked))
     ids = [
         row[0]

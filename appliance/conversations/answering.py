@@ -4,6 +4,7 @@ from appliance import brand as brands
 from appliance import clock, config
 from appliance.addresses import Address
 from appliance.conversations import words
+from appliance.db.dialect.documents import among, field_of
 from appliance.db.open import one, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.messages.ledger import AT_ONCE
@@ -17,7 +18,7 @@ _MOST_IN_A_DAY = 20
 _LONGEST_NAME = 60
 _LATELY = (
     "SELECT count(*) FROM incoming WHERE account_id = ? AND sender = ? AND reply_id IS NOT NULL AND created_at > ? "
-    "AND kind IN (SELECT value FROM json_each(?))"
+    f"AND kind {among('?')}"
 )
 
 
@@ -57,5 +58,5 @@ def _company(account: Account) -> str:
 
 def text_of(message_id: int) -> str | None:
     """Answer what one of our own answers says, or None if it is none."""
-    found = one("SELECT json_extract(data, '$.answer') FROM message_content WHERE message_id = ?", (message_id,))
+    found = one(f"SELECT {field_of('data', 'answer')} FROM message_content WHERE message_id = ?", (message_id,))
     return found[0] if found else None

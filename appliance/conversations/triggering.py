@@ -4,20 +4,21 @@ import logging
 from typing import Any, NamedTuple
 
 from appliance import clock
+from appliance.db.dialect.documents import each_of, length_of, type_of
 from appliance.db.open import one, rows, scalar
 from appliance.events import log as events
 from appliance.events.log import Happened
 from appliance.sms import keywords
 
 _WORDS = (
-    "SELECT t.event, w.value FROM flow f JOIN trigger t ON t.flow_id = f.id, json_each(t.data, '$.keywords') w "
+    f"SELECT t.event, w.value FROM flow f JOIN trigger t ON t.flow_id = f.id, {each_of('t.data', 'keywords')} w "
     "WHERE f.account_id = ? AND f.status = 'active' AND f.deleted_at IS NULL AND t.event IN ('message', 'keyword') "
-    "AND json_type(t.data, '$.keywords') = 'array' AND w.type = 'text'"
+    f"AND {type_of('t.data', 'keywords')} = 'array' AND w.type = 'text'"
 )
 # A live flow that is started by keywords and names none: any word that stands alone is one
 _ANY = (
     "SELECT 1 FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? AND f.status = 'active' "
-    "AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce(json_array_length(t.data, '$.keywords'), 0) = 0"
+    f"AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce({length_of('t.data', 'keywords')}, 0) = 0"
 )
 # What a number answered to messages of flows
 _ANSWERED = (

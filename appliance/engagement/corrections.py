@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from appliance import clock
+from appliance.db.dialect.documents import with_fields
 from appliance.db.open import connection, one, rows, run, scalar
 from appliance.engagement import telling
 from appliance.engagement.robots import MACHINE, Seen, Verdict
@@ -53,7 +54,7 @@ def correct(found: Found, changed: list[Change]) -> None:
         here.execute("UPDATE hit SET verdict = ?, reason = ? WHERE id = ?", (verdict.verdict, verdict.reason, hit.id))
         if hit.event_id is not None:
             here.execute(
-                "UPDATE event SET data = json_set(data, '$.verdict', ?, '$.reason', ?), updated_at = ? WHERE id = ?",
+                f"UPDATE event SET data = {with_fields('data', verdict='?', reason='?')}, updated_at = ? WHERE id = ?",
                 (verdict.verdict, verdict.reason, clock.now_ms(), hit.event_id),
             )
     if any(_was_machine(hit) != (verdict.verdict == MACHINE) for hit, verdict in changed):

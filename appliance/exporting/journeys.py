@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows
 from appliance.exporting import cells
 from appliance.flows import people
@@ -18,7 +19,7 @@ _ADDRESS = "(SELECT h.value FROM channel h WHERE h.contact_id = c.id AND h.kind 
 _ROWS = (
     f"SELECT r.id, r.contact_id, c.first_name, c.last_name, {_ADDRESS.format('email')}, {_ADDRESS.format('phone')}, "
     "r.status, r.exit_reason, r.action_id, r.version, r.test, r.due_at, r.ended_at, r.created_at "
-    "FROM run r LEFT JOIN contact c ON c.id = r.contact_id WHERE r.id IN (SELECT value FROM json_each(?))"
+    f"FROM run r LEFT JOIN contact c ON c.id = r.contact_id WHERE r.id {among('?')}"
 )
 
 

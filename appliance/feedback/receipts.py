@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance import clock
+from appliance.db.dialect.documents import among
 from appliance.db.open import one, rows, run, scalar
 from appliance.db.work import writing
 from appliance.errors import NotAllowed, NotFound, Uncertain
@@ -159,8 +160,8 @@ def _catch_up(numbers: Sequence[int], names: Sequence[str]) -> None:
         return
     encode = msgspec.json.encode
     kept = rows(
-        f"SELECT {_COLUMNS} FROM receipt WHERE message_id IN (SELECT value FROM json_each(?)) UNION "
-        f"SELECT {_COLUMNS} FROM receipt WHERE provider_id IN (SELECT value FROM json_each(?)) ORDER BY 1",
+        f"SELECT {_COLUMNS} FROM receipt WHERE message_id {among('?')} UNION "
+        f"SELECT {_COLUMNS} FROM receipt WHERE provider_id {among('?')} ORDER BY 1",
         (encode(numbers).decode(), encode(names).decode()),
     )
     for number, provider, *told in kept:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from appliance.db.dialect.documents import document_of, field_of
 from appliance.errors import Invalid
 from appliance.filters.history import History, is_judged
 from appliance.filters.read import Group, Leaf, Lived, Node
@@ -59,7 +60,7 @@ def shown(node: Node, scope: Scope, prefix: str) -> Compiled:
         return Compiled("NULL", {})
     if isinstance(node, Lived):
         happened = _Compiler(binder).happened(node.history)
-        return Compiled(f"(SELECT json_object('count', count(*), 'last_at', max(e.created_at)) {happened})",
+        return Compiled(f"(SELECT {document_of(count='count(*)', last_at='max(e.created_at)')} {happened})",
                         binder.values)  # fmt: skip
     return Compiled(f"({node.field.shown})", binder.values)
 
@@ -156,7 +157,7 @@ class _Compiler:
             )
         parts.append("e.test = 0")
         if is_judged(asked.event) and not asked.include_machine:
-            parts.append("(e.generated = 1 AND json_extract(e.data, '$.verdict') = 'machine') IS NOT TRUE")
+            parts.append(f"(e.generated = 1 AND {field_of('e.data', 'verdict')} = 'machine') IS NOT TRUE")
         if asked.where:
             parts.append(self.all(asked.where))
         return " AND ".join(parts)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from appliance.db.dialect.documents import among
 from appliance.filters import values
 from appliance.filters.fold import fold, like
 from appliance.filters.scope import Binder, Operand
@@ -42,7 +43,7 @@ def _one_of(operand: Operand, wanted: list[Any], binder: Binder) -> str:
 
 
 def _listed(expression: str, wanted: list[Any], binder: Binder) -> str:
-    return f"{expression} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
+    return f"{expression} {among(binder.add(json.dumps(wanted)))}"
 
 
 def _part(plain: str, shape: str) -> Callable[[Operand, str, Binder], str]:
@@ -65,7 +66,7 @@ def contains(operand: Operand, value: str, binder: Binder) -> str:
         element = f"folded(item.value) = {binder.add(fold(value))}"
     return (
         f"({_contains_text(operand, value, binder)} OR ({operand.type} = 'array' AND EXISTS "
-        f"(SELECT 1 FROM json_each({operand.each}) item WHERE item.type = 'text' AND {element})))"
+        f"(SELECT 1 FROM {operand.each} item WHERE item.type = 'text' AND {element})))"
     )
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from appliance.db.dialect.documents import among
 from appliance.filters import json_values, values
 from appliance.filters.fold import fold, like
 from appliance.filters.scope import Binder, Operand
@@ -58,16 +59,16 @@ def ends(operand: Operand, value: str, binder: Binder) -> str:
     )
 
 
-def among(operand: Operand, wanted: list[str], binder: Binder) -> str:
+def one_of(operand: Operand, wanted: list[str], binder: Binder) -> str:
     """Compare a whole text with many."""
     column = operand.whole or operand.value
     plain = [one for one in wanted if one.isascii()]
     other = [fold(one) for one in wanted if not one.isascii()]
     parts = []
     if plain:
-        parts.append(f"{column} COLLATE NOCASE IN (SELECT value FROM json_each({binder.add(json.dumps(plain))}))")
+        parts.append(f"{column} COLLATE NOCASE {among(binder.add(json.dumps(plain)))}")
     if other:
-        parts.append(f"folded({column}) IN (SELECT value FROM json_each({binder.add(json.dumps(other))}))")
+        parts.append(f"folded({column}) {among(binder.add(json.dumps(other)))}")
     return f"({' OR '.join(parts)})"
 
 
@@ -80,7 +81,7 @@ def _known(operand: Operand, value: bool, binder: Binder) -> str:
 
 
 def _one_of(operand: Operand, wanted: list[Any], binder: Binder) -> str:
-    return f"{operand.value} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
+    return f"{operand.value} {among(binder.add(json.dumps(wanted)))}"
 
 
 def _compared(sign: str) -> Callable[[Operand, Any, Binder], str]:
@@ -127,11 +128,11 @@ TESTS: tuple[Test, ...] = (
     Test(("text",), "cont", "not_cont", "text", values.part, contains, "contains {}", "does not contain {}"),
     Test(("text",), "start", "not_start", "text", values.part, starts, "starts with {}", "does not start with {}"),
     Test(("text",), "end", "not_end", "text", values.part, ends, "ends with {}", "does not end with {}"),
-    Test(("text", "code"), "in", "not_in", "texts", values.many(values.text), among, "is one of {}", "is none of {}"),
+    Test(("text", "code"), "in", "not_in", "texts", values.many(values.text), one_of, "is one of {}", "is none of {}"),
     Test(("text", "code"), "present", "blank", "flag", values.flag, _filled, "is known", "is not known"),
     Test(("tags",), "cont", "not_cont", "text", values.text, same, "has {}", "does not have {}"),
     Test(("tags",), "eq", "not_eq", "text", values.text, same, "has {}", "does not have {}"),
-    Test(("tags",), "in", "not_in", "texts", values.many(values.text), among, "has one of {}", "has none of {}"),
+    Test(("tags",), "in", "not_in", "texts", values.many(values.text), one_of, "has one of {}", "has none of {}"),
     Test(("tags",), "present", "blank", "flag", values.flag, _filled, "has any", "has none"),
     Test(("id",), "eq", "not_eq", "id", values.identity, _compared("="), "{}", "not {}"),
     Test(("id",), "in", "not_in", "ids", values.many(values.identity), _one_of, "one of {}", "none of {}"),

@@ -61,7 +61,7 @@ class Operand(NamedTuple):
 
     value: str
     type: str = ""  # of a JSON value: the SQL that answers json_type
-    each: str = ""  # of a JSON value: the arguments of json_each
+    each: str = ""  # of a JSON value: the table of what is in it
     whole: str = ""  # of an address: the column with its one normal form
 
 

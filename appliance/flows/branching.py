@@ -4,16 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows
 from appliance.filters import compile, read
 from appliance.filters.scope import Place, Scope
 from appliance.flows.steps.kind import Going
 from appliance.segments import people
 
-_ASKED = (
-    "SELECT r.id FROM run r JOIN contact c ON c.id = r.contact_id "
-    "WHERE r.id IN (SELECT value FROM json_each(:runs)) AND ({condition})"
-)
+_ASKED = f"SELECT r.id FROM run r JOIN contact c ON c.id = r.contact_id WHERE r.id {among(':runs')} AND ({{condition}})"
 
 
 def scope(account_id: int) -> Scope:

@@ -15,6 +15,7 @@ import msgspec
 from appliance import clock, config
 from appliance.config import seconds
 from appliance.db import work
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows, run, scalar
 from appliance.db.storage import storage_error
 from appliance.db.work import writing
@@ -194,7 +195,7 @@ def _keep(one: _Dated, after: str, told: list[Happened]) -> None:
     here = {
         row[0]
         for row in rows(
-            "SELECT id FROM contact WHERE id IN (SELECT value FROM json_each(?))",
+            f"SELECT id FROM contact WHERE id {among('?')}",
             (msgspec.json.encode([happened.contact_id for happened in told]).decode(),),
         )
     }

@@ -4,6 +4,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from appliance.db.dialect.documents import field_at
 from appliance.filters import fields
 from appliance.filters.scope import Binder
 
@@ -34,7 +35,7 @@ def source(path: str) -> Source | None:
     for prefix in _DATA:
         path = path.removeprefix(prefix)
     inside = fields.json_path(path)
-    return None if inside is None else Source(f"json_extract(c.data, {inside})", False)
+    return None if inside is None else Source(field_at("c.data", inside), False)
 
 
 def moment(day: date, at: str, zone: ZoneInfo) -> int:

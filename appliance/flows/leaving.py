@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from appliance import clock
 from appliance.db import storage, work
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows
 from appliance.designs.merge import MergeError
 from appliance.errors import Permanent, SenderRefused
@@ -17,7 +18,7 @@ from appliance.tables import Message
 
 _PROCESS = "rehearsal"
 _DUE = (
-    f"SELECT {COLUMNS} FROM message WHERE run_id IN (SELECT value FROM json_each(?)) "
+    f"SELECT {COLUMNS} FROM message WHERE run_id {among('?')} "
     "AND status IN ('queued', 'held') AND due_at <= ? ORDER BY due_at, id"
 )
 
@@ -102,8 +103,7 @@ def _made(claim: Claim, workshop: Workshop) -> tuple[Outcome, str | None]:
 def waiting(runs: str) -> int | None:
     """Answer when the next of their messages that still waits is due (ms)."""
     found: Sequence[tuple[int | None, ...]] = rows(
-        "SELECT min(due_at) FROM message WHERE run_id IN (SELECT value FROM json_each(?)) "
-        "AND status IN ('queued', 'held')",
+        f"SELECT min(due_at) FROM message WHERE run_id {among('?')} AND status IN ('queued', 'held')",
         (runs,),
     )
     return found[0][0]

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Sequence
 
+from appliance.db.dialect.documents import each_of, field_of, type_of
 from appliance.db.open import rows
 from appliance.db.storage import storage_error
 from appliance.filters import compile, read
@@ -17,12 +18,12 @@ log = logging.getLogger("campanero.flows")
 
 # What programs did that open and click by themselves is nobody's act
 MACHINE = (
-    "({0}.generated = 1 AND json_extract({0}.data, '$.verdict') = 'machine' "
+    f"({{0}}.generated = 1 AND {field_of('{0}.data', 'verdict')} = 'machine' "
     "AND substr({0}.event, 1, 4) IN ('emai', 'sms_'))"
 )
 _WORD = (
-    f"trim(folded(coalesce(json_extract({EVENT}.data, '$.keyword'), json_extract({EVENT}.data, '$.text'), "
-    f"json_extract({EVENT}.data, '$.body'), '')), ' .,;:!?\"''')"
+    f"trim(folded(coalesce({field_of(EVENT + '.data', 'keyword')}, {field_of(EVENT + '.data', 'text')}, "
+    f"{field_of(EVENT + '.data', 'body')}, '')), ' .,;:!?\"''')"
 )
 
 
@@ -49,7 +50,7 @@ def condition(account_id: int, flow_id: int, start: Start, prefix: str = "t") ->
 
 
 def _said(key: str) -> str:
-    return f"json_extract({EVENT}.data, '$.{key}')"
+    return field_of(EVENT + ".data", key)
 
 
 def _own(flow_id: int, start: Start, binder: Binder) -> str:
@@ -84,13 +85,13 @@ def _words(start: Start, binder: Binder) -> list[str]:
             parts.append(f"folded({_said('tag')}) = {wanted}")
         else:
             parts.append(
-                "(json_type(c.data, '$.tags') = 'array' AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') own "
+                f"({type_of('c.data', 'tags')} = 'array' AND EXISTS (SELECT 1 FROM {each_of('c.data', 'tags')} own "
                 f"WHERE own.type = 'text' AND folded(own.value) = {wanted}))"
             )
     if start.data.get("keywords"):
         wanted = binder.add(json.dumps([fold(word).strip(" .,;:!?\"'") for word in start.data["keywords"]]))
         first = f"trim(substr({_WORD}, 1, instr({_WORD} || ' ', ' ') - 1), ' .,;:!?\"''')"
-        parts.append(f"EXISTS (SELECT 1 FROM json_each({wanted}) k WHERE k.value IN ({_WORD}, {first}))")
+        parts.append(f"EXISTS (SELECT 1 FROM {each_of(wanted)} k WHERE k.value IN ({_WORD}, {first}))")
     return parts
 
 
@@ -102,7 +103,7 @@ def met(account_id: int, flow_id: int, start: Start, event_ids: Sequence[int]) -
     try:
         asked = condition(account_id, flow_id, start)
         found = rows(
-            f"SELECT {EVENT}.id FROM json_each(:events) one CROSS JOIN event {EVENT} ON {EVENT}.id = one.value "
+            f"SELECT {EVENT}.id FROM {each_of(':events')} one CROSS JOIN event {EVENT} ON {EVENT}.id = one.value "
             f"CROSS JOIN contact c ON c.id = {EVENT}.contact_id WHERE {asked.sql} ORDER BY {EVENT}.id",
             {**asked.parameters, "events": json.dumps(list(event_ids))},
         )

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance import clock
 from appliance.account import audit
 from appliance.account.acting import By
+from appliance.db.dialect.documents import among
 from appliance.db.open import connection, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotAllowed
@@ -82,15 +83,14 @@ def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = Fals
     """Move those of some runs that are inside a flow (and tests, if only these may be moved), and answer their ids."""
     writing()
     inside = [row[0] for row in rows(
-        f"SELECT id FROM run WHERE {_INSIDE} AND test >= ? AND id IN (SELECT value FROM json_each(?))",
+        f"SELECT id FROM run WHERE {_INSIDE} AND test >= ? AND id {among('?')}",
         (flow_id, tests_only, json.dumps(list(run_ids))),
     )]  # fmt: skip
     ids, now = json.dumps(inside), clock.now_ms()
     if act == "move_on":
         # A wait that is due is over. While its flow is paused they stay, and go on with the others
         connection().execute(
-            "UPDATE run SET due_at = min(coalesce(due_at, ?2), ?2), updated_at = ?2 "
-            "WHERE id IN (SELECT value FROM json_each(?1))",
+            f"UPDATE run SET due_at = min(coalesce(due_at, ?2), ?2), updated_at = ?2 WHERE id {among('?1')}",
             (ids, now),
         ).fetchall()
         after_commit(lambda: bell.ring("flows"))

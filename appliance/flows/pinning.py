@@ -9,6 +9,7 @@ import msgspec
 
 from appliance import brand as brands
 from appliance import clock
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.designs.merge import MergeError
@@ -29,9 +30,7 @@ _STANDING = (
     "SELECT t.id, r.id FROM template t JOIN template_revision r ON r.template_id = t.id AND r.number = t.revision "
     "WHERE t.flow_id = ? AND t.removed_at IS NULL"
 )
-_NAMED = (
-    "UPDATE template_revision SET named = 1, label = ?1 WHERE named = 0 AND id IN (SELECT value FROM json_each(?2))"
-)
+_NAMED = f"UPDATE template_revision SET named = 1, label = ?1 WHERE named = 0 AND id {among('?2')}"
 
 
 class _Had(NamedTuple):

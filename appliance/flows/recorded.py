@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 
@@ -21,7 +22,7 @@ def coming(contact_id: int, flow_id: int, start: int) -> list[Came]:
     """Answer what the person did or got after a moment, the oldest first: not what this flow did."""
     found = rows(
         "SELECT created_at, id, event FROM main.event WHERE contact_id = ? AND created_at > ? AND test = 0 "
-        "AND (generated = 1 AND json_extract(data, '$.flow_id') = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
+        f"AND (generated = 1 AND {field_of('data', 'flow_id')} = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
         (contact_id, start, flow_id, _MOST),
     )
     return [Came(*row) for row in found]

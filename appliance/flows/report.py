@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from appliance import clock
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows
 from appliance.db.work import snapshot
 from appliance.flows import document
@@ -39,7 +40,7 @@ _LARGE, _RESTS, _MOST_KEPT = 5_000, 20, 100
 _OPEN, _ACCEPTED = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
 _LEDGER = (
     "SELECT flow_id, status, count(*) FROM message INDEXED BY message_of_flow WHERE run_id IS NOT NULL AND test = 0 "
-    "AND flow_id IN (SELECT value FROM json_each(?)) GROUP BY 1, 2"
+    f"AND flow_id {among('?')} GROUP BY 1, 2"
 )
 _RUNS = (
     "SELECT status, exit_reason, count(*) FROM run INDEXED BY run_ended WHERE flow_id = ? "

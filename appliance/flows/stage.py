@@ -8,6 +8,7 @@ from typing import Any
 
 from appliance import clock, tokens
 from appliance.db import work
+from appliance.db.dialect.documents import among, each_of, entry_of
 from appliance.db.open import rows, run, scalar
 from appliance.db.shadow import ALL, NONE, Rows, shadowed
 from appliance.flows import recorded
@@ -17,10 +18,10 @@ from appliance.tables import Flow
 # Versions that were never live; numbered over all rehearsals of this process, so that none is remembered for another
 _versions = itertools.count((1 << 47) + 1, 2)
 
-_PEOPLE = "(SELECT value FROM json_each(:people))"
-_NAMES = "(SELECT value FROM json_each(:names))"
+_PEOPLE = f"(SELECT value FROM {each_of(':people')})"
+_NAMES = f"(SELECT value FROM {each_of(':names')})"
 _OF_CAMPAIGNS = ("campaign_sent", "campaign_opened", "campaign_clicked")
-_HASHES = "(SELECT value ->> 0, unhex(value ->> 1) FROM json_each(:hashes))"
+_HASHES = f"(SELECT {entry_of('value', 0)}, unhex({entry_of('value', 1)}) FROM {each_of(':hashes')})"
 
 
 class Stage:
@@ -67,7 +68,7 @@ class Stage:
 
         of_people, of_flow = some(f"contact_id IN {_PEOPLE}"), some("flow_id = :flow")
         by_address = some(f"account_id = :account AND (kind, address_hash) IN {_HASHES}")
-        templates = "flow_id = :flow OR id IN (SELECT value FROM json_each(:templates))"
+        templates = f"flow_id = :flow OR id {among(':templates')}"
         return {
             "account": some("id = :account"),
             "contact": some(f"id IN {_PEOPLE}"), "channel": of_people, "consent": of_people, "membership": of_people,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from appliance import clock
+from appliance.db.dialect.documents import among
 from appliance.db.open import connection, rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.events import log
@@ -93,8 +94,7 @@ def _sorted(flow: Open, arrivals: Sequence[Arrival], now: int) -> tuple[list[Arr
     inside = {
         (row[0], bool(row[1]))
         for row in rows(
-            "SELECT contact_id, test FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) AND flow_id = ? "
-            "AND status = 'live'",
+            f"SELECT contact_id, test FROM run WHERE contact_id {among('?')} AND flow_id = ? AND status = 'live'",
             (people, flow.flow_id),
         )
     }
@@ -102,7 +102,7 @@ def _sorted(flow: Open, arrivals: Sequence[Arrival], now: int) -> tuple[list[Arr
     if flow.frequency != "every_time":
         last = dict(
             rows(
-                "SELECT contact_id, max(created_at) FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) "
+                f"SELECT contact_id, max(created_at) FROM run WHERE contact_id {among('?')} "
                 "AND flow_id = ? AND status IN ('live', 'completed', 'exited') AND test = 0 GROUP BY contact_id",
                 (people, flow.flow_id),
             )

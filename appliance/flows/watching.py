@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from appliance import clock
 from appliance.db import work
+from appliance.db.dialect.documents import among, each_of
 from appliance.db.open import connection, rows, run, scalar
 from appliance.db.storage import storage_error
 from appliance.db.work import writing
@@ -252,13 +253,13 @@ def _move(
     if event == "segment_enter":
         moved = rows(
             "INSERT INTO segment_member (segment_id, contact_id) SELECT :segment, c.id FROM contact c "
-            "WHERE c.id IN (SELECT value FROM json_each(:ids)) ON CONFLICT DO NOTHING RETURNING contact_id",
+            f"WHERE c.id {among(':ids')} ON CONFLICT DO NOTHING RETURNING contact_id",
             parameters,
         )
     else:
         moved = rows(
             "DELETE FROM segment_member WHERE segment_id = :segment "
-            "AND contact_id IN (SELECT value FROM json_each(:ids)) RETURNING contact_id",
+            f"AND contact_id {among(':ids')} RETURNING contact_id",
             parameters,
         )
     if name is not None:
@@ -272,7 +273,7 @@ def _causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
     By the order of events and not by their time: a clock may be set back, and a click is told of after it was made.
     """
     found = rows(
-        "SELECT e.contact_id, max(e.chain_depth), min(e.quiet) FROM json_each(?) one CROSS JOIN event e "
+        f"SELECT e.contact_id, max(e.chain_depth), min(e.quiet) FROM {each_of('?')} one CROSS JOIN event e "
         "ON e.contact_id = one.value WHERE e.id > ? GROUP BY e.contact_id",
         (json.dumps(list(contact_ids)), since),
     )

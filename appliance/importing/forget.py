@@ -17,6 +17,7 @@ from appliance import clock
 from appliance.contacts import erase, overwrite
 from appliance.contacts.consent import Evidence
 from appliance.db import work
+from appliance.db.dialect.documents import text_of
 from appliance.db.open import connection, one, rows, run
 from appliance.db.work import writing
 from appliance.errors import NotFound
@@ -120,7 +121,8 @@ def _made_anew(gone: Gone) -> list[int]:
         for (contact_id,) in rows(
             "SELECT h.contact_id FROM channel h JOIN event e ON e.contact_id = h.contact_id "
             "WHERE h.account_id = ?1 AND h.kind = ?2 AND h.key = ?3 AND e.event = 'contact_add' AND e.created_at >= ?4 "
-            "AND e.data ->> '$.import_id' IN (SELECT id FROM import WHERE account_id = ?1 AND created_at <= ?4)",
+            f"AND {text_of('e.data', 'import_id')} IN (SELECT id FROM import WHERE account_id = ?1 "
+            "AND created_at <= ?4)",
             (gone.account_id, kind, key, gone.created_at),
         ):
             found[contact_id] = None

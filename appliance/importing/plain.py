@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from appliance.db.dialect.documents import with_fields
 from appliance.db.open import connection, run, scalar
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ _EVENT = (
     "FROM temp.import_plain ORDER BY n"
 )
 _ADDED = _EVENT.format(
-    "'contact_add', CASE WHEN source IS NULL THEN :added ELSE json_set(:added, '$.source', source) END, NULL, NULL"
+    f"'contact_add', CASE WHEN source IS NULL THEN :added ELSE {with_fields(':added', source='source')} END, NULL, NULL"
 )  # fmt: skip
 _JOINED = _EVENT.format("'list_add', :data, 'list:' || :list, :name")
 

@@ -14,6 +14,7 @@ import apsw
 
 from appliance import datadir
 from appliance.db import beside
+from appliance.db.dialect.documents import among
 from appliance.db.open import connection
 from appliance.importing.people import Person
 
@@ -141,7 +142,7 @@ class Staged:
         """Answer how many addresses have one of some names before the @, and the first of them."""
         where = (
             "FROM person WHERE kind = 'email' AND first IS NULL "
-            "AND substr(key, 1, instr(key, '@') - 1) IN (SELECT value FROM json_each(:names))"
+            f"AND substr(key, 1, instr(key, '@') - 1) {among(':names')}"
         )
         given = {"names": json.dumps(sorted(names))}
         return self._some(f"SELECT count(*) {where}", f"SELECT line, value, '' {where}", limit, given)

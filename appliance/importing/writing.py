@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.contacts import consent, search
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import connection
 
 _CONTACT = (
@@ -38,7 +39,7 @@ _SUPPRESSION = (
 _EVENT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
     "chain_depth, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 1, "
-    "json_extract(?4, '$.trigger_flows') IS DISTINCT FROM 1, 0, ?7, ?8)"
+    f"{field_of('?4', 'trigger_flows')} IS DISTINCT FROM 1, 0, ?7, ?8)"
 )
 _FORGET = "DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?"
 _REMEMBER = (

@@ -1,5 +1,6 @@
 """The frequency cap: how many marketing messages one person gets in how many days, over all campaigns together."""
 
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import connection, one
 from appliance.messages.ledger import Claim
 
@@ -19,7 +20,7 @@ def is_full(row: Claim, now: int) -> bool | None:
     if row.transactional or row.test or row.contact_id is None:
         return False
     cap = one(
-        "SELECT json_extract(frequency_cap, '$.messages'), json_extract(frequency_cap, '$.days') FROM account "
+        f"SELECT {field_of('frequency_cap', 'messages')}, {field_of('frequency_cap', 'days')} FROM account "
         "WHERE id = ? AND frequency_cap IS NOT NULL",
         (row.account_id,),
     )

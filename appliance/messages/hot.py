@@ -10,6 +10,7 @@ from typing import Any
 
 from appliance import clock
 from appliance.db import storage
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import connection, rows
 from appliance.db.work import writing
 from appliance.delivery.groups import domain_of
@@ -42,12 +43,12 @@ _MARK = (
     "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
     "(SELECT 1 FROM campaign c WHERE c.id = message.campaign_id AND c.phase IN ('sending', 'holding')) "
     "ELSE EXISTS (SELECT 1 FROM flow f WHERE f.id = message.flow_id AND f.status = 'active' AND f.deleted_at IS NULL "
-    "AND f.drop_before IS NULL AND json_extract(f.data, '$.quiet_hours') IS NULL) END "
+    f"AND f.drop_before IS NULL AND {field_of('f.data', 'quiet_hours')} IS NULL) END "
     "AND EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = message.account_id AND h.kind = CASE WHEN message.channel = 'sms' THEN 'phone' "
     "ELSE 'email' END AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
     "AND h.suppression IS NULL) AND (channel = 'email' OR NOT EXISTS (SELECT 1 FROM contact p "
-    "WHERE p.id = message.contact_id AND json_extract(p.data, '$.time_zone') IS NOT NULL)) RETURNING id"
+    f"WHERE p.id = message.contact_id AND {field_of('p.data', 'time_zone')} IS NOT NULL)) RETURNING id"
 )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from appliance.db.dialect.documents import among
 from appliance.db.open import connection, rows, scalar
 from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError
@@ -141,7 +142,7 @@ def depths(claims: Iterable[Claim]) -> dict[int, int]:
     sent = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
     if not sent:
         return {}
-    asked = "SELECT id, chain_depth FROM run WHERE id IN (SELECT value FROM json_each(?))"
+    asked = f"SELECT id, chain_depth FROM run WHERE id {among('?')}"
     known = dict(rows(asked, (json.dumps(list(sent.values())),)))
     return {message_id: known.get(run_id, 0) + 1 for message_id, run_id in sent.items()}
 

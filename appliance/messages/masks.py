@@ -7,6 +7,7 @@ from typing import Any
 
 from appliance import config
 from appliance.account import passes
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import one
 from appliance.messages.ledger import Claim
 from appliance.tables import Message, User
@@ -16,7 +17,7 @@ RESET, LIVES_MS = "reset", 30 * 60 * 1000
 KEY = "reset_user_id"
 _OF_OURS = (
     "SELECT 1 FROM message m JOIN message_content c ON c.message_id = m.id WHERE m.id = ? AND m.source_type = 'system' "
-    f"AND json_extract(c.data, '$.{KEY}') IS NOT NULL"
+    f"AND {field_of('c.data', KEY)} IS NOT NULL"
 )
 
 

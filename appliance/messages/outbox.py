@@ -11,6 +11,7 @@ import msgspec
 
 from appliance import tokens
 from appliance.contacts import consent
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import connection, one, rows
 from appliance.db.work import writing
 from appliance.messages import answers, capping, ledger, quiet, sms_rules
@@ -22,7 +23,7 @@ _LIVE = (
 )
 _FLOW = (
     "SELECT nullif(f.status = 'active' AND f.deleted_at IS NULL, 0), f.drop_before, "
-    "json_extract(f.data, '$.quiet_hours'), a.time_zone FROM flow f JOIN account a ON a.id = f.account_id "
+    f"{field_of('f.data', 'quiet_hours')}, a.time_zone FROM flow f JOIN account a ON a.id = f.account_id "
     "WHERE f.id = ?"
 )
 
@@ -132,6 +133,6 @@ def handed_over(since: int, channel: str = "email") -> list[tuple[int, str, str 
     return rows(
         "SELECT e.created_at, m.provider, m.sender, m.recipient_key FROM account a JOIN event e ON e.account_id = a.id "
         "AND e.event = ? AND e.created_at >= ? AND e.test = 0 "
-        "JOIN message m ON m.id = json_extract(e.data, '$.message_id') ORDER BY e.created_at",
+        f"JOIN message m ON m.id = {field_of('e.data', 'message_id')} ORDER BY e.created_at",
         (f"{channel}_sent", since),
     )

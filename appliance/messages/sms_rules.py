@@ -12,6 +12,7 @@ import msgspec
 
 from appliance import config
 from appliance.config import seconds
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import connection, one
 from appliance.messages import ledger, quiet, sms_days, sms_senders
 from appliance.messages.ledger import Claim
@@ -22,7 +23,7 @@ _HOME = "capture"
 _SPREAD_MS = 60_000
 _STEP_MS = 7_919  # no part of the spread, so that neighbours are far from each other
 _FACTS = "SELECT sms_from, sms_quiet_hours, time_zone FROM account WHERE id = ?"
-_WHERE = "SELECT trim(json_extract(data, '$.time_zone')), country_code FROM contact WHERE id = ?"
+_WHERE = f"SELECT trim({field_of('data', 'time_zone')}), country_code FROM contact WHERE id = ?"
 # How they agreed: the words they were shown, an answer of theirs, or a word that they wrote
 _EVIDENCE = (
     "SELECT 1 FROM consent WHERE contact_id = ? AND kind = 'phone' AND (act = 'confirmed' OR act = 'opt_in' "

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance import addresses, config
+from appliance.db.dialect.documents import among
 from appliance.db.open import one, rows
 from appliance.delivery import mime
 from appliance.designs import merge
@@ -15,7 +16,7 @@ from appliance.messages.compose import Content, Parts, Sender
 from appliance.messages.showing import Showing
 from appliance.tables import Campaign, TemplateRevision
 
-_RUNS = "SELECT id, version, event_data FROM run WHERE id IN (SELECT value FROM json_each(?))"
+_RUNS = f"SELECT id, version, event_data FROM run WHERE id {among('?')}"
 _STEP = (
     "SELECT s.content_id, s.pinned, f.account_id, s.kind FROM step s JOIN flow f ON f.id = s.flow_id "
     "WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"

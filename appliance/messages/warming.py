@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from appliance import clock, config
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import one, rows, run, scalar
 from appliance.db.work import writing
 from appliance.delivery.groups import domain_of
@@ -92,7 +93,7 @@ def domains_of(account_id: int) -> set[str]:
     """Answer the domains an account sends from; whose else there are here is none of its business."""
     found = rows(
         "SELECT '@' || name FROM sending_domain WHERE account_id = ?1 UNION SELECT email_from_email FROM account "
-        "WHERE id = ?1 UNION SELECT json_extract(sender, '$.email') FROM campaign WHERE account_id = ?1",
+        f"WHERE id = ?1 UNION SELECT {field_of('sender', 'email')} FROM campaign WHERE account_id = ?1",
         (account_id,),
     )
     return {domain_of(row[0]) for row in found if row[0]}

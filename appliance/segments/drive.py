@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from appliance.db.open import scalar
 from appliance.filters import compile
-from appliance.filters.predicates import among, same
+from appliance.filters.predicates import one_of, same
 from appliance.filters.read import Group, Leaf, Lived, Node
 from appliance.filters.scope import Binder, Compiled, Operand, Scope
 from appliance.segments import indexes, sample
@@ -142,7 +142,7 @@ def _data(node: Leaf, binder: Binder) -> str | None:
     if index is None:
         return None
     operand = Operand("k.value")
-    condition = among(operand, texts, binder) if len(texts) > 1 else same(operand, texts[0], binder)
+    condition = one_of(operand, texts, binder) if len(texts) > 1 else same(operand, texts[0], binder)
     return f"FROM {index} k WHERE {condition}"
 
 

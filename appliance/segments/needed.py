@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from appliance.db.dialect.documents import TRUE, with_fields, without
 from appliance.db.open import rows, run, scalar
 from appliance.db.work import writing
 from appliance.errors import Invalid
@@ -98,10 +99,9 @@ def let_go(kind: Kind, number: int) -> None:
     writing()
     column = _COLUMN[kind]
     campaigns = "(SELECT hidden FROM flow WHERE id = trigger.flow_id)"
+    marked = f"CASE WHEN {campaigns} THEN {with_fields('data', audience_deleted=TRUE)} ELSE data END"
     run(
-        f"UPDATE trigger SET {column} = NULL, data = json_remove("
-        f"CASE WHEN {campaigns} THEN json_set(data, '$.audience_deleted', json('true')) ELSE data END, "
-        f"'$.audience_type', '$.confirm_send_to_all'), "
+        f"UPDATE trigger SET {column} = NULL, data = {without(marked, 'audience_type', 'confirm_send_to_all')}, "
         f"event = CASE WHEN {campaigns} THEN event ELSE 'manual' END "
         f"WHERE {column} = ?",
         (number,),

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from appliance import clock
+from appliance.db.dialect.documents import gathered
 from appliance.db.open import connection, one, rows, scalar
 from appliance.errors import Invalid
 from appliance.filters import compile, read
@@ -173,7 +174,7 @@ def look(account_id: int, filters: Sequence[Node], here: Scope, limit: int = 5) 
             # Where to begin is worked out once for both
             found = rows(
                 f"WITH hit AS MATERIALIZED (SELECT c.id AS id {chosen.sql}) SELECT (SELECT count(*) FROM hit), "
-                f"(SELECT json_group_array(id) FROM (SELECT id FROM hit LIMIT {int(limit)}))",
+                f"(SELECT {gathered('id')} FROM (SELECT id FROM hit LIMIT {int(limit)}))",
                 chosen.parameters,
             )[0]
             return int(found[0]), msgspec.json.decode(found[1], type=list[int])

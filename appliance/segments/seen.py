@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from appliance.db.dialect.documents import each_of, type_of
 from appliance.db.open import rows, scalar
 from appliance.filters import fields
 from appliance.filters.fields import Field
@@ -147,7 +148,7 @@ def _values(account_id: int, field: Field) -> list[Value]:
     whom, each = _some(account_id, _FOR_VALUES)
     of, value, there = "", field.operand.value, f"{field.operand.value} <> ''"
     if field.type == "tags":
-        of, value, there = ", json_each(c.data, '$.tags') t", "t.value", "json_type(c.data, '$.tags') = 'array'"
+        of, value, there = f", {each_of('c.data', 'tags')} t", "t.value", f"{type_of('c.data', 'tags')} = 'array'"
     elif field.type == "json":
         value = f"CASE {field.operand.type} WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE {value} END"
         there = f"{field.operand.type} IN ('text', 'integer', 'real', 'true', 'false') AND {field.operand.value} <> ''"

@@ -10,6 +10,7 @@ from peewee import fn
 
 from appliance import clock
 from appliance.account.acting import By
+from appliance.db.dialect.documents import each_of
 from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
@@ -115,7 +116,7 @@ def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
         {"campaign_id": number, "name": name}
         for number, name in rows(
             "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
-            "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
+            f"AND (t.segment_id = ? OR ? IN (SELECT value FROM {each_of('t.data', 'exclude_segment_ids')})) "
             "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
             (account_id, segment_id, segment_id),
         )
@@ -135,7 +136,7 @@ def drafts(account_id: int, segment_id: int) -> list[dict[str, Any]]:
     """Answer the campaigns that choose a segment and were not sent: without it they wait for another choice."""
     found = rows(
         "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
-        "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
+        f"AND (t.segment_id = ? OR ? IN (SELECT value FROM {each_of('t.data', 'exclude_segment_ids')})) "
         "AND c.status = 'draft' AND c.deleted_at IS NULL",
         (account_id, segment_id, segment_id),
     )

@@ -7,6 +7,7 @@ from msgspec import Struct
 from appliance import clock
 from appliance.account import audit
 from appliance.account.acting import By
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import one, rows
 from appliance.db.work import writing
 from appliance.errors import Invalid, NotFound
@@ -106,7 +107,7 @@ def rotate(account_id: int, domain_id: int, pairs: tuple[Pair, ...], by: By) -> 
 def _campaigns_from(domain: SendingDomain) -> list[dict[str, object]]:
     """Answer the armed campaigns that are from an address of a domain."""
     armed = rows(
-        "SELECT c.id, c.name, coalesce(json_extract(c.sender, '$.email'), t.from_email, a.email_from_email, '') "
+        f"SELECT c.id, c.name, coalesce({field_of('c.sender', 'email')}, t.from_email, a.email_from_email, '') "
         "FROM campaign c JOIN template t ON t.id = c.template_id JOIN account a ON a.id = c.account_id "
         "WHERE c.account_id = ? AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND c.channel = 'email'",
         (domain.account_id,),
@@ -121,7 +122,7 @@ def _campaigns_from(domain: SendingDomain) -> list[dict[str, object]]:
 def _flows_from(domain: SendingDomain) -> list[dict[str, object]]:
     """Answer the live flows with a step from an address of a domain, in the plans that somebody may come to."""
     found = rows(
-        "SELECT DISTINCT f.id, f.name, json_extract(s.pinned, '$.sender.email') FROM flow f "
+        f"SELECT DISTINCT f.id, f.name, {field_of('s.pinned', 'sender.email')} FROM flow f "
         "JOIN step s ON s.flow_id = f.id WHERE f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') "
         "AND f.deleted_at IS NULL AND s.kind = 'email' AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
         "WHERE r.flow_id = f.id AND r.status = 'live' AND r.version = s.version)) ORDER BY f.id",

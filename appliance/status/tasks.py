@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import structs
 
 from appliance import clock
+from appliance.db.dialect.documents import field_of
 from appliance.db.open import one, rows, scalar
 from appliance.exporting import going
 from appliance.status.shape import Task
@@ -19,7 +20,7 @@ _LIVE = (
 # Newest first are read over the index of what happened, so only the last minute is
 _LATELY = (
     "SELECT count(*) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? "
-    "AND json_extract(data, '$.campaign_id') = ?"
+    f"AND {field_of('data', 'campaign_id')} = ?"
 )
 _IMPORTS = (
     "SELECT id, account_id, filename, status, phase, dry_run, total, processed, created + updated, restored "

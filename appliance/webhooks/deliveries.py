@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType, json
 
 from appliance import clock
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows, run
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
@@ -62,7 +63,7 @@ def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
 def _named(found: Sequence[WebhookDelivery]) -> list[WebhookDelivery]:
     """Give deliveries the name of their event, for as long as that is kept."""
     ids = json.encode([one.event_id for one in found]).decode()
-    names = dict(rows("SELECT id, event FROM event WHERE id IN (SELECT value FROM json_each(?))", (ids,)))
+    names = dict(rows(f"SELECT id, event FROM event WHERE id {among('?')}", (ids,)))
     for one in found:
         one.event = names.get(one.event_id)
     return list(found)

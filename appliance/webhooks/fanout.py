@@ -1,6 +1,7 @@
 """Events behind the cursor become deliveries, one for each webhook that asked for them."""
 
 from appliance import clock
+from appliance.db.dialect.documents import each_of
 from appliance.db.open import one, run, scalar
 from appliance.db.work import writing
 
@@ -9,12 +10,12 @@ _CURSOR = "webhooks"
 _BITE, _LEAST = 1_000, 50
 
 _NEWEST = "SELECT coalesce(max(id), 0) FROM event"
-_WRITE = """
+_WRITE = f"""
 INSERT INTO webhook_delivery (webhook_id, event_id, status, attempts, next_attempt_at, created_at, updated_at)
 SELECT webhook.id, event.id, 'pending', 0, ?1, ?1, ?1 FROM event CROSS JOIN webhook
 WHERE event.id > ?2 AND event.id <= ?3 AND webhook.account_id = event.account_id AND webhook.enabled
 AND webhook.deleted_at IS NULL AND event.id > webhook.after_event_id
-AND (webhook.events = '[]' OR EXISTS (SELECT 1 FROM json_each(webhook.events) WHERE value = event.event))
+AND (webhook.events = '[]' OR EXISTS (SELECT 1 FROM {each_of("webhook.events")} WHERE value = event.event))
 ORDER BY event.id, webhook.id ON CONFLICT (webhook_id, event_id) DO NOTHING
 """
 _MOVE = (

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance import clock
 from appliance.account import audit
 from appliance.account.acting import By
+from appliance.db.dialect.documents import each_of
 from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.delivery import safe_http
@@ -143,7 +144,7 @@ def watching_segments() -> list[int]:
     """Answer the accounts of which a webhook asked by name for `segment_enter` or `segment_exit`."""
     found = rows(
         "SELECT DISTINCT account_id FROM webhook WHERE enabled AND deleted_at IS NULL "
-        "AND EXISTS (SELECT 1 FROM json_each(events) WHERE value IN ('segment_enter', 'segment_exit'))"
+        f"AND EXISTS (SELECT 1 FROM {each_of('events')} WHERE value IN ('segment_enter', 'segment_exit'))"
     )
     return [row[0] for row in found]
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from appliance.contacts import lists
 from appliance.contacts.lists import VIEW
+from appliance.db.dialect.documents import among
 from appliance.db.open import rows
 from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, skipped
 from appliance.tables import ContactList
@@ -54,8 +55,7 @@ class ListAdd(_ListStep):
         stays_out: set[int] = set()
         if lists.join(here.account_id, number, _people(goings)).kept:
             refusals = rows(
-                "SELECT contact_id FROM list_refusal WHERE contact_list_id = ? "
-                "AND contact_id IN (SELECT value FROM json_each(?))",
+                f"SELECT contact_id FROM list_refusal WHERE contact_list_id = ? AND contact_id {among('?')}",
                 (number, json.dumps(_people(goings))),
             )
             stays_out = {row[0] for row in refusals}

@@ -1,0 +1,44 @@
+"""Compares and cuts texts, numbers and moments where SQLite has words of its own for it."""
+
+# Set behind what is compared or sorted without regard to upper and lower case of A to Z
+ANY_CASE = "COLLATE NOCASE"
+
+
+def position_of(part: str, text: str) -> str:
+    """Answer at which letter a part begins in a text, counted from 1; 0 if it is not in it."""
+    return f"instr({text}, {part})"
+
+
+def begins(text: str, start: str) -> str:
+    """Say that a text begins with these letters, in this case; an index on it serves that."""
+    return f"{text} GLOB '{start}*'"
+
+
+def not_digits(text: str) -> str:
+    """Say that a text holds anything but digits."""
+    return f"{text} GLOB '*[^0-9]*'"
+
+
+def larger(one: str, other: str) -> str:
+    """Answer the larger of two; NULL if either is."""
+    return f"max({one}, {other})"
+
+
+def smaller(one: str, other: str) -> str:
+    """Answer the smaller of two; NULL if either is."""
+    return f"min({one}, {other})"
+
+
+def sum_or_zero(value: str) -> str:
+    """Answer the sum over a group of rows as a number with a fraction, 0 where there is nothing to add."""
+    return f"total({value})"
+
+
+def from_hex(text: str) -> str:
+    """Answer the bytes that a text of hexadecimal digits writes down."""
+    return f"unhex({text})"
+
+
+def month_and_day(moment: str) -> str:
+    """Answer MM-DD, in UTC, of a moment in milliseconds."""
+    return f"strftime('%m-%d', {moment} / 1000, 'unixepoch')"
