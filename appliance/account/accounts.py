@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from appliance import clock
+from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import rows, scalar
 from appliance.db.work import after_commit, writing
 from appliance.designs import merge
@@ -185,8 +186,8 @@ def _used(account_id: int) -> dict[str, Any]:
     sent = {
         channel: (count, parts)
         for channel, count, parts in rows(
-            "SELECT channel, count(*), total(segments) FROM message WHERE account_id = ? AND created_at >= ? "
-            "AND sent_at IS NOT NULL AND test = 0 GROUP BY channel",
+            f"SELECT channel, count(*), {sum_or_zero('segments')} FROM message WHERE account_id = ? "
+            "AND created_at >= ? AND sent_at IS NOT NULL AND test = 0 GROUP BY channel",
             (account_id, since),
         )
     }

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from appliance import clock, tokens
 from appliance.account import audit
 from appliance.account.acting import By
+from appliance.db.dialect.texts import larger
 from appliance.db.open import one, run
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotFound
@@ -163,5 +164,8 @@ def note_used(moments: dict[int, int]) -> None:
     """Write when keys were used last."""
     writing()
     for number, moment in moments.items():
-        run("UPDATE api_key SET last_used_at = max(coalesce(last_used_at, 0), ?) WHERE id = ?", (moment, number))
+        run(
+            f"UPDATE api_key SET last_used_at = {larger('coalesce(last_used_at, 0)', '?')} WHERE id = ?",
+            (moment, number),
+        )
     after_commit(lambda: _written.update(moments))

@@ -12,8 +12,9 @@ from appliance.backups import archive, files, placing, replay, take, waiting
 from appliance.backups.archive import DATABASE, KEY, Manifest
 from appliance.backups.replay import Replayed
 from appliance.db import journal, work
+from appliance.db.dialect import catalogue
 from appliance.db.migrations import MIGRATIONS, migrate
-from appliance.db.open import close_database, connection, open_database, rows, run
+from appliance.db.open import close_database, connection, open_database, run
 from appliance.db.work import writing
 from appliance.flows import states
 from appliance.tables import Flow, Restoration
@@ -112,9 +113,9 @@ def _free_name(folder: Path) -> str:
 def _ready(directory: Path, made: Path, manifest: Manifest) -> Replayed:
     """Bring the unpacked database to this program's schema, hold it, and tell it who left since."""
     open_database(made / DATABASE)
-    found = rows("PRAGMA integrity_check(3)")
-    if found != [("ok",)]:
-        raise NotRestored(f"the database in the backup is damaged: {'; '.join(str(one[0]) for one in found)}")
+    found = catalogue.thorough_damage(3)
+    if found:
+        raise NotRestored(f"the database in the backup is damaged: {'; '.join(found)}")
     migrate()
     ours = directory / journal.FILE
     if ours.exists():
@@ -123,8 +124,7 @@ def _ready(directory: Path, made: Path, manifest: Manifest) -> Replayed:
     paused = work.write(_hold)
     replayed = replay.replay(lines)
     work.write(_note, manifest, replayed, paused)
-    here = connection()
-    here.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    catalogue.empty_log(connection())
     close_database()
     datadir.settle(made / DATABASE)
     return replayed
@@ -158,7 +158,7 @@ def _rest(path: Path) -> None:
     try:
         here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            here.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            catalogue.empty_log(here)
         finally:
             here.close()
     except apsw.Error:

@@ -2,13 +2,15 @@
 
 from typing import NamedTuple
 
+from appliance.db.dialect.hints import by_index
+from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import rows
 from appliance.rested import Rested
 from appliance.tables import Campaign
 
 _WEEK_MS = 7 * 86_400_000
 _SQL = (
-    "SELECT e.event, count(DISTINCT m.id), total(e.amount) FROM message m INDEXED BY message_clicked "
+    f"SELECT e.event, count(DISTINCT m.id), {sum_or_zero('e.amount')} FROM message m {by_index('message_clicked')} "
     "JOIN event e ON e.contact_id = m.contact_id AND e.created_at >= m.clicked_at AND e.created_at < m.clicked_at + ? "
     "WHERE m.campaign_id = ? AND m.clicked_at IS NOT NULL AND e.generated = 0 AND e.test = 0 "
     "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3"

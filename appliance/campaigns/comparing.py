@@ -3,6 +3,7 @@
 from functools import partial
 from typing import NamedTuple
 
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows, scalar
 from appliance.rested import Rested
 from appliance.tables import Campaign
@@ -53,5 +54,5 @@ def _mean(shares: list[float]) -> float | None:
 
 def _count(campaign_id: int, what: str) -> int:
     """Count people of a campaign who opened or clicked, by the index of it."""
-    sql = f"SELECT count(*) FROM message INDEXED BY message_{what} WHERE campaign_id = ? AND {what}_at IS NOT NULL"
+    sql = f"SELECT count(*) FROM message {by_index('message_' + what)} WHERE campaign_id = ? AND {what}_at IS NOT NULL"
     return int(scalar(sql, (campaign_id,)))

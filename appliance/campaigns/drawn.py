@@ -49,10 +49,9 @@ def draw(send: Send, people: Audience, kind: str, after: int, is_stopping: Calla
         old.unlink(missing_ok=True)
     os.close(os.open(raw, os.O_CREAT | os.O_WRONLY, 0o600))
     here = connection()
-    here.execute("ATTACH ? AS drawn", (str(raw),)).fetchall()
+    beside.make(raw, "drawn")
     here.set_progress_handler(is_stopping, _STEPS)
     try:
-        here.execute("PRAGMA drawn.journal_mode = off; PRAGMA drawn.synchronous = off").fetchall()
         here.execute("CREATE TABLE drawn.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT)")
         here.execute(
             "INSERT INTO drawn.person SELECT NULL, * FROM "
@@ -64,7 +63,7 @@ def draw(send: Send, people: Audience, kind: str, after: int, is_stopping: Calla
         raise Unavailable("the service is ending") from None
     finally:
         here.set_progress_handler(None)
-        here.execute("DETACH drawn").fetchall()
+        beside.detach("drawn")
     _keep(raw, final)
     return count
 

@@ -23,8 +23,9 @@ from appliance.campaigns.checks import check_trigger
 from appliance.campaigns.drawn import Send
 from appliance.campaigns.requests import TriggerWrite
 from appliance.campaigns.store import MOST_AT_ONCE
+from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import document_of
-from appliance.db.open import connection, one, run, scalar
+from appliance.db.open import connection, one, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults
 from appliance.messages.ledger import AT_ONCE
@@ -141,10 +142,7 @@ def begin(campaign: Campaign, provider: str) -> None:
 
 def _reserved(count: int = 0) -> int:
     """Reserve the next ids of messages for one campaign and answer the last before them."""
-    before = int(scalar("SELECT seq FROM sqlite_sequence WHERE name = 'message'") or 0)
-    if count and not run("UPDATE sqlite_sequence SET seq = ? WHERE name = 'message'", (before + count,)):
-        run("INSERT INTO sqlite_sequence (name, seq) VALUES ('message', ?)", (count,))
-    return before
+    return catalogue.reserve_numbers("message", count)
 
 
 def _values(campaign: Campaign, provider: str) -> dict[str, Any]:

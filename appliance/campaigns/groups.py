@@ -40,7 +40,7 @@ def page(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
     sql, parameters = _left_out(campaign) if why == LEFT_OUT else _by_reason(campaign, why)
     if isinstance(query.search, str) and query.search.strip():
         words = search.match(query.search)
-        sql += " AND contact IN (SELECT rowid FROM contact_search WHERE contact_search MATCH :words)" if words else ""
+        sql += f" AND contact {search.FOUND}" if words else ""
         parameters["words"] = words
     if query.nameless is True:
         sql += " AND contact IN (SELECT id FROM contact WHERE account_id = :account AND coalesce(first_name, '') = '')"

@@ -7,6 +7,8 @@ from peewee import SQL
 
 from appliance.campaigns import report, store
 from appliance.db.dialect.documents import among, each_of, field_of
+from appliance.db.dialect.hints import NO_INDEX, by_index
+from appliance.db.dialect.texts import begins
 from appliance.db.open import rows, scalar
 from appliance.delivery import groups
 from appliance.fields import PageQuery, Short
@@ -21,16 +23,16 @@ from appliance.tables.message import OPEN
 By = Literal["people", "machines", "nobody"]
 # Whom a message of the campaign led to opt out; the evidence names the message. Who called it spam is counted as that
 UNSUBSCRIBED = (
-    "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
+    f"SELECT DISTINCT m.id FROM consent c {by_index('consent_of_message')} "
     f"JOIN message m ON m.id = {field_of('c.data', 'message_id')} "
     f"WHERE {field_of('c.data', 'message_id')} BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
     "AND m.campaign_id = ? AND m.status != 'complained'"
 )
 # What a number begins with: enough to tell its country, the area code in America, and few enough to look at each
-NUMBER_PREFIX = "substr(recipient_key, 1, CASE WHEN recipient_key GLOB '+1*' THEN 5 ELSE 7 END)"
+NUMBER_PREFIX = f"substr(recipient_key, 1, CASE WHEN {begins('recipient_key', '+1')} THEN 5 ELSE 7 END)"
 UNKNOWN = "unknown"
 _NUMBERS = (
-    f"SELECT {NUMBER_PREFIX}, max(recipient_key) FROM message NOT INDEXED "
+    f"SELECT {NUMBER_PREFIX}, max(recipient_key) FROM message {NO_INDEX} "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'sms' AND recipient_key IS NOT NULL GROUP BY 1"
 )
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
@@ -79,7 +81,7 @@ def _everybody(campaign_id: int, query: RecipientQuery) -> Page:
     turned = skip > total // 2
     order, skip = ("ASC", total - skip - take) if turned else ("DESC", skip)
     # Rows of others in between are passed too; among many of those the index is quicker
-    source = "message NOT INDEXED" if last - first < total * _SCATTERED else "message"
+    source = f"message {NO_INDEX}" if last - first < total * _SCATTERED else "message"
     found = rows(
         f"SELECT id FROM {source} WHERE campaign_id = ? AND id BETWEEN ? AND ? ORDER BY id {order} LIMIT ? OFFSET ?",
         (campaign_id, first, last, take, skip),

@@ -18,7 +18,8 @@ from appliance.campaigns import audience, rehearse_sms
 from appliance.campaigns.rehearse_sms import Texts
 from appliance.children import Teller
 from appliance.contacts import store as contacts
-from appliance.db.open import open_database, run
+from appliance.db.dialect import catalogue
+from appliance.db.open import open_database
 from appliance.designs import merge, rewriting, variables
 from appliance.designs.merge import MergeError
 from appliance.messages import compose, links, values
@@ -167,7 +168,7 @@ def main() -> int:
     config.use(config.load(options, {}).config)
     tokens.load_key(Path(task.data_dir))
     open_database(Path(task.data_dir, "campanero.db"))
-    run("PRAGMA query_only = 1")
+    catalogue.read_only()
     found = Outcome()
     for found in Rehearsing(Campaign.get_by_id(task.campaign_id), task.starts_at).run():
         teller.say({"found": found})

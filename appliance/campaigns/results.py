@@ -22,6 +22,8 @@ from appliance.campaigns.figures import (
     Term,
     Trouble,
 )
+from appliance.db.dialect.hints import NO_INDEX, by_index
+from appliance.db.dialect.texts import position_of
 from appliance.db.open import rows, scalar
 from appliance.db.work import snapshot
 from appliance.delivery import groups
@@ -34,16 +36,17 @@ _LARGE, _RESTS, _MOST_KEPT = 5_000, 20, 20
 _MOST_DOMAINS = 50
 _HOUR_MS = 3600 * 1000
 _HOURS, _DAYS = 48, 90
+_AT = position_of("'@'", "recipient_key")
 _DOMAINS = (
-    "SELECT substr(recipient_key, instr(recipient_key, '@') + 1), count(*), sum(status IN "
+    f"SELECT substr(recipient_key, {_AT} + 1), count(*), sum(status IN "
     "('sent', 'delivered', 'bounced', 'complained')), sum(status = 'bounced'), sum(status = 'failed'), "
-    "sum(status = 'complained'), count(opened_at), count(clicked_at) FROM message NOT INDEXED "
+    f"sum(status = 'complained'), count(opened_at), count(clicked_at) FROM message {NO_INDEX} "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL AND channel = 'email' GROUP BY 1"
 )
 # Hours of the first two days, then days, the last of which takes all that comes later
 _WHEN = (
     "SELECT min(CASE WHEN ({at} - ?1) < {first} THEN ({at} - ?1) / {hour} "
-    "ELSE {hours} + ({at} - ?1 - {first}) / {day} END, {last}), count(*) FROM message INDEXED BY {index} "
+    f"ELSE {{hours}} + ({{at}} - ?1 - {{first}}) / {{day}} END, {{last}}), count(*) FROM message {by_index('{index}')} "
     "WHERE campaign_id = ?2 AND {at} IS NOT NULL GROUP BY 1"
 )
 # Messages that machines asked for and no person; each number of a link is a place in the index
@@ -134,7 +137,7 @@ def _books(campaign: Campaign) -> Books:
 
 
 def _first(campaign_id: int, what: str) -> int:
-    return int(scalar(f"SELECT count(*) FROM message INDEXED BY message_{what} WHERE campaign_id = ? "
+    return int(scalar(f"SELECT count(*) FROM message {by_index('message_' + what)} WHERE campaign_id = ? "
                       f"AND {what}_at IS NOT NULL", (campaign_id,)))  # fmt: skip
 
 

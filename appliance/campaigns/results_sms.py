@@ -4,6 +4,7 @@ from urllib.parse import urlencode
 
 from appliance.campaigns import recipients
 from appliance.campaigns.figures import CountryFigures, SmsFigures
+from appliance.db.dialect.hints import NO_INDEX
 from appliance.db.open import rows
 from appliance.sms import numbers
 from appliance.tables import Campaign
@@ -13,7 +14,7 @@ _SUMS = (
     f"SELECT {recipients.NUMBER_PREFIX}, max(recipient_key), count(*), sum(status IN "
     "('sent', 'delivered', 'bounced', 'complained')), sum(status = 'delivered'), sum(status = 'bounced'), "
     "sum(status = 'failed'), sum(status = 'skipped'), count(clicked_at), sum(CASE WHEN status IN "
-    "('sent', 'delivered', 'bounced', 'complained') THEN coalesce(segments, 0) ELSE 0 END) FROM message NOT INDEXED "
+    f"('sent', 'delivered', 'bounced', 'complained') THEN coalesce(segments, 0) ELSE 0 END) FROM message {NO_INDEX} "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL GROUP BY 1"
 )
 

@@ -8,6 +8,7 @@ from appliance.contacts.overwrite import overwriting
 from appliance.contacts.suppress import Case
 from appliance.db import journal
 from appliance.db.dialect.documents import document_of, text_of
+from appliance.db.dialect.texts import begins, position_of
 from appliance.db.open import rows, run
 from appliance.db.work import after_commit, writing
 from appliance.tables import Channel, Contact, Erasure
@@ -65,7 +66,8 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
         with_ids,
     )
     run(
-        "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL OR resource_uid NOT GLOB 'message:*')",
+        "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL "
+        f"OR NOT {begins('resource_uid', 'message:')})",
         with_ids,
     )
     # While it is still known whose it is, that about addresses they had before too
@@ -113,7 +115,7 @@ def _messages(with_ids: dict[str, int]) -> None:
     run(f"DELETE FROM receipt WHERE message_id IN ({_MESSAGES})", with_ids)
     run(
         f"UPDATE event SET contact_id = NULL, data = {facts}, {cleared} "
-        "WHERE (contact_id = :contact AND resource_uid GLOB 'message:*') OR (account_id = :account "
+        f"WHERE (contact_id = :contact AND {begins('resource_uid', 'message:')}) OR (account_id = :account "
         f"AND resource_uid IN (SELECT 'message:' || id FROM ({_MESSAGES})))",
         with_ids,
     )
@@ -163,7 +165,7 @@ def _address(channel: Channel, evidence: Evidence) -> None:
     hashed = tokens.address_hash(channel.kind, channel.key)
     address = Address(channel.kind, channel.value, channel.key)
     # Nobody knows yet which message it is about, and its words may name them
-    run("UPDATE receipt SET text = NULL WHERE instr(text, ?)", (channel.key.lstrip("+"),))
+    run(f"UPDATE receipt SET text = NULL WHERE {position_of('?', 'text')}", (channel.key.lstrip("+"),))
     by_request = Evidence(evidence.source, evidence.actor, test=evidence.test)
     suppress.add(channel.account_id, address, Case("erased", evidence.source), by_request)
     where = (channel.account_id, channel.kind, hashed)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from appliance import clock
 from appliance.contacts import lists
 from appliance.db import work
+from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import among
 from appliance.db.open import connection, rows, run, scalar
 from appliance.db.work import writing
@@ -35,7 +36,7 @@ _one_at_a_time = threading.Lock()
 def is_due() -> bool:
     """Say whether some mirror should be populated now; called once a second, always from the same thread."""
     for mirror in ContactList.select().where(ContactList.segment.is_null(False)).order_by(ContactList.id):
-        version = int(scalar("PRAGMA data_version"))
+        version = catalogue.changes_elsewhere()
         if mirror.id not in _pending and _is_due(mirror, version):
             _pending[mirror.id] = version
     return bool(_pending)

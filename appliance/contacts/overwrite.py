@@ -1,18 +1,20 @@
 """Lets the running verb write over what it deletes: a database otherwise keeps the bytes until the space is needed."""
 
-from appliance.db.open import connection, run
+from appliance.contacts import search
+from appliance.db.dialect import catalogue
+from appliance.db.open import connection
 from appliance.db.work import after_commit, writing
 
 
 def overwriting() -> None:
     """Overwrite what is deleted until the running transaction is on disk."""
     writing()
-    run("PRAGMA secure_delete = 1")
+    catalogue.overwrite_deleted(wholly=True)
     after_commit(_keep_again)
 
 
 def _keep_again() -> None:
-    run("PRAGMA secure_delete = fast")
+    catalogue.overwrite_deleted(wholly=False)
 
 
 def forget_words(pages: int = 250) -> bool:
@@ -22,5 +24,5 @@ def forget_words(pages: int = 250) -> bool:
     """
     overwriting()
     before = connection().total_changes()
-    run("INSERT INTO contact_search (contact_search, rank) VALUES ('merge', ?)", (-pages,))
+    search.write_anew(pages)
     return bool(connection().total_changes() - before > 1)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance.contacts import search
+from appliance.db.dialect.hints import NO_INDEX, by_index
+from appliance.db.dialect.texts import ANY_CASE
 from appliance.db.open import rows, scalar
 from appliance.segments import people
 from appliance.tables.contact import NAME
@@ -36,7 +38,7 @@ class Order(NamedTuple):
     @property
     def source(self) -> str:
         """Answer the contacts as they are met on the way."""
-        return f"contact c INDEXED BY {self.along}" if self.along else "contact c NOT INDEXED"
+        return f"contact c {by_index(self.along) if self.along else NO_INDEX}"
 
 
 NEWEST = Order("c.created_at", "contact_account_id_created_at_id")
@@ -44,7 +46,7 @@ ORDERS = {
     "created": NEWEST,
     "updated": Order("c.updated_at", "contact_account_id_updated_at"),
     "seen": Order("c.last_interacted_at", None),
-    "name": Order(f"{NAME} COLLATE NOCASE", "contact_named", False),
+    "name": Order(f"{NAME} {ANY_CASE}", "contact_named", False),
 }  # fmt: skip
 
 
@@ -87,7 +89,7 @@ def filtered(
     written only once, and its page is met on the way from the newest, or from the oldest where that is nearer. A
     `count` that is given may be a little old.
     """
-    table = "contact c" if by_time else "contact c NOT INDEXED"
+    table = "contact c" if by_time else f"contact c {NO_INDEX}"
     exact = count is None
     if count is None:
         count = people.kept(f"SELECT count(*) FROM {table} WHERE {where}", parameters)
@@ -130,16 +132,11 @@ def hits(account_id: int, text: str) -> tuple[list[int], int | None]:
     addressed = _addresses(account_id, text)
     if addressed:
         return addressed, None
-    joined = " JOIN contact c ON c.id = s.rowid AND c.account_id = :account" if _shared() else ""
-    asked = {"words": words, "account": account_id}
-    found = rows(
-        f"SELECT s.rowid, bm25(contact_search) FROM contact_search s{joined} WHERE contact_search MATCH :words "
-        f"LIMIT {MOST_RANKED + 1}",
-        asked,
-    )
+    only = _shared_by(account_id)
+    found = search.ranked(words, only, MOST_RANKED + 1)
     if len(found) <= MOST_RANKED:
         return [row[0] for row in sorted(found, key=lambda row: (row[1], -row[0]))], None
-    return [], int(scalar(f"SELECT count(*) FROM contact_search s{joined} WHERE contact_search MATCH :words", asked))
+    return [], search.number(words, only)
 
 
 def _addresses(account_id: int, text: str) -> list[int]:
@@ -157,13 +154,7 @@ def _addresses(account_id: int, text: str) -> list[int]:
 
 def many_hits(account_id: int, text: str, offset: int = 0, limit: int = -1) -> list[int]:
     """Answer a page of ids of a search that finds too many to rank, the last added first."""
-    joined = " JOIN contact c ON c.id = s.rowid AND c.account_id = :account" if _shared() else ""
-    found = rows(
-        f"SELECT s.rowid FROM contact_search s{joined} WHERE contact_search MATCH :words ORDER BY s.rowid DESC "
-        "LIMIT :limit OFFSET :offset",
-        {"words": search.match(text), "account": account_id, "limit": limit, "offset": offset},
-    )
-    return [row[0] for row in found]
+    return search.newest(search.match(text), _shared_by(account_id), offset, limit)
 
 
 def ordered(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> list[int]:
@@ -177,9 +168,9 @@ def ordered(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> l
     return [row[0] for row in found]
 
 
-def _shared() -> bool:
-    """Say whether several accounts share the search index."""
-    return int(scalar("SELECT count(*) FROM account")) > 1
+def _shared_by(account_id: int) -> int | None:
+    """Answer the account if several share the search index; None if all that is found is its own."""
+    return account_id if int(scalar("SELECT count(*) FROM account")) > 1 else None
 
 
 def among_hits(account_id: int, text: str, offset: int, limit: int) -> list[int]:
@@ -199,13 +190,7 @@ def among_hits(account_id: int, text: str, offset: int, limit: int) -> list[int]
         low, high = min(row[1] for row in part), max(row[1] for row in part)
         if high - low < _CHUNK * 20:
             # Who was added together has neighbouring ids: only these are looked up
-            asked = (words, low, high)
-            near = {
-                row[0]
-                for row in rows(
-                    "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?", asked
-                )
-            }
+            near = search.between(words, low, high)
         else:
             near = everywhere = everywhere or set(many_hits(account_id, text))
         found += [row[1] for row in part if row[1] in near]

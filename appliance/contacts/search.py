@@ -2,13 +2,22 @@
 
 import re
 
-from appliance.db.open import run
+from appliance.db.open import rows, run, scalar
 from appliance.tables import Channel, Contact
 
 _WORD = re.compile(r"[^\W_]+")
 _PHONE_LIKE = re.compile(r"^[\d\s+().\-/]{3,}$")
 _MOST_WORDS = 12
+_FOUND = "contact_search MATCH :words"
 WRITE = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, ?)"
+FORGET = "DELETE FROM contact_search WHERE rowid = ?"
+# Behind the id of a contact: whom `:words` find, which are what `match` answers
+FOUND = f"IN (SELECT rowid FROM contact_search WHERE {_FOUND})"
+# The plain people of an import, numbered from `:base` on
+FILL = (
+    "INSERT INTO contact_search (rowid, names, email, phone) SELECT :base + n, trim(coalesce(first_name, '') || ' ' || "
+    "coalesce(last_name, '')), value, '' FROM temp.import_plain ORDER BY n"
+)
 
 
 def match(text: str) -> str | None:
@@ -42,4 +51,41 @@ def entry(
 
 def forget(contact_id: int) -> None:
     """Take a contact's words out."""
-    run("DELETE FROM contact_search WHERE rowid = ?", (contact_id,))
+    run(FORGET, (contact_id,))
+
+
+def ranked(words: str, account_id: int | None, most: int) -> list[tuple[int, float]]:
+    """Answer whom words find, of one account or of all, with how far each is from the best; at most so many."""
+    asked = {"words": words, "account": account_id}
+    return rows(f"SELECT s.rowid, bm25(contact_search) FROM {_of(account_id)} WHERE {_FOUND} LIMIT {most}", asked)
+
+
+def number(words: str, account_id: int | None) -> int:
+    """Answer how many words find, of one account or of all."""
+    asked = {"words": words, "account": account_id}
+    return int(scalar(f"SELECT count(*) FROM {_of(account_id)} WHERE {_FOUND}", asked))
+
+
+def newest(words: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
+    """Answer a page of those whom words find, of one account or of all, the last added first."""
+    found = rows(
+        f"SELECT s.rowid FROM {_of(account_id)} WHERE {_FOUND} ORDER BY s.rowid DESC LIMIT :limit OFFSET :offset",
+        {"words": words, "account": account_id, "limit": limit, "offset": offset},
+    )
+    return [row[0] for row in found]
+
+
+def between(words: str | None, low: int, high: int) -> set[int]:
+    """Answer whom words find among neighbouring ids."""
+    found = "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?"
+    return {row[0] for row in rows(found, (words, low, high))}
+
+
+def _of(account_id: int | None) -> str:
+    joined = "" if account_id is None else " JOIN contact c ON c.id = s.rowid AND c.account_id = :account"
+    return f"contact_search s{joined}"
+
+
+def write_anew(pages: int) -> None:
+    """Write some of the index anew: it keeps the words of who is gone until then."""
+    run("INSERT INTO contact_search (contact_search, rank) VALUES ('merge', ?)", (-pages,))

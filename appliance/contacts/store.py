@@ -11,6 +11,8 @@ from appliance.contacts.paging import NEWEST, Order
 from appliance.contacts.records import CHANNELS, CONTACTS
 from appliance.contacts.requests import ContactQuery
 from appliance.db.dialect.documents import each_of, type_of
+from appliance.db.dialect.hints import NO_INDEX
+from appliance.db.dialect.texts import ANY_CASE
 from appliance.db.open import rows
 from appliance.errors import Invalid, NotFound
 from appliance.events.log import moments
@@ -78,7 +80,7 @@ def tallies(account_id: int) -> Tallies:
     return Tallies(
         people.total(account_id),
         people.kept(
-            f"{each} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1", mine
+            f"{each} {NO_INDEX} WHERE account_id = :account AND kind = 'email' AND subscribed = 1", mine
         ),
         people.kept(
             f"{each} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression IS NOT NULL", mine
@@ -90,7 +92,7 @@ def all_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> 
     """Answer the ids of everybody whom filters let through, in no order that matters; raises Invalid."""
     condition, parameters = where(account_id, query, rules)
     with people.limited():
-        return [row[0] for row in rows(f"SELECT c.id FROM contact c NOT INDEXED WHERE {condition}", parameters)]
+        return [row[0] for row in rows(f"SELECT c.id FROM contact c {NO_INDEX} WHERE {condition}", parameters)]
 
 
 def _by_time(asked: set[str]) -> bool:
@@ -136,7 +138,7 @@ def where(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tu
     text = query.text()
     if text is not None:
         words = search.match(text)
-        clauses.append("c.id IN (SELECT rowid FROM contact_search WHERE contact_search MATCH :words)" if words else "0")
+        clauses.append(f"c.id {search.FOUND}" if words else "0")
         parameters["words"] = words
     if query.list_id is not UNSET:
         clauses.append("c.id IN (SELECT contact_id FROM membership WHERE contact_list_id = :list)")
@@ -146,13 +148,13 @@ def where(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tu
             clauses.append(f"({part.sql})")
             parameters.update(part.parameters)
     if query.source is not UNSET:
-        clauses.append("c.source = :source COLLATE NOCASE")
+        clauses.append(f"c.source = :source {ANY_CASE}")
         parameters["source"] = query.source
     if query.tag is not UNSET:
         # Most people's data does not hold the word at all, and looking for it is quicker than reading JSON
         clauses.append(
             f"c.data LIKE :tagged AND EXISTS (SELECT 1 FROM {each_of('c.data', 'tags')} t WHERE t.value = :tag "
-            f"COLLATE NOCASE AND {type_of('c.data', 'tags')} = 'array')"
+            f"{ANY_CASE} AND {type_of('c.data', 'tags')} = 'array')"
         )
         parameters["tag"] = query.tag
         parameters["tagged"] = f'%"{query.tag}"%' if compile.PLAIN_TAG.match(str(query.tag)) else "%"

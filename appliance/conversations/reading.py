@@ -9,6 +9,7 @@ from appliance import addresses, clock
 from appliance.contacts import store
 from appliance.conversations import leaving
 from appliance.conversations.leaving import Said
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows, scalar
 from appliance.db.work import writing
 from appliance.designs.merge import MergeError
@@ -23,7 +24,8 @@ from appliance.tables import Account, Incoming, Message
 Kind = Literal["message", "keyword", "stop", "start", "help", "refusal"]
 _FARTHEST = 2**53
 _UNSEEN = (
-    "SELECT id FROM incoming INDEXED BY incoming_refusals WHERE account_id = ? AND kind = 'refusal' AND seen_at IS NULL"
+    f"SELECT id FROM incoming {by_index('incoming_refusals')} WHERE account_id = ? AND kind = 'refusal' "
+    "AND seen_at IS NULL"
 )
 # Theirs, and what came from or went to their number when it was nobody's
 _KEYS = "(SELECT key FROM channel WHERE contact_id = :contact AND kind = 'phone')"

@@ -1,4 +1,4 @@
-"""A finished database file beside the one of this connection: read by SQLite itself, and never written to."""
+"""A database file beside the one of this connection: a finished one, never written to, or one in the making."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -11,6 +11,12 @@ def attach(path: Path, name: str) -> None:
     detach(name)
     # Nobody writes to it any more, and a file that cannot be written to takes no part in transactions
     connection().execute(f"ATTACH ? AS {name}", (f"file:{quote(str(path))}?immutable=1",)).fetchall()
+
+
+def make(path: Path, name: str) -> None:
+    """Put an empty file, which this connection fills, beside its database: half-written it is worth nothing."""
+    connection().execute(f"ATTACH ? AS {name}", (str(path),)).fetchall()
+    connection().execute(f"PRAGMA {name}.journal_mode = off; PRAGMA {name}.synchronous = off").fetchall()
 
 
 def detach(name: str) -> None:

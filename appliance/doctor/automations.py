@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from appliance import clock
+from appliance.db.dialect import catalogue
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows
 from appliance.doctor import ground
 from appliance.doctor.findings import MOST_SHOWN, Line
@@ -14,7 +16,8 @@ _COUNTED = (
     "SELECT f.id, f.entered_count, f.completed_count, f.exited_count, coalesce(r.entered, 0), "
     "coalesce(r.completed, 0), coalesce(r.exited, 0) FROM flow f LEFT JOIN (SELECT flow_id, "
     "sum(status <> 'ignored') AS entered, sum(status = 'completed') AS completed, sum(status = 'exited') AS exited "
-    f"FROM run INDEXED BY run_ended WHERE test = 0 GROUP BY flow_id) r ON r.flow_id = f.id WHERE {_MINE} ORDER BY f.id"
+    f"FROM run {by_index('run_ended')} WHERE test = 0 GROUP BY flow_id) r ON r.flow_id = f.id WHERE {_MINE} "
+    "ORDER BY f.id"
 )
 # By flow: runs that will never move, or of which it cannot be said where they are
 _STUCK = {
@@ -43,10 +46,7 @@ _BEHIND = (
     "SELECT c.name, count(e.id), min(e.updated_at) FROM cursor c JOIN event e ON e.id > c.event_id "
     "WHERE e.updated_at <= ? GROUP BY 1 ORDER BY 1"
 )
-_AHEAD = (
-    "SELECT name, event_id, seq FROM cursor JOIN (SELECT coalesce(max(seq), 0) AS seq FROM sqlite_sequence "
-    "WHERE name = 'event') ON event_id > seq ORDER BY name"
-)
+_AHEAD = "SELECT name, event_id FROM cursor WHERE event_id > ? ORDER BY name"
 
 
 def books(_: Path, account_id: int | None) -> Iterator[Line]:
@@ -86,7 +86,8 @@ def moving(directory: Path, account_id: int | None) -> Iterator[Line]:
 def cursors(directory: Path) -> Iterator[Line]:
     """Look whether those who follow the event log keep up with it."""
     now = clock.now_ms()
-    for name, place, last in rows(_AHEAD):
+    last = catalogue.last_number("event")
+    for name, place in rows(_AHEAD, (last,)):
         words = f"{name} stands at event {place}, and there were {last} only: the database is older than what was read"
         yield Line("fail", "events", words)
     if ground.runs(directory):

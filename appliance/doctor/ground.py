@@ -13,6 +13,7 @@ from appliance.campaigns import books as bookkeeping
 from appliance.campaigns import store
 from appliance.config import Loaded
 from appliance.db import storage
+from appliance.db.dialect import catalogue
 from appliance.db.migrations import MIGRATIONS, current
 from appliance.db.open import TooOld, check_version, open_database, rows
 from appliance.doctor.findings import MOST_SHOWN, Line, Over
@@ -69,14 +70,14 @@ def database(directory: Path) -> Iterator[Line]:
     try:
         check_version()
         open_database(path)
-        found = rows(f"PRAGMA quick_check({MOST_SHOWN})")
+        found = catalogue.damage(MOST_SHOWN)
         have, want = current(), len(MIGRATIONS)
     except (TooOld, apsw.Error, peewee.PeeweeException) as error:
         yield Line("fail", "database", str(error))
         raise Over from None
     yield Line("ok", "SQLite", apsw.sqlite_lib_version())
-    if found != [("ok",)]:
-        yield Line("fail", "database", f"is damaged: {'; '.join(str(one[0]) for one in found)}")
+    if found:
+        yield Line("fail", "database", f"is damaged: {'; '.join(found)}")
     else:
         yield Line("ok", "database", f"{path.stat().st_size / 1e6:.0f} MB, whole{_spare()}")
     if have > want:
@@ -90,8 +91,8 @@ def database(directory: Path) -> Iterator[Line]:
 
 def _spare() -> str:
     """Say how much of the database holds nothing now, where that is worth a word."""
-    ((pages,),), ((size,),) = rows("PRAGMA freelist_count"), rows("PRAGMA page_size")
-    return f"; {pages * size / 1e6:.0f} MB of it are free for what comes" if pages * size > 1e6 else ""
+    spare = catalogue.spare_bytes()
+    return f"; {spare / 1e6:.0f} MB of it are free for what comes" if spare > 1e6 else ""
 
 
 def room(directory: Path) -> Iterator[Line]:

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from appliance import clock
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows
 from appliance.doctor.findings import Line
 
 _WAITING = (
-    "SELECT account_id, count(*), min(created_at) FROM incoming INDEXED BY incoming_refusals WHERE kind = 'refusal' "
-    "AND seen_at IS NULL AND opted_out = 0 AND (?1 IS NULL OR account_id = ?1) GROUP BY account_id"
+    f"SELECT account_id, count(*), min(created_at) FROM incoming {by_index('incoming_refusals')} "
+    "WHERE kind = 'refusal' AND seen_at IS NULL AND opted_out = 0 AND (?1 IS NULL OR account_id = ?1) "
+    "GROUP BY account_id"
 )
 
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from appliance import clock
 from appliance.db.dialect.documents import with_fields
+from appliance.db.dialect.texts import larger
 from appliance.db.open import connection, one, rows, run, scalar
 from appliance.engagement import telling
 from appliance.engagement.robots import MACHINE, Seen, Verdict
@@ -118,9 +119,10 @@ def _settle(found: Found, taken_back: list[int]) -> None:
     last_click, last_open, last_hit = one(_LAST, (contact_id,)) or (None, None, None)
     alive = scalar(_ALIVE, (contact_id,))
     run(
-        "UPDATE contact SET email_open_count = max(0, email_open_count + ?), "
-        "email_click_count = max(0, email_click_count + ?), email_last_opened_at = ?, email_last_clicked_at = ?, "
-        "last_interacted_at = nullif(max(coalesce(?, 0), coalesce(?, 0)), 0) WHERE id = ?",
+        f"UPDATE contact SET email_open_count = {larger('0', 'email_open_count + ?')}, "
+        f"email_click_count = {larger('0', 'email_click_count + ?')}, email_last_opened_at = ?, "
+        f"email_last_clicked_at = ?, last_interacted_at = nullif({larger('coalesce(?, 0)', 'coalesce(?, 0)')}, 0) "
+        "WHERE id = ?",
         (more_opens, more_clicks, last_open, last_click, last_hit, alive, contact_id),
     )
     for moment in taken_back:

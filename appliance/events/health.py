@@ -3,12 +3,13 @@
 from typing import NamedTuple
 
 from appliance import clock
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows
 from appliance.rested import Rested
 
 _DAY_MS = 86_400_000
 _SQL = (
-    "SELECT event, count(*) FROM event INDEXED BY event_of_name WHERE account_id = ? AND event IN "
+    f"SELECT event, count(*) FROM event {by_index('event_of_name')} WHERE account_id = ? AND event IN "
     "('email_sent', 'email_bounced', 'email_complained', 'sms_sent', 'sms_failed') AND created_at >= ? AND test = 0 "
     "GROUP BY event"
 )

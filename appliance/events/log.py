@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from appliance import clients, clock
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import connection, rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
@@ -27,7 +28,7 @@ _INSERT = (
 _COUNTS = (
     "WITH RECURSIVE names (name) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL "
     "SELECT (SELECT min(event) FROM event WHERE account_id = :account AND event > name) FROM names "
-    "WHERE name IS NOT NULL) SELECT name, (SELECT count(*) FROM event INDEXED BY event_of_name "
+    f"WHERE name IS NOT NULL) SELECT name, (SELECT count(*) FROM event {by_index('event_of_name')} "
     "WHERE account_id = :account AND event = name AND created_at >= :since) AS number FROM names "
     "WHERE name IS NOT NULL AND number"
 )

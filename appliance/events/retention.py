@@ -11,6 +11,7 @@ from typing import Any
 
 from appliance import clock, config
 from appliance.db import work
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Unavailable
@@ -29,7 +30,7 @@ _NEEDED = (
     "OR EXISTS (SELECT 1 FROM webhook_delivery d WHERE d.event_id = e.id AND d.status = 'pending'))"
 )
 _NEXT = (
-    "SELECT e.id, e.created_at FROM event e INDEXED BY event_listed WHERE e.account_id = :account "
+    f"SELECT e.id, e.created_at FROM event e {by_index('event_listed')} WHERE e.account_id = :account "
     "AND (e.created_at, e.id) > (:at, :last) AND e.created_at < :before "
     f"AND {_SEEN} AND NOT {_NEEDED} ORDER BY e.created_at, e.id LIMIT {_CHUNK}"
 )

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from appliance.contacts import store
+from appliance.db.dialect.hints import NO_INDEX
 from appliance.db.open import rows
 from appliance.exporting import cells, walk
 
@@ -51,7 +52,7 @@ def jsonl(account_id: int, query: Any, rules: Sequence[Any] = ()) -> Iterator[by
 
 def _way(account_id: int, query: Any, rules: Sequence[Any]) -> walk.Way:
     where, parameters = store.where(account_id, query, rules)
-    sql = f"SELECT {_COLUMNS} FROM contact c NOT INDEXED WHERE {where}"
+    sql = f"SELECT {_COLUMNS} FROM contact c {NO_INDEX} WHERE {where}"
     collected = store.filters(query) & {"list_id", "segment_id", "search"}
     if collected or rules:
         return walk.Collected(

@@ -13,6 +13,7 @@ import msgspec
 
 from appliance import clock
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.texts import not_digits
 from appliance.db.open import one, rows, run, scalar
 from appliance.db.work import writing
 from appliance.errors import NotAllowed, NotFound, Uncertain
@@ -133,7 +134,7 @@ def _find(provider: str, receipt: Receipt) -> tuple[Receipt, _Row | None]:
     if found is None and receipt.message_id is not None:
         found = one(f"{_ROW} id = ?", (provider, receipt.message_id))
     if found is None and receipt.message_id is None and re.fullmatch(r"[1-9][0-9]{0,14}", receipt.provider_id):
-        found = one(f"{_ROW} id = ? AND provider_id GLOB '*[^0-9]*'", (provider, int(receipt.provider_id)))
+        found = one(f"{_ROW} id = ? AND {not_digits('provider_id')}", (provider, int(receipt.provider_id)))
         if found is not None:
             receipt = receipt._replace(provider_id=found[3])
     return receipt, _Row(*found) if found is not None else None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from appliance.db.dialect.documents import document_of, field_of
+from appliance.db.dialect.hints import aside, by_index
 from appliance.errors import Invalid
 from appliance.filters.history import History, is_judged
 from appliance.filters.read import Group, Leaf, Lived, Node
@@ -92,7 +93,7 @@ class _Compiler:
         sql = self._lived(node) if isinstance(node, Lived) else self._leaf(node)
         # Negative is everybody else: those without a value too. The plus keeps SQLite from joining what EXISTS looks at
         # before the cheaper conditions have been asked
-        return f"({sql}) IS NOT TRUE" if node.negative else f"+({sql})"
+        return f"({sql}) IS NOT TRUE" if node.negative else aside(f"({sql})")
 
     def _group(self, node: Group) -> str:
         parts = [self.one(part) for part in sorted(node.parts, key=cost)]
@@ -138,7 +139,7 @@ class _Compiler:
         """Answer a query of the ids of all people who did at least once what is meant, as often as is meant."""
         account = self.binder.add(self.binder.scope.account_id)
         sql = (
-            "SELECT e.contact_id AS id FROM event e INDEXED BY event_of_name "
+            f"SELECT e.contact_id AS id FROM event e {by_index('event_of_name')} "
             f"WHERE e.account_id = {account} AND {self._meant(asked)} AND e.contact_id IS NOT NULL"
         )
         if asked.at_least == 1 and asked.at_most is None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.texts import ANY_CASE, position_of
 from appliance.filters import values
 from appliance.filters.fold import fold, like
 from appliance.filters.scope import Binder, Operand
@@ -22,9 +23,9 @@ def equals(operand: Operand, value: Any, binder: Binder) -> str:
         return f"{operand.type} = '{'true' if value else 'false'}'"
     if not isinstance(value, str):
         # The collation is the index's: without it the index on the path could not be used
-        return f"({operand.value} COLLATE NOCASE = {binder.add(value)} AND {operand.type} {_NUMBER})"
+        return f"({operand.value} {ANY_CASE} = {binder.add(value)} AND {operand.type} {_NUMBER})"
     if value.isascii():
-        return _text(operand, f"{operand.value} = {binder.add(value)} COLLATE NOCASE")
+        return _text(operand, f"{operand.value} = {binder.add(value)} {ANY_CASE}")
     return _text(operand, f"folded({operand.value}) = {binder.add(fold(value))}")
 
 
@@ -34,9 +35,9 @@ def _one_of(operand: Operand, wanted: list[Any], binder: Binder) -> str:
     plain = [one for one in wanted if isinstance(one, str) and one.isascii()]
     other = [fold(one) for one in wanted if isinstance(one, str) and not one.isascii()]
     if numbers:
-        parts.append(f"({_listed(f'{operand.value} COLLATE NOCASE', numbers, binder)} AND {operand.type} {_NUMBER})")
+        parts.append(f"({_listed(f'{operand.value} {ANY_CASE}', numbers, binder)} AND {operand.type} {_NUMBER})")
     if plain:
-        parts.append(_text(operand, _listed(f"{operand.value} COLLATE NOCASE", plain, binder)))
+        parts.append(_text(operand, _listed(f"{operand.value} {ANY_CASE}", plain, binder)))
     if other:
         parts.append(_text(operand, _listed(f"folded({operand.value})", other, binder)))
     return f"({' OR '.join(parts)})"
@@ -56,12 +57,12 @@ def _part(plain: str, shape: str) -> Callable[[Operand, str, Binder], str]:
     return sql
 
 
-_contains_text = _part("%{}%", "instr({x}, {v}) > 0")
+_contains_text = _part("%{}%", f"{position_of('{v}', '{x}')} > 0")
 
 
 def contains(operand: Operand, value: str, binder: Binder) -> str:
     """Look for a part of a text, or for an element of an array."""
-    element = f"item.value = {binder.add(value)} COLLATE NOCASE"
+    element = f"item.value = {binder.add(value)} {ANY_CASE}"
     if not value.isascii():
         element = f"folded(item.value) = {binder.add(fold(value))}"
     return (
@@ -72,7 +73,7 @@ def contains(operand: Operand, value: str, binder: Binder) -> str:
 
 def _compared(sign: str) -> Callable[[Operand, Any, Binder], str]:
     def sql(operand: Operand, value: Any, binder: Binder) -> str:
-        condition = f"{operand.value} COLLATE NOCASE {sign} {binder.add(value)}"
+        condition = f"{operand.value} {ANY_CASE} {sign} {binder.add(value)}"
         if isinstance(value, str):
             return _text(operand, condition)
         return f"({condition} AND {operand.type} {_NUMBER})"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.texts import ANY_CASE, position_of
 from appliance.filters import json_values, values
 from appliance.filters.fold import fold, like
 from appliance.filters.scope import Binder, Operand
@@ -31,7 +32,7 @@ def same(operand: Operand, value: str, binder: Binder) -> str:
     """Compare a whole text without case."""
     column = operand.whole or operand.value
     if value.isascii():
-        return f"{column} = {binder.add(value)} COLLATE NOCASE"
+        return f"{column} = {binder.add(value)} {ANY_CASE}"
     return f"folded({column}) = {binder.add(fold(value))}"
 
 
@@ -39,7 +40,7 @@ def contains(operand: Operand, value: str, binder: Binder) -> str:
     """Look for a part anywhere in a text."""
     if value.isascii():
         return like(operand.value, "%{}%", value, binder)
-    return f"instr(folded({operand.value}), {binder.add(fold(value))}) > 0"
+    return f"{position_of(binder.add(fold(value)), 'folded(' + operand.value + ')')} > 0"
 
 
 def starts(operand: Operand, value: str, binder: Binder) -> str:
@@ -66,7 +67,7 @@ def one_of(operand: Operand, wanted: list[str], binder: Binder) -> str:
     other = [fold(one) for one in wanted if not one.isascii()]
     parts = []
     if plain:
-        parts.append(f"{column} COLLATE NOCASE {among(binder.add(json.dumps(plain)))}")
+        parts.append(f"{column} {ANY_CASE} {among(binder.add(json.dumps(plain)))}")
     if other:
         parts.append(f"folded({column}) {among(binder.add(json.dumps(other)))}")
     return f"({' OR '.join(parts)})"

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from appliance.db.dialect.documents import field_at
+from appliance.db.dialect.texts import month_and_day
 from appliance.filters import fields
 from appliance.filters.scope import Binder
 
@@ -68,7 +69,7 @@ def possible(where: Source, wanted: Wanted, binder: Binder) -> str:
         ends.add("02-29")
     texts = ", ".join(binder.add(one) for one in sorted(ends))
     if where.is_moment:
-        return f"strftime('%m-%d', {where.sql} / 1000, 'unixepoch') IN ({texts})"
+        return f"{month_and_day(where.sql)} IN ({texts})"
     # Birthdays are also kept without a year: 05-12, or --05-12 as in address books
     return (
         f"(substr({where.sql}, 6, 5) IN ({texts}) OR {where.sql} IN ({texts}) "

@@ -15,6 +15,7 @@ import msgspec
 from appliance import clock
 from appliance.db import work
 from appliance.db.dialect.documents import among, each_of, entry_of
+from appliance.db.dialect.hints import aside
 from appliance.db.open import connection, one, rows, run, scalar
 from appliance.db.storage import storage_error
 from appliance.db.work import writing
@@ -138,8 +139,8 @@ def _behind(began: int, newest: int, names: set[str], goals: Collection[str] = (
         for row in rows(
             "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at, e.quiet, "
             "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? "
-            f"AND +e.contact_id IS NOT NULL AND +e.event {among('?')} "
-            f"AND (e.quiet = 0 OR +e.event {among('?')}) "
+            f"AND {aside('e.contact_id')} IS NOT NULL AND {aside('e.event')} {among('?')} "
+            f"AND (e.quiet = 0 OR {aside('e.event')} {among('?')}) "
             f"AND {matching.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
             (began, newest, json.dumps(sorted(names)), json.dumps(sorted(goals)), _BITE),
         )

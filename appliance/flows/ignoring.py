@@ -4,6 +4,7 @@ import threading
 
 from appliance import clock, config
 from appliance.db import work
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Unavailable
@@ -11,7 +12,7 @@ from appliance.errors import Unavailable
 _CHUNK = 400
 _PAUSE_SECONDS = 0.005
 _OLD = (
-    "DELETE FROM run WHERE id IN (SELECT id FROM run INDEXED BY run_ended WHERE flow_id = ? AND status = 'ignored' "
+    f"DELETE FROM run WHERE id IN (SELECT id FROM run {by_index('run_ended')} WHERE flow_id = ? AND status = 'ignored' "
     f"AND created_at < ? LIMIT {_CHUNK})"
 )
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from appliance.db.dialect.documents import each_of, field_of, type_of
+from appliance.db.dialect.texts import position_of
 from appliance.db.open import rows
 from appliance.db.storage import storage_error
 from appliance.filters import compile, read
@@ -90,7 +91,8 @@ def _words(start: Start, binder: Binder) -> list[str]:
             )
     if start.data.get("keywords"):
         wanted = binder.add(json.dumps([fold(word).strip(" .,;:!?\"'") for word in start.data["keywords"]]))
-        first = f"trim(substr({_WORD}, 1, instr({_WORD} || ' ', ' ') - 1), ' .,;:!?\"''')"
+        space = position_of("' '", f"{_WORD} || ' '")
+        first = f"trim(substr({_WORD}, 1, {space} - 1), ' .,;:!?\"''')"
         parts.append(f"EXISTS (SELECT 1 FROM {each_of(wanted)} k WHERE k.value IN ({_WORD}, {first}))")
     return parts
 

@@ -10,6 +10,7 @@ from appliance import clock
 from appliance.account import audit
 from appliance.account.acting import By
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.texts import smaller
 from appliance.db.open import connection, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotAllowed
@@ -90,7 +91,7 @@ def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = Fals
     if act == "move_on":
         # A wait that is due is over. While its flow is paused they stay, and go on with the others
         connection().execute(
-            f"UPDATE run SET due_at = min(coalesce(due_at, ?2), ?2), updated_at = ?2 WHERE id {among('?1')}",
+            f"UPDATE run SET due_at = {smaller('coalesce(due_at, ?2)', '?2')}, updated_at = ?2 WHERE id {among('?1')}",
             (ids, now),
         ).fetchall()
         after_commit(lambda: bell.ring("flows"))

@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from appliance import clock
 from appliance.contacts import store as contacts
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows, scalar
 from appliance.errors import Faults, NotFound
 from appliance.fields import DayOrWhen, PageQuery, Short
@@ -159,7 +160,7 @@ def _by_step(query: RunQuery) -> _Asked:
 
 def _by_message(query: RunQuery) -> _Asked:
     asked = _Asked(
-        "message m INDEXED BY message_of_flow", ["m.flow_id = :flow", "m.step_id = :step", "m.run_id IS NOT NULL"],
+        f"message m {by_index('message_of_flow')}", ["m.flow_id = :flow", "m.step_id = :step", "m.run_id IS NOT NULL"],
         "m.created_at DESC, m.id DESC", "m.run_id", "created_at", {"step": query.step},
     )  # fmt: skip
     asked.add(query.message, _MESSAGES.get(str(query.message), "m.status = :message"), "message")

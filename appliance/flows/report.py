@@ -14,6 +14,8 @@ from urllib.parse import urlencode
 
 from appliance import clock
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.hints import by_index
+from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import rows
 from appliance.db.work import snapshot
 from appliance.flows import document
@@ -39,20 +41,20 @@ _DAYS = {"30d": 30, "7d": 7}
 _LARGE, _RESTS, _MOST_KEPT = 5_000, 20, 100
 _OPEN, _ACCEPTED = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
 _LEDGER = (
-    "SELECT flow_id, status, count(*) FROM message INDEXED BY message_of_flow WHERE run_id IS NOT NULL AND test = 0 "
-    f"AND flow_id {among('?')} GROUP BY 1, 2"
+    f"SELECT flow_id, status, count(*) FROM message {by_index('message_of_flow')} WHERE run_id IS NOT NULL "
+    f"AND test = 0 AND flow_id {among('?')} GROUP BY 1, 2"
 )
 _RUNS = (
-    "SELECT status, exit_reason, count(*) FROM run INDEXED BY run_ended WHERE flow_id = ? "
+    f"SELECT status, exit_reason, count(*) FROM run {by_index('run_ended')} WHERE flow_id = ? "
     "AND status IN ('live', 'completed', 'exited', 'ignored') AND test = 0 AND created_at >= ? GROUP BY 1, 2"
 )
 _PASSAGES = (
-    "SELECT action_id, outcome, reason, count(*), total(entered_at >= ?) FROM passage "
+    f"SELECT action_id, outcome, reason, count(*), {sum_or_zero('entered_at >= ?')} FROM passage "
     "WHERE flow_id = ? AND test = 0 GROUP BY 1, 2, 3"
 )
 _MESSAGES = (
     "SELECT step_id, status, skip_reason, count(*), count(opened_at), count(clicked_at) FROM message "
-    "INDEXED BY message_of_flow WHERE run_id IS NOT NULL AND flow_id = ? AND test = 0 AND created_at >= ? "
+    f"{by_index('message_of_flow')} WHERE run_id IS NOT NULL AND flow_id = ? AND test = 0 AND created_at >= ? "
     "GROUP BY 1, 2, 3"
 )
 

@@ -9,6 +9,7 @@ brought back when it goes on, some at a time, so that a pause is one word in one
 
 from appliance import clock
 from appliance.db import work
+from appliance.db.dialect.texts import larger
 from appliance.db.open import one, rows, run
 from appliance.db.work import after_commit, writing
 from appliance.flows import ending
@@ -40,7 +41,7 @@ _CAUGHT_UP = (
     "flow.deleted_at IS NULL AND flow.status = 'active' AND flow.drop_before IS NOT NULL "
     "AND NOT EXISTS (SELECT 1 FROM run r WHERE {live} AND r.due_at < flow.drop_before) "
     "AND NOT EXISTS (SELECT 1 FROM message m WHERE {open} AND (m.due_at IS NULL "
-    "OR max(m.due_at, m.created_at) < flow.drop_before))"
+    f"OR {larger('m.due_at', 'm.created_at')} < flow.drop_before))"
 )
 _RING = "SELECT id FROM flow WHERE hidden = 0 AND ({what})"
 

@@ -13,6 +13,7 @@ import msgspec
 from appliance import clock
 from appliance.db import work
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.hints import aside
 from appliance.db.open import one, rows
 from appliance.db.work import writing
 from appliance.errors import Unavailable
@@ -36,7 +37,7 @@ _GOING = (
     "passage_id, due_at"
 )
 _DUE = f"SELECT {_GOING} FROM run WHERE flow_id = ? AND status = 'live' AND due_at <= ? ORDER BY due_at, id LIMIT ?"
-_BY_ID = f"SELECT {_GOING} FROM run WHERE id {among('?')} AND +status = 'live'"
+_BY_ID = f"SELECT {_GOING} FROM run WHERE id {among('?')} AND {aside('status')} = 'live'"
 _decode = msgspec.json.Decoder(dict).decode
 
 

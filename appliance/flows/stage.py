@@ -9,6 +9,7 @@ from typing import Any
 from appliance import clock, tokens
 from appliance.db import work
 from appliance.db.dialect.documents import among, each_of, entry_of
+from appliance.db.dialect.texts import from_hex
 from appliance.db.open import rows, run, scalar
 from appliance.db.shadow import ALL, NONE, Rows, shadowed
 from appliance.flows import recorded
@@ -21,7 +22,7 @@ _versions = itertools.count((1 << 47) + 1, 2)
 _PEOPLE = f"(SELECT value FROM {each_of(':people')})"
 _NAMES = f"(SELECT value FROM {each_of(':names')})"
 _OF_CAMPAIGNS = ("campaign_sent", "campaign_opened", "campaign_clicked")
-_HASHES = f"(SELECT {entry_of('value', 0)}, unhex({entry_of('value', 1)}) FROM {each_of(':hashes')})"
+_HASHES = f"(SELECT {entry_of('value', 0)}, {from_hex(entry_of('value', 1))} FROM {each_of(':hashes')})"
 
 
 class Stage:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from appliance import clock
 from appliance.db import work
+from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import among, each_of
 from appliance.db.open import connection, rows, run, scalar
 from appliance.db.storage import storage_error
@@ -75,7 +76,7 @@ def is_due() -> bool:
     if {one[:2] for one in watched} != _wanted():
         return True
     for watch in watched:
-        version = (int(scalar("PRAGMA data_version")), int(connection().total_changes()))
+        version = (catalogue.changes_elsewhere(), int(connection().total_changes()))
         if watch.segment_id not in _pending and _is_due(watch, version):
             _pending[watch.segment_id] = version
     return bool(_pending)
@@ -258,8 +259,7 @@ def _move(
         )
     else:
         moved = rows(
-            "DELETE FROM segment_member WHERE segment_id = :segment "
-            f"AND contact_id {among(':ids')} RETURNING contact_id",
+            f"DELETE FROM segment_member WHERE segment_id = :segment AND contact_id {among(':ids')} RETURNING contact_id",
             parameters,
         )
     if name is not None:

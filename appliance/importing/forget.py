@@ -17,7 +17,9 @@ from appliance import clock
 from appliance.contacts import erase, overwrite
 from appliance.contacts.consent import Evidence
 from appliance.db import work
+from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import text_of
+from appliance.db.dialect.texts import lines, position_of
 from appliance.db.open import connection, one, rows, run
 from appliance.db.work import writing
 from appliance.errors import NotFound
@@ -77,7 +79,7 @@ def tend() -> None:
         work.write(_done, gone)
     if out:
         # What was deleted stands in the log until it is emptied
-        connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        catalogue.empty_log(connection())
     while work.write(_fade):
         pass
 
@@ -151,12 +153,9 @@ def _names(path: Path, gone: Gone) -> bool:
 def _names_staged(path: Path, gone: Gone) -> bool:
     here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        for (table,) in here.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
-            columns = [
-                str(row[0]) for row in here.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
-            ]
-            text = f"lower(concat_ws(char(10), {', '.join(columns)}))"
-            wanted = " OR ".join(f"instr({text}, ?)" for _ in gone.words())
+        for table, columns in catalogue.tables(here).items():
+            text = f"lower({lines(*columns)})"
+            wanted = " OR ".join(f"{position_of('?', text)}" for _ in gone.words())
             if here.execute(f"SELECT 1 FROM {table} WHERE {wanted} LIMIT 1", gone.words()).fetchall():
                 return True
     except apsw.Error:

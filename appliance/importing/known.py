@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from appliance import clock, tokens
+from appliance.db.dialect import catalogue
 from appliance.db.open import one, rows, scalar
 from appliance.importing.people import Person
 from appliance.importing.rules import Standing
@@ -157,7 +158,7 @@ class Known:
     def next_id(self) -> int:
         """Answer the id of the next contact; this thread is the only one that makes any."""
         if self._next is None:
-            self._next = int(scalar("SELECT seq FROM sqlite_sequence WHERE name = 'contact'") or 0)
+            self._next = catalogue.last_number("contact")
         self._next += 1
         return self._next
 

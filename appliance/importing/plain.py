@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from appliance.contacts import search
+from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import with_fields
 from appliance.db.open import connection, run, scalar
 
@@ -50,8 +52,7 @@ _ROWS = (
     "INSERT INTO consent (account_id, contact_id, kind, address_hash, act, by, source, actor, text, data, created_at) "
     "SELECT :account, :base + n, 'email', hash, 'opt_in', 'operator', 'import', :actor, :words, :note, :now "
     "FROM temp.import_plain WHERE :wanted ORDER BY n",
-    "INSERT INTO contact_search (rowid, names, email, phone) SELECT :base + n, trim(coalesce(first_name, '') || ' ' || "
-    "coalesce(last_name, '')), value, '' FROM temp.import_plain ORDER BY n",
+    search.FILL,
 )
 _EVENT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, "
@@ -90,7 +91,7 @@ def make(plan: "Plan", after: int, last: int, now: int) -> Made:
         if scalar(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE account_id = :account)", mine)
     ]  # fmt: skip
     count = run(f"{_FILL}{''.join(asked)} ORDER BY pos", {**mine, "after": after, "last": last})
-    first = int(scalar("SELECT seq FROM sqlite_sequence WHERE name = 'contact'") or 0) + 1
+    first = catalogue.last_number("contact") + 1
     if not count:
         return Made(now, first, 0)
     values = {

@@ -127,7 +127,7 @@ class _Undo:
                 lists.leave(self.account_id, list_id, leaving)
             self._joined[list_id] = sorted(members.difference(contact_ids))
         here = connection()
-        here.executemany("DELETE FROM contact_search WHERE rowid = ?", [(one,) for one in gone])
+        here.executemany(search.FORGET, [(one,) for one in gone])
         ending.people_gone(gone)
         log.record_many(
             [Happened(self.account_id, "contact_delete", None, {"contact_id": one, "import_id": self.import_id})

@@ -1,14 +1,16 @@
 """The frequency cap: how many marketing messages one person gets in how many days, over all campaigns together."""
 
 from appliance.db.dialect.documents import field_of
+from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import connection, one
 from appliance.messages.ledger import Claim
 
 _DAY_MS = 86_400_000
 _LOOK_AGAIN_MS = 5_000
+_IN_HAND = "status = 'sending'"
 MARKETING_TO = (
-    "SELECT total(sent_at >= ?), total(status = 'sending') FROM message WHERE contact_id = ? AND transactional = 0 "
-    "AND test = 0 AND id != ?"
+    f"SELECT {sum_or_zero('sent_at >= ?')}, {sum_or_zero(_IN_HAND)} FROM message WHERE contact_id = ? "
+    "AND transactional = 0 AND test = 0 AND id != ?"
 )
 
 

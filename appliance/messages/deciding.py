@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from appliance import clock
+from appliance.db.dialect.texts import larger
 from appliance.db.open import connection, one, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
@@ -173,7 +174,7 @@ def _open(numbers: list[int], campaign_id: int | None) -> None:
         # It was completed and stays so in `status`; its phase says that something moves, until nothing is open again
         connection().execute(
             "UPDATE campaign SET phase = CASE WHEN phase = 'completed' THEN 'sending' ELSE phase END, "
-            "updated_at = max(?, updated_at + 1) WHERE id = ?",
+            f"updated_at = {larger('?', 'updated_at + 1')} WHERE id = ?",
             (now, campaign_id),
         )
     after_commit(lambda: bell.ring("outbox"))
@@ -188,7 +189,7 @@ def _count(numbers: list[int], provider_id: str | None = None) -> None:
     )
     # The attempt that ended in doubt is counted already
     connection().executemany(
-        "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?",
+        f"UPDATE message SET status = 'sending', attempts = {larger('attempts - 1', '0')} WHERE id = ?",
         [(number,) for number in numbers],
     )
     known = [(Claim._make(row[:-3]), row[-3:]) for row in found]

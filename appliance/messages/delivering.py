@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 from appliance import clock, config, datadir
 from appliance.db import storage
+from appliance.db.dialect.hints import aside
+from appliance.db.dialect.texts import larger, sum_or_zero
 from appliance.db.open import rows, scalar
 from appliance.messages import sms_days, warming
 from appliance.messages.warming import Day
@@ -124,8 +126,11 @@ def queue(account_id: int, channel: str) -> Queue:
     now, open_rows, ready, in_hand = clock.now_ms(), 0, 0, 0
     oldest: list[int] = []
     sources: list[tuple[str, tuple[Any, ...]]] = [
-        ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id)),
-        ("channel = ? AND run_id IS NOT NULL AND +account_id = ?", (channel, account_id)),
+        (
+            f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ?",
+            (channel, account_id),
+        ),
+        (f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ?", (channel, account_id)),
     ]
     sources += [
         ("campaign_id = ? AND channel = ? AND run_id IS NULL", (row[0], channel))
@@ -133,13 +138,16 @@ def queue(account_id: int, channel: str) -> Queue:
     ]
     for where, values in sources:
         [(waiting, due)] = rows(
-            f"SELECT count(*), total(due_at <= ?) FROM message WHERE {where} AND {_OPEN}",
+            f"SELECT count(*), {sum_or_zero('due_at <= ?')} FROM message WHERE {where} AND {_OPEN}",
             (now, *values),
         )
         open_rows, ready = open_rows + waiting, ready + int(due)
         in_hand += int(scalar(f"SELECT count(*) FROM message WHERE {where} AND status = 'sending'", values))
         # What may go at once has been waiting since it was written
-        first = f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id LIMIT 1"
+        first = (
+            f"SELECT {larger('due_at', 'created_at')} FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id "
+            "LIMIT 1"
+        )
         oldest += [row[0] for row in rows(first, values) if row[0] <= now]
     return Queue(open_rows, ready, in_hand, min(oldest, default=None))
 

@@ -7,6 +7,8 @@ whoever asks often keeps the answer for a while.
 from typing import Any, NamedTuple
 
 from appliance import clock
+from appliance.db.dialect.hints import aside
+from appliance.db.dialect.texts import larger, sum_or_zero
 from appliance.db.open import one, rows, scalar
 
 CHANNELS = ("email", "sms")
@@ -31,7 +33,7 @@ def of(channel: str, account_id: int | None = None) -> Depth:
     """Answer how deep the queue of a channel is, for an account or for all."""
     now = clock.now_ms()
     live = rows(_LIVE, (account_id, channel))
-    own = "" if account_id is None else " AND +account_id = ?"
+    own = "" if account_id is None else f" AND {aside('account_id')} = ?"
     mine = () if account_id is None else (account_id,)
     sources: list[tuple[str, tuple[Any, ...]]] = [
         (f"campaign_id IS NULL AND channel = ? AND run_id IS NULL{own}", (channel, *mine)),
@@ -45,7 +47,10 @@ def of(channel: str, account_id: int | None = None) -> Depth:
         waiting, ready = _counted(where, values, now)
         due, later = due + ready, later + waiting - ready
         # What may go at once has been waiting since it was written
-        first = f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id LIMIT 1"
+        first = (
+            f"SELECT {larger('due_at', 'created_at')} FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id "
+            "LIMIT 1"
+        )
         oldest += [row[0] for row in rows(first, values) if row[0] <= now]
     paused = sum(_paused(number) for number, phase in live if phase == "paused")
     in_hand = sum(_in_hand(number, channel, own, mine) for number in (None, *(number for number, _ in live)))
@@ -54,7 +59,7 @@ def of(channel: str, account_id: int | None = None) -> Depth:
 
 def _counted(where: str, values: tuple[Any, ...], now: int) -> tuple[int, int]:
     """Count what is open of a source, and what of it is due."""
-    sql = f"SELECT count(*), total(due_at <= ?) FROM message WHERE {where} AND {_OPEN}"
+    sql = f"SELECT count(*), {sum_or_zero('due_at <= ?')} FROM message WHERE {where} AND {_OPEN}"
     waiting, ready = one(sql, (now, *values)) or (0, 0)
     return int(waiting), int(ready)
 
@@ -68,6 +73,6 @@ def _in_hand(campaign_id: int | None, channel: str, own: str, mine: tuple[int, .
     """Count what is being handed over: never many, and what is no campaign's stands together."""
     sql = (
         "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
-        f"AND +channel = ?{own}"
+        f"AND {aside('channel')} = ?{own}"
     )
     return int(scalar(sql, (campaign_id, channel, *mine)))

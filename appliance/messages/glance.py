@@ -4,6 +4,8 @@ from typing import Any, Literal, NamedTuple
 
 from appliance import clock, config, datadir
 from appliance.db import storage
+from appliance.db.dialect.hints import aside
+from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import one, rows, scalar
 from appliance.rested import Rested
 from appliance.work import standing
@@ -81,19 +83,22 @@ def _queue(account_id: int) -> tuple[int, int, int, int | None]:
     ]
     for channel in ("email", "sms"):
         sources.append(
-            ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id))
+            (
+                f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ?",
+                (channel, account_id),
+            )
         )
-        sources.append(("channel = ? AND run_id IS NOT NULL AND +account_id = ?", (channel, account_id)))
+        sources.append((f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ?", (channel, account_id)))
     now, waiting, due, first = clock.now_ms(), 0, 0, []
     for where, values in sources:
-        sql = f"SELECT count(*), total(due_at <= ?), min(due_at) FROM message WHERE {where} AND {_OPEN}"
+        sql = f"SELECT count(*), {sum_or_zero('due_at <= ?')}, min(due_at) FROM message WHERE {where} AND {_OPEN}"
         [(count, ready, soonest)] = rows(sql, (now, *values))
         waiting, due = waiting + count, due + int(ready)
         first += [] if soonest is None else [soonest]
     # Few are in hand at once, and those of all campaigns stand together
     in_hand = (
         "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
-        "AND +account_id = ?"
+        f"AND {aside('account_id')} = ?"
     )
     numbers = [row[0] for row in rows(_LIVE, (account_id,))]
     return (

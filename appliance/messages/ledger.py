@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.texts import larger
 from appliance.db.open import connection, rows, scalar
 from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError
@@ -107,7 +108,7 @@ def skip(row: Claim, reason: str, now: int) -> None:
 def uncertain(row: Claim, text: str, now: int) -> None:
     """End a row of which nobody knows whether it was taken."""
     connection().execute(
-        "UPDATE message SET status = 'uncertain', doubts = max(doubts, 1), due_at = NULL, claimed_by = NULL, "
+        f"UPDATE message SET status = 'uncertain', doubts = {larger('doubts', '1')}, due_at = NULL, claimed_by = NULL, "
         "error_code = 'in_doubt', error_text = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END, updated_at = ? "
         "WHERE id = ?",
         (text, now, row.id),

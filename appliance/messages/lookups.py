@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from appliance import clock
 from appliance.config import seconds
+from appliance.db.dialect.texts import larger
 from appliance.db.open import connection, one
 from appliance.db.work import writing
 from appliance.errors import DeliveryError, Later, Unlisted, Unreachable
@@ -80,7 +81,7 @@ def _looked(row: Claim) -> int | None:
 def _accept(row: Claim, prepared: Prepared, own: Accepted) -> None:
     # The attempt that ended in doubt is counted already
     connection().execute(
-        "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?", (row.id,)
+        f"UPDATE message SET status = 'sending', attempts = {larger('attempts - 1', '0')} WHERE id = ?", (row.id,)
     )
     outcome = Outcome(row, sender=prepared.sender, prepared=prepared, provider_id=own.provider_id)
     outcome.first_status = own.status

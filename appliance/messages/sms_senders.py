@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from appliance import addresses, config
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import one
 from appliance.sms import numbers
 from appliance.sms.providers import PROVIDERS
@@ -19,7 +20,7 @@ _UNNAMED = "no sender is named (sms_from of the account): whatever carries the S
 _ONE_WAY = "a name can be written to by nobody: {country} needs a number (sms.country_senders)"
 # A message of ours to the United States that is known to have arrived, looked for among SMS alone
 _ARRIVED = (
-    "SELECT 1 FROM message INDEXED BY message_provider_id WHERE provider_id IS NOT NULL AND channel = 'sms' "
+    f"SELECT 1 FROM message {by_index('message_provider_id')} WHERE provider_id IS NOT NULL AND channel = 'sms' "
     "AND account_id = ? AND status = 'delivered' AND test = 0 AND recipient_key LIKE '+1%' LIMIT 1"
 )
 

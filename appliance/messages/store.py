@@ -5,6 +5,7 @@ from typing import Literal, get_args
 from msgspec import UNSET, UnsetType
 
 from appliance import addresses
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows
 from appliance.errors import NotFound
 from appliance.events.log import moments
@@ -97,7 +98,7 @@ def stats(column: Literal["campaign_id", "flow_id"], number: int) -> dict[str, i
     Every term is counted from the rows themselves in one statement, so the sum cannot drift from them.
     """
     # Of two indexes on a campaign only one holds the status; with the other each row would be looked up
-    index = {"campaign_id": "INDEXED BY message_campaign_id_status", "flow_id": ""}[column]
+    index = {"campaign_id": by_index("message_campaign_id_status"), "flow_id": ""}[column]
     counted: dict[str, int] = dict(
         rows(f"SELECT status, count(*) FROM message {index} WHERE {column} = ? GROUP BY status", (number,))
     )

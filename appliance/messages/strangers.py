@@ -8,6 +8,7 @@ import logging
 from typing import NamedTuple
 
 from appliance import clock, config
+from appliance.db.dialect.hints import by_index
 from appliance.db.open import one, rows
 from appliance.db.work import writing
 from appliance.errors import TooMany
@@ -22,7 +23,7 @@ _STRANGERS = (
     "AND h.kind = 'phone' AND h.key = m.recipient_key AND h.subscribed = 1)"
 )
 _IN_BLOCK = (
-    "SELECT count(*), min(created_at) FROM (SELECT m.created_at FROM message m INDEXED BY message_texted "
+    f"SELECT count(*), min(created_at) FROM (SELECT m.created_at FROM message m {by_index('message_texted')} "
     "WHERE m.recipient_key >= ?1 || '0000' AND m.recipient_key <= ?1 || '9999' AND m.account_id = ?2 AND m.id >= ?3 "
     f"AND length(m.recipient_key) = length(?1) + 4 AND {_STRANGERS} ORDER BY m.id DESC LIMIT ?4)"
 )

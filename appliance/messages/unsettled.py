@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Literal
 
+from appliance.db.dialect.hints import aside
 from appliance.db.open import rows, scalar
 from appliance.messages import store
 from appliance.pages import Page
@@ -24,7 +25,7 @@ _LIVE = (
 _BY_STATUS = (
     "FROM message m WHERE m.campaign_id IN (SELECT id FROM campaign WHERE account_id = ?1 AND deleted_at IS NULL) "
     "AND m.status = ?2",
-    "FROM message m WHERE m.campaign_id IS NULL AND m.status = ?2 AND +m.account_id = ?1",
+    f"FROM message m WHERE m.campaign_id IS NULL AND m.status = ?2 AND {aside('m.account_id')} = ?1",
 )
 _Source = tuple[str, tuple[Any, ...]]
 
@@ -79,9 +80,12 @@ def _sources(account_id: int) -> list[_Source]:
     ]
     for channel in ("email", "sms"):
         found.append(
-            ("campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?", (channel, account_id))
+            (
+                f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ?",
+                (channel, account_id),
+            )
         )
-        found.append(("channel = ? AND run_id IS NOT NULL AND +account_id = ?", (channel, account_id)))
+        found.append((f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ?", (channel, account_id)))
     return found
 
 
@@ -91,8 +95,8 @@ def _again(account_id: int) -> list[_Source]:
         ("campaign_id = ? AND channel = ? AND run_id IS NULL AND due_at > ? AND attempts > 0", (number, channel, hold))
         for number, channel, hold in rows(_LIVE, (account_id,))
     ]
-    single = "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ? AND attempts > 0"
-    of_flows = "channel = ? AND run_id IS NOT NULL AND +account_id = ? AND attempts > 0"
+    single = f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ? AND attempts > 0"
+    of_flows = f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ? AND attempts > 0"
     for channel in ("email", "sms"):
         found += [(single, (channel, account_id)), (of_flows, (channel, account_id))]
     return found

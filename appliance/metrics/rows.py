@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from appliance import clock
 from appliance.counted import Family, gauge
+from appliance.db.dialect.hints import aside
 from appliance.db.open import one, rows, scalar
 from appliance.messages import depth
 from appliance.messages.depth import CHANNELS
@@ -37,7 +38,7 @@ def _queue(account_id: int | None) -> Iterator[Family]:
 
 
 def _work(account_id: int | None) -> Iterator[Family]:
-    own = "AND +account_id = coalesce(?, account_id)"
+    own = f"AND {aside('account_id')} = coalesce(?, account_id)"
     states = [
         ({"state": state}, scalar(f"SELECT count(*) FROM import WHERE {where} {own}", (account_id,)))
         for state, where in _IMPORTS.items()

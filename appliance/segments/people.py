@@ -10,7 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from appliance import clock
+from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import gathered
+from appliance.db.dialect.hints import NO_INDEX
 from appliance.db.open import connection, one, rows, scalar
 from appliance.errors import Invalid
 from appliance.filters import compile, read
@@ -109,7 +111,7 @@ def source(placeholder: str, narrowed: bool = False) -> str:
     way longer, and would look for each person's events and addresses in another order than theirs.
     """
     whole = narrowed or one("SELECT 1 FROM account LIMIT 1 OFFSET 1") is None
-    return f"contact c {'NOT INDEXED ' if whole else ''}WHERE c.account_id = {placeholder}"
+    return f"contact c {NO_INDEX + ' ' if whole else ''}WHERE c.account_id = {placeholder}"
 
 
 @contextmanager
@@ -138,7 +140,7 @@ def kept(sql: str, parameters: dict[str, Any]) -> int:
     """Answer a count; asked again only if anything was written since, by this connection or any other."""
     here = connection()
     # The connection too, for a thread may have another one for a while (`db.shadow`)
-    state = (here, int(scalar("PRAGMA data_version")), int(here.total_changes()))
+    state = (here, catalogue.changes_elsewhere(), int(here.total_changes()))
     if _kept.state != state or len(_kept.counts) > _MOST_KEPT:
         _kept.state, _kept.counts = state, {}
     asked = (sql, *parameters.items())

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from appliance.db.dialect.hints import NO_INDEX
 from appliance.db.open import rows
 from appliance.filters import compile
 from appliance.filters.read import Node
@@ -23,7 +24,7 @@ def counted(nodes: Sequence[Node], scope: Scope, whom: str = "1") -> tuple[int, 
         part = compile.single(node, scope, f"s{index}_")
         sums.append(f"count(*) FILTER (WHERE {part.sql})")
         parameters.update(part.parameters)
-    sql = f"SELECT {', '.join(['count(*)', *sums])} FROM contact c NOT INDEXED WHERE c.account_id = :account AND {whom}"
+    sql = f"SELECT {', '.join(['count(*)', *sums])} FROM contact c {NO_INDEX} WHERE c.account_id = :account AND {whom}"
     found = rows(sql, parameters)[0]
     return int(found[0]), [int(number) for number in found[1:]]
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from appliance.db.dialect.documents import each_of, type_of
+from appliance.db.dialect.texts import ANY_CASE
 from appliance.db.open import rows, scalar
 from appliance.filters import fields
 from appliance.filters.fields import Field
@@ -30,9 +31,9 @@ _DEEPEST = 4
 _MOST_THINGS = 500
 _THINGS = {
     "list": "SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key, id LIMIT ?",
-    "segment": "SELECT id, name FROM segment WHERE account_id = ? ORDER BY name COLLATE NOCASE, id LIMIT ?",
+    "segment": f"SELECT id, name FROM segment WHERE account_id = ? ORDER BY name {ANY_CASE}, id LIMIT ?",
     "flow": "SELECT id, name FROM flow WHERE account_id = ? AND hidden = 0 AND deleted_at IS NULL "
-            "ORDER BY name COLLATE NOCASE, id LIMIT ?",
+            f"ORDER BY name {ANY_CASE}, id LIMIT ?",
     "campaign": "SELECT id, name FROM campaign WHERE account_id = ? AND deleted_at IS NULL ORDER BY id DESC LIMIT ?",
 }  # fmt: skip
 _TYPES = {str: "text", bool: "boolean", int: "number", float: "number", list: "list"}

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from appliance import clock
 from appliance.db.dialect.documents import field_of
+from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import one, rows, scalar
 from appliance.exporting import going
 from appliance.status.shape import Task
@@ -96,7 +97,7 @@ def _exports(directory: Path, process: int) -> Iterator[Task]:
 
 def _acts() -> Iterator[Task]:
     found = "SELECT id, account_id, act, number, changed, skipped FROM crowd_act WHERE state = 'working' ORDER BY id"
-    parts = "SELECT count(*), total(done) FROM crowd_part WHERE act_id = ?"
+    parts = f"SELECT count(*), {sum_or_zero('done')} FROM crowd_part WHERE act_id = ?"
     for number, account_id, act, people, *_ in rows(found):
         many, ended = one(parts, (number,)) or (0, 0)
         done = int(people * ended / many) if many else 0

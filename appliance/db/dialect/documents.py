@@ -3,7 +3,7 @@
 
 def among(given: str) -> str:
     """Say that what stands before is one of a list, which is given as JSON: `id {among('?')}`."""
-    return f"IN (SELECT value FROM {each_of(given)})"
+    return f"IN (SELECT value FROM json_each({given}))"
 
 
 def each_of(document: str, path: str = "") -> str:

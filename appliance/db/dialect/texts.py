@@ -9,6 +9,11 @@ def position_of(part: str, text: str) -> str:
     return f"instr({text}, {part})"
 
 
+def lines(*values: str) -> str:
+    """Answer several values as one text, each on a line; those that are NULL are left out."""
+    return f"concat_ws(char(10), {', '.join(values)})"
+
+
 def begins(text: str, start: str) -> str:
     """Say that a text begins with these letters, in this case; an index on it serves that."""
     return f"{text} GLOB '{start}*'"
@@ -19,14 +24,14 @@ def not_digits(text: str) -> str:
     return f"{text} GLOB '*[^0-9]*'"
 
 
-def larger(one: str, other: str) -> str:
-    """Answer the larger of two; NULL if either is."""
-    return f"max({one}, {other})"
+def larger(*values: str) -> str:
+    """Answer the largest of several in a row; NULL if any is."""
+    return f"max({', '.join(values)})"
 
 
-def smaller(one: str, other: str) -> str:
-    """Answer the smaller of two; NULL if either is."""
-    return f"min({one}, {other})"
+def smaller(*values: str) -> str:
+    """Answer the smallest of several in a row; NULL if any is."""
+    return f"min({', '.join(values)})"
 
 
 def sum_or_zero(value: str) -> str:
