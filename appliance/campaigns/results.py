@@ -23,7 +23,7 @@ from appliance.campaigns.figures import (
     Trouble,
 )
 from appliance.db.dialect.hints import NO_INDEX, by_index
-from appliance.db.dialect.texts import position_of
+from appliance.db.dialect.texts import position_of, smaller
 from appliance.db.open import rows, scalar
 from appliance.db.work import snapshot
 from appliance.delivery import groups
@@ -44,9 +44,9 @@ _DOMAINS = (
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL AND channel = 'email' GROUP BY 1"
 )
 # Hours of the first two days, then days, the last of which takes all that comes later
+_PLACE = "CASE WHEN ({at} - ?1) < {first} THEN ({at} - ?1) / {hour} ELSE {hours} + ({at} - ?1 - {first}) / {day} END"
 _WHEN = (
-    "SELECT min(CASE WHEN ({at} - ?1) < {first} THEN ({at} - ?1) / {hour} "
-    f"ELSE {{hours}} + ({{at}} - ?1 - {{first}}) / {{day}} END, {{last}}), count(*) FROM message {by_index('{index}')} "
+    f"SELECT {smaller(_PLACE, '{last}')}, count(*) FROM message {by_index('{index}')} "
     "WHERE campaign_id = ?2 AND {at} IS NOT NULL GROUP BY 1"
 )
 # Messages that machines asked for and no person; each number of a link is a place in the index

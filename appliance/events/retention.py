@@ -12,6 +12,7 @@ from typing import Any
 from appliance import clock, config
 from appliance.db import work
 from appliance.db.dialect.hints import by_index
+from appliance.db.dialect.texts import smaller
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Unavailable
@@ -20,10 +21,9 @@ log = logging.getLogger("campanero.events")
 
 # So many go in one transaction, which takes a few milliseconds
 _CHUNK = 400
-_SEEN = (
-    "e.id <= min(coalesce((SELECT event_id FROM cursor WHERE name = 'flows'), 0), "
-    "coalesce((SELECT min(event_id) FROM cursor), 0))"
-)
+_BY_FLOWS = "coalesce((SELECT event_id FROM cursor WHERE name = 'flows'), 0)"
+_BY_ALL = "coalesce((SELECT min(event_id) FROM cursor), 0)"
+_SEEN = f"e.id <= {smaller(_BY_FLOWS, _BY_ALL)}"
 _NEEDED = (
     "(EXISTS (SELECT 1 FROM run r WHERE r.contact_id = e.contact_id AND r.status = 'live' "
     "AND (r.created_at <= e.created_at OR r.event_id = e.id)) "

@@ -250,16 +250,16 @@ def _move(
         "SELECT 1 FROM segment_watch WHERE segment_id = ?", (watch.segment_id,)
     ):
         return False
-    parameters = {"segment": watch.segment_id, "ids": json.dumps(list(contact_ids))}
+    parameters = {"id": watch.segment_id, "ids": json.dumps(list(contact_ids))}
     if event == "segment_enter":
         moved = rows(
-            "INSERT INTO segment_member (segment_id, contact_id) SELECT :segment, c.id FROM contact c "
+            "INSERT INTO segment_member (segment_id, contact_id) SELECT :id, c.id FROM contact c "
             f"WHERE c.id {among(':ids')} ON CONFLICT DO NOTHING RETURNING contact_id",
             parameters,
         )
     else:
         moved = rows(
-            f"DELETE FROM segment_member WHERE segment_id = :segment AND contact_id {among(':ids')} RETURNING contact_id",
+            f"DELETE FROM segment_member WHERE segment_id = :id AND contact_id {among(':ids')} RETURNING contact_id",
             parameters,
         )
     if name is not None:

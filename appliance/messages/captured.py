@@ -113,7 +113,11 @@ def clear(account_id: int) -> int:
     [(number, last)] = rows(sql, (account_id, emptied_to(account_id)))
     if number:
         values = (f"{_EMPTIED}{account_id}", str(last), clock.now_ms())
-        run("INSERT OR REPLACE INTO setting (name, value, updated_at) VALUES (?, ?, ?)", values)
+        run(
+            "INSERT INTO setting (name, value, updated_at) VALUES (?, ?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
+            values,
+        )
         after_commit(lambda: bell.ring("erasures"))
     return int(number)
 

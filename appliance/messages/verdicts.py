@@ -9,6 +9,7 @@ from appliance.addresses import Address
 from appliance.contacts import suppress
 from appliance.contacts.consent import Evidence
 from appliance.contacts.suppress import Case
+from appliance.db.dialect.texts import larger
 from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.delivery import classes
@@ -29,9 +30,9 @@ _THRICE = tuple(one.name for one in classes.ALL if one.against == "third")
 # A network that refuses us, not our recipients: who is registered wrongly is told so, and so is what is filtered
 _OURS = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered",)}
 _WATCHED = tuple(kind for kinds in _OURS.values() for kind in kinds)
+_TAKEN = "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END"
 _SUCCESS = (
-    "SELECT max(max(coalesce(delivered_at, 0), coalesce(clicked_at, 0), "
-    "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END)) FROM message "
+    f"SELECT max({larger('coalesce(delivered_at, 0)', 'coalesce(clicked_at, 0)', _TAKEN)}) FROM message "
     "WHERE account_id = ?2 AND recipient_key = ?3 AND test = 0 AND status IN ('sent', 'delivered', 'complained') "
 )
 
