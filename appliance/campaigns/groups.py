@@ -56,11 +56,11 @@ def neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
     sql, parameters = _by_reason(campaign, None)
     values = {**parameters, "at": contact_id}
     total, position, before, after = rows(
-        "SELECT count(*), sum(contact <= :at), max(CASE WHEN contact < :at THEN contact END), "
+        "SELECT count(*), count(*) FILTER (WHERE contact <= :at), max(CASE WHEN contact < :at THEN contact END), "
         f"min(CASE WHEN contact > :at THEN contact END) FROM ({sql})",
         values,
     )[0]
-    return Neighbours(total, position or 0, before, after)
+    return Neighbours(total, position, before, after)
 
 
 def left_out(campaign: Campaign) -> int:

@@ -27,9 +27,9 @@ def counts(audience: Audience, names: Iterable[str]) -> dict[str, int]:
             asked[name] = sql
     if not asked:
         return {}
-    sums = ", ".join(f"sum({sql})" for sql in asked.values())
+    sums = ", ".join(f"count(*) FILTER (WHERE {sql})" for sql in asked.values())
     found = one(f"SELECT {sums} FROM contact c WHERE c.id IN ({audience.sql})", parameters)
-    return {name: int(value or 0) for name, value in zip(asked, found or [0] * len(asked), strict=True)}
+    return {name: int(value) for name, value in zip(asked, found or [0] * len(asked), strict=True)}
 
 
 def _lacks(name: str, placeholder: str, parameters: dict[str, Any]) -> str | None:

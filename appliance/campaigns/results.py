@@ -38,9 +38,11 @@ _HOUR_MS = 3600 * 1000
 _HOURS, _DAYS = 48, 90
 _AT = position_of("'@'", "recipient_key")
 _DOMAINS = (
-    f"SELECT substr(recipient_key, {_AT} + 1), count(*), sum(status IN "
-    "('sent', 'delivered', 'bounced', 'complained')), sum(status = 'bounced'), sum(status = 'failed'), "
-    f"sum(status = 'complained'), count(opened_at), count(clicked_at) FROM message {NO_INDEX} "
+    f"SELECT substr(recipient_key, {_AT} + 1), count(*), "
+    "count(*) FILTER (WHERE status IN ('sent', 'delivered', 'bounced', 'complained')), "
+    "count(*) FILTER (WHERE status = 'bounced'), count(*) FILTER (WHERE status = 'failed'), "
+    "count(*) FILTER (WHERE status = 'complained'), count(opened_at), count(clicked_at) "
+    f"FROM message {NO_INDEX} "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL AND channel = 'email' GROUP BY 1"
 )
 # Hours of the first two days, then days, the last of which takes all that comes later

@@ -10,11 +10,12 @@ from appliance.sms import numbers
 from appliance.tables import Campaign
 
 _MOST_COUNTRIES = 50
+_ACCEPTED = "status IN ('sent', 'delivered', 'bounced', 'complained')"
 _SUMS = (
-    f"SELECT {recipients.NUMBER_PREFIX}, max(recipient_key), count(*), sum(status IN "
-    "('sent', 'delivered', 'bounced', 'complained')), sum(status = 'delivered'), sum(status = 'bounced'), "
-    "sum(status = 'failed'), sum(status = 'skipped'), count(clicked_at), sum(CASE WHEN status IN "
-    f"('sent', 'delivered', 'bounced', 'complained') THEN coalesce(segments, 0) ELSE 0 END) FROM message {NO_INDEX} "
+    f"SELECT {recipients.NUMBER_PREFIX}, max(recipient_key), count(*), count(*) FILTER (WHERE {_ACCEPTED}), "
+    "count(*) FILTER (WHERE status = 'delivered'), count(*) FILTER (WHERE status = 'bounced'), "
+    "count(*) FILTER (WHERE status = 'failed'), count(*) FILTER (WHERE status = 'skipped'), count(clicked_at), "
+    f"sum(CASE WHEN {_ACCEPTED} THEN coalesce(segments, 0) ELSE 0 END) FROM message {NO_INDEX} "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL GROUP BY 1"
 )
 

@@ -15,7 +15,8 @@ _MINE = "f.hidden = 0 AND f.account_id = coalesce(:account, f.account_id)"
 _COUNTED = (
     "SELECT f.id, f.entered_count, f.completed_count, f.exited_count, coalesce(r.entered, 0), "
     "coalesce(r.completed, 0), coalesce(r.exited, 0) FROM flow f LEFT JOIN (SELECT flow_id, "
-    "sum(status <> 'ignored') AS entered, sum(status = 'completed') AS completed, sum(status = 'exited') AS exited "
+    "count(*) FILTER (WHERE status <> 'ignored') AS entered, count(*) FILTER (WHERE status = 'completed') "
+    "AS completed, count(*) FILTER (WHERE status = 'exited') AS exited "
     f"FROM run {by_index('run_ended')} WHERE test = 0 GROUP BY flow_id) r ON r.flow_id = f.id WHERE {_MINE} "
     "ORDER BY f.id"
 )

@@ -5,7 +5,6 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from appliance.db.dialect.hints import NO_INDEX, by_index
-from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import connection, one, rows, scalar
 from appliance.db.work import is_writing, snapshot
 from appliance.pages import Page
@@ -150,7 +149,7 @@ def _newer(found: Way, known: _Count, last: int, in_all: int) -> int | None:
     if not known.last <= last <= known.last + _MOST_NEW:
         return None
     new, fitting = one(
-        f"SELECT count(*), {sum_or_zero(found.where)} FROM event {NO_INDEX} WHERE id > :known",
+        f"SELECT count(*), count(*) FILTER (WHERE {found.where}) FROM event {NO_INDEX} WHERE id > :known",
         {**found.parameters, "known": known.last},
     ) or (0, 0)
     return int(fitting) if known.all + new == in_all else None

@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 from appliance import clock
 from appliance.db.dialect.documents import among
 from appliance.db.dialect.hints import by_index
-from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import rows
 from appliance.db.work import snapshot
 from appliance.flows import document
@@ -49,7 +48,7 @@ _RUNS = (
     "AND status IN ('live', 'completed', 'exited', 'ignored') AND test = 0 AND created_at >= ? GROUP BY 1, 2"
 )
 _PASSAGES = (
-    f"SELECT action_id, outcome, reason, count(*), {sum_or_zero('entered_at >= ?')} FROM passage "
+    "SELECT action_id, outcome, reason, count(*), count(*) FILTER (WHERE entered_at >= ?) FROM passage "
     "WHERE flow_id = ? AND test = 0 GROUP BY 1, 2, 3"
 )
 _MESSAGES = (

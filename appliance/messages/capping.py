@@ -1,16 +1,18 @@
 """The frequency cap: how many marketing messages one person gets in how many days, over all campaigns together."""
 
 from appliance.db.dialect.documents import field_of
-from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import connection, one
 from appliance.messages.ledger import Claim
 
 _DAY_MS = 86_400_000
 _LOOK_AGAIN_MS = 5_000
-_IN_HAND = "status = 'sending'"
+_CAP = (
+    f"SELECT {field_of('frequency_cap', 'messages')}, {field_of('frequency_cap', 'days')} FROM account "
+    "WHERE id = ? AND frequency_cap IS NOT NULL"
+)
 MARKETING_TO = (
-    f"SELECT {sum_or_zero('sent_at >= ?')}, {sum_or_zero(_IN_HAND)} FROM message WHERE contact_id = ? "
-    "AND transactional = 0 AND test = 0 AND id != ?"
+    "SELECT count(*) FILTER (WHERE sent_at >= ?), count(*) FILTER (WHERE status = 'sending') FROM message "
+    "WHERE contact_id = ? AND transactional = 0 AND test = 0 AND id != ?"
 )
 
 
@@ -21,11 +23,7 @@ def is_full(row: Claim, now: int) -> bool | None:
     """
     if row.transactional or row.test or row.contact_id is None:
         return False
-    cap = one(
-        f"SELECT {field_of('frequency_cap', 'messages')}, {field_of('frequency_cap', 'days')} FROM account "
-        "WHERE id = ? AND frequency_cap IS NOT NULL",
-        (row.account_id,),
-    )
+    cap = one(_CAP, (row.account_id,))
     if cap is None:
         return False
     got, in_hand = _marketing_to(row, now - cap[1] * _DAY_MS)

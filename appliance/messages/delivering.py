@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from appliance import clock, config, datadir
 from appliance.db import storage
 from appliance.db.dialect.hints import aside
-from appliance.db.dialect.texts import larger, sum_or_zero
+from appliance.db.dialect.texts import larger
 from appliance.db.open import rows, scalar
 from appliance.messages import sms_days, warming
 from appliance.messages.warming import Day
@@ -138,7 +138,7 @@ def queue(account_id: int, channel: str) -> Queue:
     ]
     for where, values in sources:
         [(waiting, due)] = rows(
-            f"SELECT count(*), {sum_or_zero('due_at <= ?')} FROM message WHERE {where} AND {_OPEN}",
+            f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN}",
             (now, *values),
         )
         open_rows, ready = open_rows + waiting, ready + int(due)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from appliance import clock
 from appliance.db.dialect.hints import aside
-from appliance.db.dialect.texts import larger, sum_or_zero
+from appliance.db.dialect.texts import larger
 from appliance.db.open import one, rows, scalar
 
 CHANNELS = ("email", "sms")
@@ -59,7 +59,7 @@ def of(channel: str, account_id: int | None = None) -> Depth:
 
 def _counted(where: str, values: tuple[Any, ...], now: int) -> tuple[int, int]:
     """Count what is open of a source, and what of it is due."""
-    sql = f"SELECT count(*), {sum_or_zero('due_at <= ?')} FROM message WHERE {where} AND {_OPEN}"
+    sql = f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN}"
     waiting, ready = one(sql, (now, *values)) or (0, 0)
     return int(waiting), int(ready)
 

@@ -5,7 +5,6 @@ from typing import Any, Literal, NamedTuple
 from appliance import clock, config, datadir
 from appliance.db import storage
 from appliance.db.dialect.hints import aside
-from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import one, rows, scalar
 from appliance.rested import Rested
 from appliance.work import standing
@@ -91,7 +90,9 @@ def _queue(account_id: int) -> tuple[int, int, int, int | None]:
         sources.append((f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ?", (channel, account_id)))
     now, waiting, due, first = clock.now_ms(), 0, 0, []
     for where, values in sources:
-        sql = f"SELECT count(*), {sum_or_zero('due_at <= ?')}, min(due_at) FROM message WHERE {where} AND {_OPEN}"
+        sql = (
+            f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?), min(due_at) FROM message WHERE {where} AND {_OPEN}"
+        )
         [(count, ready, soonest)] = rows(sql, (now, *values))
         waiting, due = waiting + count, due + int(ready)
         first += [] if soonest is None else [soonest]

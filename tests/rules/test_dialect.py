@@ -31,6 +31,9 @@ WORDS: dict[str, tuple[str, str]] = {
     "iif": (r"\biif\s*\(", "SELECT iif(a, 1, 2)"),
     "ifnull": (r"\bifnull\s*\(", "SELECT ifnull(a, 2)"),
     "max or min of several in a row": (r"\b(?:max|min)\s*\([^()]*,", "SELECT max(a, b(c, d(e)), 2)"),
+    "sums of what is true": (
+        r"\b(?:sum|avg)\s*\((?![^()]*\bCASE\b)[^()]*(?:[<>=]| IN | IS )", "SELECT sum(a = b(c)) FROM d"
+    ),
     "total": (r"\btotal\s*\(\S", "SELECT total(amount) FROM event"),
     "group_concat": (r"\bgroup_concat\s*\(", "SELECT group_concat(name)"),
     "functions of texts": (
@@ -75,8 +78,10 @@ _SQL = re.compile(
 )
 # Words that plain texts and other languages have as well: only beside those of SQL
 _SHARED = {"a plus before a column", "==", "IS of two values", "total"}
-# Parentheses that hold no others, except those of several in a row
-_INNER = re.compile(r"(?<!max)(?<!min)\([^()]*\)|\b(?:max|min)\([^(),]*\)")
+# Words that are told by what stands in their own parentheses
+_OUTER = {"max or min of several in a row", "sums of what is true"}
+# Parentheses that hold no others, except those that are asked about
+_INNER = re.compile(r"(?<!max)(?<!min)(?<!sum)(?<!avg)\([^()]*\)|\b(?:max|min)\([^(),]*\)")
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -106,7 +111,7 @@ def own_words(source: str) -> list[tuple[int, str, str]]:
     found = []
     for line, text in texts(ast.parse(source)):
         for word, pattern in PATTERNS.items():
-            hit = pattern.search(outer(text) if word == "max or min of several in a row" else text)
+            hit = pattern.search(outer(text) if word in _OUTER else text)
             if hit and (word not in _SHARED or _SQL.search(text)):
                 found.append((line, word, hit.string[max(0, hit.start() - 30) : hit.end() + 30]))
     return found
@@ -143,7 +148,8 @@ def test_what_is_standard_is_let_be() -> None:
     fine = (
         "SELECT CASE WHEN a IS NOT NULL THEN coalesce(b, 0) END, max(c), min(coalesce(d, 0)), 1 FROM e WHERE f IS TRUE",
         "INSERT INTO a (b) VALUES (?) ON CONFLICT (b) DO UPDATE SET c = excluded.c RETURNING id",
-        "SELECT count(*) FILTER (WHERE a + b > 1) FROM c WHERE d IS NOT DISTINCT FROM ? ORDER BY e NULLS LAST LIMIT 5",
+        "SELECT count(*) FILTER (WHERE a + b > 1), sum(CASE WHEN a = 1 THEN 2 END), sum(e) FROM c",
+        "SELECT a FROM c WHERE d IS NOT DISTINCT FROM ? ORDER BY e NULLS LAST LIMIT 5",
         "the total (of all) is not null, and a match is no rowing",
     )
     for text in fine:
