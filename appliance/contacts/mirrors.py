@@ -10,6 +10,7 @@ from appliance.contacts import lists
 from appliance.db import work
 from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.hints import THEN_JOIN
 from appliance.db.open import connection, rows, run, scalar
 from appliance.db.work import writing
 from appliance.filters import compile, read
@@ -106,7 +107,7 @@ def _difference(mirror: ContactList) -> tuple[list[int], list[int]]:
     )
     exact = compile.condition(nodes, here)
     leaving = rows(
-        "SELECT m.contact_id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
+        f"SELECT m.contact_id FROM membership m {THEN_JOIN} contact c ON c.id = m.contact_id "
         f"WHERE m.contact_list_id = :list AND ({exact.sql}) IS NOT TRUE",
         {**exact.parameters, "list": mirror.id},
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance.contacts import search
-from appliance.db.dialect.hints import NO_INDEX, by_index
+from appliance.db.dialect.hints import NO_INDEX, THEN_JOIN, by_index
 from appliance.db.dialect.texts import ANY_CASE
 from appliance.db.open import rows, scalar
 from appliance.segments import people
@@ -71,7 +71,7 @@ def members(account_id: int, list_id: int, count: int, offset: int, limit: int, 
         )
     else:
         sql = (
-            "SELECT c.id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
+            f"SELECT c.id FROM membership m {THEN_JOIN} contact c ON c.id = m.contact_id "
             "WHERE m.contact_list_id = ?1 AND c.account_id = ?2 "
         )
     return _cut(count, offset, limit, lambda way, skip, take: _ids(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.db.dialect.documents import among
-from appliance.db.dialect.texts import ANY_CASE, position_of
+from appliance.db.dialect.texts import ANY_CASE, last_letters, position_of
 from appliance.filters import values
 from appliance.filters.fold import fold, like
 from appliance.filters.scope import Binder, Operand
@@ -95,13 +95,14 @@ def _true(operand: Operand, value: bool, binder: Binder) -> str:
     return f"{operand.type} = 'true'"
 
 
+_ENDS = f"length({{plain}}) >= {{n}} AND {last_letters('{x}', '{n}')} = {{v}}"
 # key, opposite, what it takes, reader, SQL, words, words of the opposite
 TESTS: tuple[tuple[Any, ...], ...] = (
     ("eq", "not_eq", "value", values.json_value, equals, "is {}", "is not {}"),
     ("cont", "not_cont", "text", values.part, contains, "contains {}", "does not contain {}"),
     ("start", "not_start", "text", values.part, _part("{}%", "substr({x}, 1, {n}) = {v}"), "starts with {}",
      "does not start with {}"),
-    ("end", "not_end", "text", values.part, _part("%{}", "length({plain}) >= {n} AND substr({x}, -{n}) = {v}"),
+    ("end", "not_end", "text", values.part, _part("%{}", _ENDS),
      "ends with {}", "does not end with {}"),
     ("in", "not_in", "values", values.many(values.json_value), _one_of, "is one of {}", "is none of {}"),
     ("gt", None, "value", values.bound, _compared(">"), "is over {}"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from appliance.db.dialect.documents import among
-from appliance.db.dialect.texts import ANY_CASE, position_of
+from appliance.db.dialect.texts import ANY_CASE, last_letters, position_of
 from appliance.filters import json_values, values
 from appliance.filters.fold import fold, like
 from appliance.filters.scope import Binder, Operand
@@ -56,7 +56,7 @@ def ends(operand: Operand, value: str, binder: Binder) -> str:
         return like(operand.value, "%{}", value, binder)
     return (
         f"(length({operand.value}) >= {len(value)} AND "
-        f"substr(folded({operand.value}), -{len(value)}) = {binder.add(fold(value))})"
+        f"{last_letters(f'folded({operand.value})', len(value))} = {binder.add(fold(value))})"
     )
 
 

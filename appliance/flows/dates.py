@@ -16,6 +16,7 @@ from appliance import clock, config
 from appliance.config import seconds
 from appliance.db import work
 from appliance.db.dialect.documents import among
+from appliance.db.dialect.hints import THEN_JOIN
 from appliance.db.open import rows, run, scalar
 from appliance.db.storage import storage_error
 from appliance.db.work import writing
@@ -103,7 +104,7 @@ def look() -> bool:
 def _dated() -> list[_Dated]:
     found = rows(
         "SELECT t.id, f.account_id, f.id, f.name, a.time_zone, t.segment_id, t.contact_list_id, t.data, t.scanned "
-        "FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id JOIN account a ON a.id = f.account_id "
+        f"FROM flow f {THEN_JOIN} trigger t ON t.flow_id = f.id JOIN account a ON a.id = f.account_id "
         f"WHERE f.status = 'active' AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event = '{DATE}'"
     )
     return [

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from appliance import clock
 from appliance.db.dialect.documents import among
-from appliance.db.dialect.hints import aside
+from appliance.db.dialect.hints import THEN_JOIN, aside
 from appliance.db.open import connection, rows
 from appliance.db.work import writing
 from appliance.events import log
@@ -21,7 +21,7 @@ Ended = Literal["completed", "exited"]
 # The plus keeps SQLite from reading all who are inside to find those that are named
 _LIVE = (
     "SELECT r.id, r.account_id, r.flow_id, f.name, r.contact_id, r.action_id, r.chain_depth, r.test "
-    "FROM run r CROSS JOIN flow f ON f.id = r.flow_id "
+    f"FROM run r {THEN_JOIN} flow f ON f.id = r.flow_id "
     f"WHERE r.id {among('?')} AND {aside('r.status')} = 'live' ORDER BY r.id"
 )
 # Before the runs let go of them; by the index of a run's passages, for one that has ended may have left its own open

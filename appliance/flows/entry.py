@@ -15,7 +15,7 @@ import msgspec
 from appliance import clock
 from appliance.db import work
 from appliance.db.dialect.documents import among, each_of, entry_of
-from appliance.db.dialect.hints import aside
+from appliance.db.dialect.hints import THEN_JOIN, aside
 from appliance.db.open import connection, one, rows, run, scalar
 from appliance.db.storage import storage_error
 from appliance.db.work import writing
@@ -115,7 +115,7 @@ def _live() -> list[_Live]:
         _Live(row[0], row[1], row[2], Start(row[3], row[4], row[5], msgspec.json.decode(row[6])))
         for row in rows(
             "SELECT f.account_id, f.id, f.live_from, t.event, t.segment_id, t.contact_list_id, t.data "
-            "FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id "
+            f"FROM flow f {THEN_JOIN} trigger t ON t.flow_id = f.id "
             f"WHERE f.status = 'active' AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event <> '{MANUAL}'"
         )
     ]
@@ -259,11 +259,11 @@ def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
         for event in events
     ]
     reached = rows(
-        f"SELECT r.id, f.goal FROM {each_of('?')} one CROSS JOIN run r ON r.contact_id = {entry_of('one.value', 1)} "
+        f"SELECT r.id, f.goal FROM {each_of('?')} one {THEN_JOIN} run r ON r.contact_id = {entry_of('one.value', 1)} "
         f"AND r.flow_id = ? AND r.status = 'live' AND r.test = {entry_of('one.value', 2)} "
         f"AND CASE WHEN r.event_id IS NULL THEN r.created_at <= {entry_of('one.value', 3)} "
         f"ELSE r.event_id < {entry_of('one.value', 0)} END AND r.created_at <= coalesce({entry_of('one.value', 4)}, "
-        f"r.created_at) CROSS JOIN flow f ON f.id = r.flow_id AND f.goal = {entry_of('one.value', 5)}",
+        f"r.created_at) {THEN_JOIN} flow f ON f.id = r.flow_id AND f.goal = {entry_of('one.value', 5)}",
         (json.dumps(wanted), flow_id),
     )
     if reached:

@@ -5,7 +5,8 @@ import logging
 from collections.abc import Sequence
 
 from appliance.db.dialect.documents import each_of, field_of, type_of
-from appliance.db.dialect.texts import position_of
+from appliance.db.dialect.hints import THEN_JOIN
+from appliance.db.dialect.texts import position_of, stripped
 from appliance.db.open import rows
 from appliance.db.storage import storage_error
 from appliance.filters import compile, read
@@ -22,10 +23,12 @@ MACHINE = (
     f"({{0}}.generated = 1 AND {field_of('{0}.data', 'verdict')} = 'machine' "
     "AND substr({0}.event, 1, 4) IN ('emai', 'sms_'))"
 )
-_WORD = (
-    f"trim(folded(coalesce({field_of(EVENT + '.data', 'keyword')}, {field_of(EVENT + '.data', 'text')}, "
-    f"{field_of(EVENT + '.data', 'body')}, '')), ' .,;:!?\"''')"
+_ENDS = "' .,;:!?\"'''"
+_SAID = (
+    f"folded(coalesce({field_of(EVENT + '.data', 'keyword')}, {field_of(EVENT + '.data', 'text')}, "
+    f"{field_of(EVENT + '.data', 'body')}, ''))"
 )
+_WORD = stripped(_SAID, _ENDS)
 
 
 def condition(account_id: int, flow_id: int, start: Start, prefix: str = "t") -> Compiled:
@@ -92,7 +95,7 @@ def _words(start: Start, binder: Binder) -> list[str]:
     if start.data.get("keywords"):
         wanted = binder.add(json.dumps([fold(word).strip(" .,;:!?\"'") for word in start.data["keywords"]]))
         space = position_of("' '", f"{_WORD} || ' '")
-        first = f"trim(substr({_WORD}, 1, {space} - 1), ' .,;:!?\"''')"
+        first = stripped(f"substr({_WORD}, 1, {space} - 1)", _ENDS)
         parts.append(f"EXISTS (SELECT 1 FROM {each_of(wanted)} k WHERE k.value IN ({_WORD}, {first}))")
     return parts
 
@@ -105,8 +108,8 @@ def met(account_id: int, flow_id: int, start: Start, event_ids: Sequence[int]) -
     try:
         asked = condition(account_id, flow_id, start)
         found = rows(
-            f"SELECT {EVENT}.id FROM {each_of(':events')} one CROSS JOIN event {EVENT} ON {EVENT}.id = one.value "
-            f"CROSS JOIN contact c ON c.id = {EVENT}.contact_id WHERE {asked.sql} ORDER BY {EVENT}.id",
+            f"SELECT {EVENT}.id FROM {each_of(':events')} one {THEN_JOIN} event {EVENT} ON {EVENT}.id = one.value "
+            f"{THEN_JOIN} contact c ON c.id = {EVENT}.contact_id WHERE {asked.sql} ORDER BY {EVENT}.id",
             {**asked.parameters, "events": json.dumps(list(event_ids))},
         )
     except Exception as error:

@@ -16,6 +16,7 @@ from appliance import clock
 from appliance.db import work
 from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import among, each_of
+from appliance.db.dialect.hints import THEN_JOIN
 from appliance.db.open import connection, rows, run, scalar
 from appliance.db.storage import storage_error
 from appliance.db.work import writing
@@ -35,8 +36,9 @@ _TOLD_AT_ONCE, _KEPT_AT_ONCE = 100, 1_000
 _NAMES = tuple(sorted(SEGMENT_EVENTS))
 
 _OF_FLOWS = (
-    "SELECT f.account_id, t.segment_id FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id WHERE f.status = 'active' "
-    f"AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} AND t.segment_id IS NOT NULL"
+    f"SELECT f.account_id, t.segment_id FROM flow f {THEN_JOIN} trigger t ON t.flow_id = f.id "
+    f"WHERE f.status = 'active' AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} "
+    "AND t.segment_id IS NOT NULL"
 )
 
 
@@ -234,7 +236,7 @@ def _difference(watch: _Watch) -> tuple[list[int], list[int]]:
             {**chosen.parameters, "segment": watch.segment_id},
         )
         leaving = rows(
-            "SELECT m.contact_id FROM segment_member m CROSS JOIN contact c ON c.id = m.contact_id "
+            f"SELECT m.contact_id FROM segment_member m {THEN_JOIN} contact c ON c.id = m.contact_id "
             f"WHERE m.segment_id = :segment AND ({exact.sql}) IS NOT TRUE ORDER BY c.id",
             {**exact.parameters, "segment": watch.segment_id},
         )
@@ -273,7 +275,7 @@ def _causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
     By the order of events and not by their time: a clock may be set back, and a click is told of after it was made.
     """
     found = rows(
-        f"SELECT e.contact_id, max(e.chain_depth), min(e.quiet) FROM {each_of('?')} one CROSS JOIN event e "
+        f"SELECT e.contact_id, max(e.chain_depth), min(e.quiet) FROM {each_of('?')} one {THEN_JOIN} event e "
         "ON e.contact_id = one.value WHERE e.id > ? GROUP BY e.contact_id",
         (json.dumps(list(contact_ids)), since),
     )

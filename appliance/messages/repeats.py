@@ -4,6 +4,7 @@ import logging
 import zlib
 
 from appliance import clock
+from appliance.db.dialect.hints import THEN_JOIN
 from appliance.db.open import connection, one, rows, run
 from appliance.db.work import writing
 from appliance.delivery.send import Envelope
@@ -16,7 +17,7 @@ log = logging.getLogger("campanero.messages")
 # Source by source, as the index of states has it; a ledger of years is not read through at each start
 _IN_HAND = (
     "SELECT id FROM message WHERE campaign_id IS NULL AND status = 'sending' UNION ALL "
-    "SELECT m.id FROM campaign c CROSS JOIN message m ON m.campaign_id = c.id WHERE m.status = 'sending'"
+    f"SELECT m.id FROM campaign c {THEN_JOIN} message m ON m.campaign_id = c.id WHERE m.status = 'sending'"
 )
 # So many are dropped in one transaction
 _MOST = 100

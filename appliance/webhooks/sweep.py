@@ -4,13 +4,14 @@ Brings back what a clock that ran ahead has put off for longer than anything wai
 """
 
 from appliance import clock, config
+from appliance.db.dialect.hints import THEN_JOIN
 from appliance.db.open import one, run, scalar
 from appliance.db.work import writing
 from appliance.webhooks.outcomes import LADDER_MS
 
 _BITE = 1_000
 _AHEAD = (
-    "SELECT d.id FROM webhook AS w CROSS JOIN webhook_delivery AS d ON d.webhook_id = w.id AND d.status = 'pending' "
+    f"SELECT d.id FROM webhook AS w {THEN_JOIN} webhook_delivery AS d ON d.webhook_id = w.id AND d.status = 'pending' "
     "AND d.next_attempt_at > ? WHERE w.enabled LIMIT ?"
 )
 

@@ -30,9 +30,12 @@ WORDS: dict[str, tuple[str, str]] = {
     "arrows into JSON": (r"[\w})\]] ->>? (?:'|\d|\{|\?)", "SELECT data ->> '$.name' FROM contact"),
     "iif": (r"\biif\s*\(", "SELECT iif(a, 1, 2)"),
     "ifnull": (r"\bifnull\s*\(", "SELECT ifnull(a, 2)"),
-    "max or min of several in a row": (r"\b(?:max|min)\s*\([^()]*,", "SELECT max(a, b(c, d(e)), 2)"),
-    "sums of what is true": (
-        r"\b(?:sum|avg)\s*\((?![^()]*\bCASE\b)[^()]*(?:[<>=]| IN | IS )", "SELECT sum(a = b(c)) FROM d"
+    "max or min of several in a row": (r"^(?:max|min)\(.*,", "SELECT max(a, b(c, d(e)), 2)"),
+    "sums of what is true": (r"^(?:sum|avg)\((?!.*\bCASE\b).*(?:[<>=]| IN | IS )", "SELECT sum(a = b(c)) FROM d"),
+    "trim of other letters": (r"^[lr]?trim\(.*,", "SELECT trim(lower(a), '.')"),
+    "ends of texts by a minus": (r"^substr\(.*, -", "SELECT substr(lower(a), -3)"),
+    "CROSS JOIN with ON": (
+        r"\bCROSS JOIN [\w{}]+(?: (?:AS )?[\w{}]+)? ON\b", "SELECT a.b FROM a CROSS JOIN c AS d ON d.b = a.b"
     ),
     "total": (r"\btotal\s*\(\S", "SELECT total(amount) FROM event"),
     "group_concat": (r"\bgroup_concat\s*\(", "SELECT group_concat(name)"),
@@ -78,10 +81,10 @@ _SQL = re.compile(
 )
 # Words that plain texts and other languages have as well: only beside those of SQL
 _SHARED = {"a plus before a column", "==", "IS of two values", "total"}
-# Words that are told by what stands in their own parentheses
-_OUTER = {"max or min of several in a row", "sums of what is true"}
-# Parentheses that hold no others, except those that are asked about
-_INNER = re.compile(r"(?<!max)(?<!min)(?<!sum)(?<!avg)\([^()]*\)|\b(?:max|min)\([^(),]*\)")
+# Words that are told by what stands in the parentheses of one call
+_CALLED = {word for word, (pattern, _) in WORDS.items() if pattern.startswith("^") and word not in _SHARED}
+_CALL = re.compile(r"\b(\w+)\(")
+_INNER = re.compile(r"\([^()]*\)")
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -99,11 +102,17 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def outer(text: str) -> str:
-    """Answer a text with what stands in inner parentheses taken out, so that a comma is of the outer ones."""
-    while (shorter := _INNER.sub("_", text)) != text:
-        text = shorter
-    return text
+def calls(text: str) -> Iterator[str]:
+    """Answer each call in a text, with what stands in inner parentheses taken out: a comma is of its own arguments."""
+    for begin in _CALL.finditer(text):
+        depth, end = 1, begin.end()
+        while depth and end < len(text):
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        inside = text[begin.end() : end - (not depth)]
+        while (shorter := _INNER.sub("_", inside)) != inside:
+            inside = shorter
+        yield f"{begin[1]}({inside})"
 
 
 def own_words(source: str) -> list[tuple[int, str, str]]:
@@ -111,7 +120,8 @@ def own_words(source: str) -> list[tuple[int, str, str]]:
     found = []
     for line, text in texts(ast.parse(source)):
         for word, pattern in PATTERNS.items():
-            hit = pattern.search(outer(text) if word in _OUTER else text)
+            within = calls(text) if word in _CALLED else [text]
+            hit = next(filter(None, map(pattern.search, within)), None)
             if hit and (word not in _SHARED or _SQL.search(text)):
                 found.append((line, word, hit.string[max(0, hit.start() - 30) : hit.end() + 30]))
     return found

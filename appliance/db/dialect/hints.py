@@ -1,8 +1,10 @@
 """Tells SQLite which way to go where it was seen to go a worse one; nothing here changes what is found.
 
-Another database goes its own ways: there each of these is nothing, or what stands in the parentheses.
+Another database goes its own ways: there each of these is nothing, a plain JOIN, or what stands in the parentheses.
 """
 
+# Between two tables, with ON behind: ask the first one first, and look up the second for what was found
+THEN_JOIN = "CROSS JOIN"
 # Behind a table: read it from one end to the other, or by its number
 NO_INDEX = "NOT INDEXED"
 

@@ -14,6 +14,16 @@ def lines(*values: str) -> str:
     return f"concat_ws(char(10), {', '.join(values)})"
 
 
+def stripped(text: str, letters: str) -> str:
+    """Answer a text without some letters at its ends; both are SQL."""
+    return f"trim({text}, {letters})"
+
+
+def last_letters(text: str, number: int | str) -> str:
+    """Answer the end of a text, so many letters of it."""
+    return f"substr({text}, -{number})"
+
+
 def begins(text: str, start: str) -> str:
     """Say that a text begins with these letters, in this case; an index on it serves that."""
     return f"{text} GLOB '{start}*'"
