@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from appliance import clock, config
-from appliance.campaigns import audience, sms_checks
+from appliance.campaigns import audience, lately, sms_checks
 from appliance.campaigns.findings import Case, Finding, persons
 from appliance.campaigns.rehearsal import Rehearsal
 from appliance.campaigns.rehearse import Outcome
@@ -76,12 +76,7 @@ def _tested(case: Case) -> Iterator[Finding]:
 def _dormant(case: Case) -> Iterator[Finding]:
     if not audience.is_set(case.campaign):
         return
-    people = audience.of(case.campaign)
-    found = rows(
-        f"SELECT max(coalesce(email_last_sent_at, 0)), max(created_at) FROM contact WHERE id IN ({people.sql})",
-        people.parameters,
-    )
-    sent, added = found[0]
+    sent, added = lately.mailed(case.campaign)
     since = clock.now_ms() - 180 * _DAY_MS
     if added is not None and (sent < since if sent else added < since):
         words = "nobody of this audience got mail for six months: many addresses will be dead, begin with a few"

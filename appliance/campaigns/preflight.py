@@ -10,6 +10,7 @@ from appliance import brand as brands
 from appliance.account import approving
 from appliance.account.acting import By
 from appliance.campaigns import advice, audience, freezing, lacking, link_check, rehearsal, sms_checks, store
+from appliance.campaigns.audience import Arithmetic
 from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.designs import document as designs
 from appliance.designs import variables
@@ -29,12 +30,14 @@ class Preflight(Struct):
     facts: dict[str, Any]
 
 
-def check(account_id: int, campaign_id: int, by: By = By()) -> Preflight:
-    """Look at a draft as its send by somebody would; raises NotFound."""
+def check(
+    account_id: int, campaign_id: int, by: By = By(), count: Callable[[Campaign], Arithmetic] = audience.arithmetic
+) -> Preflight:
+    """Look at a draft as its send by somebody would, with its audience as it is counted; raises NotFound."""
     campaign = store.get(account_id, campaign_id)
     case = open_case(campaign, False, by)
     found = blockers(case)
-    sums = audience.arithmetic(campaign) if audience.is_set(campaign) else audience.Arithmetic(0, 0, {})
+    sums = count(campaign) if audience.is_set(campaign) else Arithmetic(0, 0, {})
     facts: dict[str, Any] = {
         "audience": sums.members, "sendable": sums.sendable, "skipped": sums.reasons,
         "transport": transport(campaign), "html_bytes": _size(case),

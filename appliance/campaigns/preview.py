@@ -3,7 +3,7 @@
 from typing import Any
 
 from appliance import brand as brands
-from appliance.campaigns import audience, preflight, store
+from appliance.campaigns import audience, lately, preflight, store
 from appliance.contacts import store as contacts
 from appliance.designs.merge import MergeError
 from appliance.messages import compose, looking, sms_senders, texts, values
@@ -65,5 +65,5 @@ def _person(campaign: Campaign, contact_id: int | None) -> Contact | None:
         return contacts.get(campaign.account_id, contact_id)
     if not audience.is_set(campaign):
         return None
-    found = audience.sample(campaign, 1)
-    return contacts.get(campaign.account_id, found[0]) if found else None
+    found = lately.first(campaign)
+    return next(iter(contacts.by_ids([found])), None) if found is not None else None

@@ -25,7 +25,7 @@ async def page(
     request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = ""
 ) -> HTTPResponse:
     """Answer the composer, or the one card that saved itself with all that follows from it."""
-    facts = await call(composing.facts, visit, campaign_id)
+    facts = await call(composing.facts, visit, campaign_id, exact=False)
     forms = composing.forms(facts["campaign"], visit)
     if form is not None:
         forms[card] = form
