@@ -1,14 +1,15 @@
 """One normal form for each address, so that an address is one person's whatever the spelling."""
 
 import contextlib
-import re
 from typing import NamedTuple
 
-_PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
-_PHONE_FILLER = re.compile(r"[ .\-()]")
-_SHORT_CODE = re.compile(r"[1-9][0-9]{2,7}")
-_SENDER_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}")  # of Twilio, which chooses one of its numbers
-_SENDER_NAME = re.compile(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
+from appliance.patterns import late
+
+_PHONE = late(r"\+[1-9][0-9]{6,14}")
+_PHONE_FILLER = late(r"[ .\-()]")
+_SHORT_CODE = late(r"[1-9][0-9]{2,7}")
+_SENDER_SERVICE = late(r"MG[0-9a-fA-F]{32}")  # of Twilio, which chooses one of its numbers
+_SENDER_NAME = late(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
 
 
 class Address(NamedTuple):

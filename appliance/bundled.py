@@ -2,7 +2,6 @@
 
 import json
 import platform
-from importlib import metadata
 from pathlib import Path
 
 from appliance.errors import Refused
@@ -19,6 +18,8 @@ def components() -> dict[str, str]:
     try:
         return {**json.loads((_INSIDE / "components.json").read_text(encoding="utf-8")), **first}
     except FileNotFoundError:
+        from importlib import metadata
+
         return {**first, **{name: metadata.version(name) for name in _NAMED}}
 
 

@@ -9,7 +9,7 @@ import logging
 import time
 from importlib import import_module
 
-from appliance import packed
+from appliance import packed, patterns
 from appliance.designs import render
 
 log = logging.getLogger("campanero")
@@ -47,6 +47,7 @@ def load() -> None:
             # Whoever needs it will say so, too, and to somebody
             log.exception("%s cannot be loaded", name)
         time.sleep(_BREATH_SECONDS)
+    patterns.compile_all()
     render.warm()
     try:
         packed.finish()

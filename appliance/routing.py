@@ -43,11 +43,9 @@ class QuickSignals(_Quick, SignalRouter):
     """The router of what happens within the server, of which we use next to nothing."""
 
 
-def leave_for_later(app: "Sanic[Any, Any]") -> None:
-    """Have the server start as it is written: it tells of each step of a request, though nobody listens."""
-    app.config.TOUCHUP = False
-
-
 def catch_up(app: "Sanic[Any, Any]") -> None:
-    """Take the steps that nobody listens to out of the code of requests; from the next one on they are quicker."""
+    """Take the steps that nobody listens to out of the code of requests, which the start left in (`TOUCHUP`).
+
+    The library rewrites its own source for that, a twentieth of a start; from the next request on it is quicker.
+    """
     TouchUp.run(app)  # type: ignore[no-untyped-call]  # untyped in the library

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import logging
-import re
 import secrets
 import signal
 import sys
@@ -27,9 +26,10 @@ from appliance.feedback import receipts
 from appliance.inbound.listener import Listener
 from appliance.messages import repeats
 from appliance.metrics import machine, requests
+from appliance.patterns import late
 from appliance.public import door as public
 from appliance.public import hooks
-from appliance.routing import QuickRouter, QuickSignals, catch_up, leave_for_later
+from appliance.routing import QuickRouter, QuickSignals, catch_up
 from appliance.settings import Config
 from appliance.work.capture import CaptureServer
 from appliance.work.consumer import Works
@@ -53,7 +53,7 @@ _PAST_READING = 419_430_400  # twice an import
 _HEAD_BYTES = 32_768
 _LINE_BYTES = 8_192
 # A request's line and its headers: no space before a colon, no line that goes on with the next
-_HEAD = re.compile(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*")
+_HEAD = late(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*")
 
 
 def build(config: Config) -> "Sanic[Any, Any]":
@@ -69,8 +69,8 @@ def build(config: Config) -> "Sanic[Any, Any]":
         KEEP_ALIVE_TIMEOUT=60,
         FALLBACK_ERROR_FORMAT="text",
         OAS=False,
+        TOUCHUP=False,
     )
-    leave_for_later(app)
     app.ctx.config = config
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
     app.ctx.inbound, app.ctx.certificate = Listener(config), None

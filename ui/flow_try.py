@@ -1,6 +1,5 @@
 """A rehearsal of a flow as a page asks for it: an address holds all of it, so that it can be kept and gone back to."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -14,12 +13,13 @@ from appliance.flows.asked import Asked
 from appliance.flows.counted import StepCount
 from appliance.flows.sketch import Sketch
 from appliance.flows.timeline import Entry, Simulated
+from appliance.patterns import late
 from ui import flow_forms, words
 from ui.flow_tree import Card
 
 _HOUR = 3_600
 # How an address names what somebody does at a branch: the step, and the event that it asks for
-_CHOICE = re.compile(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
+_CHOICE = late(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
 
 
 class Wish(NamedTuple):

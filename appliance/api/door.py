@@ -16,11 +16,12 @@ from appliance.api.document import build, document
 from appliance.api.routes import ROUTES
 from appliance.db import storage
 from appliance.errors import Faults, Refused, TooMany
+from appliance.patterns import late
 
 BASE = "/v1/my"
 API_VERSION = "1.0"
 # Versions that do not exist too: a program that asks for one reads JSON
-_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
+_PATHS = late(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
 _buckets = Buckets()
 
 

@@ -1,6 +1,5 @@
 """All faults of a request at once: what its types let through is looked at too where others do not (decisions, 3)."""
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,8 +9,9 @@ from appliance import reader
 from appliance.api.declare import Call
 from appliance.db.work import call
 from appliance.errors import Invalid
+from appliance.patterns import late
 
-_ROOT = re.compile(r"[.\[]")
+_ROOT = late(r"[.\[]")
 
 
 def checked(

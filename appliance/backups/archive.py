@@ -7,7 +7,6 @@ that was cut short is not taken for a whole one. Names are ours alone: nothing e
 import gzip
 import hashlib
 import io
-import re
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -19,10 +18,11 @@ import msgspec
 
 from appliance.backups.placing import FOLDERS
 from appliance.db.journal import Mark
+from appliance.patterns import late
 
 MANIFEST, DATABASE, SUMS, KEY = "campanero-backup.json", "campanero.db", "SHA256SUMS", "secret.key"
 FORMAT = 1
-_NAMES = re.compile(rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FOLDERS)})/[A-Za-z0-9._/-]{{1,200}})")
+_NAMES = late(rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FOLDERS)})/[A-Za-z0-9._/-]{{1,200}})")
 _CHUNK = 1 << 20
 # The first level costs a third of the sixth, and leaves a database a tenth larger
 _LEVEL = 1

@@ -2,7 +2,6 @@
 
 import calendar
 import fcntl
-import re
 import stat
 import time
 from collections.abc import Iterator
@@ -10,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from appliance.patterns import late
+
 FOLDER = "backups"
 # The end of the names of what is on its way
 PART = ".part"
 # What the service makes by its schedule; what others put there, and what an upgrade kept, is not its to delete
-_OWN = re.compile(r"campanero-(\d{8}T\d{6}Z)\.tar\.gz")
-_ANY = re.compile(r"[^.].*\.tar\.gz")
+_OWN = late(r"campanero-(\d{8}T\d{6}Z)\.tar\.gz")
+_ANY = late(r"[^.].*\.tar\.gz")
 _STAMP = "%Y%m%dT%H%M%SZ"
 
 

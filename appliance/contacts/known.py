@@ -3,7 +3,6 @@
 It is shown beside merge tags, so that nobody is called by a name they never gave.
 """
 
-import re
 import time
 from collections import Counter
 from functools import lru_cache
@@ -14,6 +13,7 @@ import msgspec
 from appliance.contacts import store
 from appliance.db.open import one as first
 from appliance.db.open import rows
+from appliance.patterns import late
 from appliance.tables import Contact
 
 # So many of the last added are looked at for what their data hold
@@ -21,7 +21,7 @@ _LOOKED_AT = 1_000
 _MOST_KEYS = 60
 _LONGEST = 40
 # No merge tag can say them
-_UNNAMED = re.compile(r"""["'{}.\[\]]|^_""")
+_UNNAMED = late(r"""["'{}.\[\]]|^_""")
 # Counts of a moment ago do
 _SECONDS = 30
 _COLUMNS = ("first_name", "last_name", "source", "country_code")

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 
 from appliance.designs import places, plaintext
+from appliance.patterns import late
 
 _TEXT_TAGS = {"p", "br", "strong", "b", "em", "i", "u", "s", "a", "ul", "ol", "li", "span", "sub", "sup", "code"}
 _TAGS = _TEXT_TAGS | {
@@ -36,14 +37,14 @@ _STYLES = {
     "text-decoration", "text-indent", "text-transform", "vertical-align", "white-space", "width", "word-break",
     "word-spacing",
 }  # fmt: skip
-_ELEMENT = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_ELEMENT = late(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 # Elements without content, and those that the next of their kind ends
 _ENDED_BY_OTHERS = {
     "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
 }  # fmt: skip
 _DEEPEST = 250
 _MOST_ATTRIBUTES = 200
-_CSS_URL = re.compile(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
+_CSS_URL = late(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
 
 
 def _attribute(tag: str, name: str, value: str) -> str | None:

@@ -4,7 +4,6 @@ Whoever loads the library first loads it by this module: its parts need each oth
 ends find half of it.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +17,9 @@ from appliance.designs.addressing import AddressFault
 from appliance.designs.language import language, make_words
 from appliance.designs.merge import FILTERS, Context, MergeError, place, scan
 from appliance.designs.splice import NotPlain, Piece, Splice
+from appliance.patterns import late
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_CONTROL = late(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class Compiled:

@@ -4,9 +4,10 @@ What users write is only ever a template here, never in Jinja2. Values are plain
 context says where the result stands, and values are encoded for it: `html`, `text`, or `header` (one line).
 """
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
+
+from appliance.patterns import late
 
 if TYPE_CHECKING:
     from appliance.designs.compiled import Compiled
@@ -26,7 +27,7 @@ FILTERS = (
 
 MOST_TAGS = 2_000
 MOST_OUTPUT = 1_048_576
-_BEGIN = re.compile(r"\{[{%]")
+_BEGIN = late(r"\{[{%]")
 
 
 class MergeError(Exception):

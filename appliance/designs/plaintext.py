@@ -5,6 +5,7 @@ from html import unescape
 
 from appliance.designs import tags
 from appliance.designs.tags import Tokens
+from appliance.patterns import late
 
 _BLOCKS = {
     "p", "div", "section", "article", "header", "footer", "table", "tr", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6",
@@ -12,8 +13,8 @@ _BLOCKS = {
 }  # fmt: skip
 _HIDDEN = {"head", "style", "script", "title", "template"}
 _LONGEST_TAG = 4_000
-_TAG = re.compile(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
-_ATTRIBUTE = re.compile(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
+_TAG = late(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
+_ATTRIBUTE = late(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
 
 
 class _Writer:

@@ -19,12 +19,13 @@ from appliance.designs.kind import Inner, Kind, View
 from appliance.designs.sections import BY_NAME
 from appliance.designs.tags import Tokens, clean
 from appliance.designs.theme import THEME, Look, Theme, resolve
+from appliance.patterns import late
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 MARK = "cn:"  # begins the comments of a marked rendering; a path follows
-_SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
+_SPACE = late(r"-?\d+(?:\.\d+)?(?:px)?\Z")
 # Documents of up to so many characters are kept rendered; those of more than that not at all: a request has 2 MiB
 _KEPT, _LARGEST = 200_000, 2_500_000
 

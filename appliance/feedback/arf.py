@@ -11,13 +11,14 @@ from typing import NamedTuple
 from appliance import tokens
 from appliance.feedback import mime
 from appliance.messages import links
+from appliance.patterns import late
 
 # What a person says with it: not wanted. `not-spam` takes back, `virus` and `other` are no person's word
 _UNWANTED = ("abuse", "fraud", "opt-out", "opt-out-list")
 _SIGNED = ("return-path", "list-unsubscribe", "received", "delivered-to", "x-original-to", "errors-to")
-_PATH = re.compile(r"\b(b\+[0-9a-f]{20,40})@", re.IGNORECASE)
-_LINK = re.compile(r"/u/([A-Za-z0-9_-]{20,60})")
-_MAILTO = re.compile(r"unsubscribe\+([0-9a-f]{20,80})@", re.IGNORECASE)
+_PATH = late(r"\b(b\+[0-9a-f]{20,40})@", re.IGNORECASE)
+_LINK = late(r"/u/([A-Za-z0-9_-]{20,60})")
+_MAILTO = late(r"unsubscribe\+([0-9a-f]{20,80})@", re.IGNORECASE)
 
 
 class Complaint(NamedTuple):

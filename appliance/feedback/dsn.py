@@ -4,18 +4,18 @@ What a report says of one recipient becomes a `Report`. That something is late, 
 verdict and is left out; so are answers of people and their machines (RFC 3834).
 """
 
-import re
 from email.message import Message
 from typing import Literal, NamedTuple
 
 from appliance.delivery import classes
 from appliance.feedback import mime, old
+from appliance.patterns import late
 
 _STATUS = ("message/delivery-status", "message/global-delivery-status")
-_ADDRESS = re.compile(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
-_SMTP = re.compile(r"(?<![\d.])([245]\d\d)(?![\d.])")
-_ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)")
-_XTEXT = re.compile(r"\+([0-9A-F]{2})")
+_ADDRESS = late(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
+_SMTP = late(r"(?<![\d.])([245]\d\d)(?![\d.])")
+_ENHANCED = late(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)")
+_XTEXT = late(r"\+([0-9A-F]{2})")
 _MOST_RECIPIENTS = 50
 _LONGEST = 1_000
 

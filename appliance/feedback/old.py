@@ -10,14 +10,15 @@ from email.header import decode_header
 from email.message import Message
 
 from appliance.feedback import mime
+from appliance.patterns import late
 
 _LONGEST = 20_000
-_SYSTEM = re.compile(
+_SYSTEM = late(
     r"mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail administrator|mailadmin|system administrator|"
     r"systemadministrator|mdaemon|mmdf|noreply-?bounce|bounce",
     re.IGNORECASE,
 )
-_SUBJECT = re.compile(
+_SUBJECT = late(
     r"undeliver|returned (?:mail|to sender|e-?mail)|failure notice|"
     r"delivery (?:status )?(?:notification|fail\w*|problem)|"
     r"delivery .{0,30}fail|mail (?:delivery|system) (?:fail|error)|non[- ]?deliver|"
@@ -27,7 +28,7 @@ _SUBJECT = re.compile(
     r"não entregue|falha na entrega|недоставлен|не доставлен|配信|退信|送信エラー",
     re.IGNORECASE,
 )
-_WORDS = re.compile(
+_WORDS = late(
     r"this is the qmail-send program|message was created automatically by mail delivery software|"
     r"permanent (?:fatal )?error|could not be delivered to|was not delivered to|did not reach the following|"
     r"(?:unable|not able) to deliver|delivery to the following recipients? failed|failed permanently|"
@@ -36,20 +37,20 @@ _WORDS = re.compile(
     r"non è stato possibile|impossibile recapitare|não (?:foi|pôde ser) entregue|не (?:удалось|может быть) достав",
     re.IGNORECASE,
 )
-_LATE = re.compile(
+_LATE = late(
     r"\bdelay|\bwarning\b|still (?:being )?(?:trying|retried|attempt)|"
     r"will (?:keep|continue) (?:trying|to try|to be)|"
     r"will be retried|not (?:yet )?been delivered yet|"
     r"no action is required|you do not need to resend|verzöger|retard[ée]",
     re.IGNORECASE,
 )
-_ANSWER = re.compile(
+_ANSWER = late(
     r"^(?:auto(?:mati\w+)?[ :-]|re:|out of (?:the )?office|abwesen|vacation|ooo\b|away\b|r[ée]ponse auto|absence|"
     r"respuesta auto|fuera de|risposta auto|autosvar)",
     re.IGNORECASE,
 )
 # What follows is the message that came back
-_ORIGINAL = re.compile(
+_ORIGINAL = late(
     r"^-{2,}.{0,40}(?:copy of|original message|returned message|message follows|undeliverable message|"
     r"headers of the|ursprüngliche nachricht|message d['’]origine|mensaje original).*$|^return-path:|^received: |"
     r"^original message headers:|^x-original-to:",

@@ -1,6 +1,5 @@
 """What starts a flow, and for whom: read from a request, and asked of events as one SQL condition."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from appliance.fields import read as read_fields
 from appliance.filters import read
 from appliance.filters.scope import Place, Scope
 from appliance.flows import days
+from appliance.patterns import late
 from appliance.segments import people
 from appliance.sms import keywords
 from appliance.tables import ContactList, Segment, Trigger
@@ -29,7 +29,7 @@ TAG_EVENTS = frozenset({"tag_add", "tag_remove"})
 _ONCE = frozenset({"contact_add", "list_add", "segment_enter"})
 AT = "09:00"
 _MIRROR = "SELECT segment_id FROM contact_list WHERE id = ?"
-_AT = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_AT = late(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _LONGEST_GAP = 10 * 366 * 86_400
 _MOST_DAYS = 3660
 _MOST_KEYWORDS, _LONGEST_KEYWORD = 100, 160

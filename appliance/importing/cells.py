@@ -1,20 +1,21 @@
 """What a cell of a file says: trimmed, checked, and understood whatever product wrote it."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+from appliance.patterns import late
+
+_CONTROL = late(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
 # A cell that neither begins nor ends with one of these is clean
 EDGES = frozenset(SPACES + "'")
 # What our export puts before a cell that a spreadsheet would take for a formula
-_ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
+_ESCAPED = late(r"'+[=+\-@\t\r\n＝＋－＠]")
 _TYPED = frozenset("-0123456789tf")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
-_SEPARATORS = re.compile(r"[,;|]")
+_NUMBER = late(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
+_SEPARATORS = late(r"[,;|]")
 NO = frozenset(("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non"))
 YES = frozenset(("1", "yes", "y", "true", "t", "on", "x", "ja", "oui", "si"))
 # How other products call what we know; the gravest of a row counts

@@ -1,6 +1,5 @@
 """One record made a person: addresses in their normal form, fields checked, opt-out state understood."""
 
-import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,9 +10,10 @@ from appliance.fields import DATA_BYTES, DEEPEST, is_too_deep
 from appliance.importing import cells, columns, given
 from appliance.importing.cells import EDGES, NO, SPACES, STATES, YES, Bad, clean, typed, word_of
 from appliance.importing.given import GRAVITY, Given
+from appliance.patterns import late
 
 # An address that needs no closer look once its domain has had one
-_PLAIN = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
+_PLAIN = late(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
 _MOST_NAMES = 2000
 READ = {**cells.READ, **given.READ}
 _MAUTIC = {"1": "out", "2": "hard_bounce", "3": "manual"}

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from appliance.db.open import rows
 from appliance.errors import NotFound
 from appliance.importing import store
 from appliance.importing.staging import Staged
+from appliance.patterns import late
 from appliance.tables import Import
 
 _LINES = 2000
@@ -23,7 +23,7 @@ _HEADER = ("line", "result", "reason", "address", "contact_id", "kept_opt_out")
 _RESULTS = ("", "created", "updated", "skipped", "failed")
 _NUMBER = {name: index for index, name in enumerate(_RESULTS)}
 _decode = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
-_PHONE = re.compile(r"\+[0-9]{6,15}")
+_PHONE = late(r"\+[0-9]{6,15}")
 _STARTERS = tuple("=+-@\t\r＝＋－＠")
 
 

@@ -11,6 +11,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import NotFound
 from appliance.messages import links
 from appliance.pages import Page, paginate
+from appliance.patterns import late
 from appliance.sms import gsm
 from appliance.sms.text import Text
 from appliance.tables import Captured, Message
@@ -20,7 +21,7 @@ KEPT_MS = 90 * 24 * 3600 * 1000
 # Up to which message the inbox of an account was emptied: nobody sees these any more, and they go by the bite
 _EMPTIED = "inbox_emptied:"
 # What underlines a heading in plain text, which is nothing that anybody said
-_RULE = re.compile(r"^[=\-*_]{3,}\s*$", re.MULTILINE)
+_RULE = late(r"^[=\-*_]{3,}\s*$", re.MULTILINE)
 
 
 class Reading(NamedTuple):

@@ -4,15 +4,16 @@ import re
 
 from appliance.designs import places
 from appliance.designs.tags import TAG
+from appliance.patterns import late
 
-_END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
+_END_OF_BODY = late(r"</body\s*>", re.IGNORECASE)
 _ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
 _STYLE = "margin:32px 0 0;font:13px/1.5 sans-serif;color:#666666"
-_SHOWN_ADDRESS = re.compile(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
-_SHOWN_LINK = re.compile(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
+_SHOWN_ADDRESS = late(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
+_SHOWN_LINK = late(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
 # An address that is asked for before it is shown is still shown to everybody
-_ASKED = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
-_WORD = re.compile(r"\{%-?\s*(\w+)")
+_ASKED = late(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
+_WORD = late(r"\{%-?\s*(\w+)")
 _BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
 
 

@@ -1,6 +1,5 @@
 """How a page for recipients is answered: in the account's look and language, with nothing fetched from elsewhere."""
 
-import re
 import secrets
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +13,7 @@ from appliance.contacts.consent import Evidence
 from appliance.designs.theme import SANS
 from appliance.engagement import words
 from appliance.engagement.face import Face
+from appliance.patterns import late
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,7 +28,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-_TAG = re.compile(r"<[^<>]+>")
+_TAG = late(r"<[^<>]+>")
 
 
 @cache

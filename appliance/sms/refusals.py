@@ -6,7 +6,7 @@ the same is for a person to look at.
 
 from collections.abc import Sequence
 
-from appliance.patterns import Late
+from appliance.patterns import late
 
 # What may stand around a refusal without changing it
 _POLITE = (
@@ -78,8 +78,8 @@ def _filled(pattern: str) -> str:
     return f"(?:{pattern})"
 
 
-_REFUSED = Late("|".join(_filled(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
-_AROUND = Late(rf"\b(?:{_POLITE})\b")
+_REFUSED = late("|".join(_filled(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
+_AROUND = late(rf"\b(?:{_POLITE})\b")
 
 
 def bare(words: Sequence[str]) -> list[str]:

@@ -1,6 +1,5 @@
 """The outline and the palette: sections by name, picture and a few words of what is in them."""
 
-import re
 from typing import Any
 
 from msgspec import Struct
@@ -9,6 +8,7 @@ from appliance.designs import outline, plaintext
 from appliance.designs.kind import Kind
 from appliance.designs.outline import Entry
 from appliance.designs.sections import BY_NAME
+from appliance.patterns import late
 
 ICONS = {
     "header": "panel-top", "hero": "image-up", "heading": "heading", "text": "type", "image": "image",
@@ -24,7 +24,7 @@ PALETTE = (
     ("Brand", ("header", "social", "footer")),
     ("Advanced", ("html",)),
 )
-_TAG = re.compile(r"\{\{\s*([a-zA-Z0-9_.]+)[^}]*\}\}|\{%[^%]*%\}")
+_TAG = late(r"\{\{\s*([a-zA-Z0-9_.]+)[^}]*\}\}|\{%[^%]*%\}")
 _MOST = 60
 # What says most about a section where its first words do not
 _TELLING = ("text", "title", "content", "name", "code", "caption", "wordmark_text", "alt")

@@ -11,6 +11,7 @@ from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.fields import PageQuery
 from appliance.messages import trial
+from appliance.patterns import late
 from appliance.templates import history, homes, revisions, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
 from ui import view, words
@@ -23,7 +24,7 @@ from ui.pages.templates import FIELDS, changed_since, is_edited, page
 from ui.session import Visit
 
 pages = Pages("ui_template_acts", url_prefix="/templates")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = late(r"[^A-Za-z0-9._-]+")
 _MOST_FAULTS = 5
 
 

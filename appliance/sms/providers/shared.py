@@ -12,6 +12,7 @@ import msgspec
 
 from appliance import clock, config, tokens
 from appliance.errors import NotAllowed
+from appliance.patterns import late
 from appliance.sms.client import Answer
 
 T = TypeVar("T")
@@ -23,8 +24,8 @@ STATUSES = {
     "failed": "failed", "canceled": "failed", "cancelled": "failed", "rejected": "failed", "expired": "undelivered",
 }  # fmt: skip
 _PURPOSE = "sms receipt"
-_NAME = re.compile(r"[!-~]{1,255}")
-_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_NAME = late(r"[!-~]{1,255}")
+_UNSEEN = late(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _LONGEST_WAIT = 3600.0
 _MOST_WORDS, _MOST_BODY = 1_000, 20_000
 
