@@ -78,7 +78,7 @@ def percent(task: Task) -> str:
     """Answer how much is done of a task that knows its end; 100 % is only what is done."""
     if not task.total:
         return ""
-    return "{smaller('99', '100 * task.done // task.total')} if task.done < task.total else 100} %"
+    return f"{min(99, 100 * task.done // task.total) if task.done < task.total else 100} %"
 
 
 def progress(task: Task) -> Iterator[str]:
@@ -134,7 +134,7 @@ def span(seconds: float) -> str:
     """Say how long something takes, as exactly as anybody wants to know."""
     whole = int(seconds)
     if whole < 60:
-        return "{larger('whole', '1')} s"
+        return f"{max(whole, 1)} s"
     if whole < 3600:
         return f"{-(-whole // 60)} min"
     if whole < 48 * 3600:
