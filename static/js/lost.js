@@ -22,11 +22,6 @@
   document.addEventListener("htmx:config:request", (event) => {
     if (asks() && beats(event.detail.ctx.sourceElement)) event.preventDefault();
   });
-  // What waited for its turn says what its form has seen by now.
-  document.addEventListener("htmx:before:request", ({ target, detail: { ctx: { request: { body } } } }) => {
-    const seen = target.elements?.seen;
-    if (seen && body?.has?.("seen")) body.set("seen", seen.value);
-  });
   document.addEventListener("htmx:before:swap", (event) => {
     const { ctx } = event.detail, status = ctx.response?.status;
     if (event.defaultPrevented) return;

@@ -118,32 +118,6 @@
     // Who does not look needs no news; the next beat after coming back brings it.
     if (document.hidden && sourceElement?.getAttribute("hx-trigger")?.startsWith("every")) { event.preventDefault(); return; }
     if (request.method === "GET" && request.body) for (const [key, value] of [...request.body]) if (value === "") request.body.delete(key);
-    if (request.method === "POST" && event.target.closest?.("[data-autosave]")) { state("Saving…"); request.typed = typed.get(event.target); }
-  });
-  // What saves itself is not lost when the page goes: what is on its way goes on, and the rest is sent along.
-  const typed = new Map();
-  document.addEventListener("input", ({ target: { form } }) => { if (form?.dataset.autosave !== undefined) typed.set(form, (typed.get(form) || 0) + 1); });
-  document.addEventListener("htmx:before:request", ({ target, detail: { ctx: { request } } }) => {
-    if (!typed.has(target)) return;
-    request.keepalive = String(request.body).length < 50000;  // browsers take no more
-    if (request.typed === typed.get(target)) typed.delete(target);
-  });
-  addEventListener("pagehide", () => {
-    for (const form of typed.keys()) if (form.isConnected) navigator.sendBeacon(form.action, new URLSearchParams([...new FormData(form), ["mine", "*"]]));
-    typed.clear();
-  });
-  const again = (element, why) => {
-    const form = element?.closest?.("[data-autosave]");
-    if (!form) return false;
-    state(`Not saved: ${why}, trying again`);
-    typed.set(form, typed.get(form) || 1);
-    setTimeout(() => { if (form.isConnected && typed.has(form)) form.dispatchEvent(new Event("change", { bubbles: true })); }, 2000);
-    return true;
-  };
-  document.addEventListener("htmx:error", (event) => again(event.target, "no answer from the server"));
-  document.addEventListener("htmx:before:swap", (event) => {
-    const { sourceElement, response } = event.detail.ctx;
-    if ([502, 503].includes(response?.status) && again(sourceElement, "the server takes nothing now")) event.preventDefault();
   });
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail;

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.kit import axe
 from tests.kit.browser import Problems, new_page, sign_in
@@ -186,6 +186,36 @@ def test_a_draft_that_saves_itself_asks_too(tabs: tuple[Page, Page], things: dic
     api.wait(path, lambda row: row["template"]["subject"] == "Mine")
     expect(told).to_have_count(0)
     assert api.get(path).expect(200)["template"]["preheader"] == "Bread"
+
+
+def test_a_field_that_only_has_the_focus_takes_what_others_wrote(
+    tabs: tuple[Page, Page], things: dict[str, int], api: Client
+) -> None:
+    """Written in once and left alone since, with the caret in it: others' words come; what is being written stays."""
+    path = f"/campaigns/{things['campaign']}"
+    _, page = tabs
+    page.goto(f"{path}?open=from")
+    name, answers = page.locator("#f-from-name"), page.locator("#f-reply-to")
+    name.fill("Mine")
+    expect(name).to_have_attribute("value", "Mine")
+    api.patch(path, {"template_attributes": {"from_name": "Theirs"}}).expect(200)
+    answers.fill("answers@bakery.example")
+    name.focus()
+    expect(name).to_have_value("Theirs")
+    expect(name).to_be_focused()
+    # What is written while the answer is on its way is not taken for what stood there
+    held: list[Route] = []
+    page.route("**/from", lambda route: route.continue_() if held else held.append(route))
+    answers.fill("others@bakery.example")
+    with page.expect_request("**/from"):
+        name.focus()
+    name.press("End")
+    name.press_sequentially(" too")
+    held[0].continue_()
+    expect(name).to_have_attribute("value", "Theirs too")
+    expect(name).to_have_value("Theirs too")
+    kept = api.get(path).expect(200)["template"]
+    assert (kept["from_name"], kept["reply_to"]) == ("Theirs too", "others@bakery.example")
 
 
 def test_without_a_script_and_at_one_moment(api: Client, things: dict[str, int]) -> None:

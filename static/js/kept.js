@@ -1,0 +1,55 @@
+/* Forms that save themselves, and others at the same form: nothing typed is lost, nothing old is kept for new. */
+(() => {
+  "use strict";
+  const { state } = window;
+  // What saves itself is not lost when the page goes: what is on its way goes on, and the rest is sent along.
+  const typed = new Map();
+  document.addEventListener("input", ({ target: { form } }) => { if (form?.dataset.autosave !== undefined) typed.set(form, (typed.get(form) || 0) + 1); });
+  document.addEventListener("htmx:before:request", ({ target, detail: { ctx: { request } } }) => {
+    if (!typed.has(target)) return;
+    request.keepalive = String(request.body).length < 50000;  // browsers take no more
+    if (request.typed === typed.get(target)) typed.delete(target);
+  });
+  document.addEventListener("htmx:config:request", ({ target, detail: { ctx: { request } } }) => {
+    if (request.method === "POST" && target.closest?.("[data-autosave]")) { state("Saving…"); request.typed = typed.get(target); }
+  });
+  addEventListener("pagehide", () => {
+    for (const form of typed.keys()) if (form.isConnected) navigator.sendBeacon(form.action, new URLSearchParams([...new FormData(form), ["mine", "*"]]));
+    typed.clear();
+  });
+  const again = (element, why) => {
+    const form = element?.closest?.("[data-autosave]");
+    if (!form) return false;
+    state(`Not saved: ${why}, trying again`);
+    typed.set(form, typed.get(form) || 1);
+    setTimeout(() => { if (form.isConnected && typed.has(form)) form.dispatchEvent(new Event("change", { bubbles: true })); }, 2000);
+    return true;
+  };
+  document.addEventListener("htmx:error", (event) => again(event.target, "no answer from the server"));
+  document.addEventListener("htmx:before:swap", (event) => {
+    const { sourceElement, response } = event.detail.ctx;
+    if ([502, 503].includes(response?.status) && again(sourceElement, "the server takes nothing now")) event.preventDefault();
+  });
+
+  // What waited for its turn says what its form has seen by now, and what stands by now where nobody wrote.
+  const written = new WeakMap();
+  let beat = 0, idle;
+  document.addEventListener("input", ({ target }) => written.set(target, ++beat), true);
+  const said = (field) => field.closest("merge-field")?.getAttribute("value") ?? field.defaultValue;
+  document.addEventListener("htmx:config:request", ({ target: { elements }, detail: { ctx } }) => {
+    ctx.beat = beat;
+    if (elements?.seen) ctx.left = [...elements].filter((one) => one.name && !/checkbox|radio/.test(one.type) && "defaultValue" in one && one.value === said(one));
+  });
+  document.addEventListener("htmx:before:request", ({ detail: { ctx: { left = [], request: { body } } } }) => {
+    for (const { name, value } of left) if (body?.getAll?.(name).length === 1) body.set(name, value);
+  });
+  // A field that only has the focus takes what others wrote; one that was written in since it was asked keeps its words.
+  const rests = (field, ctx) => field && field === document.activeElement && !(written.get(field) > ctx.beat);
+  document.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
+    const field = document.activeElement;
+    idle = field?.value === field?.defaultValue && rests(field, ctx) ? field : null;
+  });
+  document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
+    if (rests(idle, ctx) && idle.value !== idle.defaultValue) idle.value = idle.defaultValue;
+  });
+})();
