@@ -112,14 +112,14 @@ def _domain(account_id: int) -> list[tuple[str, str, str, str, bool]]:
 def _steps(look: Any, account: Any, people: int, lists: int, has_sent: bool) -> list[dict[str, Any]]:
     first = "In capture mode it goes to the inbox here, so nothing can go wrong."
     if config.current().email.transport != "capture":
-        first = "A test goes to yourself before; the number of people is said before anything leaves."
+        first = "You see for how many people it is before anything leaves."
     lines = (
         ("Say who is writing", "Company and postal address stand at the foot of every email.", "/brand", "palette",
          bool(look.company_name and look.physical_address)),
         ("Choose the name and address people see", "They know at a glance that it is you.", "/settings", "mail",
          bool(account.email_from_email)),
         *_domain(account.id),
-        ("Bring in your people", "Add one person to begin with, and put them into a list.",
+        ("Bring in your people", "Add one person, and put them into a list.",
          "/lists/new" if people else "/contacts/new", "users", people > 0 and lists > 0),
         ("Send a first email", first, "/campaigns/new", "send", has_sent),
     )  # fmt: skip
