@@ -174,6 +174,6 @@ def _page(request: Request, visit: Visit, form: Form, status: int, answer: Any =
     elsewhere = visit.account_id != _FIRST_ACCOUNT
     may_change = not elsewhere and rights.may(visit.user.role, "POST", "/settings/sending")
     return view.page(
-        request, "settings/sending.html", status, form=form, answer=answer, relays=RELAYS if may_change else {}, locked=locked,
-        stored=stored, config=here, may_change=may_change, elsewhere=elsewhere,
+        request, "settings/sending.html", status, form=form, answer=answer, relays=RELAYS if may_change else {},
+        locked=locked, stored=stored, config=here, may_change=may_change, elsewhere=elsewhere,
     )  # fmt: skip
