@@ -8,7 +8,7 @@ from appliance.account import jwt, keys, roles, sessions
 from appliance.account.keys import Credential
 from appliance.api.declare import Route
 from appliance.api.reply import Fault
-from appliance.db.work import call, commit
+from appliance.db.work import commit, glance
 from appliance.errors import Unavailable
 
 # No credential of ours is longer
@@ -25,7 +25,7 @@ async def credential(request: Request) -> Credential:
     scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
     found, is_stale = None, False
     if scheme.lower() == "bearer" and token and len(token) <= _LONGEST:
-        found, is_stale = await call(_find, token.strip())
+        found, is_stale = glance(_find, token.strip())
     if found is None:
         if scheme.lower() == "bearer" and token.strip().startswith(keys.PUBLIC):
             raise Fault(403, "forbidden", "a public key opens only its form")

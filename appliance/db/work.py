@@ -172,6 +172,16 @@ async def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     return await asyncio.get_running_loop().run_in_executor(_readers, lambda: _read(function, arguments, named))
 
 
+def glance(function: Callable[..., T], *arguments: Any) -> T:
+    """Run a reading function at once, on the thread of the loop itself: only what an index finds in a row or two.
+
+    All others wait for it, but to hand it to the pool and its answer back takes many times as long as it.
+    """
+    if _readers is None:
+        raise StorageError("the service is shutting down")
+    return _read(function, arguments, {})
+
+
 def _read(function: Callable[..., T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
     try:
         return function(*arguments, **named)
