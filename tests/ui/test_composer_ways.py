@@ -1,0 +1,121 @@
+"""Composing an email in other ways: by keyboard alone, by who may not send, and without a script."""
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
+from tests.kit.clock import TestClock
+from tests.kit.server import PASSWORD, Server
+from tests.kit.smtp import SmtpServer
+from tests.ui.composer_world import clock, draft, named, page, server, smtp
+
+__all__ = ["clock", "page", "server", "smtp"]
+
+
+def _design(page: Page, tab_to: Callable[[str], None]) -> None:
+    """Put a heading and a footer into an email in the editor, write into the one, and come back to the campaign."""
+    page.wait_for_url("**/content")
+    words = "Baked by keyboard"
+    for kind in ("heading", "footer"):
+        tab_to("#tab-sections, #o-")
+        page.keyboard.press("a")
+        expect(page.locator("#palette :focus")).to_be_visible()
+        tab_to(f"#palette button[value={kind}]")
+        page.keyboard.press("Enter")
+        expect(page.locator(f"#outline li[data-kind={kind}]")).to_be_visible()
+        if kind == "heading":
+            tab_to("#inspector .ed")
+            page.keyboard.press("Control+a")
+            page.keyboard.type(words)
+            expect(page.frame_locator("#canvas").get_by_role("heading", name=words)).to_be_visible()
+    tab_to("a.primary[href*='/campaigns/']")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/campaigns/\d+(\?.*)?$"))
+
+
+def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer, clock: TestClock) -> None:
+    """Made, designed, tested and sent without a mouse, up to the messages."""
+    page.goto("/campaigns")
+    page.keyboard.press("c")
+    expect(page.get_by_label("Name")).to_be_focused()
+    page.keyboard.type("By keyboard")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("By keyboard")
+
+    def tab_to(target: str) -> None:
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate("at => document.activeElement.matches(at)", target):
+                return
+        raise AssertionError(f"the keyboard does not reach {target}")
+
+    tab_to("#list-picks input")
+    page.keyboard.press("Space")
+    expect(page.locator(".sums .total")).to_have_text("=8 people")
+    tab_to("#card-from summary")
+    page.keyboard.press("Enter")
+    tab_to("#card-from .ed")
+    page.keyboard.type("Typed")
+    expect(page.locator("#side .mailrow")).to_contain_text("Typed")
+    tab_to("#card-content summary")
+    page.keyboard.press("Enter")
+    tab_to(".begins a[href$='/content']")
+    page.keyboard.press("Enter")
+    _design(page, tab_to)
+    expect(page.locator("#card-content summary")).to_contain_text("2 sections")
+    tab_to(".acts a[href$='/test']")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Send test")).to_be_visible()
+    tab_to("dialog button.primary")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("A test is on its way")).to_be_visible()
+    tab_to(".acts a[href$='/send']")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="Keep editing")).to_be_focused()
+    tab_to("dialog button.primary")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    clock.advance(20)
+    smtp.wait_until(lambda: len(named(smtp, "Typed")) == 8, "what was typed")
+    tested = next(one for one in smtp.messages if one.subject == "[Test] Typed")
+    sent = next(one for one in smtp.messages if one.subject == "Typed")
+    assert all("Baked by keyboard" in (one.html() or "") for one in (tested, sent))
+
+
+def test_who_may_not_send_sees_no_button(browser: Browser, server: Server, api: Client) -> None:
+    """An author writes and reviews; a viewer looks. Neither is shown what would be refused."""
+    number = draft(api, "Looked at")
+    for role, may_write in (("author", True), ("viewer", False)):
+        server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
+        problems = Problems()
+        page = sign_in(new_page(browser, server.url, problems), f"{role}@example.org")
+        page.goto(f"/campaigns/{number}?open=to")
+        assert page.get_by_label("Workshop").is_enabled() == may_write
+        assert (page.get_by_role("link", name="Send test").count() == 1) == may_write
+        page.get_by_role("link", name="Review", exact=True).click()
+        expect(page.get_by_role("dialog")).to_contain_text("Somebody who may send has to send it")
+        expect(page.get_by_role("dialog").get_by_role("button")).to_have_count(0)
+        page.context.close()
+        assert not problems.found
+
+
+def test_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+    """Every card is a form with a button, a test and a send are pages."""
+    number = draft(api, "Plain")
+    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    page = sign_in(context.new_page())
+    page.goto(f"/campaigns/{number}?open=to")
+    page.get_by_label("Workshop").check()
+    page.locator("#card-to").get_by_role("button", name="Save").click()
+    expect(page.locator("#card-to .sums")).to_contain_text("12 in Newsletter, Workshop")
+    page.get_by_role("link", name="Send test").click()
+    page.get_by_label("To", exact=True).fill("plain@bakery.example")
+    page.get_by_role("button", name="Send test").click()
+    expect(page.get_by_text("A test is on its way to plain@bakery.example.")).to_be_visible()
+    page.get_by_role("link", name="Review and send").click()
+    page.get_by_role("button", name="Send to 11 people").click()
+    assert api.get(f"/campaigns/{number}").json["phase"] == "holding"
+    context.close()
