@@ -43,6 +43,8 @@
   const post = (path, body) => fetch(path, {
     method: body ? "POST" : "GET", body, headers: { "HX-Request": "true", "X-Canvas": byId("stage").dataset.have || "" }, keepalive: !!body && String(body).length < 50000,
   });
+  // The email is what somebody looks at: it is painted before the lists and fields around it are made anew.
+  const painted = () => Promise.race([pause(50), new Promise((done) => requestAnimationFrame(() => setTimeout(done)))]);
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   const ask = async (path, body) => {
     for (let wait = 1000; ; wait = Math.min(wait * 2, 15000)) {
@@ -69,6 +71,7 @@
     for (const field of document.querySelectorAll(told.kept || told.select ? "[name=revision]" : "[name=revision]:not([data-revision])")) field.value = rev();
     if (told.select !== undefined) editor.key = told.select || "";
     emit("answer", { html });
+    if (html.includes('<data id="drawn"')) await painted();
     apply(html);
     if (told.say) say(told.say);
     if (told.base) saved(told.base);
