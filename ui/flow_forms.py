@@ -37,9 +37,10 @@ _PAIR = late(r"\s*([^:=]{1,100}?)\s*[:=]\s*(.*)")
 
 
 class StepForm(Form):
-    """A form with the rows of a filter in it, once those were read or asked for."""
+    """A form with the rows of a filter in it, once those were read or asked for, and what is said beside them."""
 
     rows: Rows | None = None
+    where: Form | None = None
 
 
 def shown(step: dict[str, Any]) -> StepForm:

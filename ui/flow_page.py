@@ -3,6 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.db.work import call
 from appliance.errors import Invalid
 from appliance.flows import contents, document, people, publishing, report, sketch, tree, triggers
 from appliance.flows.readiness import Blocker
@@ -11,7 +15,7 @@ from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.messages import looking
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentQuery
-from ui import approving, filter_look, flow_forms, flow_tree, words
+from ui import approving, filter_look, flow_forms, flow_together, flow_tree, together, view, words
 from ui import people as named
 from ui.filter_offers import BRANCH
 from ui.filters import Rows
@@ -51,7 +55,7 @@ def facts(
         "start_lacks": [one for step_id, one in blocked if step_id is None and one.field.startswith("trigger")],
         "approval": approving.of(visit, flow, f"/flows/{flow_id}", [one.code for _, one in blocked]),
         "inside": sum(publishing.inside(flow_id).values()), "kinds": KINDS, "wants_start": False,
-        "saved": shows is not None, "wrong": bool(form is not None and form.errors),
+        "saved": shows is not None, "wrong": bool(form is not None and (form.errors or form.met)),
         "may_edit": visit.user.role != "viewer" and flow.status != "archived",
         "may_send": visit.user.role in ("owner", "admin", "editor"), "range_query": "" if span == "all" else span,
         "at": str(where) if where is not None else "", "adding": kind if kind in BY_TYPE and where else "",
@@ -93,20 +97,21 @@ def _panel(
         "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
         "starts": flow_forms.STARTS, "events": flow_forms.starting_events(), "units": flow_forms.UNITS,
         "revision": 0, "texted": None, "shown": None, "pickable": [],
-        "conditions": len(drawn.start.data.get("where") or []), "pick_segments": [], "usual": "",
+        "conditions": len(drawn.start.data.get("where") or []), "where": None, "pick_segments": [], "usual": "",
     }  # fmt: skip
     if kind in BY_TYPE:
         found |= {"kind": BY_TYPE[kind], "form": form or flow_forms.shown({"type": kind, "duration": 86_400})}
     elif step is not None:
         found["texted"] = _texted(visit, step) if step["type"] == "sms" else None
         found |= {
-            "kind": BY_TYPE[step["type"]], "form": form or flow_forms.shown(step), **_standing(drawn, said, step),
+            "kind": BY_TYPE[step["type"]], "form": form or _opened(step), **_standing(drawn, said, step),
             "title": flow_tree.said(visit.account_id, step)[0],
             "revision": contents.of_steps([step])[0].revision if step.get("template_id") else 0,
             "figures": next((one for one in known.steps if one.id == step["id"]), None) if known else None,
         }  # fmt: skip
     else:
-        found["form"] = form or flow_forms.start_shown(drawn.start, drawn.goal)
+        found["form"] = form or together.opened(flow_forms.start_shown(drawn.start, drawn.goal), flow_together.START)
+        found["where"] = (form and form.where) or together.opened(flow_together.where(drawn.start), flow_together.WHERE)
         kept = segments.page(visit.account_id, SegmentQuery(limit=100)).rows
         found["pick_segments"] = sorted(((str(row.id), row.name) for row in kept), key=lambda one: one[1].casefold())
         plain = drawn.start._replace(data={})
@@ -124,6 +129,10 @@ def _panel(
         rows.event = drawn.start.event or ""
         found["shown"] = filter_look.look(visit.account_id, rows, BRANCH)
     return found
+
+
+def _opened(step: dict[str, Any]) -> StepForm:
+    return together.opened(flow_together.shown(step), flow_together.of_step(step["type"]))
 
 
 def _texted(visit: Visit, step: Any) -> Any:
@@ -160,3 +169,24 @@ def _place_words(one: tree.Valid, titles: dict[int, str]) -> str:
     title = titles[one.step["id"]][:60]
     how = one.where.how
     return f"After “{title}”" if how == tree.AFTER else f"First in {how.capitalize()} of “{title}”"
+
+
+async def panel(
+    request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
+) -> HTTPResponse:
+    """Answer the page, or the part of it that was saved, with what else changes by that."""
+    found = await call(facts, visit, flow_id, request.args, form, shows)
+    return view.page(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **found)
+
+
+def step_path(flow_id: int, shows: int | str) -> str:
+    """Answer the page of a flow with a step beside it."""
+    return f"/flows/{flow_id}?step={shows}"
+
+
+async def saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
+    """Answer what was saved, or the page with it where no script asked."""
+    if view.is_part(request):
+        return await panel(request, visit, flow_id, shows)
+    view.say(request, "Saved.")
+    return view.go(request, step_path(flow_id, shows))

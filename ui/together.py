@@ -6,7 +6,7 @@ beside what is kept by now. Its buttons `mine` and `theirs` name the part about 
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sanic.response import HTTPResponse
@@ -19,6 +19,7 @@ ALL = "*"
 _LONG = 400
 Known = Mapping[str, Mapping[str, str]]
 Page = Callable[..., Awaitable[HTTPResponse]]
+F = TypeVar("F", bound=Form)
 
 
 class Moved(Exception):
@@ -91,7 +92,7 @@ class Parts:
         return [form[name]] if name in form.values and len(many) < 2 else [one.strip() for one in many]
 
 
-def opened(form: Form, parts: Parts) -> Form:
+def opened(form: F, parts: Parts) -> F:
     """Answer a form that shows what is kept, and remembers that."""
     form.values["seen"] = _written(parts.mark(form))
     return form

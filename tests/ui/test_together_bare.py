@@ -33,6 +33,10 @@ def _role(api: Client, things: dict[str, int]) -> Any:
     return re.findall(r'value="(\w+)" selected', form.partition("</form>")[0])[0]
 
 
+def _flow(api: Client, things: dict[str, int]) -> Any:
+    return api.get(f"/flows/{things['flow']}").expect(200)
+
+
 CASES = {
     "webhook": Case(
         "/settings/webhooks/{webhook}/edit", "/settings/webhooks/{webhook}", "What it hears of",
@@ -67,6 +71,18 @@ CASES = {
         {"name": "Easter"}, "theirs Spring , yours Easter",
         lambda api, things: api.get(f"/campaigns/{things['campaign']}").json["name"],
     ),
+    "step of a flow": Case(
+        "/flows/{flow}?step={wait}", "/flows/{flow}/steps/{wait}", "How long",
+        {"duration": "1", "duration_unit": "86400"}, {"duration": "2"}, {"duration": "3"},
+        "theirs 2 days , yours 3 days",
+        lambda api, things: f"{_flow(api, things)['steps'][0]['duration'] // 86_400} days",
+    ),
+    "start of a flow": Case(
+        "/flows/{flow}", "/flows/{flow}/trigger", "Start",
+        {"event": "tag_add", "event_name": "", "contact_list_id": "", "often": "", "tag": "", "gap": "30", "goal": ""},
+        {"tag": "new"}, {"tag": "old"}, "theirs Gets a tag, new , yours Gets a tag, old",
+        lambda api, things: f"Gets a tag, {_flow(api, things)['trigger']['data']['tag']}",
+    ),
 }  # fmt: skip
 # What only the first changes, and how that is read
 OTHERS = {
@@ -75,9 +91,11 @@ OTHERS = {
         lambda api, things: api.get(f"/webhooks/{things['webhook']}").json["url"],
     ),
     "who writes": ({"physical_address": "4 Mill Lane"}, lambda api, _: api.get("/brand").json["physical_address"]),
+    "start of a flow": ({"goal": "order_paid"}, lambda api, things: _flow(api, things)["goal"]),
     "look": ({"text_color": "#101010"}, lambda api, _: api.get("/brand").json["text_color"]),
 }
 _NUMBERS = count(1)
+RULES = [{"name": "contact_country", "predicate": "eq", "value": "DE"}]
 
 
 @pytest.fixture
@@ -90,11 +108,15 @@ def things(api: Client) -> dict[str, int]:
     rows = re.findall(r"<tr>.*?</tr>", paper.get("/settings/team"), re.S)
     [mine] = [row for row in rows if email in row]
     [user] = set(re.findall(r"/settings/team/(\d+)/role", mine))
+    steps = [{"duration": 86_400}, {"filters": RULES, "yes": [], "no": []}]
+    flow = api.post("/flows", {"name": "Readers", "trigger": {"event": "contact_add"}, "steps": steps}).expect(201)
+    wait, split = (one["id"] for one in flow["steps"])
     return {
+        "flow": flow["id"], "wait": wait, "split": split,
         "webhook": api.post("/webhooks", hook).expect(201)["id"],
         "campaign": api.post("/campaigns", {"name": "Letter"}).expect(201)["id"],
         "user": int(user),
-    }
+    }  # fmt: skip
 
 
 def seen(page: str, path: str) -> str:

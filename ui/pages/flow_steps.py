@@ -1,4 +1,4 @@
-"""The steps of a flow: put in, changed, moved, copied, taken out; and what starts it."""
+"""The steps of a flow: put in, changed, moved, copied, taken out."""
 
 from collections import OrderedDict
 from typing import Any
@@ -6,19 +6,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
+from appliance import errors
 from appliance.db.work import call, commit
-from appliance.flows import lookback, people, sketch, tree
-from appliance.flows.requests import FlowPatch
+from appliance.flows import people, sketch, tree
 from appliance.flows.steps import BY_TYPE
-from ui import flow_forms, flow_tree, view, words
-from ui import people as named
+from ui import flow_forms, flow_together, together, view, words
 from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.flow_forms import StepForm
-from ui.flow_page import START, facts
+from ui.flow_page import START, facts, panel, saved, step_path
 from ui.guard import signed_in
 from ui.session import Visit
+from ui.together import Parts
 
 pages = Pages("ui_flow_steps", url_prefix="/flows")
 # Steps as they were before one was taken out, for the button that brings it back; a restart forgets them
@@ -26,18 +25,6 @@ _MOST_KEPT = 50
 _before: "OrderedDict[int, list[Any]]" = OrderedDict()
 # Kinds that can stand in a flow before anything was said about them
 _AT_ONCE = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": {}}
-
-
-async def _shown(
-    request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
-) -> HTTPResponse:
-    """Answer the page, or the part of it that was saved, with what else changes by that."""
-    found = await call(facts, visit, flow_id, request.args, form, shows)
-    return view.page(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **found)
-
-
-def _to(flow_id: int, shows: int | str) -> str:
-    return f"/flows/{flow_id}?step={shows}"
 
 
 @pages.post("/<flow_id:int>/steps", name="add")
@@ -64,7 +51,7 @@ async def add(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
         if "ready" not in form.values:
             raise
         return await _new(request, visit, flow_id, form, refused)
-    return view.go(request, _to(flow_id, step))
+    return view.go(request, step_path(flow_id, step))
 
 
 async def _new(
@@ -79,22 +66,46 @@ async def _new(
 
 @pages.post("/<flow_id:int>/steps/<step_id:int>", name="change")
 @signed_in
+@together.meeting
 async def change(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Keep what a step takes."""
-    form = StepForm.of(request)
-    step = tree.find((await call(sketch.of, visit.account_id, flow_id)).steps, step_id)
-    if step is None:
-        raise errors.NotFound
+    form, at = StepForm.of(request), (visit.account_id, flow_id, step_id)
+    step = await call(flow_together.step, *at)
+    kind, parts, shows = step["type"], flow_together.of_step(step["type"]), str(step_id)
+    if _has_rules(kind):
+        form.rows = Rows.posted(form.lists)
+        if form.rows.act(form.lists):
+            return await panel(request, visit, flow_id, shows, form)
+    await call(_meet, visit.account_id, form, parts, step)
+    if form.met:
+        return await panel(request, visit, flow_id, shows, form, 409)
     try:
-        raw = _read(form, step["type"])
-        if raw is not None:
-            await commit(sketch.change, visit.account_id, flow_id, step_id, raw, visit.by)
+        raw = flow_forms.read(form, kind) | ({"filters": form.rows.filters() or None} if form.rows else {})
+        kept = (sketch.change, *at, raw, visit.by)
+        await commit(together.still, form, parts, lambda: flow_together.shown(flow_together.step(*at)), *kept)
     except errors.Invalid as refused:
         _point(form, refused)
-        return await _shown(request, visit, flow_id, str(step_id), form, 422)
-    if raw is None:
-        return await _shown(request, visit, flow_id, str(step_id), form)
-    return await _saved(request, visit, flow_id, str(step_id))
+        return await panel(request, visit, flow_id, shows, form, 422)
+    return await saved(request, visit, flow_id, shows)
+
+
+def _meet(account_id: int, form: StepForm, parts: Parts, step: dict[str, Any]) -> None:
+    """Lay the form of a step beside what is kept of it; rules are one value."""
+    now, known = flow_together.shown(step), dict(flow_together.named_in(account_id, step["type"]))
+    if form.rows is None:
+        return together.meet(form, parts, now, known)
+    kept = Rows.of(step["filters"] or [])
+    form.values["rules"] = flow_together.rules(form.rows)
+    together.meet(
+        form, parts, now, known | dict.fromkeys(parts.all(now), flow_together.said(account_id, form.rows, kept))
+    )
+    if form["rules"] == now["rules"]:
+        form.rows = kept
+    return None
+
+
+def _has_rules(kind: str) -> bool:
+    return any(field.type == "filters" for field in BY_TYPE[kind].fields)
 
 
 def _point(form: StepForm, refused: errors.Invalid) -> None:
@@ -112,7 +123,7 @@ def _point(form: StepForm, refused: errors.Invalid) -> None:
 def _read(form: StepForm, kind: str) -> Any:
     """Read a step's form; None if a button of its rows was pressed, which only changes the form."""
     raw = flow_forms.read(form, kind)
-    if any(field.type == "filters" for field in BY_TYPE[kind].fields):
+    if _has_rules(kind):
         rows = form.rows = Rows.posted(form.lists)
         if rows.act(form.lists):
             return None
@@ -159,7 +170,7 @@ async def remove(request: Request, visit: Visit, flow_id: int, step_id: int) -> 
     near: int | str = found.parent["id"] if found and found.parent else START
     if found and found.at:
         near = found.siblings[found.at - 1]["id"]
-    return view.go(request, _to(flow_id, near))
+    return view.go(request, step_path(flow_id, near))
 
 
 @pages.post("/<flow_id:int>/undo", name="undo")
@@ -173,77 +184,10 @@ async def undo(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
         view.say(request, "There is nothing to bring back any more.")
         return view.go(request, f"/flows/{flow_id}")
     await commit(sketch.restore, visit.account_id, flow_id, before, visit.by)
-    return view.go(request, _to(flow_id, shows))
+    return view.go(request, step_path(flow_id, shows))
 
 
 async def _after(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
     if view.is_part(request):
-        return await _shown(request, visit, flow_id, shows)
-    return view.go(request, _to(flow_id, shows))
-
-
-@pages.post("/<flow_id:int>/trigger", name="trigger")
-@signed_in
-async def trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Keep what starts a flow, and its goal."""
-    form = StepForm.of(request)
-    drawn = await call(sketch.of, visit.account_id, flow_id)
-    try:
-        raw = flow_forms.start_read(form, drawn.start)
-        await commit(_keep, visit, flow_id, raw, form.text("goal"))
-    except errors.Invalid as refused:
-        return await _shown(request, visit, flow_id, START, flow_forms.take(form, refused), 422)
-    return await _saved(request, visit, flow_id, START)
-
-
-@pages.post("/<flow_id:int>/conditions", name="conditions")
-@signed_in
-async def conditions(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Keep what must hold of who enters, beside what happened to them."""
-    form = StepForm.of(request)
-    drawn = await call(sketch.of, visit.account_id, flow_id)
-    shown = flow_forms.start_shown(drawn.start, drawn.goal)
-    rows = shown.rows = Rows.posted(form.lists)
-    if rows.act(form.lists):
-        return await _shown(request, visit, flow_id, START, shown)
-    where = rows.filters()
-    data = {**drawn.start.data, "where": where}
-    try:
-        await commit(sketch.retrigger, visit.account_id, flow_id, {"data": data}, visit.by)
-    except errors.Invalid as refused:
-        rows.take(refused, "trigger.data.where")
-        return await _shown(request, visit, flow_id, START, shown, 422)
-    return await _saved(request, visit, flow_id, START)
-
-
-async def _saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
-    if view.is_part(request):
-        return await _shown(request, visit, flow_id, shows)
-    view.say(request, "Saved.")
-    return view.go(request, _to(flow_id, shows))
-
-
-def _keep(visit: Visit, flow_id: int, raw: dict[str, Any], goal: str | None) -> None:
-    fields.read(FlowPatch, {"goal": goal})
-    sketch.retrigger(visit.account_id, flow_id, raw, visit.by)
-    sketch.aim(visit.account_id, flow_id, goal, visit.by)
-
-
-@pages.get("/<flow_id:int>/met", name="met")
-@signed_in
-async def met(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Who would have entered in the last days, and who would not, and why."""
-
-    def read() -> dict[str, Any]:
-        drawn = sketch.of(visit.account_id, flow_id)
-        found = lookback.look(drawn.flow, drawn.start)
-        inside = None
-        if drawn.start.segment_id is not None:
-            inside = lookback.inside_segment(visit.account_id, drawn.start.segment_id)
-        return {
-            "flow": drawn.flow, "drawn": drawn, "met": found, "inside_segment": inside,
-            "start": flow_tree.start_words(visit.account_id, drawn.start),
-            "known": named.by_id({one.contact_id for one in found.people}),
-        }  # fmt: skip
-
-    return view.page(request, "flows/met.html", **await call(read))
+        return await panel(request, visit, flow_id, shows)
+    return view.go(request, step_path(flow_id, shows))
