@@ -55,12 +55,17 @@ def facts(
         "start_lacks": [one for step_id, one in blocked if step_id is None and one.field.startswith("trigger")],
         "approval": approving.of(visit, flow, f"/flows/{flow_id}", [one.code for _, one in blocked]),
         "inside": sum(publishing.inside(flow_id).values()), "kinds": KINDS, "wants_start": False,
-        "saved": shows is not None, "wrong": bool(form is not None and (form.errors or form.met)),
+        "saved": shows is not None, "wrong": _is_wrong(form),
         "may_edit": visit.user.role != "viewer" and flow.status != "archived",
         "may_send": visit.user.role in ("owner", "admin", "editor"), "range_query": "" if span == "all" else span,
         "at": str(where) if where is not None else "", "adding": kind if kind in BY_TYPE and where else "",
         **_panel(visit, drawn, said, step, kind if where else "", form, known),
     }  # fmt: skip
+
+
+def _is_wrong(form: StepForm | None) -> bool:
+    """Say whether what was sent is not saved: something is wrong with it, or others saved meanwhile."""
+    return form is not None and bool(form.errors or form.met or (form.where is not None and form.where.met))
 
 
 def findings(

@@ -17,7 +17,7 @@ from appliance.contacts.requests import (
     MergeWrite,
     SearchQuery,
 )
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, glance
 from appliance.errors import Invalid
 from appliance.fields import PageQuery
 
@@ -65,7 +65,8 @@ async def create(request: Call) -> Answer:
 @ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", returns=shapes.Contact)
 async def show(request: Call) -> Answer:
     """Get a contact."""
-    return Answer(shaping.contact(await call(store.get, request.account_id, request.id)))
+    # What programs ask for most, a handful of rows by their keys: half of all that it cost was to hand it over
+    return Answer(shaping.contact(glance(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(

@@ -173,9 +173,9 @@ async def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
 
 
 def glance(function: Callable[..., T], *arguments: Any) -> T:
-    """Run a reading function at once, on the thread of the loop itself: only what an index finds in a row or two.
+    """Run a reading function at once, on the thread of the loop itself: only what keys find in a handful of rows.
 
-    All others wait for it, but to hand it to the pool and its answer back takes many times as long as it.
+    All others wait for it, but to hand it to the pool and its answer back takes longer than it does.
     """
     if _readers is None:
         raise StorageError("the service is shutting down")
