@@ -22,15 +22,16 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def comes_to_rest(pid: int, timeout: float = 60) -> bool:
+def comes_to_rest(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
     """Tell whether a process does next to nothing for two seconds on end, within `timeout` seconds.
 
-    Next to nothing is a fifth of what one processor can: whoever asks again and again without pause takes all of it.
+    Next to nothing is a `share` of what one processor can, a fifth of it: whoever asks again and again without pause
+    takes all of it.
     """
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         used, begun = cpu_seconds(pid), time.monotonic()
         time.sleep(2)
-        if cpu_seconds(pid) - used < 0.2 * (time.monotonic() - begun):
+        if cpu_seconds(pid) - used < share * (time.monotonic() - begun):
             return True
     return False
