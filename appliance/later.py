@@ -23,6 +23,7 @@ MODULES = (
     "mrml",
     "nh3",
     "aiosmtpd.smtp",
+    "jwt",
     "cryptography",
     "cryptography.hazmat.primitives.ciphers.aead",
     "cryptography.hazmat.primitives.serialization",
