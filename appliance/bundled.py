@@ -2,11 +2,10 @@
 
 import json
 import platform
-from pathlib import Path
 
+from appliance import assets
 from appliance.errors import Refused
 
-_INSIDE = Path(__file__).parents[1]
 _NAMED = ("sanic", "peewee", "huey", "aiosmtpd", "msgspec", "python-liquid", "apsw", "jinja2", "pyjwt", "idna")
 
 
@@ -16,7 +15,7 @@ def components() -> dict[str, str]:
 
     first = {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
     try:
-        return {**json.loads((_INSIDE / "components.json").read_text(encoding="utf-8")), **first}
+        return {**json.loads(assets.path("components.json").read_text(encoding="utf-8")), **first}
     except FileNotFoundError:
         from importlib import metadata
 
@@ -26,6 +25,6 @@ def components() -> dict[str, str]:
 def licences() -> str:
     """Answer the licences of what is inside. Raises Refused where nothing is: packages carry their own."""
     try:
-        return (_INSIDE / "licences.txt").read_text(encoding="utf-8")
+        return assets.path("licences.txt").read_text(encoding="utf-8")
     except FileNotFoundError:
         raise Refused("the packages that this program runs on carry their licences themselves") from None

@@ -9,7 +9,7 @@ import logging
 import time
 from importlib import import_module
 
-from appliance import packed, patterns
+from appliance import gathered, packed, patterns
 from appliance.designs import render
 
 log = logging.getLogger("campanero")
@@ -54,5 +54,6 @@ def load() -> None:
         packed.finish()
     except OSError:
         log.exception("the program cannot unpack the rest of itself")
+    gathered.finish()
     # As at the end of the start: what was loaded stays, and need not be looked through
     gc.freeze()

@@ -6,7 +6,6 @@ the names that it asks for take their places before it does.
 
 import sys
 from types import ModuleType
-from typing import Any
 
 _UNUSED = {
     "sanic.pages.error": ("ErrorPage",),
@@ -20,7 +19,7 @@ _UNUSED = {
 class _Spared(Exception):
     """Whoever makes one of these is told so. Something to raise, because one of them is an exception."""
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         super().__init__(f"{type(self).__module__}.{type(self).__name__} is left out of this program")
         raise self
 

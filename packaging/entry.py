@@ -1,9 +1,6 @@
-"""Starts the command line; the program that the executable carries."""
+"""Starts the command line; the program that the executable carries, after begin.py."""
 
 import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).with_name("zones.zip")))  # read by `zoneinfo`, where the machine has no zone files
 
 from appliance import frozen
 

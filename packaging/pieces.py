@@ -1,0 +1,71 @@
+"""The pieces that the executable carries its modules in, made by campanero.spec: what a start imports, and the rest."""
+
+import importlib.util
+import lzma
+import marshal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import CodeType
+
+import PyInstaller
+from PyInstaller.building.utils import replace_filename_in_code_object
+
+ROOT = Path(__file__).resolve().parent.parent
+# One time for all: an archive of the same is the same
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+# Names of addresses are prepared by it, those that a service listens on, too
+_ALWAYS = "import stringprep"
+
+
+def imported(statement: str) -> set[str]:
+    """Answer the modules that a fresh interpreter has after a statement."""
+    site = str(Path(PyInstaller.__file__).parents[1])
+    tell = f"import sys; sys.path.append({site!r}); {statement}; print(*sys.modules)"
+    done = subprocess.check_output([sys.executable, "-S", "-c", tell], cwd=ROOT, text=True)
+    return set(done.split())
+
+
+def of_a_start() -> set[str]:
+    """Answer the modules that a start imports, but for those that the reader of the piece needs itself."""
+    return imported(f"from appliance import cli, frozen, server; {_ALWAYS}") - imported("from appliance import gathered")
+
+
+def of_whole_packages(modules: Iterable[str], at_start: set[str], files: Iterable[str]) -> set[str]:
+    """Answer the modules of packages that no start imports anything of, and that have no files beside their code."""
+    tops = {name.partition(".")[0] for name in at_start} | {Path(file).parts[0] for file in files}
+    return {name for name in modules if name.partition(".")[0] not in tops}
+
+
+def codes(
+    pure: Iterable[tuple[str, str | None, str]], wanted: set[str], code_of: dict[str, CodeType]
+) -> Iterator[tuple[str, bool, str, CodeType]]:
+    """Yield (name, whether it is a package, path, code) of the modules that are wanted, by name."""
+    for name, file, _ in sorted(pure):
+        if name in wanted and file not in (None, "-"):
+            is_package = Path(str(file)).name == "__init__.py"
+            path = f"{name.replace('.', '/')}{'/__init__' * is_package}.py"
+            yield name, is_package, path, replace_filename_in_code_object(code_of[name], path)
+
+
+def write_code(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> None:
+    """Write the piece that `appliance/gathered.py` reads."""
+    place.write_bytes(marshal.dumps({name: (is_package, code) for name, is_package, _, code in found}))
+
+
+def write_zip(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> None:
+    """Write an archive that Python imports from."""
+    head = importlib.util.MAGIC_NUMBER + bytes(12)
+    with zipfile.ZipFile(place, "w") as archive:
+        for _, _, path, code in found:
+            archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), head + marshal.dumps(code))
+
+
+def shrunk(file: Path, place: Path) -> Path:
+    """Write a file shrunk as far as it goes, and answer where it is then."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    steps = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 9}]
+    place.write_bytes(lzma.compress(file.read_bytes(), filters=steps))
+    return place
