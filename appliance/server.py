@@ -29,7 +29,7 @@ from appliance.metrics import machine, requests
 from appliance.patterns import late
 from appliance.public import door as public
 from appliance.public import hooks
-from appliance.routing import QuickRouter, QuickSignals, catch_up
+from appliance.routing import PathRouter, catch_up
 from appliance.settings import Config
 from appliance.work.capture import CaptureServer
 from appliance.work.consumer import Works
@@ -58,8 +58,7 @@ _HEAD = late(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*")
 
 def build(config: Config) -> "Sanic[Any, Any]":
     """Make the server with every door; nothing is started yet."""
-    routers: dict[str, Any] = {"router": QuickRouter(), "signal_router": QuickSignals()}
-    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, **routers)
+    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=PathRouter())
     Http.HEADER_CEILING = _HEAD_BYTES  # the library takes no more than half of that, unless told
     app.config.update(
         REQUEST_MAX_SIZE=config.limits.body_bytes,
