@@ -1,7 +1,6 @@
 """Effective configuration from its five layers: option, environment, file, page, default (first one wins)."""
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_origin
@@ -135,6 +134,8 @@ def _file(given: Path | None, usual: Path, known: Mapping[str, FieldInfo]) -> di
         if given is not None:
             raise ConfigError(f"{given}: no such file")
         return {}
+    import tomllib  # most have no file
+
     try:
         tree = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -57,15 +57,16 @@ class Gathered:
 
     def take(self, name: str) -> CodeType:
         """Answer the code of a module; whoever asks a second time waits until it is read a second time."""
-        _, code = self._codes.pop(name, None) or self._load()[name]
-        return code
+        if name not in self._codes:
+            return self._load()[name][1]
+        return self._codes.pop(name)[1]
 
     def forget(self) -> None:
         """Let go of what nobody imported; it can be read again."""
         self._codes.clear()
 
     def _load(self) -> dict[str, tuple[bool, CodeType]]:
-        loaded: dict[str, tuple[bool, CodeType]] = marshal.loads(self._read())
+        loaded: dict[str, tuple[bool, CodeType]] = marshal.loads(self._read())  # noqa: S302 - our own
         return loaded
 
 

@@ -5,12 +5,10 @@ somebody asks for it.
 """
 
 import importlib
-import lzma
 import os
 import sys
 import threading
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +18,7 @@ from appliance.archive import Archive
 _finders: list["Packed"] = []
 
 
-class Packed(MetaPathFinder):
+class Packed:
     """Unpacks the files of a module when it is looked for; then the usual finders find it."""
 
     def __init__(self, program: Path, room: Path) -> None:
@@ -54,6 +52,8 @@ class Packed(MetaPathFinder):
         importlib.invalidate_caches()
 
     def _write(self, name: str, place: Path) -> None:
+        import lzma  # with the first that is needed: no start needs it
+
         data = lzma.decompress(self._archive.read(name))
         place.parent.mkdir(parents=True, exist_ok=True)
         fresh = place.with_name(f"{place.name}.{os.getpid()}")

@@ -1,20 +1,50 @@
 """Which handler a path belongs to, and what the library does at its start without what is for people who debug it."""
 
+import re
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from sanic import Sanic
+from sanic.mixins import routes
 from sanic.router import Router
 from sanic.touchup import TouchUp
 from sanic_routing import route
 from sanic_routing import router as library
 from sanic_routing.exceptions import NoMethod, NotFound
 from sanic_routing.group import RouteGroup
+from sanic_routing.utils import parts_to_path, path_to_parts
 
-# Every route takes its path apart and puts it together five times, and most paths have several methods
+# Of paths like ours the parts are what stands between the slashes; the library looks at each part for what it may be
+_PLAIN = re.compile(r"[/\w.-]*(?:<\w+:\w+>[/\w.-]*)*", re.ASCII)
+
+
+@cache
+def _path_to_parts(path: str, delimiter: str = "/") -> tuple[str, ...]:
+    if _PLAIN.fullmatch(path):
+        return tuple(path.lstrip(delimiter).split(delimiter))
+    return tuple(path_to_parts(path, delimiter))  # type: ignore[no-untyped-call]  # untyped in the library
+
+
+@cache
+def _parts_to_path(parts: tuple[str, ...], delimiter: str = "/") -> str:
+    path = delimiter.join(parts)
+    if _PLAIN.fullmatch(path):
+        return path
+    return str(parts_to_path(parts, delimiter))  # type: ignore[no-untyped-call]  # untyped in the library
+
+
+def _with_parameters(handler: Callable[..., Any]) -> SimpleNamespace:
+    """Answer what stands for the signature of a handler: the library wants to see that there is a parameter."""
+    code = handler.__code__
+    return SimpleNamespace(parameters=dict.fromkeys(code.co_varnames[: code.co_argcount]))
+
+
+vars(routes)["signature"] = _with_parameters
+# Each route takes its path apart and puts it together five times, and most paths have several methods
 for _place in (library, route):
-    vars(_place).update({name: cache(getattr(_place, name)) for name in ("path_to_parts", "parts_to_path")})
+    vars(_place).update(path_to_parts=_path_to_parts, parts_to_path=_parts_to_path)
 
 # The kinds of parameters that paths have, in the order in which they are tried; the last takes all that is left
 _KINDS = ("int", "str", "path")

@@ -16,8 +16,8 @@ from PyInstaller.building.utils import replace_filename_in_code_object
 ROOT = Path(__file__).resolve().parent.parent
 # One time for all: an archive of the same is the same
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# Names of addresses are prepared by it, those that a service listens on, too
-_ALWAYS = "import stringprep"
+# What some starts import, or all at a later time: for a configuration, and for the names of addresses
+_SOMETIMES = "import stringprep, tomllib"
 
 
 def imported(statement: str) -> set[str]:
@@ -30,7 +30,8 @@ def imported(statement: str) -> set[str]:
 
 def of_a_start() -> set[str]:
     """Answer the modules that a start imports, but for those that the reader of the piece needs itself."""
-    return imported(f"from appliance import cli, frozen, server; {_ALWAYS}") - imported("from appliance import gathered")
+    everything = imported(f"from appliance import cli, frozen, server; {_SOMETIMES}")
+    return everything - imported("from appliance import gathered")
 
 
 def of_whole_packages(modules: Iterable[str], at_start: set[str], files: Iterable[str]) -> set[str]:
@@ -61,6 +62,15 @@ def write_zip(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> 
     with zipfile.ZipFile(place, "w") as archive:
         for _, _, path, code in found:
             archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), head + marshal.dumps(code))
+
+
+def shrink_members(archive: Path) -> None:
+    """Write an archive anew with each member shrunk by itself, so that what nobody reads costs nothing."""
+    with zipfile.ZipFile(archive) as old:
+        members = [(zipfile.ZipInfo(one.filename, _EPOCH), old.read(one)) for one in old.infolist()]
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as new:
+        for info, data in members:
+            new.writestr(info, data, zipfile.ZIP_DEFLATED)
 
 
 def shrunk(file: Path, place: Path) -> Path:

@@ -12,7 +12,6 @@ from appliance.account.buckets import Buckets
 from appliance.account.keys import Credential
 from appliance.api import auth, login, public_forms, read, reply, service
 from appliance.api.declare import Call, Route
-from appliance.api.document import build, document
 from appliance.api.routes import ROUTES
 from appliance.db import storage
 from appliance.errors import Faults, Refused, TooMany
@@ -32,7 +31,7 @@ def owns(path: str) -> bool:
 
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add all endpoints to the server; HEAD answers wherever GET does (RFC 9110, section 9.3.2)."""
-    app.ctx.published = build
+    app.ctx.published = _published
     blueprint = Blueprint("api")
     for base, route in (*((BASE, one) for one in ROUTES), *(("", one) for one in service.ROUTES)):
         path = base + route.path.replace("{id}", "<number:str>").replace(f"{{{route.second_id}}}", "<inner:str>")
@@ -119,7 +118,15 @@ async def _must_exist(route: Route, asked: Call) -> None:
             await one.handler(asked)
 
 
+def _published() -> dict[str, Any]:
+    from appliance.api import document  # no start needs it
+
+    return document.build()
+
+
 async def _openapi(request: Request) -> HTTPResponse:
+    from appliance.api import document
+
     # The same for everybody
     headers = {"Cache-Control": "max-age=300"}
-    return HTTPResponse(document(), headers=headers, content_type="application/yaml; charset=utf-8")
+    return HTTPResponse(document.document(), headers=headers, content_type="application/yaml; charset=utf-8")

@@ -1,7 +1,7 @@
 """The built-in inbox: what the capture transport took instead of the world."""
 
 import re
-from email import message_from_bytes, policy
+from email import message_from_bytes
 from email.message import EmailMessage
 from typing import Any, NamedTuple
 
@@ -162,6 +162,8 @@ def forget(some: list[int]) -> int:
 
 def parse(raw: bytes) -> EmailMessage:
     """Read a mail as a client would."""
+    from email import policy
+
     return message_from_bytes(bytes(raw), policy=policy.default)
 
 
