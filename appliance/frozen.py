@@ -37,6 +37,7 @@ def prepare(arguments: list[str]) -> None:
     if unpacked is None:
         return
     loader = loader_of(here := Path(unpacked))
+    read_what_runs()
     if loader is not None:
         packed.begin(here)
     trust_certificates()
@@ -45,6 +46,16 @@ def prepare(arguments: list[str]) -> None:
     end_with(loader)
     hold(here)
     threading.Thread(target=sweep, args=(here.parent,), daemon=True).start()
+
+
+def read_what_runs() -> None:
+    """Have the modules that are imported from now on read from the file that runs, whatever lies in its place by then.
+
+    Those who packed it read by its path, so an upgrade under a running service would end it or mix two versions.
+    """
+    from pyimod02_importers import pyz_archive  # type: ignore[import-not-found]  # in the executable alone
+
+    pyz_archive._filename = "/proc/self/exe"
 
 
 def loader_of(unpacked: Path) -> int | None:
