@@ -126,7 +126,6 @@ def test_who_puts_another_file_in_its_place_takes_nothing_from_who_runs(executab
     shutil.copy2(executable, program)
     room.mkdir()
     with Server(executable=program, env={"TMPDIR": str(room)}).set_up() as server:
-        server.start()
         (tmp_path / "other").write_bytes(b"another program" * 5_000_000)
         (tmp_path / "other").replace(program)
         message = {"to": "anna@example.org", "subject": "Hi", "body": "<p>Hi</p>"}

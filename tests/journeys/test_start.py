@@ -16,7 +16,8 @@ NEVER = {"html5tagger", "tracerite", "websockets"}
 # None of them is needed before somebody asks for a page or a message leaves; together they are a third of a start
 LATER = {
     "PIL", "aiosmtpd", "attr", "babel", "cryptography", "css_inline", "dateutil", "dns", "email_validator", "httpx",
-    "jinja2", "jwt", "liquid", "markdown_it", "mrml", "nh3", "phonenumbers", "pytz", "segno", "tomllib", "ua_parser", "yaml",
+    "jinja2", "jwt", "liquid", "markdown_it", "mrml", "nh3", "phonenumbers", "pytz", "segno", "tomllib", "ua_parser",
+    "yaml",
 }  # fmt: skip
 _LOADED = re.compile(r"import time:[^|]+\|[^|]+\| *(\w+)")
 
