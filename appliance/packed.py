@@ -4,7 +4,6 @@ Large libraries, each file named `owner,owner:path`: its owners are the modules 
 somebody asks for it.
 """
 
-import importlib
 import os
 import sys
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from zipimport import zipimporter
 
 from appliance.archive import Archive
 
@@ -46,10 +46,10 @@ class Packed:
                 place = self._room / path
                 if not place.exists():
                     self._write(name, place)
+                    _look_again()
                 if place.suffix == ".zip" and str(place) not in sys.path:
                     sys.path.append(str(place))
             self.owners.pop(owner, None)
-        importlib.invalidate_caches()
 
     def _write(self, name: str, place: Path) -> None:
         import lzma  # with the first that is needed: no start needs it
@@ -62,6 +62,14 @@ class Packed:
             fresh.replace(place)
         finally:
             fresh.unlink(missing_ok=True)
+
+
+def _look_again() -> None:
+    """Have the finders see what is new in their directories; those of archives would read the whole archive again."""
+    for finder in list(sys.path_importer_cache.values()):
+        look_again = getattr(finder, "invalidate_caches", None)
+        if look_again is not None and not isinstance(finder, zipimporter):
+            look_again()
 
 
 def begin(room: Path) -> None:

@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # What some starts import, or all at a later time: for a configuration, and for the names of addresses
 _SOMETIMES = "import stringprep, tomllib"
+# It asks for six hundred files of its own that are left out: in an archive each answer takes thirty times as long
+_ASKING = {"pytz"}
 
 
 def imported(statement: str) -> set[str]:
@@ -36,7 +38,7 @@ def of_a_start() -> set[str]:
 
 def of_whole_packages(modules: Iterable[str], at_start: set[str], files: Iterable[str]) -> set[str]:
     """Answer the modules of packages that no start imports anything of, and that have no files beside their code."""
-    tops = {name.partition(".")[0] for name in at_start} | {Path(file).parts[0] for file in files}
+    tops = {name.partition(".")[0] for name in at_start} | {Path(file).parts[0] for file in files} | _ASKING
     return {name for name in modules if name.partition(".")[0] not in tops}
 
 
