@@ -96,10 +96,11 @@ class PathRouter(Router):
         Raises NotFound, and NoMethod with the methods that there are.
         """
         values: dict[int, Any] = {}
-        group = _walk(self._first, path[1:].split(self.delimiter), 0, values)
+        # All slashes at once: who sends thousands must not have each of them tried
+        bare = path.rstrip(self.delimiter) or self.delimiter
+        ways = (_walk(self._first, one[1:].split(self.delimiter), 0, values) for one in dict.fromkeys((path, bare)))
+        group = next(filter(None, ways), None)
         if group is None:
-            if path.endswith(self.delimiter):
-                return self.resolve(path[:-1], method=method, orig=path, extra=extra)
             raise NotFound(path=path)
         found = group.methods_index.get(method)
         if found is None:

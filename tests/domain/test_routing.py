@@ -78,6 +78,14 @@ def test_it_finds_what_the_library_finds(path: str, method: str) -> None:
     assert found(ours, path, method) == found(theirs, path, method)
 
 
+def test_thousands_of_slashes_are_no_work() -> None:
+    """What only ends in them is found without them; the library asks again for each, until Python gives up."""
+    ours, _ = routers()
+    assert found(ours, "/" * 8_000, "GET") == found(ours, "/", "GET")
+    assert found(ours, "/contacts" + "/" * 8_000, "GET") == found(ours, "/contacts", "GET")
+    assert found(ours, "/" * 8_000 + "contacts", "GET") is NotFound
+
+
 def test_each_route_is_found_by_its_own_path() -> None:
     """With a number, a word or the rest of a path in the place of its parameters."""
     ours, _ = routers()
