@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-OURS = {"appliance", "ui", "static", "begin", "entry", "code", "rest.zip", "licences.txt", "components.json"}
+OURS = {
+    "appliance", "ui", "static", "begin", "entry", "code", "rest.zip", "compiled-templates", "licences.txt",
+    "components.json",
+}  # fmt: skip
 _SHORT = {"Zero-Clause BSD": "0BSD"}
 _LOADER = re.compile(r"pyi\w+|PYZ\.pyz|PYZ|struct")
 _PYTHON = re.compile(r"python3\.\d+/.+|libpython3[\d.]+\.so[\d.]*|base_library\.zip|_sysconfigdata[\w-]*")

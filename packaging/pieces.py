@@ -66,6 +66,18 @@ def write_zip(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> 
             archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), head + marshal.dumps(code))
 
 
+def write_templates(place: Path) -> None:
+    """Write what `appliance/precompiled.py` reads: all templates, compiled by the Python that will run them."""
+    make = (
+        "import marshal, sys; from appliance import precompiled;"
+        "from appliance.designs import render; from ui import view;"
+        "made = {'pages': view.environment(), 'sections': render.environment()};"
+        "made = {kind: precompiled.compiled(environment) for kind, environment in made.items()};"
+        "open(sys.argv[1], 'wb').write(marshal.dumps(made))"
+    )
+    subprocess.run([sys.executable, "-c", make, place], cwd=ROOT, check=True)
+
+
 def shrink_members(archive: Path) -> None:
     """Write an archive anew with each member shrunk by itself, so that what nobody reads costs nothing."""
     with zipfile.ZipFile(archive) as old:

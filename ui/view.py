@@ -8,7 +8,7 @@ from markupsafe import Markup
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import assets, clock, datadir
+from appliance import assets, clock, datadir, precompiled
 from ui import charts, files, nav, rights, session, shortcuts, talk, words
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def environment() -> "Environment":
         loader=FileSystemLoader(assets.path("ui", "html")),
         autoescape=True,
         undefined=StrictUndefined,
+        bytecode_cache=precompiled.of("pages"),
         # They are what the program came with, as the static files are
         auto_reload=False,
         trim_blocks=True,

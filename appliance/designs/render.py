@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from appliance import precompiled
 from appliance.designs import colours, document, merge, props, shell
 from appliance.designs.document import Section
 from appliance.designs.kind import Inner, Kind, View
@@ -48,12 +49,13 @@ class Rendered(NamedTuple):
 
 
 @cache
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """Answer the one template environment of sections."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     found = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "sections"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        trim_blocks=True, lstrip_blocks=True, bytecode_cache=precompiled.of("sections"),
     )  # fmt: skip
     found.filters["px"] = _px
     return found
@@ -104,7 +106,7 @@ def _without(advice: Advice, look: Look, locale: str) -> Rendered:
 def warm() -> None:
     """Load the templates of every kind, so that the first message costs no more than the others; `later` does."""
     for name in ("_parts", "_section", *BY_NAME):
-        _environment().get_template(f"{name}.mjml")
+        environment().get_template(f"{name}.mjml")
 
 
 def _draw(text: str, look: str, locale: str, marked: bool = False) -> Rendered:
@@ -190,7 +192,7 @@ class _Run:
         return str(self._template(kind.name).render(v=view, t=view.theme, kind=module))
 
     def _template(self, name: str) -> Any:
-        return _environment().get_template(f"{name}.mjml")
+        return environment().get_template(f"{name}.mjml")
 
     def _shown(self, found: Section, mjml: str, text: str) -> tuple[str, str]:
         """Put the conditions of a section around it, and space below its text that is not there without it."""
