@@ -28,7 +28,7 @@ def compiled(environment: "Environment") -> dict[str, bytes]:
     """Compile all templates of an environment, with their names in the place of this machine's paths."""
     made, loader, finding = {}, environment.loader, _finding({})
     assert loader is not None, "the templates were found by it"
-    for name in environment.list_templates():
+    for name in environment.list_templates(("html", "mjml")):
         source, _, _ = loader.get_source(environment, name)
         bucket = finding.get_bucket(environment, name, name, source)
         bucket.code = environment.compile(source, name, name)
