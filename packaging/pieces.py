@@ -47,7 +47,7 @@ def codes(
 ) -> Iterator[tuple[str, bool, str, CodeType]]:
     """Yield (name, whether it is a package, path, code) of the modules that are wanted, by name."""
     for name, file, _ in sorted(pure):
-        if name in wanted and file not in (None, "-"):
+        if name in wanted:
             is_package = Path(str(file)).name == "__init__.py"
             path = f"{name.replace('.', '/')}{'/__init__' * is_package}.py"
             yield name, is_package, path, replace_filename_in_code_object(code_of[name], path)
