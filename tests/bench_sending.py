@@ -27,7 +27,7 @@ from tests.bench_import import memory
 from tests.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
 from tests.kit.client import Client
-from tests.kit.patience import cpu_seconds
+from tests.kit.patience import comes_to_rest, cpu_seconds
 from tests.kit.server import ROOT, Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.uploads import done, upload
@@ -237,7 +237,9 @@ def made(port: int, options: Any) -> Server:
     env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
     env |= {"CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
     server = Server(relay=port, env=env, executable=options.executable).set_up().start()
-    return server.give_address()
+    server.give_address()
+    comes_to_rest(server.pid, share=0.05)  # what a start does afterwards is not sending
+    return server
 
 
 def example(size: int, home: Path) -> Path:

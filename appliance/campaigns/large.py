@@ -17,14 +17,20 @@ from appliance.db.open import one, rows
 from appliance.db.storage import storage_error
 from appliance.errors import Unavailable
 from appliance.tables import Campaign
+from appliance.work import bell
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.audiences")
 _LEAST, _FIRST, _MOST = 50, 200, 10_000
-# The aim; a busy machine makes it several times that
+# The aim, in processor time; a busy machine makes it several times that
 _CHUNK_SECONDS = 0.008
+# Of the time on the clock only so much counts: most of it is waiting for Python's lock, which smaller chunks only make
+# more frequent, but a slow disk counts too
+_SHARE_OF_CLOCK = 1 / 6
 _PAUSE_SECONDS = 0.002
 _ANSWER_SECONDS = 0.1
+# Between two rings for whoever works on the rows that were written; looking after each chunk would cost more than it
+_RING_SECONDS = 0.2
 _AGAIN_SECONDS = 60.0
 _UNFINISHED = "freezing IS NOT NULL OR closing IS NOT NULL"
 
@@ -90,17 +96,36 @@ class Large:
             work.write(freezing.listed, send, count)
         work.between(drawn.attach, send)
         try:
-            self._chunks(freezing.chunk, send)
+            self._chunks(freezing.chunk, send, "outbox")
         finally:
             if not work.is_stopped():
                 work.between(drawn.detach)
 
-    def _chunks(self, verb: Callable[[T, int], tuple[int, float]], of: T) -> None:
+    def _chunks(self, verb: Callable[[T, int], int], of: T, rings: str | None = None) -> None:
         """Run a verb again and again, on as many rows as fit a short transaction, as the last one's time teaches."""
-        size, left = _FIRST, 1
+        size, left, rung = _FIRST, 1, 0.0
         # Whoever asked for it is answered first
         self.stopping.wait(_ANSWER_SECONDS)
         while left and not self.stopping.is_set():
-            left, taken = work.write(verb, of, size)
-            size = max(_LEAST, min(_MOST, int(size * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
+            left, worked, whole = work.write(_timed, verb, of, size)
+            size = next_size(size, worked, whole)
+            if rings is not None and (not left or time.monotonic() > rung + _RING_SECONDS):
+                bell.ring(rings)
+                rung = time.monotonic()
             time.sleep(_PAUSE_SECONDS)
+
+
+def next_size(size: int, worked: float, whole: float) -> int:
+    """Answer how many rows the next chunk is given, after one that took so many seconds of a processor and in all.
+
+    At most twice as many as before.
+    """
+    counted = max(worked, whole * _SHARE_OF_CLOCK, 0.001)
+    return max(_LEAST, min(_MOST, int(size * min(2.0, _CHUNK_SECONDS / counted))))
+
+
+def _timed(verb: Callable[[T, int], int], of: T, size: int) -> tuple[int, float, float]:
+    """Run a verb on the writer; answers the rows that are left, the seconds its thread worked, and those in all."""
+    begun, worked = time.perf_counter(), time.thread_time()
+    left = verb(of, size)
+    return left, time.thread_time() - worked, time.perf_counter() - begun

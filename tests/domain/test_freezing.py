@@ -4,7 +4,7 @@ import pytest
 
 from appliance.campaigns import audience, drawn, freezing, store
 from appliance.campaigns.drawn import Send
-from appliance.campaigns.large import Large
+from appliance.campaigns.large import Large, next_size
 from appliance.contacts import merge
 from appliance.db import work
 from appliance.db.open import rows
@@ -46,3 +46,18 @@ def test_people_may_be_merged_while_their_rows_are_written(
     ]
     done = store.get(home.account_id, campaign.id)
     assert done.freezing is None and done.audience_count == 6
+
+
+@pytest.mark.parametrize(
+    ("worked", "whole", "grows"),
+    [
+        (0.002, 0.002, True),
+        (0.002, 0.040, True),  # most of it was waiting for a turn, which fewer rows would not shorten
+        (0.002, 0.300, False),  # so long a disk takes
+        (0.016, 0.016, False),
+    ],
+)
+def test_chunks_are_as_large_as_their_work_allows(worked: float, whole: float, grows: bool) -> None:
+    """What the writer works decides how many rows go together; waiting beside other threads makes them no fewer."""
+    after = next_size(400, worked, whole)
+    assert after > 400 if grows else 50 <= after < 400
