@@ -20,7 +20,7 @@ import uvloop
 
 from tests.kit.asker import ask, request, spread
 from tests.kit.crowd import fill
-from tests.kit.patience import comes_to_rest, cpu_seconds
+from tests.kit.patience import cpu_seconds, settled
 from tests.kit.server import EMAIL, PASSWORD, RATES, Server
 
 # After so long the service reads its templates
@@ -111,7 +111,7 @@ def limited(connections: int, seconds: float) -> None:
 def rest(server: Server) -> None:
     """Wait until what a start leaves for later is over: it would be counted to the first who ask."""
     time.sleep(_LATER_SECONDS)
-    comes_to_rest(server.pid, share=0.05)
+    settled(server.pid)
 
 
 def jwt_of(server: Server) -> str:

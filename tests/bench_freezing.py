@@ -17,6 +17,7 @@ import apsw
 from tests.bench_import import memory
 from tests.kit.client import Client
 from tests.kit.crowd import fill
+from tests.kit.patience import settled
 from tests.kit.server import Server
 
 GOAL_SECONDS, GOAL_MS = 30.0, 100.0
@@ -82,6 +83,7 @@ def main() -> None:
     fill(server.data / "campanero.db", asked.contacts)
     print(f"{asked.contacts} contacts made in {time.monotonic() - begun:.0f} s")
     with server:
+        settled(server.pid)
         api = server.client(validate=False, keep_alive=True)
         body = {"name": "Large", "template_attributes": {"subject": "s", "body": "<p>b</p>"}}
         path = f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"

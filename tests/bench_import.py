@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.client import Client
+from tests.kit.patience import settled
 from tests.kit.server import Server
 from tests.kit.uploads import upload
 
@@ -117,6 +118,7 @@ def main() -> None:
         print(f".import: {options.rows / base:,.0f} rows/s")
         with Server(env=UNLIMITED).set_up() as server:
             server.client().post("/lists", {"name": "Everybody"}).expect(201)
+            settled(server.pid)
             run(server, path, "new", options.rows, base)
             if not options.new_only:
                 path.write_text(path.read_text().replace(",Ann", ",Bob"))

@@ -27,7 +27,7 @@ from tests.bench_import import memory
 from tests.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
 from tests.kit.client import Client
-from tests.kit.patience import comes_to_rest, cpu_seconds
+from tests.kit.patience import cpu_seconds, settled
 from tests.kit.server import ROOT, Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.uploads import done, upload
@@ -238,7 +238,7 @@ def made(port: int, options: Any) -> Server:
     env |= {"CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
     server = Server(relay=port, env=env, executable=options.executable).set_up().start()
     server.give_address()
-    comes_to_rest(server.pid, share=0.05)  # what a start does afterwards is not sending
+    settled(server.pid)
     return server
 
 

@@ -1,5 +1,6 @@
 """Turns rows into the shapes of the API."""
 
+from functools import cache
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -14,14 +15,21 @@ from appliance.templates.store import is_editable
 S = TypeVar("S", bound=Struct)
 
 
+@cache
+def _fields(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
+    """Answer the fields of a shape, and whether each is a time."""
+    return tuple((name, name.endswith("_at")) for name in kind.__struct_fields__)
+
+
 def _same(kind: type[S], row: Any, **given: Any) -> S:
     """Fill a shape from a row: equal names are taken over, times are written out, the rest is given."""
-    values = dict(given)
-    for name in kind.__struct_fields__:
-        if name not in values:
-            value = getattr(row, name)
-            values[name] = iso(value) if name.endswith("_at") else value
-    return kind(**values)
+    # A page has thousands of values: what the table's own attributes would answer is taken from behind them
+    stored = getattr(row, "__data__", given)
+    for name, is_time in _fields(kind):
+        if name not in given:
+            value = stored[name] if name in stored else getattr(row, name)
+            given[name] = iso(value) if is_time and value is not None else value
+    return kind(**given)
 
 
 def channel(row: tables.Channel) -> shapes.Channel:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 _ROOM = 10
 
+# Pages are compiled five seconds after a start from the sources
+_LATER_SECONDS = 6
+
 
 def soon(seconds: float) -> float:
     """Return how long something may take here that takes at most `seconds` on a quiet machine."""
@@ -35,3 +38,9 @@ def comes_to_rest(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
         if cpu_seconds(pid) - used < share * (time.monotonic() - begun):
             return True
     return False
+
+
+def settled(pid: int) -> None:
+    """Wait until a service has done what its start leaves for later, so that a measurement is of nothing else."""
+    time.sleep(_LATER_SECONDS)
+    comes_to_rest(pid, share=0.05)
