@@ -1,4 +1,4 @@
-"""The code of every module that a start needs, in one piece and read at once.
+"""The code of every module that a start needs, in one piece and read at once; of those needed soon after, packed.
 
 A thousand modules found, unpacked and read one after the other are a third of a start. The piece is made with the
 executable (packaging/campanero.spec); a program that is run from its sources has none. Imported before all that it
@@ -57,16 +57,16 @@ class Gathered:
 
     def take(self, name: str) -> CodeType:
         """Answer the code of a module; whoever asks a second time waits until it is read a second time."""
-        if name not in self._codes:
-            return self._load()[name][1]
-        return self._codes.pop(name)[1]
+        found = (self._codes.pop(name) if name in self._codes else self._load()[name])[1]
+        code: CodeType = marshal.loads(found) if isinstance(found, bytes) else found  # noqa: S302 - our own
+        return code
 
     def forget(self) -> None:
         """Let go of what nobody imported; it can be read again."""
         self._codes.clear()
 
-    def _load(self) -> dict[str, tuple[bool, CodeType]]:
-        loaded: dict[str, tuple[bool, CodeType]] = marshal.loads(self._read())  # noqa: S302 - our own
+    def _load(self) -> dict[str, tuple[bool, CodeType | bytes]]:
+        loaded: dict[str, tuple[bool, CodeType | bytes]] = marshal.loads(self._read())  # noqa: S302 - our own
         return loaded
 
 

@@ -11,12 +11,14 @@ from importlib import import_module
 
 from appliance import gathered, packed, patterns
 from appliance.designs import render
+from ui import pages
 
 log = logging.getLogger("campanero")
 
 # In the order in which somebody may ask for it
 MODULES = (
     "jinja2",
+    *(f"ui.pages.{name}" for name in pages.NAMES),
     "appliance.designs.compiled",
     "appliance.messages.wire",
     "appliance.designs.pasted",

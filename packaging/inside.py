@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OURS = {
-    "appliance", "ui", "static", "begin", "entry", "code", "rest.zip", "compiled-templates", "licences.txt",
-    "components.json",
+    "appliance", "ui", "static", "begin", "entry", "code", "rest.zip", "compiled-templates", "declared-pages",
+    "licences.txt", "components.json",
 }  # fmt: skip
 _SHORT = {"Zero-Clause BSD": "0BSD"}
 _LOADER = re.compile(r"pyi\w+|PYZ\.pyz|PYZ|struct")

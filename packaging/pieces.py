@@ -16,8 +16,8 @@ from PyInstaller.building.utils import replace_filename_in_code_object
 ROOT = Path(__file__).resolve().parent.parent
 # One time for all: an archive of the same is the same
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# What some starts import, or all at a later time: for a configuration, and for the names of addresses
-_SOMETIMES = "import stringprep, tomllib"
+# With what some starts import, or all at a later time: for a configuration, and for the names of addresses
+_START = "from appliance import cli, frozen, server; import stringprep, tomllib"
 # It asks for six hundred files of its own that are left out: in an archive each answer takes thirty times as long
 _ASKING = {"pytz"}
 
@@ -31,9 +31,18 @@ def imported(statement: str) -> set[str]:
 
 
 def of_a_start() -> set[str]:
-    """Answer the modules that a start imports, but for those that the reader of the piece needs itself."""
-    everything = imported(f"from appliance import cli, frozen, server; {_SOMETIMES}")
-    return everything - imported("from appliance import gathered")
+    """Answer the modules that a start imports."""
+    return imported(_START)
+
+
+def of_pages() -> set[str]:
+    """Answer the modules that a start and all pages import."""
+    return imported(f"{_START}; from ui import declared; declared.table()")
+
+
+def of_the_reader() -> set[str]:
+    """Answer the modules that the reader of the piece needs itself."""
+    return imported("from appliance import gathered")
 
 
 def of_whole_packages(modules: Iterable[str], at_start: set[str], files: Iterable[str]) -> set[str]:
@@ -53,9 +62,10 @@ def codes(
             yield name, is_package, path, replace_filename_in_code_object(code_of[name], path)
 
 
-def write_code(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> None:
-    """Write the piece that `appliance/gathered.py` reads."""
-    place.write_bytes(marshal.dumps({name: (is_package, code) for name, is_package, _, code in found}))
+def write_code(found: Iterable[tuple[str, bool, str, CodeType]], at_once: set[str], place: Path) -> None:
+    """Write the piece that `appliance/gathered.py` reads: code that a start needs at once is read with it."""
+    held = {name: (is_package, code if name in at_once else marshal.dumps(code)) for name, is_package, _, code in found}
+    place.write_bytes(marshal.dumps(held))
 
 
 def write_zip(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> None:
@@ -64,6 +74,14 @@ def write_zip(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> 
     with zipfile.ZipFile(place, "w") as archive:
         for _, _, path, code in found:
             archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), head + marshal.dumps(code))
+
+
+def write_declared(place: Path) -> None:
+    """Write what `ui/declared.py` reads: the paths of all pages."""
+    make = (
+        "import marshal, sys; from ui import declared; open(sys.argv[1], 'wb').write(marshal.dumps(declared.table()))"
+    )
+    subprocess.run([sys.executable, "-c", make, place], cwd=ROOT, check=True)
 
 
 def write_templates(place: Path) -> None:

@@ -13,7 +13,7 @@ from tests.kit.pictures import photo, saved
 from tests.kit.server import PASSWORD, Server
 from tests.kit.tenants import NEVER, Tenant, two_tenants
 from tests.kit.uploads import upload_picture
-from ui.pages import BLUEPRINTS
+from ui import declared
 
 KINDS = {
     "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
@@ -36,7 +36,7 @@ def routes() -> list[tuple[str, str]]:
     """Return every (method, path) of the web interface."""
     return sorted(
         (method, (blueprint.url_prefix or "") + route.uri)
-        for blueprint in BLUEPRINTS
+        for blueprint in declared.blueprints()
         for route in blueprint._future_routes
         for method in route.methods
     )

@@ -13,11 +13,12 @@ from appliance.gathered import Gathered
 SOURCES = {"carried": (True, "from carried import inner\nname = 'outer'"), "carried.inner": (False, "count = [1]")}
 
 
-@pytest.fixture
-def piece(tmp_path: Path) -> Iterator[Gathered]:
-    """A piece with a package and a module in it, ahead of all other finders."""
+@pytest.fixture(params=["at once", "soon"])
+def piece(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gathered]:
+    """A piece with a package and a module in it, ahead of all other finders; their code as it is, or packed."""
     codes = {name: (is_package, compile(text, f"{name}.py", "exec")) for name, (is_package, text) in SOURCES.items()}
-    data = marshal.dumps(codes)
+    packed = {name: (is_package, marshal.dumps(code)) for name, (is_package, code) in codes.items()}
+    data = marshal.dumps(packed if request.param == "soon" else codes)
     finder = Gathered(lambda: data, str(tmp_path))
     sys.meta_path.insert(0, finder)
     yield finder
