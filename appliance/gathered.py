@@ -57,7 +57,8 @@ class Gathered:
 
     def take(self, name: str) -> CodeType:
         """Answer the code of a module; whoever asks a second time waits until it is read a second time."""
-        found = (self._codes.pop(name) if name in self._codes else self._load()[name])[1]
+        held = self._codes.pop(name, None)
+        found = (held or self._load()[name])[1]
         code: CodeType = marshal.loads(found) if isinstance(found, bytes) else found  # noqa: S302 - our own
         return code
 
