@@ -87,6 +87,7 @@ def test_page_by_page_everything_is_there_once(bare: Page, one: Listed) -> None:
     assert len(seen) == whole
     assert one.field == "who" or len(set(seen)) == whole
     bare.get_by_role("link", name="Previous").click()
+    bare.wait_for_load_state()
     assert len(_ids(bare.locator(one.rows))) > 0
 
 
