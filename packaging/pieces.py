@@ -78,22 +78,23 @@ def write_zip(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> 
 
 def write_declared(place: Path) -> None:
     """Write what `ui/declared.py` reads: the paths of all pages."""
-    make = (
-        "import marshal, sys; from ui import declared; open(sys.argv[1], 'wb').write(marshal.dumps(declared.table()))"
-    )
-    subprocess.run([sys.executable, "-c", make, place], cwd=ROOT, check=True)
+    _write_made("from ui import declared; made = declared.table()", place)
 
 
 def write_templates(place: Path) -> None:
     """Write what `appliance/precompiled.py` reads: all templates, compiled by the Python that will run them."""
     make = (
-        "import marshal, sys; from appliance import precompiled;"
-        "from appliance.designs import render; from ui import view;"
+        "from appliance import precompiled; from appliance.designs import render; from ui import view;"
         "made = {'pages': view.environment(), 'sections': render.environment()};"
-        "made = {kind: precompiled.compiled(environment) for kind, environment in made.items()};"
-        "open(sys.argv[1], 'wb').write(marshal.dumps(made))"
+        "made = {kind: precompiled.compiled(environment) for kind, environment in made.items()}"
     )
-    subprocess.run([sys.executable, "-c", make, place], cwd=ROOT, check=True)
+    _write_made(make, place)
+
+
+def _write_made(make: str, place: Path) -> None:
+    """Write what statements of the program's own make, in an interpreter that the packer has not touched."""
+    words = f"import marshal, sys; {make}; open(sys.argv[1], 'wb').write(marshal.dumps(made))"
+    subprocess.run([sys.executable, "-c", words, place], cwd=ROOT, check=True)
 
 
 def shrink_members(archive: Path) -> None:

@@ -23,8 +23,6 @@ from tests.kit.crowd import fill
 from tests.kit.patience import cpu_seconds, settled
 from tests.kit.server import EMAIL, PASSWORD, RATES, Server
 
-# After so long the service reads its templates
-_LATER_SECONDS = 6.0
 GOALS = {"GET /contacts/{id}": "goal 1,500/s, p99 25 ms", "POST /events": "goal 800/s"}
 
 
@@ -101,17 +99,11 @@ def limited(connections: int, seconds: float) -> None:
     for words, minute, status in (("200, rates on", 60_000_000, 200), ("429", 1, 429)):
         env = {f"CAMPANERO_LIMITS__{name}_PER_MINUTE": str(minute) for name in RATES}
         with Server(env=env).set_up() as server:
-            rest(server)
+            settled(server.pid)
             key = str(server.key)
             server.client(validate=False).get("/lists")
             measure(server, Case(words, lambda _, key=key: request(key, "GET", "/lists"), status), connections, seconds)
             server.stop()
-
-
-def rest(server: Server) -> None:
-    """Wait until what a start leaves for later is over: it would be counted to the first who ask."""
-    time.sleep(_LATER_SECONDS)
-    settled(server.pid)
 
 
 def jwt_of(server: Server) -> str:
@@ -137,7 +129,7 @@ def main() -> None:
     server = Server().set_up()
     fill(server.data / "campanero.db", options.people)
     with server:
-        rest(server)
+        settled(server.pid)
         for case in cases(str(server.key), jwt_of(server), options.people):
             if options.only in case.name:
                 measure(server, case, options.connections, options.seconds)

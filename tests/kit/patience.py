@@ -41,6 +41,11 @@ def comes_to_rest(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
 
 
 def settled(pid: int) -> None:
-    """Wait until a service has done what its start leaves for later, so that a measurement is of nothing else."""
+    """Wait until a service has done what its start leaves for later, so that a measurement is of nothing else.
+
+    Raises AssertionError for one that goes on working.
+    """
     time.sleep(_LATER_SECONDS)
-    comes_to_rest(pid, share=0.05)
+    assert comes_to_rest(pid, share=0.05), (
+        "it works though nobody asks for anything: nothing can be measured beside that"
+    )
