@@ -18,6 +18,7 @@ log = logging.getLogger("campanero")
 # In the order in which somebody may ask for it
 MODULES = (
     "jinja2",
+    "appliance.api.routes",
     *(f"ui.pages.{name}" for name in pages.NAMES),
     "appliance.designs.compiled",
     "appliance.messages.wire",

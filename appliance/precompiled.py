@@ -4,7 +4,6 @@ One file beside the program holds them, which packaging/campanero.spec makes. Fr
 is compiled when it is first used or after the start.
 """
 
-import marshal
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -57,9 +56,4 @@ def _finding(held: Mapping[str, bytes]) -> "BytecodeCache":
 
 @cache
 def _held() -> dict[str, dict[str, bytes]]:
-    try:
-        data = assets.path(FILE).read_bytes()
-    except FileNotFoundError:
-        return {}
-    held: dict[str, dict[str, bytes]] = marshal.loads(data)  # noqa: S302 - our own
-    return held
+    return assets.written(FILE) or {}

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OURS = {
     "appliance", "ui", "static", "begin", "entry", "code", "rest.zip", "compiled-templates", "declared-pages",
-    "licences.txt", "components.json",
+    "declared-endpoints", "licences.txt", "components.json",
 }  # fmt: skip
 _SHORT = {"Zero-Clause BSD": "0BSD"}
 _LOADER = re.compile(r"pyi\w+|PYZ\.pyz|PYZ|struct")

@@ -18,6 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # With what some starts import, or all at a later time: for a configuration, and for the names of addresses
 _START = "from appliance import cli, frozen, server; import stringprep, tomllib"
+# With what is loaded while the first who asks gets an answer, or for whoever asks for it
+_SOON = (
+    "from appliance.api import routes; from appliance.work import consumer; from ui import declared; declared.table()"
+)
 # It asks for six hundred files of its own that are left out: in an archive each answer takes thirty times as long
 _ASKING = {"pytz"}
 
@@ -35,9 +39,9 @@ def of_a_start() -> set[str]:
     return imported(_START)
 
 
-def of_pages() -> set[str]:
-    """Answer the modules that a start and all pages import."""
-    return imported(f"{_START}; from ui import declared; declared.table()")
+def of_all_doors() -> set[str]:
+    """Answer the modules that a start imports, and all that is there for who asks: pages, endpoints, the queue."""
+    return imported(f"{_START}; {_SOON}")
 
 
 def of_the_reader() -> set[str]:
@@ -76,9 +80,9 @@ def write_zip(found: Iterable[tuple[str, bool, str, CodeType]], place: Path) -> 
             archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), head + marshal.dumps(code))
 
 
-def write_declared(place: Path) -> None:
-    """Write what `ui/declared.py` reads: the paths of all pages."""
-    _write_made("from ui import declared; made = declared.table()", place)
+def write_declared(module: str, place: Path) -> None:
+    """Write what a module reads that tells what is declared: the paths of all pages, or of all endpoints."""
+    _write_made(f"from {module} import declared; made = list(map(tuple, declared.table()))", place)
 
 
 def write_templates(place: Path) -> None:

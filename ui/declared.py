@@ -5,7 +5,6 @@ From the sources nothing is written down, and all are loaded at once.
 """
 
 import asyncio
-import marshal
 from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
 from typing import Any
@@ -26,11 +25,10 @@ _handlers: dict[str, Handler] = {}
 
 def blueprints() -> tuple[Pages, ...]:
     """Answer the blueprints of all pages."""
-    try:
-        data = assets.path(FILE).read_bytes()
-    except FileNotFoundError:
+    written = assets.written(FILE)
+    if written is None:
         return tuple(_loaded(name) for name in pages.NAMES)
-    return tuple(_written(*one) for one in marshal.loads(data))  # noqa: S302 - our own
+    return tuple(_written(*one) for one in written)
 
 
 def table() -> list[tuple[Any, ...]]:

@@ -10,9 +10,9 @@ from sanic.exceptions import PayloadTooLarge
 from appliance import config, fields
 from appliance.account.buckets import Buckets
 from appliance.account.keys import Credential
-from appliance.api import auth, login, public_forms, read, reply, service
+from appliance.api import auth, declared, login, public_forms, read, reply, service
 from appliance.api.declare import Call, Route
-from appliance.api.routes import ROUTES
+from appliance.api.declared import Endpoint
 from appliance.db import storage
 from appliance.errors import Faults, Refused, TooMany
 from appliance.patterns import late
@@ -33,15 +33,10 @@ def mount(app: "Sanic[Any, Any]") -> None:
     """Add all endpoints to the server; HEAD answers wherever GET does (RFC 9110, section 9.3.2)."""
     app.ctx.published = _published
     blueprint = Blueprint("api")
-    for base, route in (*((BASE, one) for one in ROUTES), *(("", one) for one in service.ROUTES)):
-        path = base + route.path.replace("{id}", "<number:str>").replace(f"{{{route.second_id}}}", "<inner:str>")
-        name = f"{route.method}_{route.path}".translate(str.maketrans("/.", "__", "{}")).lower()
-        stream = route.form is not None
-        # The format is said, or Sanic parses the source of each handler for it: a fifth of a second of the start
-        blueprint.add_route(
-            _handler(route), path, methods=_methods(route.method), name=name, stream=stream, error_format="json",
-            ctx_declared=route,
-        )  # fmt: skip
+    for number, one in enumerate(declared.endpoints()):
+        _add(blueprint, BASE, one, number)
+    for route in service.ROUTES:
+        _add(blueprint, "", declared.endpoint(route), route)
     public_forms.mount(blueprint)
     login.mount(blueprint)
     blueprint.add_route(_openapi, "/openapi.yaml", methods=_methods("GET"), error_format="text")
@@ -49,12 +44,23 @@ def mount(app: "Sanic[Any, Any]") -> None:
     app.blueprint(blueprint)
 
 
+def _add(blueprint: Blueprint, base: str, one: Endpoint, known: Route | int) -> None:
+    path = base + one.path.replace("{id}", "<number:str>").replace(f"{{{one.second_id}}}", "<inner:str>")
+    name = f"{one.method}_{one.path}".translate(str.maketrans("/.", "__", "{}")).lower()
+    # The format is said, or Sanic parses the source of each handler for it: a fifth of a second of the start
+    blueprint.add_route(
+        _handler(known), path, methods=_methods(one.method), name=name, stream=one.streams, error_format="json",
+        ctx_declared=known,
+    )  # fmt: skip
+
+
 def _methods(method: str) -> list[str]:
     return ["GET", "HEAD"] if method == "GET" else [method]
 
 
-def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
+def _handler(known: Route | int) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
     async def handle(request: Request, number: str = "0", inner: str = "0") -> HTTPResponse | None:
+        route = await declared.route(known)
         who = await _admitted(request, route)
         if route.form is not None:
             storage.must_write()
@@ -101,10 +107,10 @@ async def _admitted(request: Request, route: Route) -> Credential:
 
 async def fault(request: Request, error: Exception) -> HTTPResponse:
     """Answer what went wrong; that a body is too large learn only those who may ask at all (decisions, section 3)."""
-    declared = getattr(request.route.ctx, "declared", None) if request.route else None
-    if isinstance(error, PayloadTooLarge) and declared is not None:
+    known = getattr(request.route.ctx, "declared", None) if request.route else None
+    if isinstance(error, PayloadTooLarge) and known is not None:
         try:
-            await _admitted(request, declared)
+            await _admitted(request, await declared.route(known))
         except (reply.Fault, Refused) as refused:
             error = refused
     return reply.fault(request, error)
@@ -113,7 +119,7 @@ async def fault(request: Request, error: Exception) -> HTTPResponse:
 async def _must_exist(route: Route, asked: Call) -> None:
     """Raise NotFound if the thing that a path names is not there, by asking for it as its own GET would."""
     thing = route.path.partition("{id}")[0] + "{id}"
-    for one in ROUTES:
+    for one in declared.routes():
         if route.has_id and one.method == "GET" and one.path == thing:
             await one.handler(asked)
 

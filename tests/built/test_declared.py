@@ -1,18 +1,20 @@
-"""The pages that the executable has written down: all that the sources declare, there for the first who asks."""
+"""Pages and endpoints that the executable has written down: all that the sources declare, for the first who asks."""
 
 import marshal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from appliance.api import declared as endpoints
 from tests.kit.paper import Paper
 from tests.kit.server import Server
 from ui import declared
 
 
-def test_all_pages_are_written_down(executable: Path) -> None:
+def test_all_of_them_are_written_down(executable: Path) -> None:
     """What it carries is what the sources say."""
-    data = (executable.parent / "unpacked" / "_internal" / declared.FILE).read_bytes()
-    assert marshal.loads(data) == declared.table()
+    inside = executable.parent / "unpacked" / "_internal"
+    assert marshal.loads((inside / declared.FILE).read_bytes()) == declared.table()
+    assert marshal.loads((inside / endpoints.FILE).read_bytes()) == list(map(tuple, endpoints.table()))
 
 
 def test_many_who_ask_at_once_after_a_start_get_their_pages(executable: Path) -> None:
@@ -30,4 +32,20 @@ def test_many_who_ask_at_once_after_a_start_get_their_pages(executable: Path) ->
         with ThreadPoolExecutor(12) as many:
             answers = list(many.map(lambda path: visitor.status("GET", path), paths))
     assert len(paths) > 40 and answers.count(200) > 30
+    assert [path for path, found in zip(paths, answers, strict=True) if found >= 500] == []
+
+
+def test_many_who_call_at_once_after_a_start_get_their_answers(executable: Path) -> None:
+    """The first calls wait until endpoints are loaded, each for its own: what is too large is refused as ever."""
+    paths = [one.path for one in endpoints.table() if one.method == "GET" and "{" not in one.path]
+    with Server(executable=executable).set_up() as server:
+        api = server.client(validate=False)
+        server.stop()
+        server.start()
+        with ThreadPoolExecutor(12) as many:
+            large = many.submit(api.post, "/contacts", {"first_name": "x" * 9_000_000})
+            answers = list(many.map(lambda path: api.get(path).status, paths))
+        assert large.result().status == 413
+        assert api.post("/contacts", {"email": "ann@example.com"}).status == 201
+    assert len(paths) > 30 and answers.count(200) > 20
     assert [path for path, found in zip(paths, answers, strict=True) if found >= 500] == []
