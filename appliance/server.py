@@ -11,11 +11,11 @@ import time
 from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
-from sanic.exceptions import BadRequest, PayloadTooLarge, SanicException, ServiceUnavailable
+from sanic.exceptions import PayloadTooLarge, SanicException, ServiceUnavailable
 from sanic.http.http1 import Http
 
 import ui
-from appliance import certificates, clients, later
+from appliance import certificates, clients, heads, later
 from appliance import config as configuration
 from appliance.account import onboarding
 from appliance.api import door as api
@@ -26,13 +26,11 @@ from appliance.feedback import receipts
 from appliance.inbound.listener import Listener
 from appliance.messages import repeats
 from appliance.metrics import machine, requests
-from appliance.patterns import late
 from appliance.public import door as public
 from appliance.public import hooks
 from appliance.routing import PathRouter, catch_up
 from appliance.settings import Config
 from appliance.work.capture import CaptureServer
-from appliance.work.consumer import Works
 from ui import files, guard
 
 log = logging.getLogger("campanero")
@@ -49,20 +47,15 @@ _STRICT = "max-age=31536000"
 # Until then a start is over, and whoever waited for it has had the first answer
 _SETTLED_SECONDS = 0.5
 _PAST_READING = 419_430_400  # twice an import
-# A credential that is far too long is refused as one that is wrong
-_HEAD_BYTES = 32_768
-_LINE_BYTES = 8_192
-# A request's line and its headers: no space before a colon, no line that goes on with the next
-_HEAD = late(rb"[^\r\n\0]+(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*")
 
 
 def build(config: Config) -> "Sanic[Any, Any]":
     """Make the server with every door; nothing is started yet."""
     app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=PathRouter())
-    Http.HEADER_CEILING = _HEAD_BYTES  # the library takes no more than half of that, unless told
+    Http.HEADER_CEILING = heads.HEAD_BYTES  # the library takes no more than half of that, unless told
     app.config.update(
         REQUEST_MAX_SIZE=config.limits.body_bytes,
-        REQUEST_MAX_HEADER_SIZE=_HEAD_BYTES,
+        REQUEST_MAX_HEADER_SIZE=heads.HEAD_BYTES,
         GRACEFUL_SHUTDOWN_TIMEOUT=5.0,
         ACCESS_LOG=False,
         KEEP_ALIVE_TIMEOUT=60,
@@ -72,7 +65,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     )
     app.ctx.config = config
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
-    app.ctx.inbound, app.ctx.certificate = Listener(config), None
+    app.ctx.inbound, app.ctx.certificate, app.ctx.works = Listener(config), None, None
     app.ctx.process = secrets.token_hex(8)
     # Never of this machine's own name: a browser would refuse whatever else is developed there
     app.ctx.strict = configuration.is_https(config) and configuration.host(config) not in configuration.LOOPBACK
@@ -82,9 +75,9 @@ def build(config: Config) -> "Sanic[Any, Any]":
     ui.mount(app)
     app.exception(Exception)(_fault)
     app.on_request(_note_time, priority=104)
-    app.on_request(_read_as_text, priority=103)
+    app.on_request(heads.read_as_text, priority=103)
     app.on_request(_note_client, priority=102)
-    app.on_request(_refuse_malformed, priority=101)
+    app.on_request(heads.refuse_malformed, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
     app.on_response(_mark)  # type: ignore[no-untyped-call]  # untyped in the library
     app.before_server_start(_start)
@@ -96,18 +89,6 @@ def build(config: Config) -> "Sanic[Any, Any]":
 
 async def _note_time(request: Request) -> None:
     request.ctx.begun = time.monotonic()
-
-
-async def _read_as_text(request: Request) -> None:
-    """Read what is no UTF-8 in a header as the sign for that: old programs send such names, and no row holds them."""
-    if request.head.isascii():
-        return
-    said = [
-        (name, value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
-        for name, value in request.headers.items()
-    ]
-    request.headers.clear()
-    request.headers.extend(said)
 
 
 async def _note_client(request: Request) -> None:
@@ -122,19 +103,9 @@ async def _note_client(request: Request) -> None:
         )  # fmt: skip
 
 
-async def _refuse_malformed(request: Request) -> HTTPResponse | None:
-    """Refuse a head that another program may have read otherwise: where two disagree, requests can be smuggled."""
-    if _HEAD.fullmatch(request.head) or _is_unread(request):
-        return None
-    # What follows may be the rest of this request or another one; nobody knows, so nobody reads it
-    assert isinstance(request.stream, Http), "a request that is handled has its stream"
-    request.stream.keep_alive = False
-    return await _fault(request, BadRequest("Bad Request"))
-
-
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
     """Take nothing new while the service ends, but what recipients ask for: nobody repeats a refusal for them."""
-    path = _path(request)
+    path = heads.path(request)
     if not request.app.ctx.stopping or public.owns(path) or files.owns(path):
         return None
     if _speaks_json(path):
@@ -153,7 +124,7 @@ async def _mark(request: Request, response: HTTPResponse) -> None:
     if begun := getattr(request.ctx, "begun", 0.0):
         pattern = request.route.path if request.route is not None else None
         requests.took(request.method, pattern, response.status, time.monotonic() - begun)
-    path = _path(request)
+    path = heads.path(request)
     if path == "/v1" or path.startswith("/v1/"):
         response.headers["X-Api-Version"] = api.API_VERSION
     if api.owns(path):
@@ -164,24 +135,10 @@ async def _mark(request: Request, response: HTTPResponse) -> None:
             response.headers.update(level.headers)
 
 
-def _is_unread(request: Request) -> bool:
-    """Say whether this stands for a request whose head could not be read: the library makes one up for its refusal."""
-    return not request.head
-
-
-def _path(request: Request) -> str:
-    """Answer the path that was asked for, also where a request was refused before it was read."""
-    if _is_unread(request) and isinstance(request.stream, Http):
-        line = bytes(request.stream.recv_buffer[:_LINE_BYTES]).split(b"\r\n", 1)[0].split(b" ")
-        if len(line) > 1:
-            return line[1].partition(b"?")[0].decode("latin-1")
-    return request.path
-
-
 async def _fault(request: Request, error: Exception) -> HTTPResponse:
     """Let the door that owns the path say what went wrong."""
-    path = _path(request)
-    if isinstance(error, PayloadTooLarge) and _is_unread(request):
+    path = heads.path(request)
+    if isinstance(error, PayloadTooLarge) and heads.is_unread(request):
         error = SanicException("the headers are too large", status_code=431)
     if isinstance(error, PayloadTooLarge) or (isinstance(error, reply.Fault) and error.status == 413):
         _let_the_rest_come(request)
@@ -220,13 +177,26 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     doubtful = await asyncio.wrap_future(work.record(receipts.recover, found))
     if doubtful:
         log.warning("%s messages were in hand when the service last stopped", doubtful)
+
+
+async def _begin(app: "Sanic[Any, Any]") -> None:
+    """Begin what no request waits for: mail that comes in, and all that is done without being asked."""
+    loop = asyncio.get_running_loop()
     app.ctx.capture = CaptureServer()
     await app.ctx.capture.start()
-    await asyncio.get_running_loop().run_in_executor(None, app.ctx.inbound.start)
+    await loop.run_in_executor(None, app.ctx.inbound.start)
     app.ctx.watch = certificates.Watch(app.ctx.certificate, app.ctx.inbound.certificate)
     app.ctx.watch.start()
-    app.ctx.works = Works(app.ctx.process)
-    app.ctx.works.start()
+    app.ctx.works = await loop.run_in_executor(None, _at_work, app.ctx.process)
+
+
+def _at_work(process: str) -> Any:
+    # Loading it takes a while, in which the loop answers who asks already
+    from appliance.work.consumer import Works
+
+    works = Works(process)
+    works.start()
+    return works
 
 
 async def _ready(app: "Sanic[Any, Any]") -> None:
@@ -235,6 +205,7 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
         # Between two runs of the loop its own handlers hear nothing; the interpreter's keep a signal until then
         loop.remove_signal_handler(number)
         signal.signal(number, lambda *_: _told_to_end(loop, app))
+    await _begin(app)
     base = configuration.base_url(app.ctx.config)
     # What was loaded stays; to look through it for garbage would stop all requests for a tenth of a second
     gc.freeze()

@@ -1,6 +1,6 @@
-"""What the web server's library brings along and nothing here uses: pages for its own errors, and web sockets.
+"""What the web server's library brings along and nothing here uses: its own error pages, web sockets, HTTP/3, workers.
 
-It imports them whether they are used or not, with three libraries that they need: a tenth of a start. Stand-ins with
+It imports them whether they are used or not, with four libraries that they need: a tenth of a start. Stand-ins with
 the names that it asks for take their places before it does.
 """
 
@@ -13,6 +13,10 @@ _UNUSED = {
     "sanic.server.websockets.impl": ("WebsocketImplProtocol", "ConnectionClosed"),
     "sanic.server.websockets.connection": ("WebSocketConnection",),
     "sanic.server.protocols.websocket_protocol": ("WebSocketProtocol",),
+    "sanic.http.http3": ("Http3", "HTTPReceiver", "SessionTicketStore", "get_config"),
+    "sanic.worker.manager": ("WorkerManager",),
+    "aiofiles": ("open",),
+    "aiofiles.os": ("stat",),
 }
 
 

@@ -1,9 +1,11 @@
 """`/readyz`: ready while requests are answered and messages can go; else one word why not, and nothing of anybody."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
+from http.client import HTTPException
 
 import pytest
 
@@ -34,6 +36,27 @@ def test_anybody_may_ask(server: Server) -> None:
     (server.data / "STOP").touch()
     assert stranger.get("/readyz").expect(200) == READY
     (server.data / "STOP").unlink()
+
+
+def test_until_messages_can_go_it_says_that_it_starts(fresh_server: FreshServer) -> None:
+    """Requests are answered before the queue is there: whoever asks then is told so, and nothing fails."""
+    server, over, heard = fresh_server(start=False), threading.Event(), []
+
+    def ask() -> None:
+        while not over.is_set():
+            with contextlib.suppress(OSError, HTTPException):
+                heard.append(Client(server.url).get("/readyz"))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    server.start()
+    over.set()
+    asking.join()
+    assert Client(server.url).get("/readyz").expect(200) == READY
+    early = [answer for answer in heard if answer.status != 200]
+    assert {(answer.status, answer.json["message"]) for answer in early} <= {
+        (503, "the service is not ready: starting")
+    }
 
 
 def test_without_room_it_is_not_ready(fresh_server: FreshServer) -> None:

@@ -118,7 +118,8 @@ async def keep(request: Request, visit: Visit, form: Form, names: tuple[str, ...
     loaded = await commit(verb)
     config.use(loaded.config, loaded)
     request.app.ctx.config = loaded.config
-    request.app.ctx.works.renew()
+    if (works := request.app.ctx.works) is not None:  # or they begin with these a moment later
+        works.renew()
 
 
 def _must_be_first(visit: Visit) -> None:
