@@ -20,7 +20,7 @@ import uvloop
 
 from tests.kit.asker import ask, request, spread
 from tests.kit.crowd import fill
-from tests.kit.patience import cpu_seconds, settled
+from tests.kit.patience import cpu_seconds, settled, tell_what_the_host_takes
 from tests.kit.server import EMAIL, PASSWORD, RATES, Server
 
 GOALS = {"GET /contacts/{id}": "goal 1,500/s, p99 25 ms", "POST /events": "goal 800/s"}
@@ -119,6 +119,7 @@ def jwt_of(server: Server) -> str:
 
 def main() -> None:
     """Run the measurements."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=5)

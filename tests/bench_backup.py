@@ -15,6 +15,7 @@ import apsw
 
 from tests.kit.client import Client
 from tests.kit.crowd import fill
+from tests.kit.patience import tell_what_the_host_takes
 from tests.kit.recipients import UNLIMITED
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -80,6 +81,7 @@ def beside(server: Server, target: Path) -> None:
 
 def main() -> None:
     """Run the measurements."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=2_000)
     parser.add_argument("--people", type=int, default=100_000)

@@ -15,6 +15,7 @@ from playwright.sync_api import Page
 
 from tests.kit.browser import Problems, new_page, running_browser, sign_in
 from tests.kit.emails import make, settled
+from tests.kit.patience import tell_what_the_host_takes
 from tests.kit.server import Server
 
 GOAL_MS = 120
@@ -91,6 +92,7 @@ def told(found: list[float]) -> str:
 
 def main() -> None:
     """Measure."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser()
     parser.add_argument("--times", type=int, default=30)
     parser.add_argument("--sections", type=int, default=12)

@@ -22,7 +22,7 @@ import uvloop
 from tests.bench_sending import UNLIMITED, Meanwhile
 from tests.kit.asker import ask, request, spread
 from tests.kit.client import Client
-from tests.kit.patience import cpu_seconds
+from tests.kit.patience import cpu_seconds, tell_what_the_host_takes
 from tests.kit.server import Server
 
 PEOPLE, YEAR_MS = 100_000, 365 * 86_400_000
@@ -149,6 +149,7 @@ def batches(server: Server, key: str, count: int) -> int:
 
 def main() -> None:
     """Run the measurements."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--each", type=int, default=60, help="requests by each filter")

@@ -13,7 +13,7 @@ import apsw
 
 from tests.bench_import import memory
 from tests.kit import crowd
-from tests.kit.patience import cpu_seconds
+from tests.kit.patience import cpu_seconds, tell_what_the_host_takes
 from tests.kit.server import Server
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
@@ -123,6 +123,7 @@ def sent(server: Server, count: int) -> None:
 
 def main() -> None:
     """Run all measurements, one after the other."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=100_000)
     count = parser.parse_args().runs

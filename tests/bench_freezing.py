@@ -17,7 +17,7 @@ import apsw
 from tests.bench_import import memory
 from tests.kit.client import Client
 from tests.kit.crowd import fill
-from tests.kit.patience import settled
+from tests.kit.patience import settled, tell_what_the_host_takes
 from tests.kit.server import Server
 
 GOAL_SECONDS, GOAL_MS = 30.0, 100.0
@@ -75,6 +75,7 @@ def private(server: Server) -> int:
 
 def main() -> None:
     """Run it."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contacts", type=int, default=200_000)
     asked = parser.parse_args()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.client import Client
-from tests.kit.patience import settled
+from tests.kit.patience import settled, tell_what_the_host_takes
 from tests.kit.server import Server
 from tests.kit.uploads import upload
 
@@ -105,6 +105,7 @@ def run(server: Server, path: Path, label: str, rows: int, base: float) -> None:
 
 def main() -> None:
     """Measure new people, then the same people changed."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--new-only", action="store_true", help="do not import the changed rows")

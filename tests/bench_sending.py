@@ -27,7 +27,7 @@ from tests.bench_import import memory
 from tests.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
 from tests.kit.client import Client
-from tests.kit.patience import cpu_seconds, settled
+from tests.kit.patience import cpu_seconds, settled, tell_what_the_host_takes
 from tests.kit.server import ROOT, Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.uploads import done, upload
@@ -254,6 +254,7 @@ def example(size: int, home: Path) -> Path:
 
 def main() -> None:
     """Run the measurements."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contacts", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)

@@ -25,7 +25,7 @@ from tests.bench_sending import UNLIMITED, Meanwhile, campaign
 from tests.bench_sending_rivals import Postfix
 from tests.kit.asker import ask
 from tests.kit.client import Client
-from tests.kit.patience import cpu_seconds
+from tests.kit.patience import cpu_seconds, tell_what_the_host_takes
 from tests.kit.server import Server
 from tests.kit.uploads import done, upload
 
@@ -126,6 +126,7 @@ def _follower(server: Server, paths: list[str]) -> Callable[[int], None]:
 
 def main() -> None:
     """Run the measurements."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", type=int, default=8_000)
     parser.add_argument("--rounds", type=int, default=3)

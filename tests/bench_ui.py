@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tests.bench_report import late
 from tests.kit.client import Client
 from tests.kit.crowd import fill
+from tests.kit.patience import tell_what_the_host_takes
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.smtp import SmtpServer
 
@@ -67,6 +68,7 @@ def followed(visitor: Visitor, tabs: int, stop: threading.Event) -> tuple[list[t
 
 def main() -> None:
     """Measure."""
+    tell_what_the_host_takes()
     parser = argparse.ArgumentParser()
     parser.add_argument("--contacts", type=int, default=100_000)
     parser.add_argument("--tabs", type=int, default=10)

@@ -4,6 +4,7 @@ How fast something is stands in the benches. A test only tells what takes a mome
 machine get so much room here that a slow one, with other tests and browsers beside it, does not fail for being slow.
 """
 
+import atexit
 import os
 import time
 from pathlib import Path
@@ -49,3 +50,23 @@ def settled(pid: int) -> None:
     assert comes_to_rest(pid, share=0.05), (
         "it works though nobody asks for anything: nothing can be measured beside that"
     )
+
+
+def tell_what_the_host_takes() -> None:
+    """At the end of a bench print how much of the processor time asked for the host of this machine gave to others.
+
+    From a tenth on its figures tell of the host: what waits for a processor then waits for one that is not there.
+    """
+    at_first = _ticks()
+
+    def tell() -> None:
+        used, stolen = (now - then for now, then in zip(_ticks(), at_first, strict=True))
+        print(f"the host of this machine took {stolen / max(1, used + stolen):.0%} of the processor time asked for")
+
+    atexit.register(tell)
+
+
+def _ticks() -> tuple[int, int]:
+    """Return the ticks that all processors worked since this machine began, and those that its host kept from it."""
+    user, nice, system, _, _, irq, soft, stolen = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return user + nice + system + irq + soft, stolen
