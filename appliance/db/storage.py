@@ -53,7 +53,7 @@ class _Guard:
         self.full = False  # the reserve is given up, and there is no room for another
         self.low: str | None = None
         self.failed: str | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._said: str | None = None
 
     @property
@@ -92,39 +92,42 @@ class _Guard:
         """Measure the disk: see whether it is full, low, or has room for the reserve again."""
         if self.directory is None:
             return
-        here = config.current().storage
+        # In one piece: what was given up since the disk was measured must not be taken again because of it
+        with self._lock:
+            self._measure(self.directory)
+        self.say()
+
+    def _measure(self, directory: Path) -> None:
+        reserve = config.current().storage.reserve_mb * _MB
         try:
-            free, least = room(self.directory)
+            free, least = room(directory)
         except OSError as error:
             self.failed = f"the data directory cannot be looked at: {error.strerror}"
-            self.say()
             return
         self.low = (
             None if free >= least else f"less than {least / _MB:.0f} MB are free on the disk of the data directory"
         )
         if free < _FLOOR:
             self.give_up()
-        elif free >= here.reserve_mb * _MB + _FLOOR or self._reserve.exists():
-            self._make(here.reserve_mb * _MB)
-        self.say()
+        elif free >= reserve + _FLOOR or self._reserve.exists():
+            self._make(reserve)
 
     def _make(self, size: int) -> None:
-        with self._lock:
-            if self._reserve.exists() and self._reserve.stat().st_size == size:
-                self.full = False
-                return
+        if self._reserve.exists() and self._reserve.stat().st_size == size:
+            self.full = False
+            return
+        try:
+            handle = os.open(self._reserve, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
             try:
-                handle = os.open(self._reserve, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
-                try:
-                    if size:
-                        os.posix_fallocate(handle, 0, size)
-                finally:
-                    os.close(handle)
-            except OSError as error:
-                log.debug("no reserve can be set aside: %s", error)
-                self._reserve.unlink(missing_ok=True)
-            else:
-                self.full = False
+                if size:
+                    os.posix_fallocate(handle, 0, size)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            log.debug("no reserve can be set aside: %s", error)
+            self._reserve.unlink(missing_ok=True)
+        else:
+            self.full = False
 
 
 def room(directory: Path) -> tuple[int, float]:

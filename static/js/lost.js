@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const dialog = document.getElementById("dialog");
-  let waiting = null;  // what signing in was asked for
+  const waiting = new Set();  // what signing in was asked for
   let kept = null, held = null;  // the question that stood in the dialog before the trouble, and where its focus was
   const beats = (element) => element?.getAttribute("hx-trigger")?.startsWith("every");
   const asks = () => dialog?.open && dialog.querySelector("[data-trouble]");
@@ -16,6 +16,11 @@
     spot?.focus();
     return true;
   };
+  const waits = (element) => {
+    const form = element?.closest?.("form");
+    if (form) waiting.add(form);
+    if (element?.closest?.("[data-autosave]")) window.state("Not saved");
+  };
   const told = () => document.getElementById("unheard");
 
   // What only looks from time to time waits until the question is answered, and bears a bad answer by itself.
@@ -26,6 +31,11 @@
     const { ctx } = event.detail, status = ctx.response?.status;
     if (event.defaultPrevented) return;
     if (status >= 429 && beats(ctx.sourceElement)) return event.preventDefault();
+    // Who types into the question already is not asked it anew: leaving a field, for the question, sends that field too.
+    if (status === 401 && dialog?.querySelector("#again") && ctx.sourceElement?.id !== "again") {
+      waits(ctx.sourceElement);
+      return event.preventDefault();
+    }
     if (ctx.hx?.retarget === "#dialog" && status >= 400 && dialog.open && !asks()) {
       [held, kept] = [document.activeElement, [...dialog.childNodes]];
       dialog.replaceChildren();
@@ -33,15 +43,16 @@
     told()?.remove();
   });
   document.addEventListener("htmx:after:swap", (event) => {
-    const { ctx } = event.detail, status = ctx.response?.status, form = ctx.sourceElement?.closest?.("form");
-    if (status >= 400 && status !== 422 && ctx.sourceElement?.closest?.("[data-autosave]")) window.state("Not saved");
-    if (status === 401) waiting = form;
+    const { ctx } = event.detail, status = ctx.response?.status;
+    if (status === 401) waits(ctx.sourceElement);
+    else if (status >= 400 && status !== 422 && ctx.sourceElement?.closest?.("[data-autosave]")) window.state("Not saved");
     if (dialog?.querySelector("[data-trouble]") && !dialog.open) dialog.showModal();
     if (!dialog?.open || dialog.children.length) return;
     // Signed in again: what saves itself is sent anew, the rest waits for its button.
     if (!back()) dialog.close();
-    if (waiting?.isConnected && waiting.dataset.autosave !== undefined) waiting.dispatchEvent(new Event("change", { bubbles: true }));
-    waiting = null;
+    const asked = [...waiting];
+    waiting.clear();
+    for (const form of asked) if (form.isConnected && "autosave" in form.dataset) form.dispatchEvent(new Event("change", { bubbles: true }));
   });
   dialog?.addEventListener("close", () => back() || (dialog.querySelector("[data-trouble]") && dialog.replaceChildren()));
   // A script that asks by itself gives us the page's question.

@@ -1,12 +1,17 @@
 """What counts as trouble with the storage, and what does not."""
 
 import errno
+import os
+import threading
+from pathlib import Path
 
 import apsw
 import pytest
 
+from appliance.db import storage
 from appliance.db.storage import storage_error
 from appliance.errors import Unavailable
+from tests.domain.home import Home
 
 
 def caused(error: Exception) -> Exception:
@@ -42,3 +47,24 @@ def test_trouble_with_the_storage_is_nobodys_fault(error: Exception, wrapped: bo
 def test_other_errors_are_not_hidden(error: Exception) -> None:
     """A bug stays a bug."""
     assert storage_error(error) is None
+
+
+def test_what_is_given_up_meanwhile_stays_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at the disk and what follows from it, a full disk takes the reserve: it is not made again."""
+    monkeypatch.setattr(storage, "_guard", storage._Guard())
+    storage.watch(home.directory)
+    assert (home.directory / "reserve").exists()
+    gives_up = threading.Thread(target=storage.failed, args=(apsw.FullError("full"),))
+    measure = os.statvfs
+
+    def measured(path: Path) -> os.statvfs_result:
+        found = measure(path)
+        gives_up.start()
+        gives_up.join(0.3)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", measured)
+        storage.look()
+        gives_up.join()
+    assert storage.is_full() and not (home.directory / "reserve").exists()

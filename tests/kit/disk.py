@@ -29,9 +29,12 @@ def small_disk(at: Path, megabytes: int) -> Iterator[Path]:
 
 
 def fill(directory: Path, leave: int = 0) -> Path:
-    """Fill the disk of a directory but for so many bytes; returns the file to be deleted again."""
+    """Fill the disk of a directory but for so many bytes; returns the file to be deleted again.
+
+    What fills it already stays: to free it meanwhile would let whoever looks at the disk see that there is room.
+    """
     filler = directory / "filler"
-    with filler.open("wb") as file:
+    with filler.open("ab") as file:
         while (free := free_bytes(directory) - leave) > 0:
             try:
                 file.write(b"\0" * min(free, 1_048_576))

@@ -62,6 +62,7 @@ def test_from_the_link_to_the_brand(
     proposed = page.get_by_role("link", name=re.compile("^#[0-9a-f]{6}$")).first
     colour = proposed.inner_text().strip()
     proposed.click()
+    page.wait_for_url("**/brand?brand_color=*")  # with the scripts that listen to what is typed
     expect(page.locator("#f-brand-color")).to_have_value(colour)
     page.locator("#f-bg-color").fill("#eeeeee")
     letter = page.frame_locator("iframe[title='A letter in this brand']")

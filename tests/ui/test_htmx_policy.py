@@ -7,7 +7,6 @@ our pages must not use: trigger filters, `hx-on` and `js:` values (each needs `n
 
 import re
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,7 +23,7 @@ CONFIG = '{"includeIndicatorCSS":false,"morphIgnore":["data-htmx-powered","open"
 PAGE = f"""<!doctype html><html lang="en"><head><title>Policy</title><meta name="htmx-config" content='{CONFIG}'>
 <script src="/static/vendor/htmx.min.js" defer></script></head><body>
 <form id="save" action="/save" method="post" hx-post="/save" hx-trigger="input delay:50ms" hx-target="this"
- hx-swap="outerMorph"><input id="typed" name="typed" value="old"><output>0</output></form>
+ hx-sync="this:queue all" hx-swap="outerMorph"><input id="typed" name="typed" value="old"><output>0</output></form>
 <form id="bad" action="/bad" method="post" hx-post="/bad" hx-target="this" hx-swap="outerMorph">
 <input id="field" name="field" value=""><button>Save</button></form>
 <section id="live" hx-get="/live" hx-trigger="every 60ms" hx-target="this" hx-swap="outerMorph">0</section>
@@ -36,6 +35,7 @@ class Answers(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     asked: dict[str, int] = {}
+    turn = threading.Semaphore(0)  # one for each answer to a save
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
@@ -63,15 +63,15 @@ class Answers(BaseHTTPRequestHandler):
             self._answer(PAGE)
 
     def do_POST(self) -> None:
-        """Save slowly, or refuse with the same block."""
+        """Save when it is told to, or refuse with the same block."""
         typed = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode(), keep_blank_values=True)
         if self.path == "/save":
-            time.sleep(0.15)
+            assert self.turn.acquire(timeout=30)
             value = typed["typed"][0]
             self._answer(
                 f'<form id="save" action="/save" method="post" hx-post="/save" hx-trigger="input delay:50ms" '
-                f'hx-target="this" hx-swap="outerMorph"><input id="typed" name="typed" value="{value}">'
-                f"<output>{len(value)}</output></form>"
+                f'hx-target="this" hx-sync="this:queue all" hx-swap="outerMorph"><input id="typed" name="typed" '
+                f'value="{value}"><output>{len(value)}</output></form>'
             )
         else:
             self._answer(
@@ -105,12 +105,14 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def test_typed_text_survives_a_morph(page: Page) -> None:
     """What is typed while an answer is under way stays, the caret too, and the rest of the block is fresh."""
-    page.locator("#typed").fill("")
-    page.locator("#typed").type("abc")
-    page.wait_for_timeout(100)
-    page.locator("#typed").type("defgh", delay=10)
+    with page.expect_request("**/save"):
+        page.locator("#typed").fill("abc")
+    page.locator("#typed").press("End")
+    page.locator("#typed").press_sequentially("defgh")
+    Answers.turn.release()
     expect(page.locator("#save output")).to_have_text("3")
     assert page.locator("#typed").input_value() == "abcdefgh"
+    Answers.turn.release(8)
     expect(page.locator("#save output")).to_have_text("8")
     assert page.locator("#typed").input_value() == "abcdefgh"
     assert page.evaluate("[document.activeElement.id, document.activeElement.selectionStart]") == ["typed", 8]

@@ -88,6 +88,33 @@ def test_nothing_typed_is_lost(server: Server, api: Client, contact: int, browse
     assert problems.found == []
 
 
+def test_who_signs_in_is_not_asked_anew_meanwhile(api: Client, server: Server, browser: Browser) -> None:
+    """What else is refused keeps its hands off the question somebody answers, and is saved with the rest afterwards."""
+    campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+    problems = Problems()
+    problems.allow("ViewTransition|status of 401")
+    page = sign_in(new_page(browser, server.url, problems))
+    page.goto(f"/campaigns/{campaign}?open=from")
+    page.context.clear_cookies()
+    page.get_by_label("Subject", exact=True).fill("Autumn")
+    box = page.get_by_role("dialog")
+    box.get_by_label("Email").fill(EMAIL)
+    with page.expect_response(lambda answer: answer.status == 401):
+        page.locator("#card-from form").dispatch_event("change", {"bubbles": True})
+    page.wait_for_timeout(200)
+    expect(box.get_by_label("Email")).to_have_value(EMAIL)
+    box.get_by_label("Password").fill("wrong horse battery")
+    box.get_by_label("Password").press("Enter")
+    expect(box.get_by_role("alert")).to_be_visible()
+    box.get_by_label("Password").fill(PASSWORD)
+    box.get_by_label("Password").press("Enter")
+    expect(box).to_have_count(0)
+    api.wait(f"/campaigns/{campaign}", lambda row: row["template"]["subject"] == "Autumn")
+    expect(page.locator("#saved-text")).not_to_contain_text("Not")
+    page.context.close()
+    assert problems.found == []
+
+
 def test_a_form_without_javascript_comes_back(server: Server, contact: int) -> None:
     """A plain form that was sent without a session is carried through sign-in, without what is secret in it."""
     owner = Visitor(server, EMAIL)
