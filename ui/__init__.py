@@ -6,7 +6,8 @@ from typing import Any
 
 from sanic import Sanic
 
-from ui import declared, files, guard, view
+from appliance.routing import promise
+from ui import declared, files, view
 
 # Until then a start is over, and so is a service that was only started for a moment
 _SETTLED_SECONDS = 5.0
@@ -15,9 +16,7 @@ _SETTLED_SECONDS = 5.0
 def mount(app: Sanic[Any, Any]) -> None:
     """Register every page, the static files and the page policy on an app whose `ctx.config` is set."""
     files.mount(app)
-    for blueprint in declared.blueprints():
-        guard.protect(blueprint)
-        app.blueprint(blueprint)
+    promise(app, declared.routes())
     app.after_server_start(_warm)
 
 

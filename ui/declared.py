@@ -5,35 +5,48 @@ From the sources nothing is written down, and all are loaded at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import assets
-from ui import pages
+from appliance.routing import Promised, guards
+from ui import guard, pages
 from ui.blueprint import Pages
 
 FILE = "declared-pages"
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
-# Of a route, what a blueprint is told of it besides path and name
-_TOLD = ("methods", "strict_slashes", "stream", "ignore_body", "error_format")
 _handlers: dict[str, Handler] = {}
 
 
-def blueprints() -> tuple[Pages, ...]:
-    """Answer the blueprints of all pages."""
-    written = assets.written(FILE)
-    if written is None:
-        return tuple(_loaded(name) for name in pages.NAMES)
-    return tuple(_written(*one) for one in written)
+class Declared(NamedTuple):
+    """What a page's module declares of one of its routes."""
+
+    module: str
+    name: str
+    path: str
+    methods: list[str]
+    streams: bool
+    ignore_body: bool
+    error_format: str
 
 
-def table() -> list[tuple[Any, ...]]:
-    """Answer what all pages declare, for `blueprints` of the executable."""
-    return [_told(name, _loaded(name)) for name in pages.NAMES]
+def routes() -> Iterator[Promised]:
+    """Answer the routes of all pages, guarded."""
+    written, guarded = assets.written(FILE), guards(guard.refuse_foreign, guard.add_headers)
+    for one in table() if written is None else (Declared(*told) for told in written):
+        yield Promised(
+            one.path, one.name, one.methods, _awaiting(one.module, one.name), one.error_format, one.streams,
+            one.ignore_body, guards=guarded,
+        )  # fmt: skip
+
+
+def table() -> list[Declared]:
+    """Answer what all pages declare, for `routes` of the executable."""
+    return [one for name in pages.NAMES for one in _told(name, _loaded(name))]
 
 
 def _loaded(name: str) -> Pages:
@@ -41,19 +54,13 @@ def _loaded(name: str) -> Pages:
     return found
 
 
-def _told(module: str, blueprint: Pages) -> tuple[Any, ...]:
-    routes = []
+def _told(module: str, blueprint: Pages) -> Iterator[Declared]:
     for route in sorted(blueprint._future_routes, key=lambda one: one.name):
-        told = {name: getattr(route, name) for name in _TOLD} | {"methods": sorted(route.methods or ())}
-        routes.append((route.uri, route.name.removeprefix(f"{blueprint.name}."), told))
-    return module, blueprint.name, blueprint.url_prefix, routes
-
-
-def _written(module: str, name: str, prefix: str | None, routes: Iterable[tuple[str, str, dict[str, Any]]]) -> Pages:
-    blueprint = Pages(name, url_prefix=prefix)
-    for uri, short, told in routes:
-        blueprint.route(uri, name=short, **told)(_awaiting(module, f"{name}.{short}"))
-    return blueprint
+        path = "/" + f"{blueprint.url_prefix or ''}{route.uri}".strip("/")
+        yield Declared(
+            module, route.name, path, sorted(route.methods or ()), bool(route.stream), bool(route.ignore_body),
+            str(route.error_format),
+        )  # fmt: skip
 
 
 def _awaiting(module: str, name: str) -> Handler:

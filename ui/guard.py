@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
-from sanic import Blueprint, Request
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import config, errors, media
@@ -37,12 +37,6 @@ def mail_policy() -> str:
     """Answer the policy of a mail within a page: its pictures come over https, or are uploads of ours."""
     place = urlsplit(config.base_url(config.current()))
     return _MAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.PATH}")
-
-
-def protect(blueprint: Blueprint) -> None:
-    """Put the origin check before, and the policy headers on, every answer of a blueprint."""
-    blueprint.middleware(refuse_foreign, "request")
-    blueprint.middleware(add_headers, "response")
 
 
 def is_foreign(request: Request) -> bool:

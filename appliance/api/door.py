@@ -16,6 +16,7 @@ from appliance.api.declared import Endpoint
 from appliance.db import storage
 from appliance.errors import Faults, Refused, TooMany
 from appliance.patterns import late
+from appliance.routing import Promised, promise
 
 BASE = "/v1/my"
 API_VERSION = "1.0"
@@ -32,11 +33,9 @@ def owns(path: str) -> bool:
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add all endpoints to the server; HEAD answers wherever GET does (RFC 9110, section 9.3.2)."""
     app.ctx.published = _published
+    promise(app, (_promised(BASE, one, number) for number, one in enumerate(declared.endpoints())))
+    promise(app, (_promised("", declared.endpoint(route), route) for route in service.ROUTES))
     blueprint = Blueprint("api")
-    for number, one in enumerate(declared.endpoints()):
-        _add(blueprint, BASE, one, number)
-    for route in service.ROUTES:
-        _add(blueprint, "", declared.endpoint(route), route)
     public_forms.mount(blueprint)
     login.mount(blueprint)
     blueprint.add_route(_openapi, "/openapi.yaml", methods=_methods("GET"), error_format="text")
@@ -44,14 +43,10 @@ def mount(app: "Sanic[Any, Any]") -> None:
     app.blueprint(blueprint)
 
 
-def _add(blueprint: Blueprint, base: str, one: Endpoint, known: Route | int) -> None:
+def _promised(base: str, one: Endpoint, known: Route | int) -> Promised:
     path = base + one.path.replace("{id}", "<number:str>").replace(f"{{{one.second_id}}}", "<inner:str>")
-    name = f"{one.method}_{one.path}".translate(str.maketrans("/.", "__", "{}")).lower()
-    # The format is said, or Sanic parses the source of each handler for it: a fifth of a second of the start
-    blueprint.add_route(
-        _handler(known), path, methods=_methods(one.method), name=name, stream=one.streams, error_format="json",
-        ctx_declared=known,
-    )  # fmt: skip
+    name = f"api.{one.method}_{one.path}".translate(str.maketrans("/.", "__", "{}")).lower()
+    return Promised(path, name, _methods(one.method), _handler(known), "json", one.streams, context={"declared": known})
 
 
 def _methods(method: str) -> list[str]:

@@ -34,12 +34,7 @@ FORM = {
 
 def routes() -> list[tuple[str, str]]:
     """Return every (method, path) of the web interface."""
-    return sorted(
-        (method, (blueprint.url_prefix or "") + route.uri)
-        for blueprint in declared.blueprints()
-        for route in blueprint._future_routes
-        for method in route.methods
-    )
+    return sorted((method, one.path) for one in declared.table() for method in one.methods)
 
 
 class Visitor:

@@ -3,21 +3,25 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sanic import Blueprint, Sanic
 from sanic.exceptions import MethodNotAllowed, NotFound
 from sanic.router import Router
+from sanic_routing.route import Route
 
-from appliance.routing import PathRouter
+from appliance.routing import PathRouter, Promised, guards, promise
 from tests.kit.server import Server
 
 _TELL = (
     "import json; from appliance import server; from appliance.settings import Config;"
-    "print(json.dumps([['/' + one.path, sorted(one.methods)] for one in server.build(Config()).router.routes]))"
+    "found = server.build(Config()).router.everything();"
+    "print(json.dumps([[path, sorted(methods)] for path, methods in found]))"
 )
 METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS")
 # What is and what is not a number, and words that stand in paths, too
@@ -33,14 +37,18 @@ def declared() -> list[tuple[str, list[str]]]:
 
 
 @cache
-def routers() -> tuple[PathRouter, Router]:
-    """Return ours and the library's, both with these routes."""
-    ours, theirs = PathRouter(), Router()
-    for router in (ours, theirs):
-        for path, methods in declared():
+def routers() -> tuple[PathRouter, PathRouter, Router]:
+    """Return ours, ours that makes routes when it is asked for them, and the library's, all with these routes."""
+    ours, late, theirs = PathRouter(), PathRouter(), Router()
+    Sanic("routes", router=late, configure_logging=False)
+    for path, methods in declared():
+        for router in (ours, theirs):
             router.add(path, methods, _handle, name=f"{path} {methods}", error_format="json")
+    late.add("/that/is/made/at/once", ["GET"], _handle)
+    late.promise(Promised(path, f"{path} {methods}", methods, _handle, "json") for path, methods in declared())
+    for router in (ours, late, theirs):
         router.finalize()  # type: ignore[no-untyped-call]  # untyped in the library
-    return ours, theirs
+    return ours, late, theirs
 
 
 async def _handle(request: Any) -> None:
@@ -53,7 +61,7 @@ def found(router: Router, path: str, method: str) -> object:
         route, _, values = router._get(path, method, None)
     except (NotFound, MethodNotAllowed) as error:
         return type(error)
-    return route.name, values
+    return route.name.removeprefix("routes."), values
 
 
 @st.composite
@@ -74,13 +82,13 @@ def paths(draw: st.DrawFn) -> str:
 @given(paths(), st.sampled_from(METHODS))
 def test_it_finds_what_the_library_finds(path: str, method: str) -> None:
     """The same route with the same values, or the same refusal."""
-    ours, theirs = routers()
-    assert found(ours, path, method) == found(theirs, path, method)
+    ours, late, theirs = routers()
+    assert found(ours, path, method) == found(late, path, method) == found(theirs, path, method)
 
 
 def test_thousands_of_slashes_are_no_work() -> None:
     """What only ends in them is found without them; the library asks again for each, until Python gives up."""
-    ours, _ = routers()
+    ours, *_ = routers()
     assert found(ours, "/" * 8_000, "GET") == found(ours, "/", "GET")
     assert found(ours, "/contacts" + "/" * 8_000, "GET") == found(ours, "/contacts", "GET")
     assert found(ours, "/" * 8_000 + "contacts", "GET") is NotFound
@@ -88,13 +96,14 @@ def test_thousands_of_slashes_are_no_work() -> None:
 
 def test_each_route_is_found_by_its_own_path() -> None:
     """With a number, a word or the rest of a path in the place of its parameters."""
-    ours, _ = routers()
+    ours, late, _ = routers()
     for pattern, methods in declared():
         kinds = {"int": "7", "str": "word", "path": "some/file.css"}
         parts = [kinds[part[1:-1].partition(":")[2]] if "<" in part else part for part in pattern.split("/")]
         for method in methods:
-            name, _ = found(ours, "/".join(parts), method)  # type: ignore[misc]  # or it fails
-            assert name == f"{pattern} {methods}"
+            for router in (ours, late):
+                name, _ = found(router, "/".join(parts), method)  # type: ignore[misc]  # or it fails
+                assert name == f"{pattern} {methods}"
 
 
 def test_who_asks_with_the_wrong_method_is_told_the_right_ones() -> None:
@@ -106,6 +115,74 @@ def test_who_asks_with_the_wrong_method_is_told_the_right_ones() -> None:
     with pytest.raises(MethodNotAllowed) as refused:
         router._get("/things/1", "DELETE", None)
     assert set(refused.value.headers["Allow"].split(", ")) == {"GET", "PATCH"}
+
+
+async def before(request: Any) -> None:
+    """Stand for what each request of one door passes."""
+
+
+async def after(request: Any, response: Any) -> None:
+    """Stand for what each answer of one door passes."""
+
+
+async def everywhere(request: Any, response: Any = None) -> None:
+    """Stand for what all requests and answers pass."""
+
+
+def at_once(app: "Sanic[Any, Any]") -> None:
+    """Add a guarded route with all that a route can be told, the library's way."""
+    door = Blueprint("door")
+    door.add_route(
+        _handle, "/things/<id:int>", ["POST", "PUT"], name="thing", stream=True, ignore_body=True,
+        error_format="text", ctx_declared=7,
+    )  # fmt: skip
+    door.middleware(before, "request")
+    door.middleware(after, "response")
+    app.blueprint(door)
+
+
+def late(app: "Sanic[Any, Any]") -> None:
+    """Add the same as a promise."""
+    one = Promised(
+        "/things/<id:int>", "door.thing", ("POST", "PUT"), _handle, "text", streams=True, ignore_body=True,
+        context={"declared": 7}, guards=guards(before, after),
+    )  # fmt: skip
+    promise(app, [one])
+
+
+def made(add: Callable[["Sanic[Any, Any]"], None]) -> dict[str, Any]:
+    """Return all that a server knows of that route, found by each of its methods."""
+    vars(_handle).pop("is_stream", None)
+    app: Sanic[Any, Any] = Sanic("things", router=PathRouter(), configure_logging=False)
+    Sanic.unregister_app(app)  # the name is free again
+    app.add_route(_handle, "/first", name="first", error_format="json")
+    app.on_request(everywhere, priority=5)
+    add(app)
+    app.on_response(everywhere)  # type: ignore[no-untyped-call]  # untyped in the library
+    app.finalize()
+    (route, handler, values), (same, _, _) = (app.router.get("/things/12", method, None) for method in ("PUT", "POST"))
+    assert same is route and vars(_handle)["is_stream"] is True
+    told = {one: getattr(route, one) for one in Route.__slots__ if one not in ("router", "ctx", "extra", "_params")}
+    told["params"] = {index: (one.name, one.label, one.cast) for index, one in route.params.items()}
+    extra = dict(vars(route.extra))
+    passed = {one: [each.func for each in extra.pop(one)] for one in ("request_middleware", "response_middleware")}
+    return told | extra | passed | {"ctx": vars(route.ctx), "values": values, "found": handler}
+
+
+def test_what_is_made_late_is_what_is_made_at_once() -> None:
+    """A promised route has all that the library gives to one that it makes itself, and passes the same by."""
+    told = made(late)
+    assert told == made(at_once)
+    assert (told["request_middleware"], told["response_middleware"]) == ([everywhere, before], [everywhere, after])
+
+
+def test_a_path_is_promised_once() -> None:
+    """Two that answer the same would hide one of them without a word."""
+    router = PathRouter()
+    router.add("/a/<id:int>", ["GET"], _handle, name="first")
+    router.promise([Promised("/a/<number:int>/", "second", ["POST", "GET"], _handle, "json")])
+    with pytest.raises(TypeError, match="GET /a/<number:int>/ is there already"):
+        router.finalize()
 
 
 @pytest.mark.parametrize(
