@@ -10,16 +10,21 @@ import time
 from importlib import import_module
 
 from appliance import gathered, packed, patterns
-from appliance.designs import render
 from ui import pages
 
 log = logging.getLogger("campanero")
 
+_PUBLIC = ("unsubscribe", "preferences", "hooks", "reading", "forms", "confirm", "media")
 # In the order in which somebody may ask for it
 MODULES = (
+    "appliance.public.clicks",
     "jinja2",
+    "ui.guard",
     "appliance.api.routes",
     *(f"ui.pages.{name}" for name in pages.NAMES),
+    *(f"appliance.public.{name}" for name in _PUBLIC),
+    "appliance.api.login",
+    "appliance.api.public_forms",
     "appliance.designs.compiled",
     "appliance.messages.wire",
     "appliance.designs.pasted",
@@ -54,6 +59,8 @@ def load() -> None:
             log.exception("%s cannot be loaded", name)
         time.sleep(_BREATH_SECONDS)
     patterns.compile_all()
+    from appliance.designs import render
+
     render.warm()
     try:
         packed.finish()

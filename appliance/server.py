@@ -15,23 +15,20 @@ from sanic.exceptions import PayloadTooLarge, SanicException, ServiceUnavailable
 from sanic.http.http1 import Http
 
 import ui
-from appliance import certificates, clients, heads, later
+from appliance import certificates, clients, heads, later, loading
 from appliance import config as configuration
 from appliance.account import onboarding
 from appliance.api import door as api
 from appliance.api import reply
 from appliance.db import storage, work
 from appliance.db.open import close_database
-from appliance.feedback import receipts
 from appliance.inbound.listener import Listener
-from appliance.messages import repeats
+from appliance.messages import interrupted
 from appliance.metrics import machine, requests
 from appliance.public import door as public
-from appliance.public import hooks
 from appliance.routing import PathRouter, catch_up
 from appliance.settings import Config
-from appliance.work.capture import CaptureServer
-from ui import files, guard
+from ui import files
 
 log = logging.getLogger("campanero")
 
@@ -46,6 +43,8 @@ _BEAT_SECONDS = 0.02
 _STRICT = "max-age=31536000"
 # Until then a start is over, and whoever waited for it has had the first answer
 _SETTLED_SECONDS = 0.5
+# What decides about messages that were in hand when the service died
+_RECOVER = ("appliance.messages.repeats", "appliance.feedback.receipts")
 _PAST_READING = 419_430_400  # twice an import
 
 
@@ -71,7 +70,6 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.strict = configuration.is_https(config) and configuration.host(config) not in configuration.LOOPBACK
     api.mount(app)
     public.mount(app)
-    hooks.mount(app)
     ui.mount(app)
     app.exception(Exception)(_fault)
     app.on_request(_note_time, priority=104)
@@ -112,7 +110,7 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
         refused = reply.Fault(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
         response = reply.fault(request, refused)
     else:
-        response = await guard.stopping(request)
+        response = await ui.stopping(request)
     response.headers["Connection"] = "close"
     return response
 
@@ -153,12 +151,13 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
         words, about = "request %s %s failed", reply.about(request)
         log.exception(words, about["request_id"], request.path, exc_info=error, extra=about)
     if public.owns(request.path):
-        return public.unavailable() if status >= 500 else public.lost()
-    return await guard.fault(request, error)
+        return await public.fault(status)
+    answer: HTTPResponse = await ui.fault(request, error)
+    return answer
 
 
 def _speaks_json(path: str) -> bool:
-    return api.owns(path) or hooks.owns(path)
+    return api.owns(path) or public.owns_hook(path)
 
 
 def _let_the_rest_come(request: Request) -> None:
@@ -173,16 +172,17 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     machine.begin()
     storage.watch(app.ctx.config.data_dir)
     work.start()
-    found = await work.call(repeats.in_hand)
-    doubtful = await asyncio.wrap_future(work.record(receipts.recover, found))
-    if doubtful:
+    if await work.call(interrupted.is_any):
+        repeats, receipts = [await loading.module(name) for name in _RECOVER]
+        found = await work.call(repeats.in_hand)
+        doubtful = await asyncio.wrap_future(work.record(receipts.recover, found))
         log.warning("%s messages were in hand when the service last stopped", doubtful)
 
 
 async def _begin(app: "Sanic[Any, Any]") -> None:
     """Begin what no request waits for: mail that comes in, and all that is done without being asked."""
     loop = asyncio.get_running_loop()
-    app.ctx.capture = CaptureServer()
+    app.ctx.capture = (await loading.module("appliance.work.capture")).CaptureServer()
     await app.ctx.capture.start()
     await loop.run_in_executor(None, app.ctx.inbound.start)
     app.ctx.watch = certificates.Watch(app.ctx.certificate, app.ctx.inbound.certificate)

@@ -20,7 +20,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _START = "from appliance import cli, frozen, server; import stringprep, tomllib"
 # With what is loaded while the first who asks gets an answer, or for whoever asks for it
 _SOON = (
-    "from appliance.api import routes; from appliance.work import consumer; from ui import declared; declared.table()"
+    "from appliance.api import login, public_forms, routes; from appliance.feedback import receipts;"
+    "from appliance.public import clicks, confirm, forms, hooks, media, preferences, reading, unsubscribe;"
+    "from appliance.work import capture, consumer; from ui import declared; declared.table()"
 )
 # It asks for six hundred files of its own that are left out: in an archive each answer takes thirty times as long
 _ASKING = {"pytz"}

@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import assets
+from appliance import assets, loading
 from appliance.routing import Promised, guards
-from ui import guard, pages
+from ui import pages
 from ui.blueprint import Pages
 
 FILE = "declared-pages"
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 _handlers: dict[str, Handler] = {}
+# What each request for a page passes on its way in, and each page on its way out
+_foreign, _headers = (loading.handler("ui.guard", name) for name in ("refuse_foreign", "add_headers"))
 
 
 class Declared(NamedTuple):
@@ -36,7 +38,7 @@ class Declared(NamedTuple):
 
 def routes() -> Iterator[Promised]:
     """Answer the routes of all pages, guarded."""
-    written, guarded = assets.written(FILE), guards(guard.refuse_foreign, guard.add_headers)
+    written, guarded = assets.written(FILE), guards(_foreign, _headers)
     for one in table() if written is None else (Declared(*told) for told in written):
         yield Promised(
             one.path, one.name, one.methods, _awaiting(one.module, one.name), one.error_format, one.streams,

@@ -1,16 +1,16 @@
 """Puts the declared endpoints on the server: every request goes through the same steps."""
 
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
-from appliance import config, fields
+from appliance import config, fields, loading
 from appliance.account.buckets import Buckets
 from appliance.account.keys import Credential
-from appliance.api import auth, declared, login, public_forms, read, reply, service
+from appliance.api import auth, declared, paths, read, reply, service
 from appliance.api.declare import Call, Route
 from appliance.api.declared import Endpoint
 from appliance.db import storage
@@ -35,12 +35,22 @@ def mount(app: "Sanic[Any, Any]") -> None:
     app.ctx.published = _published
     promise(app, (_promised(BASE, one, number) for number, one in enumerate(declared.endpoints())))
     promise(app, (_promised("", declared.endpoint(route), route) for route in service.ROUTES))
+    promise(app, _outside())
     blueprint = Blueprint("api")
-    public_forms.mount(blueprint)
-    login.mount(blueprint)
-    blueprint.add_route(_openapi, "/openapi.yaml", methods=_methods("GET"), error_format="text")
     service.mount(blueprint)
     app.blueprint(blueprint)
+
+
+def _outside() -> Iterator[Promised]:
+    for path, method, what in (
+        *((path, "POST", "login.enter") for path in paths.LOGIN),
+        *((path, "DELETE", "login.leave") for path in paths.LOGOUT),
+        (paths.SUBMIT.replace("{public_key}", "<public_key:str>"), "POST", "public_forms.submit"),
+        (paths.SUBMIT.replace("{public_key}", "<public_key:str>"), "OPTIONS", "public_forms.preflight"),
+    ):
+        name, _, function = what.partition(".")
+        yield Promised(path, f"api.{what}{path}", (method,), loading.handler(f"{__package__}.{name}", function), "json")
+    yield Promised("/openapi.yaml", "api.openapi", _methods("GET"), _openapi, "text")
 
 
 def _promised(base: str, one: Endpoint, known: Route | int) -> Promised:

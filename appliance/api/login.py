@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from sanic import Blueprint, HTTPResponse, Request
+from sanic import HTTPResponse, Request
 
 from appliance import fields
 from appliance.account import jwt, roles, sessions, signing_in
@@ -14,8 +14,6 @@ from appliance.db.work import commit
 from appliance.errors import NotFound
 
 Role = Annotated[str, Meta(extra_json_schema={"enum": list(roles.ROLES)})]
-LOGIN = ("/v1/login", "/v1/my/login")
-LOGOUT = ("/v1/logout", "/v1/my/logout")
 
 
 class Login(Struct):
@@ -49,15 +47,8 @@ class SignedIn(Struct):
     user: SignedInUser
 
 
-def mount(blueprint: Blueprint) -> None:
-    """Add both, under each of their paths."""
-    for number, path in enumerate(LOGIN):
-        blueprint.add_route(_login, path, methods=["POST"], name=f"login_{number}", error_format="json")
-    for number, path in enumerate(LOGOUT):
-        blueprint.add_route(_logout, path, methods=["DELETE"], name=f"logout_{number}", error_format="json")
-
-
-async def _login(request: Request) -> HTTPResponse:
+async def enter(request: Request) -> HTTPResponse:
+    """Answer a JWT for who signs in."""
     asked = _asked(read.json_object(request, request.body))
     try:
         user = await signing_in.enter(asked.email, asked.password, asked.otp, request.ctx.client)
@@ -77,7 +68,8 @@ def _asked(raw: dict[str, Any]) -> Login:
     return fields.read(Login, raw)
 
 
-async def _logout(request: Request) -> HTTPResponse:
+async def leave(request: Request) -> HTTPResponse:
+    """End the sign-in whose JWT is shown."""
     who = await auth.credential(request)
     if who.session_id is None or who.user_id is None:
         raise Fault(403, "forbidden", "a key is no sign-in: revoke it instead", required_scope="a sign-in")

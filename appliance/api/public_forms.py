@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
-from sanic import Blueprint, HTTPResponse, Request
+from sanic import HTTPResponse, Request
 
 from appliance.api import read, reply
 from appliance.api.reply import Fault
@@ -12,20 +12,13 @@ from appliance.db.work import call
 from appliance.forms import intake, reading, store
 from appliance.tables import Form
 
-PATH = "/v1/public/forms/{public_key}"
 _KINDS = ("application/json", "application/x-www-form-urlencoded")
 _MOST_FIELDS = 200
 _MOST_BYTES = 65_536
 
 
-def mount(blueprint: Blueprint) -> None:
-    """Add the endpoint, which is the only one that answers pages of other origins."""
-    path = PATH.replace("{public_key}", "<public_key:str>")
-    blueprint.add_route(_submit, path, methods=["POST"], name="submit_form", error_format="text")
-    blueprint.add_route(_preflight, path, methods=["OPTIONS"], name="submit_form_preflight", error_format="text")
-
-
-async def _preflight(request: Request, public_key: str) -> HTTPResponse:
+async def preflight(request: Request, public_key: str) -> HTTPResponse:
+    """Tell a browser whether a page of another origin may submit; the only endpoint that answers such pages."""
     form = await call(store.by_key, public_key)
     allowed = _cors(request, form)
     if "Access-Control-Allow-Origin" in allowed:
@@ -40,7 +33,8 @@ def _cors(request: Request, form: Form) -> dict[str, str]:
     return {"Vary": "Origin"} | ({"Access-Control-Allow-Origin": origin} if origin in form.origins else {})
 
 
-async def _submit(request: Request, public_key: str) -> HTTPResponse:
+async def submit(request: Request, public_key: str) -> HTTPResponse:
+    """Take what somebody wrote into a form."""
     form = await call(store.by_key, public_key)
     cors = _cors(request, form)
     try:

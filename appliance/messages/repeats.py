@@ -4,21 +4,16 @@ import logging
 import zlib
 
 from appliance import clock
-from appliance.db.dialect.hints import THEN_JOIN
 from appliance.db.open import connection, one, rows, run
 from appliance.db.work import writing
 from appliance.delivery.send import Envelope
 from appliance.errors import Later, Uncertain
 from appliance.messages import ledger, outcomes
+from appliance.messages.interrupted import IN_HAND
 from appliance.messages.ledger import COLUMNS, Claim, Outcome, Prepared
 from appliance.messages.prepare import Workshop
 
 log = logging.getLogger("campanero.messages")
-# Source by source, as the index of states has it; a ledger of years is not read through at each start
-_IN_HAND = (
-    "SELECT id FROM message WHERE campaign_id IS NULL AND status = 'sending' UNION ALL "
-    f"SELECT m.id FROM campaign c {THEN_JOIN} message m ON m.campaign_id = c.id WHERE m.status = 'sending'"
-)
 # So many are dropped in one transaction
 _MOST = 100
 _STOPPED = "the service stopped while this message was in hand"
@@ -54,7 +49,7 @@ def in_hand() -> list[tuple[Claim, Prepared | None]]:
     """
     workshop = Workshop()
     found = []
-    for row in rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({_IN_HAND})"):
+    for row in rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({IN_HAND})"):
         claim = Claim._make(row)
         made: Prepared | None = None
         try:

@@ -1,8 +1,6 @@
 """The links and pictures that lead through us. Where they lead stands with us; nothing a request says changes it."""
 
-from typing import Any
-
-from sanic import Blueprint, HTTPResponse, Request, Sanic
+from sanic import HTTPResponse, Request
 
 from appliance import clock
 from appliance.engagement.hits import Asked
@@ -12,7 +10,6 @@ from appliance.messages.targets import Found, Wanted
 from appliance.public import answers
 from appliance.public.counting import Desk
 
-PATHS = ("/c/", "/o/")
 # The smallest picture there is: one pixel that nobody sees
 PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
 _ENDING = ".gif"
@@ -20,25 +17,7 @@ _ENDING = ".gif"
 _AGENT, _REFERRER = 400, 500
 
 
-def mount(app: "Sanic[Any, Any]") -> None:
-    """Add the doors to the server."""
-    blueprint = Blueprint("clicks")
-    blueprint.add_route(_click, "/c/<token:str>", methods=["GET", "HEAD"], name="click", error_format="text")
-    blueprint.add_route(_open, "/o/<token:str>", methods=["GET", "HEAD"], name="open", error_format="text")
-    app.blueprint(blueprint)
-    app.before_server_start(_start)
-    app.after_server_stop(_stop)
-
-
-async def _start(app: "Sanic[Any, Any]") -> None:
-    app.ctx.desk = Desk()
-
-
-async def _stop(app: "Sanic[Any, Any]") -> None:
-    app.ctx.desk.close()
-
-
-async def _click(request: Request, token: str) -> HTTPResponse:
+async def click(request: Request, token: str) -> HTTPResponse:
     """Send the reader on to where the link was written to lead."""
     read = links.read_click(token)
     if read is None:
@@ -52,7 +31,7 @@ async def _click(request: Request, token: str) -> HTTPResponse:
     return HTTPResponse(None, 302, {**answers.HEADERS, "Location": found.url}, content_type="text/plain")
 
 
-async def _open(request: Request, token: str) -> HTTPResponse:
+async def seen(request: Request, token: str) -> HTTPResponse:
     """Answer the picture, whatever becomes of the count."""
     message_id = links.read_open(token.removesuffix(_ENDING)) if token.endswith(_ENDING) else None
     if message_id is None:
@@ -60,7 +39,7 @@ async def _open(request: Request, token: str) -> HTTPResponse:
     try:
         await _ask(request, Wanted(message_id, None))
     except Unavailable:
-        request.app.ctx.desk.unrecorded += 1
+        _desk(request).unrecorded += 1
     return HTTPResponse(PIXEL, 200, answers.HEADERS, content_type="image/gif")
 
 
@@ -72,5 +51,13 @@ async def _ask(request: Request, wanted: Wanted) -> Found | None:
         wanted.number, "PREFETCH" if is_ahead else request.method, request.ctx.client,
         agent[:_AGENT] if agent else None, referrer[:_REFERRER] if referrer else None, clock.now_ms(),
     )  # fmt: skip
-    desk: Desk = request.app.ctx.desk
-    return await desk.ask(wanted, asked)
+    return await _desk(request).ask(wanted, asked)
+
+
+def _desk(request: Request) -> Desk:
+    """Answer the desk of this server; who comes first sets it up."""
+    here = request.app.ctx
+    if here.desk is None:
+        here.desk = Desk()
+    found: Desk = here.desk
+    return found

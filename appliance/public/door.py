@@ -2,24 +2,31 @@
 
 from typing import Any
 
-from sanic import Blueprint, HTTPResponse, Request, Sanic
+from sanic import HTTPResponse, Request, Sanic
 
-from appliance import assets, media
-from appliance.db.work import call
-from appliance.designs.merge import MergeError
-from appliance.errors import Unavailable
-from appliance.public import clicks, confirm, forms, preferences, reading, unsubscribe
-from appliance.public import media as pictures
-from appliance.public.answers import HEADERS, lost, unavailable
+from appliance import assets, loading, media
+from appliance.routing import Promised, promise
 
-__all__ = ["lost", "mount", "owns", "unavailable"]
-
-# A mail read in the browser has its own inline styles and pictures, and nothing in it runs
-_MAIL_POLICY = (
-    "sandbox allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation; "
-    "default-src 'none'; style-src 'unsafe-inline'; img-src * data:; base-uri 'none'; frame-ancestors 'none'"
+_READ, _ANY = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_HOOKS = "/hooks/"
+# Path, methods, and the function behind them. The ones of hooks say themselves which method they take
+_DOORS = (
+    ("/u/<token:str>", _READ, "unsubscribe.show"),
+    ("/u/<token:str>", ("POST",), "unsubscribe.act"),
+    ("/p/<token:str>", _READ, "preferences.show"),
+    ("/p/<token:str>", ("POST",), "preferences.act"),
+    ("/d/<token:str>", _READ, "confirm.show"),
+    ("/d/<token:str>", ("POST",), "confirm.act"),
+    ("/f/<token:str>", _READ, "forms.show"),
+    ("/f/<token:str>", ("POST",), "forms.act"),
+    ("/v/<token:str>", _READ, "reading.show"),
+    ("/c/<token:str>", _READ, "clicks.click"),
+    ("/o/<token:str>", _READ, "clicks.seen"),
+    (f"{media.PATH}<signed_id:str>", _READ, "media.show"),
+    (f"{_HOOKS}<name:str>", _ANY, "hooks.take"),
+    (f"{_HOOKS}<provider:str>/<name:str>", _ANY, "hooks.take_of_provider"),
 )
-_PATHS = ("/u/", "/p/", "/d/", "/f/", "/v/", *clicks.PATHS, media.PATH, "/public.css", "/robots.txt")
+_PATHS = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", media.PATH, "/public.css", "/robots.txt")
 
 
 def owns(path: str) -> bool:
@@ -27,23 +34,33 @@ def owns(path: str) -> bool:
     return path.startswith(_PATHS)
 
 
+def owns_hook(path: str) -> bool:
+    """Say whether a path is a provider's, so that its errors are JSON."""
+    return path.startswith(_HOOKS)
+
+
 def mount(app: "Sanic[Any, Any]") -> None:
-    """Add the recipients' links to the server."""
-    blueprint = Blueprint("public")
-    for path, module in (("/u", unsubscribe), ("/p", preferences), ("/d", confirm), ("/f", forms)):
-        name = path.strip("/")
-        blueprint.add_route(
-            module.show, f"{path}/<token:str>", methods=["GET", "HEAD"], name=f"{name}_page", error_format="text"
-        )
-        blueprint.add_route(
-            module.act, f"{path}/<token:str>", methods=["POST"], name=f"{name}_act", error_format="text"
-        )
-    blueprint.add_route(_view, "/v/<token:str>", methods=["GET", "HEAD"], name="view", error_format="text")
-    blueprint.add_route(_style, "/public.css", methods=["GET"], name="style", error_format="text")
-    blueprint.add_route(_robots, "/robots.txt", methods=["GET"], name="robots", error_format="text")
-    app.blueprint(blueprint)
-    clicks.mount(app)
-    pictures.mount(app)
+    """Add the links of recipients and the hooks of providers to the server."""
+    app.ctx.desk = None
+    for path, methods, what in _DOORS:
+        name, _, function = what.partition(".")
+        answer = loading.handler(f"{__package__}.{name}", function)
+        promise(app, [Promised(path, f"public.{what}", methods, answer, "text")])
+    promise(app, [Promised("/public.css", "public.style", ("GET",), _style, "text")])
+    promise(app, [Promised("/robots.txt", "public.robots", ("GET",), _robots, "text")])
+    app.after_server_stop(_stop)
+
+
+async def fault(status: int) -> HTTPResponse:
+    """Answer the friendly page for what went wrong."""
+    answers = await loading.module(f"{__package__}.answers")
+    answer: HTTPResponse = answers.unavailable() if status >= 500 else answers.lost()
+    return answer
+
+
+async def _stop(app: "Sanic[Any, Any]") -> None:
+    if app.ctx.desk is not None:
+        app.ctx.desk.close()
 
 
 async def _style(request: Request) -> HTTPResponse:
@@ -53,17 +70,3 @@ async def _style(request: Request) -> HTTPResponse:
 
 async def _robots(request: Request) -> HTTPResponse:
     return HTTPResponse("User-agent: *\nDisallow: /\n", content_type="text/plain; charset=utf-8")
-
-
-async def _view(request: Request, token: str) -> HTTPResponse:
-    try:
-        html = await call(reading.html, token)
-    except MergeError:
-        return lost()
-    except Unavailable:
-        return unavailable()
-    if html is None:
-        return lost()
-    return HTTPResponse(
-        html, 200, {**HEADERS, "Content-Security-Policy": _MAIL_POLICY}, content_type="text/html; charset=utf-8"
-    )

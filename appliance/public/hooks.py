@@ -1,8 +1,6 @@
 """The door of providers: what they post about mail and SMS is answered once it is on disk (decisions, section 15)."""
 
-from typing import Any
-
-from sanic import HTTPResponse, Request, Sanic
+from sanic import HTTPResponse, Request
 from sanic.exceptions import MethodNotAllowed, PayloadTooLarge
 from sanic.response import json
 
@@ -17,23 +15,8 @@ from appliance.feedback.record import InHand
 from appliance.messages import links
 from appliance.sms import told as sms
 
-PATH = "/hooks/"
 # A receipt or an SMS of 1,600 characters, percent-encoded, with all that a provider says around it
 _SMS_BYTES = 65_536
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-
-
-def owns(path: str) -> bool:
-    """Say whether a path is a hook, so that its errors are JSON."""
-    return path.startswith(PATH)
-
-
-def mount(app: "Sanic[Any, Any]") -> None:
-    """Add the hooks to the server: whether one exists is told before how it is asked."""
-    app.add_route(_hook, f"{PATH}<name:str>", methods=_METHODS, name="hooks", error_format="text")
-    app.add_route(
-        _of_provider, f"{PATH}<provider:str>/<name:str>", methods=_METHODS, name="provider_hooks", error_format="text"
-    )
 
 
 def _only_post(request: Request, is_open: bool) -> None:
@@ -44,7 +27,8 @@ def _only_post(request: Request, is_open: bool) -> None:
         raise MethodNotAllowed("only POST", request.method, ["POST"])
 
 
-async def _hook(request: Request, name: str) -> HTTPResponse:
+async def take(request: Request, name: str) -> HTTPResponse:
+    """Take what a provider of mail tells; whether a hook exists is told before how it is asked."""
     if receipts.door(name) is not None:
         return await _sms(request, name)
     _only_post(request, hooks.is_open(name))
@@ -64,7 +48,8 @@ def _write(name: str, told: Told, body: bytes) -> InHand | None:
     return written.held
 
 
-async def _of_provider(request: Request, provider: str, name: str) -> HTTPResponse:
+async def take_of_provider(request: Request, provider: str, name: str) -> HTTPResponse:
+    """Take what a provider tells that has several hooks."""
     return await _sms(request, f"{provider}/{name}")
 
 

@@ -1,8 +1,6 @@
 """Serves the pictures of mails: to everybody who has the address, for ever, as a picture and nothing else."""
 
-from typing import Any
-
-from sanic import HTTPResponse, Request, Sanic
+from sanic import HTTPResponse, Request
 
 from appliance import media
 from appliance.db.work import call
@@ -18,12 +16,8 @@ _HEADERS = {
 _KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
-def mount(app: "Sanic[Any, Any]") -> None:
-    """Add the pictures to the server."""
-    app.add_route(_picture, f"{media.PATH}<signed_id:str>", methods=["GET", "HEAD"], name="media", error_format="text")
-
-
-async def _picture(request: Request, signed_id: str) -> HTTPResponse:
+async def show(request: Request, signed_id: str) -> HTTPResponse:
+    """Answer the picture of an address."""
     tag = f'"{signed_id}"'
     asked = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
     has_it = bool(asked & {tag, "*"})

@@ -1,9 +1,35 @@
 """A message read in the browser."""
 
+from sanic import HTTPResponse, Request
+
 from appliance import tokens
+from appliance.db.work import call
+from appliance.designs.merge import MergeError
+from appliance.errors import Unavailable
 from appliance.messages import links
 from appliance.messages.prepare import Workshop
+from appliance.public import answers
 from appliance.tables import Message
+
+# It has its own inline styles and pictures, and nothing in it runs
+_POLICY = (
+    "sandbox allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation; "
+    "default-src 'none'; style-src 'unsafe-inline'; img-src * data:; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+async def show(request: Request, token: str) -> HTTPResponse:
+    """Answer the message of a link."""
+    try:
+        found = await call(html, token)
+    except MergeError:
+        return answers.lost()
+    except Unavailable:
+        return answers.unavailable()
+    if found is None:
+        return answers.lost()
+    headers = {**answers.HEADERS, "Content-Security-Policy": _POLICY}
+    return HTTPResponse(found, 200, headers, content_type="text/html; charset=utf-8")
 
 
 def html(token: str) -> str | None:

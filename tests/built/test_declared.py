@@ -44,3 +44,23 @@ def test_many_who_call_at_once_after_a_start_get_their_answers(executable: Path)
         assert api.post("/contacts", {"email": "ann@example.com"}).status == 201
     assert len(paths) > 30 and answers.count(200) > 20
     assert [path for path, found in zip(paths, answers, strict=True) if found >= 500] == []
+
+
+def test_many_recipients_at_once_after_a_start_get_their_answers(executable: Path) -> None:
+    """Links, pictures, forms and hooks are loaded for whoever asks first, as is what says that nothing is there."""
+    paths = [f"/{door}/nothing" for door in "updfvco"] + [
+        "/hooks/postmark",
+        "/hooks/twilio/status",
+        "/nowhere",
+        "/media/x",
+    ]
+    with Server(executable=executable).set_up() as server:
+        api = server.client(validate=False)
+        server.stop()
+        server.start()
+        with ThreadPoolExecutor(12) as many:
+            answers = list(many.map(lambda path: api.request("GET", path).status, paths * 4))
+        assert api.request("POST", "/v1/login", b"{}", {"Content-Type": "application/json"}).status == 422
+        assert api.request("OPTIONS", "/v1/public/forms/nothing").status in (204, 404)
+    assert answers.count(404) > 30
+    assert [path for path, found in zip(paths * 4, answers, strict=True) if found >= 500] == []

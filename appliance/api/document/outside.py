@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from appliance.api import public_forms, service, shapes
+from appliance.api import service, shapes
 from appliance.api.declare import Route
 from appliance.api.document import examples, hooks, responses
 from appliance.api.document.operations import operation, ref
 from appliance.api.document.responses import EVERY, error, headers
+from appliance.api.paths import SUBMIT
 
 JSON = "application/json"
 _TEXT = {"type": "string"}
@@ -19,7 +20,7 @@ _SIGNED = {
 def paths() -> dict[str, Any]:
     """Answer the paths that stand below no account's; most want no credential."""
     return {
-        public_forms.PATH: {"post": _submit()},
+        SUBMIT: {"post": _submit()},
         "/openapi.yaml": {"get": _document()},
         "/healthz": {"get": _healthz()},
         "/readyz": {"get": _readyz()},
@@ -48,7 +49,7 @@ def _submit() -> dict[str, Any]:
     properties["data"] = {"type": "object", "description": "answers to the form's other fields, by their names"}
     accepted = {"const": True, "description": "that it was taken, which says nothing about the address"}
     body = {"schema": _object(**properties)}
-    example = examples.of(f"POST {public_forms.PATH}")
+    example = examples.of(f"POST {SUBMIT}")
     kinds = {JSON: {**body, "examples": example}, "application/x-www-form-urlencoded": body}
     return {
         "operationId": "submit_form",

@@ -5,6 +5,7 @@ from typing import Any
 from appliance.api import login
 from appliance.api.document.operations import ref, shown
 from appliance.api.document.responses import EVERY, error, headers
+from appliance.api.paths import LOGIN, LOGOUT
 
 KINDS = {login.Login, login.SignedIn}
 _JSON = "application/json"
@@ -21,8 +22,8 @@ _EXAMPLES = {
 def paths() -> dict[str, Any]:
     """Answer the paths; each has another name below `/v1/my`."""
     return {
-        **{path: {"post": _login(number)} for number, path in enumerate(login.LOGIN)},
-        **{path: {"delete": _logout(number)} for number, path in enumerate(login.LOGOUT)},
+        **{path: {"post": _login(number)} for number, path in enumerate(LOGIN)},
+        **{path: {"delete": _logout(number)} for number, path in enumerate(LOGOUT)},
     }
 
 
