@@ -35,8 +35,9 @@
   };
 
   merge.load = (t) => (loading ??= (async () => {
-    const text = await (await fetch(`/templates/merge?t=${t || ""}`)).text();
-    document.body.append(...new DOMParser().parseFromString(text, "text/html").body.children);
+    const answer = await fetch(`/templates/merge?t=${t || ""}`);
+    if (!answer.ok || answer.redirected) throw answer; // signed out meanwhile: asked again with the next use
+    document.body.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.children);
     [menu, box] = [$("#merge-menu"), $("#merge-chip")];
     document.querySelectorAll("merge-field [data-tag]").forEach(paint);
     document.querySelectorAll("merge-field").forEach((field) => field.warn());

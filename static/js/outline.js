@@ -3,7 +3,7 @@
   "use strict";
   const editor = window.editor;
   if (!editor) return;
-  const { root, locked, $, byId, select, flush, add, move, acts, tab, pane, saved, say } = editor;
+  const { root, locked, $, byId, select, flush, add, move, acts, tab, pane, saved, say, emit } = editor;
 
   const spotOf = (item) => {
     const next = item.nextElementSibling?.dataset.key, list = item.parentElement.dataset;
@@ -31,7 +31,9 @@
     byId("editor-menu").hidePopover?.();
     await flush();
     const answer = await fetch(link.href, { headers: { "HX-Request": "true", "HX-Target": "dialog#drawer" } });
-    byId("drawer").innerHTML = await answer.text();
+    const html = await answer.text();
+    if (answer.status === 401) return emit("signin", html);
+    byId("drawer").innerHTML = html;
     if (!byId("drawer").open) byId("drawer").showModal();
   });
   byId("drawer").addEventListener("submit", () => byId("drawer").close());

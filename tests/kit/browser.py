@@ -3,11 +3,15 @@
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Locator, Page, expect, sync_playwright
 
 from tests.kit.server import EMAIL, PASSWORD
 
@@ -22,6 +26,44 @@ _EXPECTED = [
     r"Failed to load resource: the server responded with a status of 422",
     r"page error: Transition was aborted because of invalid state",
 ]
+# Nobody is as quick as to touch a page before its scripts hear it, and a test must not be on a machine that is slow
+_ACTS = ("click", "fill", "press", "press_sequentially", "check", "uncheck", "select_option", "drag_to")
+_DEAF = "[...document.querySelectorAll(':is([hx-get], [hx-post]):not([data-htmx-powered])')].map(one => one.outerHTML)"
+_HEARS = f"performance.getEntriesByType('navigation')[0]?.domContentLoadedEventEnd > 0 && !{_DEAF}.length"
+_WITHIN_SECONDS = 30.0
+_scripted: WeakSet[BrowserContext] = WeakSet()
+
+
+def hears(page: Page) -> None:
+    """Wait until the scripts of a page listen to whatever is in it."""
+    until = time.monotonic() + _WITHIN_SECONDS
+    while not _asked(page):
+        assert time.monotonic() < until, f"the scripts of {page.url} never listen to {page.evaluate(_DEAF)}"
+        page.wait_for_timeout(10)
+
+
+def _asked(page: Page) -> bool:
+    try:
+        return bool(page.evaluate(_HEARS))
+    except Error as error:
+        if "context was destroyed" in str(error) or "navigation" in str(error):
+            return False  # another page comes, and is the one to ask
+        raise
+
+
+def _as_a_person(act: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(act)
+    def acted(locator: Locator, *args: Any, **options: Any) -> Any:
+        if locator.page.context in _scripted:
+            locator.wait_for(state="attached")
+            hears(locator.page)
+        return act(locator, *args, **options)
+
+    return acted
+
+
+for _name in _ACTS:
+    setattr(Locator, _name, _as_a_person(getattr(Locator, _name)))
 
 
 def find_browser() -> str | None:
@@ -80,6 +122,7 @@ def new_page(browser: Browser, base_url: str, problems: Problems, *, width: int 
     )
     context.set_default_timeout(30_000)
     problems.watch(context)
+    _scripted.add(context)
     return context.new_page()
 
 

@@ -84,6 +84,13 @@ def test_nothing_typed_is_lost(server: Server, api: Client, contact: int, browse
     page.locator("#inspector").get_by_role("textbox").first.fill("Hello again")
     _back(page)
     api.wait(f"/templates/{template}", lambda row: "Hello again" in str(row["design"]))
+    page.get_by_role("button", name="More").first.click()
+    page.context.clear_cookies()
+    page.get_by_role("link", name="History").click()
+    _back(page)
+    page.get_by_role("button", name="More").first.click()
+    page.get_by_role("link", name="History").click()
+    expect(page.locator("#drawer")).to_contain_text("Heading: text changed")
     page.context.close()
     assert problems.found == []
 
