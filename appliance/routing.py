@@ -1,55 +1,21 @@
 """Which handler a path belongs to, and what the library does at its start without what is for people who debug it."""
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from types import MappingProxyType, SimpleNamespace
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sanic import Sanic
 from sanic.middleware import Middleware, MiddlewareLocation
-from sanic.mixins import routes
 from sanic.router import Router
 from sanic.touchup import TouchUp
-from sanic_routing import route
-from sanic_routing import router as library
 from sanic_routing.exceptions import NoMethod, NotFound
 from sanic_routing.route import Route
-from sanic_routing.utils import parts_to_path, path_to_parts
-
-# Of paths like ours the parts are what stands between the slashes; the library looks at each part for what it may be
-_PLAIN = re.compile(r"[/\w.-]*(?:<\w+:\w+>[/\w.-]*)*", re.ASCII)
-
-
-@cache
-def _path_to_parts(path: str, delimiter: str = "/") -> tuple[str, ...]:
-    if _PLAIN.fullmatch(path):
-        return tuple(path.lstrip(delimiter).split(delimiter))
-    return tuple(path_to_parts(path, delimiter))  # type: ignore[no-untyped-call]  # untyped in the library
-
-
-@cache
-def _parts_to_path(parts: tuple[str, ...], delimiter: str = "/") -> str:
-    path = delimiter.join(parts)
-    if _PLAIN.fullmatch(path):
-        return path
-    return str(parts_to_path(parts, delimiter))  # type: ignore[no-untyped-call]  # untyped in the library
-
-
-def _with_parameters(handler: Callable[..., Any]) -> SimpleNamespace:
-    """Answer what stands for the signature of a handler: the library wants to see that there is a parameter."""
-    code = handler.__code__
-    return SimpleNamespace(parameters=dict.fromkeys(code.co_varnames[: code.co_argcount]))
-
-
-vars(routes)["signature"] = _with_parameters
-# Each route takes its path apart and puts it together five times, and most paths have several methods
-for _place in (library, route):
-    vars(_place).update(path_to_parts=_path_to_parts, parts_to_path=_parts_to_path)
 
 # The kinds of parameters that paths have, in the order in which they are tried; the last takes all that is left
 _KINDS = ("int", "str", "path")
+_ORDER = attrgetter("order")
 
 
 class Guards(NamedTuple):
@@ -155,8 +121,8 @@ class PathRouter(Router):
         after = Middleware.convert(app.response_middleware, one.guards.after, location=MiddlewareLocation.RESPONSE)
         vars(made.extra).update(
             ident=name, ignore_body=one.ignore_body, stream=one.streams, hosts=[None], static=False, websocket=False,
-            error_format=one.error_format, request_middleware=deque(sorted(before, key=_order, reverse=True)),
-            response_middleware=deque(sorted(after, key=_order)),
+            error_format=one.error_format, request_middleware=deque(sorted(before, key=_ORDER, reverse=True)),
+            response_middleware=deque(sorted(after, key=_ORDER)),
         )  # fmt: skip
         vars(made.ctx).update(one.context)
         return made
@@ -213,10 +179,6 @@ def _walk(here: Crossing, parts: list[str], at: int, values: dict[int, Any]) -> 
             values[at] = value
             return found
     return None
-
-
-def _order(one: Middleware) -> tuple[int, int]:
-    return one.order
 
 
 def promise(app: "Sanic[Any, Any]", found: Iterable[Promised]) -> None:

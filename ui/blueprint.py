@@ -4,8 +4,6 @@ from typing import Any
 
 from sanic import Blueprint
 
-from appliance import routing as routing  # before any route is declared, for it makes that quick
-
 
 class Pages(Blueprint):
     """Routes of one noun.
