@@ -213,4 +213,4 @@ def test_one_person_after_the_other(page: Page, api: Client) -> None:
     expect(frame.locator("h1")).to_have_text("Hello friend")
     expect(page.locator(".who a")).to_have_count(1)
     page.get_by_role("link", name="Phone").click()
-    assert page.locator("iframe.frame").bounding_box()["width"] == 375  # type: ignore[index]  # it is visible, so it has a box
+    expect(page.locator("iframe.frame")).to_have_css("width", "375px")

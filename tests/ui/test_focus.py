@@ -239,7 +239,7 @@ def restepped(page: Page, ids: Ids) -> Locator:
     page.goto(f"/flows/{ids['flow']}")
     nodes = page.locator("#tree .node")
     many = nodes.count()
-    unstepped(page, ids)
+    expect(unstepped(page, ids).first).to_be_focused()
     _press(page.locator(".toast").get_by_role("button", name="Undo"))
     expect(nodes).to_have_count(many)
     return page.locator("main :focus")

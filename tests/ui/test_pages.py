@@ -271,7 +271,7 @@ def test_the_look_is_drawn_by_the_server(page: Page) -> None:
     page.get_by_role("button", name="Dark").first.click()
     expect(page).to_have_url(re.compile("/brand$"))
     assert 'data-theme="dark"' in page.request.get("/brand").text()
-    assert page.evaluate("getComputedStyle(document.body).colorScheme") == "dark"
+    expect(page.locator("body")).to_have_css("color-scheme", "dark")
     page.get_by_role("button", name=re.compile("owner@example.com")).click()
     page.get_by_role("button", name="As the system").first.click()
     expect(page.locator("html[data-theme]")).to_have_count(0)

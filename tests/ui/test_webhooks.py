@@ -60,6 +60,7 @@ def test_a_webhook_from_its_making_to_its_end(browser_page: Page, api: Client, r
     page.get_by_role("button", name="More").first.click()
     page.get_by_role("button", name="Switch off").click()
     expect(page.get_by_text("Switched off", exact=True)).to_be_visible()
+    page.wait_for_load_state()
     page.set_viewport_size({"width": 320, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
