@@ -106,7 +106,7 @@ def bulk(page: Page, ids: Ids, tag: str = "vip") -> Locator:
 
 def taken_back(page: Page, ids: Ids) -> Locator:
     """Undo of a message leaves one in the page."""
-    bulk(page, ids, "guest")
+    expect(bulk(page, ids, "guest").first).to_be_focused()
     _press(page.locator(".toast").get_by_role("button", name="Undo"))
     expect(page.locator(".toast")).to_contain_text("taken off")
     return page.locator("main :focus")
