@@ -9,7 +9,7 @@ import logging
 import time
 from importlib import import_module
 
-from appliance import gathered, packed, patterns
+from appliance import gathered, loading, packed, patterns
 from ui import pages
 
 log = logging.getLogger("campanero")
@@ -50,8 +50,10 @@ _BREATH_SECONDS = 0.01
 
 
 def load() -> None:
-    """Load all of it; in between, whoever asks for something goes first."""
+    """Load all of it; whoever asks for something meanwhile goes first."""
     for name in MODULES:
+        while loading.is_asked():
+            time.sleep(_BREATH_SECONDS)
         try:
             import_module(name)
         except Exception:

@@ -1,23 +1,45 @@
 """Handlers whose modules are loaded when somebody first asks: a start need not load what nobody asks for yet.
 
 Whoever asks first waits for it on another thread, while the loop goes on for others. Soon after a start
-`appliance/later.py` has loaded all of it.
+`appliance/later.py` has loaded all of it, and lets those go first who ask meanwhile.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
+# What was asked for is made with what was loaded for it, which takes as long again
+_HANDING_SECONDS = 1.0
 # A module that stands in `sys.modules` may be half of one, which another thread loads
 _whole: dict[str, Any] = {}
+_waiting = 0
+_until = 0.0
+
+
+async def beside(function: Callable[..., T], *arguments: Any) -> T:
+    """Answer what a function does that loads modules, on another thread."""
+    global _waiting, _until
+    _waiting += 1
+    try:
+        return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+    finally:
+        _waiting -= 1
+        _until = time.monotonic() + _HANDING_SECONDS
+
+
+def is_asked() -> bool:
+    """Say whether somebody waits for a module, or for what is made with it."""
+    return _waiting > 0 or time.monotonic() < _until
 
 
 async def module(name: str) -> Any:
     """Answer a module, loaded if it is not yet."""
     found = _whole.get(name)
     if found is None:
-        found = _whole[name] = await asyncio.get_running_loop().run_in_executor(None, import_module, name)
+        found = _whole[name] = await beside(import_module, name)
     return found
 
 

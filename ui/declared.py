@@ -4,7 +4,6 @@ A page's module is loaded when somebody first asks for one of its paths, or soon
 From the sources nothing is written down, and all are loaded at once.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -71,7 +70,7 @@ def _awaiting(module: str, name: str) -> Handler:
     async def handle(request: Request, *arguments: Any, **values: Any) -> HTTPResponse | None:
         handler = _handlers.get(name)
         if handler is None:
-            handler = await asyncio.get_running_loop().run_in_executor(None, _load, module, name)
+            handler = await loading.beside(_load, module, name)
         return await handler(request, *arguments, **values)
 
     return handle

@@ -4,10 +4,9 @@ They are loaded when somebody first asks for one, or soon after the start (`appl
 nothing is written down, and they are loaded at once.
 """
 
-import asyncio
 from typing import NamedTuple
 
-from appliance import assets
+from appliance import assets, loading
 from appliance.api.declare import Route
 
 FILE = "declared-endpoints"
@@ -54,5 +53,5 @@ async def route(known: Route | int) -> Route:
     if not isinstance(known, int):
         return known
     if not _routes:
-        await asyncio.get_running_loop().run_in_executor(None, routes)
+        await loading.beside(routes)
     return _routes[known]
