@@ -60,14 +60,16 @@ def load() -> None:
             # Whoever needs it will say so, too, and to somebody
             log.exception("%s cannot be loaded", name)
         time.sleep(_BREATH_SECONDS)
-    patterns.compile_all()
+    for step in (patterns.compile_all, _warm, packed.finish, gathered.finish):
+        try:
+            step()
+        except Exception:
+            log.exception("what follows a start failed: %s", step.__name__)
+    # As at the end of the start: what was loaded stays, and need not be looked through
+    gc.freeze()
+
+
+def _warm() -> None:
     from appliance.designs import render
 
     render.warm()
-    try:
-        packed.finish()
-    except OSError:
-        log.exception("the program cannot unpack the rest of itself")
-    gathered.finish()
-    # As at the end of the start: what was loaded stays, and need not be looked through
-    gc.freeze()

@@ -7,6 +7,7 @@ Whoever asks first waits for it on another thread, while the loop goes on for ot
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -15,31 +16,43 @@ T = TypeVar("T")
 _HANDING_SECONDS = 1.0
 # A module that stands in `sys.modules` may be half of one, which another thread loads
 _whole: dict[str, Any] = {}
-_waiting = 0
+_under_way: dict[str, asyncio.Future[Any]] = {}
 _until = 0.0
 
 
-async def beside(function: Callable[..., T], *arguments: Any) -> T:
-    """Answer what a function does that loads modules, on another thread."""
-    global _waiting, _until
-    _waiting += 1
-    try:
-        return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
-    finally:
-        _waiting -= 1
+async def once(name: str, function: Callable[..., T], *arguments: Any) -> T:
+    """Answer what a function does that loads modules, on another thread; who asks for the same name waits for that."""
+    going: asyncio.Future[T] | None = _under_way.get(name)
+    if going is None:
+        going = asyncio.get_running_loop().run_in_executor(None, _joined, function, *arguments)
+        _under_way[name] = going
+        going.add_done_callback(partial(_done, name))
+    # Who leaves does not take it away from the others
+    return await asyncio.shield(going)
+
+
+def _joined(function: Callable[..., T], *arguments: Any) -> T:
+    import_module("appliance.joined")
+    return function(*arguments)
+
+
+def _done(name: str, future: "asyncio.Future[Any]") -> None:
+    global _until
+    del _under_way[name]
+    if not future.cancelled() and future.exception() is None:
         _until = time.monotonic() + _HANDING_SECONDS
 
 
 def is_asked() -> bool:
     """Say whether somebody waits for a module, or for what is made with it."""
-    return _waiting > 0 or time.monotonic() < _until
+    return bool(_under_way) or time.monotonic() < _until
 
 
 async def module(name: str) -> Any:
     """Answer a module, loaded if it is not yet."""
     found = _whole.get(name)
     if found is None:
-        found = _whole[name] = await beside(import_module, name)
+        found = _whole[name] = await once(name, import_module, name)
     return found
 
 

@@ -150,9 +150,12 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
     if status >= 500:
         words, about = "request %s %s failed", reply.about(request)
         log.exception(words, about["request_id"], request.path, exc_info=error, extra=about)
-    if public.owns(request.path):
-        return await public.fault(status)
-    answer: HTTPResponse = await ui.fault(request, error)
+    try:
+        answer: HTTPResponse = await (public.fault(status) if public.owns(request.path) else ui.fault(request, error))
+    except Exception:
+        # The library would answer 500 without a word in the log
+        log.exception("the page that says what went wrong cannot be made")
+        return HTTPResponse(f"Error {status}\n", status, content_type="text/plain")
     return answer
 
 
@@ -187,7 +190,7 @@ async def _begin(app: "Sanic[Any, Any]") -> None:
     await loop.run_in_executor(None, app.ctx.inbound.start)
     app.ctx.watch = certificates.Watch(app.ctx.certificate, app.ctx.inbound.certificate)
     app.ctx.watch.start()
-    app.ctx.works = await loop.run_in_executor(None, _at_work, app.ctx.process)
+    app.ctx.works = await loading.once("works", _at_work, app.ctx.process)
 
 
 def _at_work(process: str) -> Any:

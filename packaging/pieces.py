@@ -42,7 +42,7 @@ def of_a_start() -> set[str]:
 
 
 def of_all_doors() -> set[str]:
-    """Answer the modules that a start imports, and all that is there for who asks: pages, endpoints, the queue."""
+    """Answer the modules that a start imports, and all that is there for who asks: pages, endpoints, links, queue."""
     return imported(f"{_START}; {_SOON}")
 
 

@@ -60,7 +60,7 @@ def _told(module: str, blueprint: Pages) -> Iterator[Declared]:
         path = "/" + f"{blueprint.url_prefix or ''}{route.uri}".strip("/")
         yield Declared(
             module, route.name, path, sorted(route.methods or ()), bool(route.stream), bool(route.ignore_body),
-            str(route.error_format),
+            route.error_format or "html",
         )  # fmt: skip
 
 
@@ -68,16 +68,14 @@ def _awaiting(module: str, name: str) -> Handler:
     """Answer what stands for a handler until somebody asks for its page."""
 
     async def handle(request: Request, *arguments: Any, **values: Any) -> HTTPResponse | None:
-        handler = _handlers.get(name)
-        if handler is None:
-            handler = await loading.beside(_load, module, name)
-        return await handler(request, *arguments, **values)
+        if name not in _handlers:
+            await loading.once(module, _load, module)
+        return await _handlers[name](request, *arguments, **values)
 
     return handle
 
 
-def _load(module: str, name: str) -> Handler:
+def _load(module: str) -> None:
     for route in _loaded(module)._future_routes:
         handler: Any = route.handler  # which the library calls a text
         _handlers[route.name] = handler
-    return _handlers[name]

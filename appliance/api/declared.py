@@ -53,5 +53,5 @@ async def route(known: Route | int) -> Route:
     if not isinstance(known, int):
         return known
     if not _routes:
-        await loading.beside(routes)
+        await loading.once("routes", routes)
     return _routes[known]

@@ -42,11 +42,12 @@ def mount(app: "Sanic[Any, Any]") -> None:
 
 
 def _outside() -> Iterator[Promised]:
+    submit = paths.SUBMIT.replace("{public_key}", "<public_key:str>")
     for path, method, what in (
         *((path, "POST", "login.enter") for path in paths.LOGIN),
         *((path, "DELETE", "login.leave") for path in paths.LOGOUT),
-        (paths.SUBMIT.replace("{public_key}", "<public_key:str>"), "POST", "public_forms.submit"),
-        (paths.SUBMIT.replace("{public_key}", "<public_key:str>"), "OPTIONS", "public_forms.preflight"),
+        (submit, "POST", "public_forms.submit"),
+        (submit, "OPTIONS", "public_forms.preflight"),
     ):
         name, _, function = what.partition(".")
         yield Promised(path, f"api.{what}{path}", (method,), loading.handler(f"{__package__}.{name}", function), "json")
@@ -55,8 +56,10 @@ def _outside() -> Iterator[Promised]:
 
 def _promised(base: str, one: Endpoint, known: Route | int) -> Promised:
     path = base + one.path.replace("{id}", "<number:str>").replace(f"{{{one.second_id}}}", "<inner:str>")
-    name = f"api.{one.method}_{one.path}".translate(str.maketrans("/.", "__", "{}")).lower()
-    return Promised(path, name, _methods(one.method), _handler(known), "json", one.streams, context={"declared": known})
+    name = f"{one.method}_{one.path}".translate(str.maketrans("/.", "__", "{}")).lower()
+    return Promised(
+        path, f"api.{name}", _methods(one.method), _handler(known), "json", one.streams, context={"declared": known}
+    )
 
 
 def _methods(method: str) -> list[str]:
@@ -136,8 +139,7 @@ def _published() -> dict[str, Any]:
 
 
 async def _openapi(request: Request) -> HTTPResponse:
-    from appliance.api import document
-
+    document = await loading.module("appliance.api.document")
     # The same for everybody
     headers = {"Cache-Control": "max-age=300"}
     return HTTPResponse(document.document(), headers=headers, content_type="application/yaml; charset=utf-8")

@@ -7,6 +7,8 @@ from typing import Any
 import apsw
 from playhouse.apsw_ext import APSWDatabase
 
+from appliance.db import folding
+
 # Below this, two connections that write and checkpoint can lose committed work (the "WAL reset" bug).
 FLOOR = (3, 51, 3)
 
@@ -42,6 +44,8 @@ class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
 
 
 database = Database(None, autoconnect=True)
+# Here, for a connection has the functions that there are when it is opened
+database.register_function(folding.folded, "folded", 1)
 
 
 def check_version() -> None:

@@ -1,4 +1,7 @@
-"""Doors for recipients: signed links, no login, no cookie. Reading never changes consent (decisions, section 16)."""
+"""Doors for recipients, signed links without login or cookie, and for providers.
+
+Reading never changes consent (decisions, section 16).
+"""
 
 from typing import Any
 

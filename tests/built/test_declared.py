@@ -64,3 +64,17 @@ def test_many_recipients_at_once_after_a_start_get_their_answers(executable: Pat
         assert api.request("OPTIONS", "/v1/public/forms/nothing").status in (204, 404)
     assert answers.count(404) > 30
     assert [path for path, found in zip(paths * 4, answers, strict=True) if found >= 500] == []
+
+
+def test_every_connection_compares_letters_of_all_languages(executable: Path) -> None:
+    """Whichever thread was asked first, before anything of filters was loaded."""
+    rules = [{"name": "contact_first_name", "predicate": "eq", "value": "JÜRGEN"}]
+    with Server(executable=executable).set_up() as server:
+        api = server.client(validate=False)
+        server.stop()
+        server.start()
+        with ThreadPoolExecutor(12) as many:
+            assert set(many.map(lambda _: api.get("/healthz").status, range(24))) == {200}
+            api.post("/contacts", {"email": "j@example.org", "first_name": "Jürgen"}).expect(201)
+            found = list(many.map(lambda _: api.post("/segments/count", {"filters": rules}), range(12)))
+    assert {(one.status, one.json["count"]) for one in found} == {(200, 1)}, found[0].text
