@@ -15,41 +15,41 @@ FORMS = {
         /settings/you /settings/you/otp /settings/you/otp/off /settings/you/password /settings/you/sessions/*/end
         /settings/you/sessions/end""",
     "author": """
-        /activity/answers/*/seen /campaigns/ /campaigns/*/ask /campaigns/*/content /campaigns/*/delete
+        /activity/answers/*/seen /campaigns /campaigns/*/ask /campaigns/*/content /campaigns/*/delete
         /campaigns/*/duplicate /campaigns/*/from /campaigns/*/html /campaigns/*/list /campaigns/*/name
         /campaigns/*/not-opened
         /campaigns/*/segment /campaigns/*/template /campaigns/*/template/undo /campaigns/*/test /campaigns/*/to
-        /campaigns/*/when /campaigns/acts /campaigns/restore /contacts/ /contacts/* /contacts/*/consent
+        /campaigns/*/when /campaigns/acts /campaigns/restore /contacts /contacts/* /contacts/*/consent
         /contacts/*/conversation/parts
-        /contacts/*/conversation/seen /contacts/*/delete /contacts/*/erase /contacts/*/merge /contacts/acts/
-        /contacts/acts/*/undo /contacts/filter/ /contacts/imports/ /contacts/imports/* /contacts/imports/*/apply
-        /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo /contacts/suppressions/
-        /contacts/suppressions/*/lift /flows/ /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
+        /contacts/*/conversation/seen /contacts/*/delete /contacts/*/erase /contacts/*/merge /contacts/acts
+        /contacts/acts/*/undo /contacts/filter /contacts/imports /contacts/imports/* /contacts/imports/*/apply
+        /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo /contacts/suppressions
+        /contacts/suppressions/*/lift /flows /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
         /flows/*/discard /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
-        /flows/*/steps/*/remove /flows/*/trigger /flows/*/try /flows/*/try/forget /flows/*/undo /flows/acts /forms/
-        /forms/* /forms/*/delete /inbox/*/simulate /lists/ /lists/* /lists/*/delete /lists/*/people
-        /lists/*/people/remove /lists/acts /segments/ /segments/* /segments/*/copy /segments/acts /segments/restore
-        /templates/ /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
+        /flows/*/steps/*/remove /flows/*/trigger /flows/*/try /flows/*/try/forget /flows/*/undo /flows/acts /forms
+        /forms/* /forms/*/delete /inbox/*/simulate /lists /lists/* /lists/*/delete /lists/*/people
+        /lists/*/people/remove /lists/acts /segments /segments/* /segments/*/copy /segments/acts /segments/restore
+        /templates /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
         /templates/*/label /templates/*/presence /templates/*/redo /templates/*/restore /templates/*/sections
         /templates/*/sections/* /templates/*/sections/*/audience /templates/*/sections/*/duplicate
         /templates/*/sections/*/items /templates/*/sections/*/move /templates/*/sections/*/remove /templates/*/test
         /templates/*/theme /templates/*/undo /templates/*/unstyle /templates/acts /templates/begin
-        /templates/bring-back /templates/import /templates/media/ /templates/pictures/ /templates/pictures/*/delete""",
+        /templates/bring-back /templates/import /templates/media /templates/pictures /templates/pictures/*/delete""",
     "editor": """
         /campaigns/*/assume /campaigns/*/cancel /campaigns/*/pause /campaigns/*/resume /campaigns/*/retry
         /campaigns/*/schedule /campaigns/*/send /campaigns/*/undo /contacts/*/conversation /flows/*/activate
         /flows/*/archive /flows/*/pause /flows/*/people/move_on /flows/*/people/take_out /flows/*/publish
         /flows/*/revive /flows/put-back /outbox/*/assume /outbox/*/cancel /outbox/*/retry /outbox/retry""",
     "admin": """
-        /brand/ /brand/logo /campaigns/*/approve /campaigns/*/reject /flows/*/approve /flows/*/reject /settings/
+        /brand /brand/logo /campaigns/*/approve /campaigns/*/reject /flows/*/approve /flows/*/reject /settings
         /inbox/clear
-        /settings/consent /settings/data/backup /settings/doctor/ /settings/domains/ /settings/domains/*/delete
+        /settings/consent /settings/data/backup /settings/doctor /settings/domains /settings/domains/*/delete
         /settings/domains/*/rotate
-        /settings/domains/*/verify /settings/keys/ /settings/keys/*/revoke /settings/sending/ /settings/sending/test
+        /settings/domains/*/verify /settings/keys /settings/keys/*/revoke /settings/sending /settings/sending/test
         /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
-        /settings/team/*/reopen /settings/team/*/role /settings/webhooks/ /settings/webhooks/*
+        /settings/team/*/reopen /settings/team/*/role /settings/webhooks /settings/webhooks/*
         /settings/webhooks/*/again /settings/webhooks/*/delete /settings/webhooks/*/secret
-        /settings/webhooks/*/switch /settings/webhooks/*/test /welcome/ /welcome/brand /welcome/domain /welcome/mail
+        /settings/webhooks/*/switch /settings/webhooks/*/test /welcome /welcome/brand /welcome/domain /welcome/mail
         /welcome/mail/test""",
 }
 NEVER = "987654321"
