@@ -1,7 +1,7 @@
 """Which handler a path belongs to, and what the library does at its start without what is for people who debug it."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -79,11 +79,6 @@ class PathRouter(Router):
         """Make ready for requests; raises TypeError for a route of a kind that is not known here, or there already."""
         self._first = Crossing({}, {}, {})
         super().finalize(*args, **kwargs)
-
-    def everything(self) -> Iterator[tuple[str, frozenset[str]]]:
-        """Answer path and methods of every route, made or promised."""
-        yield from ((f"/{one.path}", frozenset(one.methods)) for one in self.routes)
-        yield from ((one.path, frozenset(one.methods)) for one in self._promised)
 
     def _generate_tree(self) -> None:
         for group in [*self.static_routes.values(), *self.dynamic_routes.values(), *self.regex_routes.values()]:

@@ -38,7 +38,7 @@ def hears(page: Page) -> None:
     """Wait until the scripts of a page listen to whatever is in it."""
     until = time.monotonic() + _WITHIN_SECONDS
     while not _asked(page):
-        assert time.monotonic() < until, f"the scripts of {page.url} never listen to {page.evaluate(_DEAF)}"
+        assert time.monotonic() < until, f"the scripts of {page.url} never listen to {_DEAF}"
         page.wait_for_timeout(10)
 
 
