@@ -68,13 +68,13 @@ def test_nothing_forged_is_believed(name: str, world: World) -> None:
 
 
 @pytest.mark.parametrize("name", SIGNED)
-@pytest.mark.parametrize("age", [600, 301, -301, 299], ids=str)
+@pytest.mark.parametrize("age", [600, 301, -330, 270], ids=str)  # time goes on while it is posted
 def test_old_and_future_ones_are_refused(age: int, name: str, world: World) -> None:
     """What was signed more than five minutes ago is refused (a replay), and what is from the future too."""
     message = world.sent()
     answer = world.post(POSTS[name](world, message, at=world.clock.now() - age))
-    assert answer.status == (200 if age == 299 else 403)
-    assert world.state(message)[0] == ("complained" if age == 299 else "sent")
+    assert answer.status == (200 if age == 270 else 403)
+    assert world.state(message)[0] == ("complained" if age == 270 else "sent")
 
 
 @pytest.mark.parametrize("name", POSTS)
