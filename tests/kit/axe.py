@@ -24,6 +24,7 @@ def _source() -> str:
 
 def faults(page: Page, rule: str | None = None) -> list[str]:
     """Answer each breach of WCAG 2.2 AA (or of one rule of axe) in the page as it stands: rule, element, fault."""
+    page.wait_for_load_state()  # with its style sheets, or every target is too small
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_source())
     found: Any = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), rule)
