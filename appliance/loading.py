@@ -31,8 +31,13 @@ async def once(name: str, function: Callable[..., T], *arguments: Any) -> T:
     return await asyncio.shield(going)
 
 
-def _joined(function: Callable[..., T], *arguments: Any) -> T:
+def join() -> None:
+    """Load what others rely on without knowing of it (`appliance/joined.py`)."""
     import_module("appliance.joined")
+
+
+def _joined(function: Callable[..., T], *arguments: Any) -> T:
+    join()
     return function(*arguments)
 
 

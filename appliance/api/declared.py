@@ -44,6 +44,7 @@ def routes() -> tuple[Route, ...]:
     if not _routes:
         from appliance.api.routes import ROUTES
 
+        loading.join()
         _routes = ROUTES
     return _routes
 
