@@ -35,15 +35,16 @@
   };
 
   merge.load = (t) => (loading ??= (async () => {
-    const answer = await fetch(`/templates/merge?t=${t || ""}`);
-    if (!answer.ok || answer.redirected) throw answer; // signed out meanwhile: asked again with the next use
+    const answer = await fetch(`/templates/merge?t=${t || ""}`, { headers: { "HX-Request": "true" } });
+    if (!answer.ok) throw answer; // asked again with the next use
     document.body.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.children);
     [menu, box] = [$("#merge-menu"), $("#merge-chip")];
     document.querySelectorAll("merge-field [data-tag]").forEach(paint);
     document.querySelectorAll("merge-field").forEach((field) => field.warn());
-  })().catch(() => { loading = null; }));
+  })().catch((why) => { loading = null; return why; }));
   merge.pick = async (field, anchor, cut) => {
-    await merge.load(field.dataset.t);
+    const why = await merge.load(field.dataset.t);
+    if (why?.status === 401) return document.dispatchEvent(new CustomEvent("signin", { detail: await why.text() }));
     at = { field, cut };
     const input = menu && $("input", menu);
     if (!input) return;

@@ -135,6 +135,23 @@ def test_the_drawer_waits_until_somebody_signed_in(api: Client, server: Server, 
     assert problems.found == []
 
 
+def test_the_menu_of_merge_tags_asks_who_it_is(api: Client, server: Server, browser: Browser) -> None:
+    """Nothing of the sign-in page lands in the page; signed in again, the menu opens."""
+    campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+    problems = Problems()
+    problems.allow("ViewTransition|status of 401")
+    page = sign_in(new_page(browser, server.url, problems))
+    page.goto(f"/campaigns/{campaign}?open=from")
+    page.context.clear_cookies()
+    pick = page.get_by_role("button", name="Insert a merge tag").first
+    pick.click()
+    _back(page)
+    pick.click()
+    expect(page.get_by_label("Find a merge tag")).to_be_visible()
+    page.context.close()
+    assert problems.found == []
+
+
 def test_a_form_without_javascript_comes_back(server: Server, contact: int) -> None:
     """A plain form that was sent without a session is carried through sign-in, without what is secret in it."""
     owner = Visitor(server, EMAIL)
