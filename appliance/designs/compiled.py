@@ -14,8 +14,8 @@ from liquid.static_analysis import TemplateAnalysis
 
 from appliance.designs import guards, outputs
 from appliance.designs.addressing import AddressFault
-from appliance.designs.language import language, make_words
-from appliance.designs.merge import FILTERS, Context, MergeError, place, scan
+from appliance.designs.language import language, prepare, render
+from appliance.designs.merge import FILTERS, MAX_HEADER_CHARACTERS, Context, MergeError, deadline, place, scan
 from appliance.designs.splice import NotPlain, Piece, Splice
 from appliance.patterns import late
 
@@ -32,7 +32,7 @@ class Compiled:
         environment = language(context in ("html", "url"))
         try:
             self._template = environment.from_string(source)
-            make_words(self._template.nodes)
+            prepare(self._template.nodes)
             analysis = self._template.analyze()
         except LiquidError as error:
             raise _error(error) from None
@@ -61,6 +61,9 @@ class Compiled:
     def _check(self, analysis: TemplateAnalysis) -> None:
         for found in (*analysis.globals.values(), *analysis.variables.values(), *analysis.locals.values()):
             for one in found:
+                if not isinstance(one.segments[0], str):
+                    # Its name is known only with somebody's values: it may be a contact's
+                    raise MergeError("a value must begin with its name", *place(self.source, one.span.index))
                 if any(str(part).startswith("_") for part in one.segments):
                     name = ".".join(map(str, one.segments))
                     raise MergeError(f"{name}: names may not begin with _", *place(self.source, one.span.index))
@@ -68,19 +71,27 @@ class Compiled:
             if name not in FILTERS:
                 raise MergeError(f"unknown filter '{name}'", *place(self.source, places[0].index))
 
-    def render(self, values: Mapping[str, Any]) -> str:
-        """Fill the template; raises MergeError where a limit is passed or a filter cannot work on a value."""
-        text = self._splice.fill(values) if self._splice is not None else None
-        text = self.render_whole(values) if text is None else text
-        return _CONTROL.sub(" ", text).strip() if self.context == "header" else text
+    def render(self, values: Mapping[str, Any], until: float | None = None) -> str:
+        """Fill the template; raises MergeError where a limit is passed or a filter cannot work on a value.
 
-    def render_whole(self, values: Mapping[str, Any]) -> str:
+        `until` is the deadline of the message that this is a part of (`merge.deadline`); alone it has its own.
+        """
+        until = deadline() if until is None else until
+        text = self._splice.fill(values, until) if self._splice is not None else None
+        text = self.render_whole(values, until) if text is None else text
+        if self.context != "header":
+            return text
+        if len(text) > MAX_HEADER_CHARACTERS:
+            raise MergeError(f"is too long once it is filled in (maximum is {MAX_HEADER_CHARACTERS} characters)")
+        return _CONTROL.sub(" ", text).strip()
+
+    def render_whole(self, values: Mapping[str, Any], until: float | None = None) -> str:
         """Fill the template by the language itself, as `render` does where pieces do not do."""
         try:
-            return str(self._template.render(**values))
+            return render(self._template, values, deadline() if until is None else until)
         except LiquidError as error:
             raise _error(error) from None
-        except (TypeError, ValueError, ArithmeticError, RecursionError, OverflowError) as error:
+        except (TypeError, ValueError, ArithmeticError, RecursionError, OSError) as error:
             raise MergeError(f"cannot be filled: {error}") from None
 
 

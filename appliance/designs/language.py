@@ -2,21 +2,33 @@
 
 import re
 import time
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from typing import Any, TextIO
 from urllib.parse import quote
 
-from liquid import BoundTemplate, Environment, Mode, RenderContext
-from liquid.builtin.expressions import StringLiteral
-from liquid.exceptions import FilterArgumentError, LoopIterationLimitError, ResourceLimitError
+from liquid import BoundTemplate, Environment, Mode, RenderContext, Token
+from liquid.ast import BlockNode
+from liquid.builtin.expressions import BooleanExpression, FilteredExpression, LoopExpression, StringLiteral
+from liquid.builtin.expressions.logical import ContainsExpression
+from liquid.builtin.tags.case_tag import MultiExpressionBlockNode
+from liquid.exceptions import FilterArgumentError, LiquidSyntaxError, LoopIterationLimitError, ResourceLimitError
+from liquid.output import LimitedStringIO
 from liquid.stringify import to_liquid_string
 
-from appliance.designs.merge import FILTERS, MOST_OUTPUT, TAGS
+from appliance.designs import merge
+from appliance.designs.merge import FILTERS, MAX_FILTERS, MOST_OUTPUT, TAGS
 from appliance.patterns import late
 
-MOST_SECONDS = 0.05
 MOST_ROUNDS = 100
+# Steps between two looks at the clock; a step is a lookup, a node, a filter, or so many characters that one works on
+STEPS = 32
+CHARACTERS_PER_STEP = 128
+# A condition has up to a hundred comparisons
+STEPS_PER_CONDITION = 8
+# An address, or a part of one, that no browser would follow is not worth encoding
+MAX_PLACED_CHARACTERS = 16_384
+MAX_DATE_CHARACTERS = 100
 
 # What outputs get besides, by where they stand (`outputs`); nobody can write these names into a template
 AS_ADDRESS, AS_PICTURE, AS_PART, AS_QUERY, AS_STYLE = "as address", "as picture", "as part", "as query", "as style"
@@ -28,39 +40,69 @@ _DATE_WIDTH = late(r"%[-_^#]*\d")
 
 
 class _Render(RenderContext):
-    """One filling: 100 rounds a loop and 50 ms of processor time (decisions, section 11, Limits)."""
+    """One filling: 100 rounds a loop, and the processor time that is left of its message (decisions, section 11)."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    __slots__ = ("_steps", "_until")
+
+    def __init__(self, *arguments: Any, until: float, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._until = time.thread_time() + MOST_SECONDS
+        self._until, self._steps = until, STEPS
 
     def raise_for_loop_limit(self, length: int = 1) -> None:
         """Refuse a loop that is too long by itself; nested ones are bounded by time."""
         if length > MOST_ROUNDS:
             raise LoopIterationLimitError(f"a loop of more than {MOST_ROUNDS} rounds", token=None)
-        self._check_time()
+        self.step()
 
-    def get(self, *arguments: Any, **named: Any) -> Any:
+    def get(self, path: list[object], *arguments: Any, **named: Any) -> Any:
         """Look a value up, as long as there is time."""
-        self._check_time()
-        return super().get(*arguments, **named)
+        if len(path) > STEPS:
+            self.step(len(path))
+        value = super().get(path, *arguments, **named)
+        self.step_over(value)
+        return value
 
-    def _check_time(self) -> None:
-        if time.thread_time() > self._until:
-            raise ResourceLimitError("takes too long", token=None)
+    def filter(self, name: str, token: Token | None) -> Callable[..., object]:
+        """Return a filter that is called as long as there is time, and whose result is no longer than a message."""
+        function = super().filter(name, token)
+
+        def limited(value: Any, *arguments: Any, **named: Any) -> object:
+            self.step_over(value)
+            result = function(value, *arguments, **named)
+            if isinstance(result, str):
+                _check_size(name, len(result))
+            return result
+
+        return limited
+
+    def step(self, steps: int = 1) -> None:
+        """Count steps; raises ResourceLimitError where the time is over. The clock costs more than most steps."""
+        self._steps -= steps
+        if self._steps <= 0:
+            self._steps = STEPS
+            if time.thread_time() > self._until:
+                raise ResourceLimitError(merge.TOO_SLOW, token=None)
+
+    def step_over(self, value: Any) -> None:
+        """Count what working on a value may take."""
+        if isinstance(value, str):
+            self.step(1 + len(value) // CHARACTERS_PER_STEP)
+        else:
+            self.step(STEPS if isinstance(value, list | dict) else 1)
 
 
-class _Template(BoundTemplate):
-    context_class = _Render
+def render(template: BoundTemplate, values: Mapping[str, Any], until: float) -> str:
+    """Render a template; raises LiquidError, also where it is not done by this processor time of the thread."""
+    buffer = LimitedStringIO(MOST_OUTPUT)
+    template.render_with_context(_Render(template, globals=values, until=until), buffer)
+    return buffer.getvalue()
 
 
 class _Language(Environment):
-    """Liquid with our limits: rounds, depth, output and time."""
+    """Liquid with our limits of depth; those of rounds, output and time are kept while it is rendered."""
 
     block_nesting_limit = 8
     context_depth_limit = 16
-    output_stream_limit = MOST_OUTPUT
-    template_class = _Template
 
 
 class _Words(StringLiteral):
@@ -70,43 +112,170 @@ class _Words(StringLiteral):
 
     def evaluate(self, context: RenderContext) -> str:
         """Answer the text without a mark that it were safe."""
+        if isinstance(context, _Render):
+            context.step(1 + len(self.value) // CHARACTERS_PER_STEP)
         return self.value
 
 
-def make_words(nodes: list[Any]) -> None:
-    """Have every text that is written into a tag escaped where values are."""
+class _Block(BlockNode):
+    """The inside of a block, which looks at the clock: what it says may take long without any variable in it."""
+
+    __slots__ = ()
+
+    def render_to_output(self, context: RenderContext, buffer: TextIO) -> int:
+        """Render the nodes, as long as there is time."""
+        if isinstance(context, _Render):
+            context.step(1 + len(self.nodes))
+        return super().render_to_output(context, buffer)
+
+
+class _When(MultiExpressionBlockNode):
+    """One `when` of a case, which looks at the clock: its values may all be literals."""
+
+    __slots__ = ()
+
+    def render_to_output(self, context: RenderContext, buffer: TextIO) -> int:
+        """Render the block as often as its values hold, as long as there is time."""
+        if isinstance(context, _Render):
+            context.step(1 + len(self.expression.expressions))
+        return super().render_to_output(context, buffer)
+
+
+class _Condition(BooleanExpression):
+    """What is asked of `if`, `elsif` and `unless`, which looks at the clock: it may compare nothing but literals."""
+
+    __slots__ = ()
+
+    def evaluate(self, context: RenderContext) -> bool:
+        """Return whether it holds, as long as there is time."""
+        if isinstance(context, _Render):
+            context.step(STEPS_PER_CONDITION)
+        return super().evaluate(context)
+
+
+class _Contains(ContainsExpression):
+    """Whether one value holds another. Python goes through a whole range for what is no whole number."""
+
+    __slots__ = ()
+
+    def evaluate(self, context: RenderContext) -> object:
+        """Return whether the right value is in the left one."""
+        left = self.left.evaluate(context)
+        if not isinstance(left, range):
+            return super().evaluate(context)
+        value = self.right.evaluate(context)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return type(value) is int and value in left
+
+
+class _Loop(LoopExpression):
+    """What a loop goes through, cut to its limit and offset without stepping through what is left out."""
+
+    __slots__ = ()
+
+    def _to_iter(self, obj: object, context: RenderContext) -> tuple[Any, int]:
+        items: Sequence[Any] = ()
+        if isinstance(obj, Mapping):
+            items = tuple(obj.items())
+        elif isinstance(obj, str):
+            items = (obj,) if obj else ()
+        elif isinstance(obj, Sequence):
+            items = obj
+        try:
+            return items, len(items)
+        except OverflowError:
+            raise LoopIterationLimitError(f"a loop of more than {MOST_ROUNDS} rounds", token=None) from None
+
+    def _slice(
+        self, it: Any, length: int, context: RenderContext, *, limit: int | None, offset: int | str | None
+    ) -> tuple[Iterator[object], int]:
+        key = f"{self.identifier}-{self.iterable}"
+        start = context.stopindex(key) if offset == "continue" else int(offset or 0)
+        end = None if limit is None else limit + start
+        start, end = min(max(start, 0), length), min(end or length, length)
+        context.stopindex(key=key, index=end)
+        context.raise_for_loop_limit(max(end - start, 0))
+        items = it[start:end] if end > start else ()
+        return reversed(items) if self.reversed else iter(items), len(items)
+
+
+def prepare(nodes: list[Any]) -> None:
+    """Make a parsed template ours: texts in tags are escaped where values are, and everything in it keeps to the
+    limits. Raises LiquidSyntaxError for an output with too many filters."""
     pending, expressions = list(nodes), list[Any]()
     while pending:
         node = pending.pop()
+        if type(node) is BlockNode:
+            node.__class__ = _Block
+        elif isinstance(node, MultiExpressionBlockNode):
+            node.__class__ = _When
         pending += node.children(None)
         expressions += node.expressions()
     while expressions:
         one = expressions.pop()
         if isinstance(one, StringLiteral):
             one.__class__ = _Words
+        elif isinstance(one, LoopExpression):
+            one.__class__ = _Loop
+        elif isinstance(one, BooleanExpression):
+            one.__class__ = _Condition
+        elif isinstance(one, ContainsExpression):
+            one.__class__ = _Contains
+        elif isinstance(one, FilteredExpression) and one.filters and len(one.filters) > MAX_FILTERS:
+            words = f"more than {MAX_FILTERS} filters in one output"
+            raise LiquidSyntaxError(words, token=one.filters[MAX_FILTERS].token)
         expressions += one.children()
+
+
+def _check_size(name: str, characters: int) -> None:
+    """Raise FilterArgumentError where the result of a filter would be longer than a message may be."""
+    if characters > MOST_OUTPUT:
+        raise FilterArgumentError(f"{name}: the result would be too long", token=None)
 
 
 def _replace(value: Any, old: Any = "", new: Any = "") -> str:
     text, before, after = str(value), str(old), str(new)
-    if len(text) + (text.count(before) if before else len(text) + 1) * len(after) > MOST_OUTPUT:
-        raise FilterArgumentError("replace: the result would be too long", token=None)
+    _check_size("replace", len(text) + (text.count(before) if before else len(text) + 1) * len(after))
     return text.replace(before, after)
 
 
-def _join(value: Any, separator: Any = " ") -> str:
+def _join(value: Any, separator: Any = " ", *, context: Any) -> str:
     between = str(separator)
     if not isinstance(value, list | tuple | range) and not hasattr(value, "__iter__"):
         return str(value)
     parts: list[str] = []
     size = 0
     for item in [value] if isinstance(value, str) else value:
+        context.step()
         part = str(item)
         size += len(part) + len(between)
-        if size > MOST_OUTPUT:
-            raise FilterArgumentError("join: the result would be too long", token=None)
+        _check_size("join", size)
         parts.append(part)
     return between.join(parts)
+
+
+_join.with_context = True  # type: ignore[attr-defined]  # how the library knows it
+
+
+def _checked(function: Callable[..., Any], name: str, size: Callable[[str], int]) -> Callable[..., Any]:
+    """Return a filter of the library that is not called where its result would be too long."""
+
+    @wraps(function)  # with its marks: what else the library passes to it
+    def checked(value: Any, *arguments: Any, **named: Any) -> Any:
+        text = value if isinstance(value, str) else "" if value is None else str(value)
+        _check_size(name, size(text))
+        return function(value, *arguments, **named)
+
+    return checked
+
+
+def _size_encoded(text: str) -> int:
+    return len(text) if len(text) * 12 <= MOST_OUTPUT else 3 * len(text.encode())
+
+
+def _size_escaped(text: str) -> int:
+    return len(text) if len(text) * 6 <= MOST_OUTPUT else len(text) + 5 * sum(map(text.count, "&<>\"'"))
 
 
 def _money(value: Any, currency: Any = "") -> str:
@@ -140,8 +309,21 @@ def _style(value: Any) -> str:
     return _NO_STYLE.sub("", to_liquid_string(value, autoescape=False))
 
 
+def _placed(encode: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return an encoding that refuses what is longer than any address or style."""
+
+    def placed(value: Any) -> str:
+        if isinstance(value, str) and len(value) > MAX_PLACED_CHARACTERS:
+            words = f"a value in an address or a style is too long (maximum is {MAX_PLACED_CHARACTERS} characters)"
+            raise FilterArgumentError(words, token=None)
+        return encode(value)
+
+    return placed
+
+
 ENCODINGS: dict[str, Callable[[Any], str]] = {
-    AS_ADDRESS: _address, AS_PICTURE: _picture, AS_PART: _part, AS_QUERY: _query, AS_STYLE: _style,
+    AS_ADDRESS: _placed(_address), AS_PICTURE: _placed(_picture), AS_PART: _placed(_part), AS_QUERY: _placed(_query),
+    AS_STYLE: _placed(_style),
 }  # fmt: skip
 
 
@@ -160,10 +342,16 @@ def language(autoescape: bool) -> Environment:
     def safe_date(value: Any, form: Any = "", **named: Any) -> Any:
         if len(str(form)) > 100 or _DATE_WIDTH.search(str(form)):
             raise FilterArgumentError("date: cannot use this format", token=None)
+        if isinstance(value, str) and len(value) > MAX_DATE_CHARACTERS:
+            return value  # no date, and such a value is shown as it is
         return date(value, form, **named)
 
     for mark in ("with_environment", "with_context"):
         if getattr(date, mark, False):
             setattr(safe_date, mark, True)
+    made.filters |= {
+        "url_encode": _checked(made.filters["url_encode"], "url_encode", _size_encoded),
+        "escape": _checked(made.filters["escape"], "escape", _size_escaped),
+    }
     made.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date, **ENCODINGS}
     return made

@@ -4,6 +4,7 @@ What users write is only ever a template here, never in Jinja2. Values are plain
 context says where the result stands, and values are encoded for it: `html`, `text`, or `header` (one line).
 """
 
+import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -26,8 +27,22 @@ FILTERS = (
 )  # fmt: skip
 
 MOST_TAGS = 2_000
+# Of all tags of a template together: what stands in them is read by a slower reader than what stands around them
+MAX_TAG_CHARACTERS = 262_144
+# Of these, outside of quotes: each value of them takes up to 250 bytes of memory, and templates that were read are kept
+MAX_TAG_CODE_CHARACTERS = 65_536
+# Of one tag: the library's reader looks from each bracket to the end of the tag, and goes one deeper at each operator
+MAX_BRACKETS, MAX_OPERATORS = 20, 100
 MOST_OUTPUT = 1_048_576
+MAX_FILTERS = 20
+# Of a subject or a name, filled in; what a template says there is shorter
+MAX_HEADER_CHARACTERS = 10_000
+# Of one message, all its parts together
+MAX_RENDER_SECONDS = 0.05
+TOO_SLOW = f"takes longer than {MAX_RENDER_SECONDS * 1000:.0f} ms to render"
 _BEGIN = late(r"\{[{%]")
+_QUOTED = late(r"\"[^\"]*\"|'[^']*'")
+_OPERATOR = late(r"[=!<>]+|\b(?:and|or|contains)\b")
 
 
 class MergeError(Exception):
@@ -45,13 +60,18 @@ class MergeError(Exception):
         return f"{self.message}{where}"
 
 
+def deadline() -> float:
+    """Return the processor time of this thread by which a message that begins to be rendered now must be done."""
+    return time.thread_time() + MAX_RENDER_SECONDS
+
+
 def scan(source: str) -> int:
     """Count the tags of a template in one pass; raises MergeError where one is not closed or holds another.
 
     The library's parser looks for the end of an unclosed tag again and again: a few kilobytes would hold it for
     seconds. What passes here it parses in linear time.
     """
-    count = position = 0
+    count = position = characters = code = 0
     while True:
         found = _BEGIN.search(source, position)
         if found is None:
@@ -65,7 +85,25 @@ def scan(source: str) -> int:
         count += 1
         if count > MOST_TAGS:
             raise MergeError(f"more than {MOST_TAGS} tags")
+        characters += len(inside)
+        if characters > MAX_TAG_CHARACTERS:
+            raise MergeError(f"the merge tags are too long (maximum is {MAX_TAG_CHARACTERS} characters in all)")
+        code += len(inside) if len(inside) <= MAX_BRACKETS else _check_tag(inside, source, begin)
+        if code > MAX_TAG_CODE_CHARACTERS:
+            words = f"the merge tags are too long (maximum is {MAX_TAG_CODE_CHARACTERS} characters outside of quotes)"
+            raise MergeError(words)
         position = end + 2
+
+
+def _check_tag(inside: str, source: str, begin: int) -> int:
+    """Return how many characters of a tag stand outside of quotes; raises MergeError for one with more brackets or
+    operators than anybody writes."""
+    words = _QUOTED.sub('""', inside)
+    if words.count("(") + words.count("[") > MAX_BRACKETS:
+        raise MergeError(f"more than {MAX_BRACKETS} brackets in one tag", *place(source, begin))
+    if len(words) > MAX_OPERATORS and len(_OPERATOR.findall(words)) > MAX_OPERATORS:
+        raise MergeError(f"more than {MAX_OPERATORS} conditions in one tag", *place(source, begin))
+    return len(words)
 
 
 @lru_cache(maxsize=64)

@@ -13,6 +13,10 @@ _BLOCKS = {
 }  # fmt: skip
 _HIDDEN = {"head", "style", "script", "title", "template"}
 _LONGEST_TAG = 4_000
+# Follows a hidden preview text, so that no inbox shows the beginning of the mail behind it
+FILLER = "&#847;&zwnj;&nbsp;"
+# How much of a mail is read for its line in an inbox, and how long that line is at most
+INBOX_CHARACTERS, INBOX_LINE = 100_000, 140
 _TAG = late(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
 _ATTRIBUTE = late(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
 
@@ -20,8 +24,9 @@ _ATTRIBUTE = late(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>
 class _Writer:
     """Collects text while the tags of a document go by."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_links: bool = True) -> None:
         self.parts: list[str] = []
+        self.keeps_links = keeps_links
         self.hidden = 0
         self.link: tuple[str, int] | None = None
         self.numbers: list[int | None] = []
@@ -32,7 +37,7 @@ class _Writer:
         elif tag == "br":
             self.parts.append("\n")
         elif tag == "hr":
-            self.parts.append("\n\n----\n\n")
+            self.parts.append("\n\n----\n\n" if self.keeps_links else "\n")
         elif tag in _BLOCKS:
             self.parts.append("\n\n" if tag not in ("tr", "div") else "\n")
             if tag in ("ul", "ol"):
@@ -44,7 +49,8 @@ class _Writer:
             self.link = (attribute(attributes, "href"), len(self.parts))
         elif tag == "img":
             words = attribute(attributes, "alt")
-            self.parts.append(f"[{words}]" if words else "")
+            brackets = f"[{words}]" if self.keeps_links else words
+            self.parts.append(brackets if words else "")
         elif tag in ("td", "th"):
             self.parts.append(" ")
 
@@ -60,7 +66,7 @@ class _Writer:
         elif tag == "a" and self.link is not None:
             (href, start), self.link = self.link, None
             words = "".join(self.parts[start:]).strip()
-            if href and not href.startswith("#") and href.removeprefix("mailto:") != words:
+            if self.keeps_links and href and not href.startswith("#") and href.removeprefix("mailto:") != words:
                 self.parts.append(f" ({href})" if words else href)
         elif tag in _BLOCKS and tag != "hr":
             if tag in ("ul", "ol") and self.numbers:
@@ -117,8 +123,22 @@ def from_html(html: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
+def inbox_line(html: str) -> str:
+    """Return what an inbox shows after the subject of a mail: its first words, the hidden preview text before others.
+
+    Filler that keeps the rest of the mail out of sight ends it.
+    """
+    writer = _Writer(keeps_links=False)
+    # The first of it is enough; a mail may be large
+    _read(html.partition(FILLER)[0][:INBOX_CHARACTERS], writer)
+    words = " ".join("".join(writer.parts).replace("\u200c", " ").split())
+    return words if len(words) <= INBOX_LINE else words[:INBOX_LINE].rstrip()
+
+
 def from_template(html: str) -> str:
     """Write HTML as text with its merge tags intact, whatever they hold."""
+    if "{" not in html:
+        return from_html(tags.clean(html))
     tokens = Tokens()
     return str(tokens.restore(from_html(tokens.protect(html))))
 

@@ -4,6 +4,7 @@ Values are looked up here and go through the language's own filters and escaping
 not plain (lists, errors, too much) is left to the language.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +28,10 @@ _ASKED = (*_PLAIN, dict, list)
 # Names that mean something else where a value has none of that name
 _SPECIAL = ("size", "first", "last")
 _BUILT_IN = ("now", "today")
+# Longer values go through filters in the language, which looks at the clock between them
+MAX_FILTERED_CHARACTERS = 1_000
+# So many values are filled in between two looks at the clock
+VALUES_PER_LOOK = 16
 
 
 class NotPlain(Exception):
@@ -46,6 +51,8 @@ class Slot(NamedTuple):
         if type(value) not in _PLAIN and not isinstance(value, Undefined):
             raise NotPlain
         for step in self.steps:
+            if type(value) is str and len(value) > MAX_FILTERED_CHARACTERS:
+                raise NotPlain
             value = step(value)
         return _lines(to_liquid_string(value, self.escaped))
 
@@ -74,13 +81,32 @@ class Splice:
     def __init__(self, nodes: list[Any], environment: Environment) -> None:
         self.pieces = _pieces(nodes, environment)
 
-    def fill(self, values: Mapping[str, Any]) -> str | None:
+    def fill(self, values: Mapping[str, Any], until: float) -> str | None:
         """Answer the text, or None where only the language can."""
+        parts: list[str] = []
         try:
-            text = _join(self.pieces, values)
+            _fill(self.pieces, values, parts, Budget(until))
         except (NotPlain, LiquidError, TypeError, ValueError):
             return None  # filling it again will say what is wrong
+        text = "".join(parts)
         return text if len(text) * 4 <= MOST_OUTPUT or len(text.encode()) <= MOST_OUTPUT else None
+
+
+class Budget:
+    """What one filling may still take: values until the clock is looked at, and characters or bytes in all."""
+
+    __slots__ = ("_size", "_until", "_values")
+
+    def __init__(self, until: float) -> None:
+        self._until, self._values, self._size = until, 0, 0
+
+    def take(self, size: int) -> None:
+        """Count a value of this size that was filled in; raises NotPlain where all of them are too much, or the time
+        is over."""
+        self._size += size
+        self._values += 1
+        if self._size > MOST_OUTPUT or (self._values % VALUES_PER_LOOK == 0 and time.thread_time() > self._until):
+            raise NotPlain
 
 
 def _lines(text: str) -> str:
@@ -88,16 +114,16 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def _join(pieces: list[Piece], values: Mapping[str, Any]) -> str:
-    found: list[str] = []
+def _fill(pieces: list[Piece], values: Mapping[str, Any], parts: list[str], budget: Budget) -> None:
     for one in pieces:
         if isinstance(one, str):
-            found.append(one)
+            parts.append(one)
         elif isinstance(one, Slot):
-            found.append(one.shown(one.look(values)))
+            text = one.shown(one.look(values))
+            budget.take(len(text))
+            parts.append(text)
         else:
-            found.append(_join(one.then if one.holds(values) else one.other, values))
-    return "".join(found)
+            _fill(one.then if one.holds(values) else one.other, values, parts, budget)
 
 
 def _pieces(nodes: list[Any], environment: Environment) -> list[Piece]:

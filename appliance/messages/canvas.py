@@ -1,7 +1,7 @@
 """An email as its editor shows it: rows that its sections make, each known by a digest, so that one can be replaced.
 
-Comments stand around every section and column. What they say is JSON: `[key, label, column, may stand in a column]` for
-a section, the number of a column, or for all rows together the digest of what stands around them.
+Comments stand around every section and column. What they say is JSON: `[key, label, column, may stand in a column, has
+a picture]` for a section, the number of a column, or for all rows together the digest of what stands around them.
 """
 
 import hashlib
@@ -27,6 +27,19 @@ _COLUMN = late(r"\.columns\[(\d+)\]\.sections\Z")
 # Comments of ours and of Outlook's show nothing
 _COMMENT = late(r"<!--.*?-->", re.DOTALL)
 _NOTE = "padding:18px;font:13px/1.5 system-ui,sans-serif;color:#6b6f76;text-align:center;border:1px dashed #b9bcc2"
+# Of these kinds nothing is left without a picture; `data-empty` is where one is dropped or chosen
+_PICTURES = ("image", "gallery")
+_PICTURE = (
+    '<div data-note data-empty style="box-sizing:border-box;min-height:150px;width:calc(100% - 32px);'
+    "max-width:568px;margin:12px auto;display:flex;flex-direction:column;align-items:center;justify-content:center;"
+    "gap:8px;padding:16px;text-align:center;"
+    "font:14px/1.5 system-ui,sans-serif;color:light-dark(#565b62,#c3c8cf);background:light-dark(#f3f5f6,#2a2e33);"
+    'border:1.5px dashed #8a9099;border-radius:10px">'
+    '<svg width="28" height="28" viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="1.6" '
+    'aria-hidden="true"><rect x="3" y="3" width="18" height="18" rx="2"/><circle cx="9" cy="9" r="2"/>'
+    '<path d="m21 15-3.1-3.1a2 2 0 0 0-2.8 0L6 21"/></svg>'
+    "<span>Drop an image here or <u>choose one</u></span></div>"
+)
 
 
 class Row(NamedTuple):
@@ -110,6 +123,8 @@ class _Cut:
                 break
             if not _COMMENT.sub("", "".join(pieces[start + 1 :])).strip():
                 pieces.append(self._nothing(path))
+            elif _is_empty_picture(self.known.get(path)):
+                pieces[start + 1 :] = [_boxed(_PICTURE, path)]
             pieces.append(f"<!--/{MARK}-->")
             if len(opened) == 1:
                 row = "".join(pieces)
@@ -131,7 +146,8 @@ class _Cut:
         if entry is not None:
             kind = entry.section.kind
             may = kind is not None and kind.in_columns
-            told = [entry.key, entry.label, entry.column if entry.parent else None, may]
+            has_picture = kind is not None and any(one.kind == "image" for one in kind.props)
+            told = [entry.key, entry.label, entry.column if entry.parent else None, may, has_picture]
         text = json.dumps(told)
         for one in "-<>":
             text = text.replace(one, f"\\u{ord(one):04x}")
@@ -148,10 +164,26 @@ class _Cut:
             words = f"{entry.section.type[:60] or 'A section'}: from the API, kept as it is and not shown in emails"
         elif entry.section.props.get("show_if"):
             words = f"{entry.label}: not shown to {_name(self.whose)}"
+        elif _is_empty_picture(entry):
+            return _boxed(_PICTURE, path)
         else:
             words = f"{entry.label}: nothing in it yet"
-        note = f'<div data-note style="{_NOTE}">{escape(words)}</div>'
-        return note if path.count("[") <= 1 else f"<tr><td>{note}</td></tr>"
+        return _boxed(f'<div data-note style="{_NOTE}">{escape(words)}</div>', path)
+
+
+def _is_empty_picture(entry: Entry | None) -> bool:
+    """Return whether a section is one that shows nothing but pictures, and none of them is chosen yet."""
+    kind = entry.section.kind if entry else None
+    if entry is None or kind is None or kind.name not in _PICTURES:
+        return False
+    own = entry.section.props
+    items = next((prop.of(own) for prop in kind.props if prop.kind == "items"), None)
+    return not own.get("src") and not any(isinstance(one, dict) and one.get("src") for one in items or ())
+
+
+def _boxed(html: str, path: str) -> str:
+    """Return what is shown in place of a section, as a row of its table where it stands in a column."""
+    return html if path.count("[") <= 1 else f"<tr><td>{html}</td></tr>"
 
 
 def _name(contact: Contact | None) -> str:

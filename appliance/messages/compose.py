@@ -99,14 +99,15 @@ class Parts:
             # Not before somebody gets it: of a message to one person only one of its two forms is ever made
             self._bodies = Body(content.html), Body(content.text)
         html, text = self._bodies
+        until = merge.deadline()
         return Mail(
             message_id=links.internet_message_id(message_id, address.rpartition("@")[2]),
             date=date,
-            sender=(content.from_name.render(values) or sender.name, address),
+            sender=(content.from_name.render(values, until) or sender.name, address),
             recipient=recipient,
-            subject=content.subject.render(values),
-            text=text.fill(values),
-            html=html.fill(values),
+            subject=content.subject.render(values, until),
+            text=text.fill(values, until),
+            html=html.fill(values, until),
             reply_to=addresses.ascii_form(sender.reply_to) or sender.reply_to if sender.reply_to else None,
             headers=headers,
             shared=shared,
@@ -191,7 +192,7 @@ def _document(html: str, source: Source) -> str:
     if source.preheader:
         preheader = (
             '<div style="display:none;max-height:0;overflow:hidden;opacity:0" aria-hidden="true">'
-            f"{plaintext.escape(source.preheader)}{'&#847;&zwnj;&nbsp;' * 40}</div>"
+            f"{plaintext.escape(source.preheader)}{plaintext.FILLER * 40}</div>"
         )
     start = _START_OF_BODY.search(html) or _END_OF_HEAD.search(html) or _START_OF_HTML.search(html)
     if start is not None:
@@ -204,13 +205,20 @@ def _document(html: str, source: Source) -> str:
 
 
 def fill(content: Content, values: Mapping[str, Any]) -> Filled:
-    """Fill a message for one person; raises MergeError."""
+    """Fill a message for one person; raises MergeError, also where all of it together takes too long."""
+    until = merge.deadline()
     return Filled(
-        content.subject.render(values),
-        content.html.render(values),
-        content.text.render(values),
-        content.from_name.render(values) or None,
+        content.subject.render(values, until),
+        content.html.render(values, until),
+        content.text.render(values, until),
+        content.from_name.render(values, until) or None,
     )
+
+
+def lengths(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many characters of subject and preview text one person gets; raises MergeError."""
+    texts = {name: document.get(name) or "" for name in ("subject", "preheader")}
+    return {name: len(merge.compile_template(text, "header").render(values)) for name, text in texts.items()}
 
 
 def marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,

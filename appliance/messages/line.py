@@ -1,14 +1,15 @@
 """What may be taken in hand next, read in the order it should go: single messages, then campaigns and flows in turns.
 
-A line reads each row of a campaign once and remembers where it stands. Rows of a group that gets nothing now are
-stepped over and kept in mind, so that a campaign goes on with its other people however many of them come first.
+Every source of rows belongs to one account, and accounts share each answer, however much one of them has waiting. A
+line reads each row of a source once and remembers where it stands. Rows of a group that gets nothing now are stepped
+over and kept in mind, so that a campaign goes on with its other people however many of them come first.
 """
 
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from appliance import clock
 from appliance.db.open import rows
@@ -24,10 +25,26 @@ _AGAIN_SECONDS = 20.0
 # Behind a place (due_at, id), first at the same time and then later
 BEHIND = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
 _OPEN = "status IN ('queued', 'held')"
-# What all flows send is one source, as no campaign has this id; a flow that does not go on has no part in it
-FLOWS = 0
 _ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL)"
 _NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+
+# The accounts with open rows, found by one look into an index for each of them
+_ACCOUNTS = (
+    "WITH RECURSIVE waiting(id) AS (SELECT min(account_id) FROM message WHERE {where} UNION ALL "
+    "SELECT (SELECT min(account_id) FROM message WHERE {where} AND account_id > waiting.id) "
+    "FROM waiting WHERE waiting.id IS NOT NULL) "
+    "SELECT id FROM waiting WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+)
+_SINGLE = f"campaign_id IS NULL AND run_id IS NULL AND {_OPEN}"
+_OF_FLOWS = f"run_id IS NOT NULL AND {_OPEN}"
+
+
+class Source(NamedTuple):
+    """Rows that stand in one order: those of a campaign, or the single messages of an account, or all of its flows."""
+
+    kind: Literal["single", "flow", "campaign"]
+    id: int  # of the campaign, else of the account
+
 
 # The groups whose limits a row keeps to
 Names = Callable[[Claim], tuple[str, ...]]
@@ -37,33 +54,45 @@ def _by_recipient(row: Claim) -> tuple[str, ...]:
     return routing.names_of(row.provider, row.recipient_key or "")
 
 
-def live_campaigns(channel: str) -> list[int]:
-    """Answer the campaigns of a channel that may send now, in no order, so that none is always first."""
-    found = [
-        row[0]
-        for row in rows(
-            "SELECT c.id FROM campaign c JOIN account a ON a.id = c.account_id "
+def live_campaigns(channel: str) -> dict[int, int]:
+    """Return the campaigns of a channel that may send now, each with its account."""
+    return dict(
+        rows(
+            "SELECT c.id, c.account_id FROM campaign c JOIN account a ON a.id = c.account_id "
             "WHERE c.phase IN ('sending', 'holding') AND a.sending_stopped = 0 AND c.channel = ?",
             (channel,),
         )
-    ]
-    random.shuffle(found)
+    )
+
+
+def live_sources(channel: str) -> dict[int, list[Source]]:
+    """Return the sources that may send now, by account: single messages first, then the others in no order, so that
+    none of them is always first."""
+    found: dict[int, list[Source]] = {}
+    for number, account_id in live_campaigns(channel).items():
+        found.setdefault(account_id, []).append(Source("campaign", number))
+    for (account_id,) in rows(_ACCOUNTS.format(where=_OF_FLOWS)):
+        found.setdefault(account_id, []).append(Source("flow", account_id))
+    for sources in found.values():
+        random.shuffle(sources)
+    for (account_id,) in rows(_ACCOUNTS.format(where=_SINGLE)):
+        found.setdefault(account_id, []).insert(0, Source("single", account_id))
     return found
 
 
 class Line:
-    """Where the reading of each campaign of a channel stands; None is for single messages. Used by one thread."""
+    """Where the reading of each source of a channel stands. Used by one thread."""
 
     def __init__(self, channel: str = "email", names: Names | None = None) -> None:
         self._channel = channel
         self._names = names or _by_recipient
-        self._at: dict[int | None, tuple[int, int]] = {}
-        self._at_once: dict[int | None, int] = {}  # the last one read of those that are due at once
-        self._since: dict[int | None, float] = {}
+        self._at: dict[Source, tuple[int, int]] = {}
+        self._at_once: dict[Source, int] = {}  # the last one read of those that are due at once
+        self._since: dict[Source, float] = {}
         # By source and group; dictionaries are sets that keep their order
-        self._parked: dict[tuple[int | None, str], dict[int, None]] = {}
-        self._beyond: set[int | None] = set()
-        self._back: deque[tuple[int | None, int]] = deque()
+        self._parked: dict[tuple[Source, str], dict[int, None]] = {}
+        self._beyond: set[Source] = set()
+        self._back: deque[tuple[Source, int]] = deque()
         self.has_more = False
 
     def back(self, row: Claim) -> None:
@@ -76,9 +105,11 @@ class Line:
 
     def candidates(
         self, most: int, taken: Set[int] = frozenset(), closed: tuple[str, ...] = (), held: Iterable[int] = (),
-        room: Mapping[str, int] | None = None, singles: int | None = None,
+        room: Mapping[str, int] | None = None, singles: int | None = None, used: Callable[[int], float] | None = None,
     ) -> list[Claim]:  # fmt: skip
         """Answer so many rows of campaigns at most, behind the single messages (as many, or `singles`).
+
+        Accounts share both evenly; who `used` least comes first.
 
         Left out is what is taken already, what would leave by a provider that is closed, and campaigns that are held
         back; of the groups in `room` no more than stands there. Nothing is marked: whoever takes a row marks it before
@@ -86,29 +117,40 @@ class Line:
         """
         look = _Look(clock.now_ms(), taken, closed, dict(room or {}), self._names)
         self.has_more = False
-        live = live_campaigns(self._channel)
-        self._forget({None, FLOWS, *live})
+        live = live_sources(self._channel)
+        self._forget({source for sources in live.values() for source in sources})
         self._sort_back()
-        found = self._of(None, most if singles is None else singles, look)
-        held = frozenset(held)
+        accounts = random.sample(sorted(live), len(live))
+        accounts.sort(key=used or (lambda account_id: 0.0))
+        own = [[source for source in live[one] if source.kind == "single"] for one in accounts]
+        queues = self._shared_out([sources for sources in own if sources], most if singles is None else singles, look)
+        found = _in_turns(queues)
+        spared = {Source("campaign", one) for one in held}
         # Where flows have nothing to send their turn is everybody's
-        left = [one for one in (*live, FLOWS) if one not in held]
-        queues: list[deque[Claim]] = []
-        while left and most > 0:
-            queues.append(deque(self._of(left.pop(), -(-most // (len(left) + 1)), look)))
-            most -= len(queues[-1])
-        while any(queues):
-            found += [queue.popleft() for queue in queues if queue]
-        return found
+        others = [
+            [source for source in live[one] if source.kind != "single" and source not in spared] for one in accounts
+        ]
+        return found + _in_turns(self._shared_out([sources for sources in others if sources], most, look))
 
-    def _forget(self, live: set[int | None]) -> None:
+    def _shared_out(self, accounts: list[list[Source]], most: int, look: "_Look") -> list[deque[Claim]]:
+        """Read so many rows at most, of each account as many as of any other, and so too of each of its sources."""
+        queues: list[deque[Claim]] = []
+        for after, sources in zip(range(len(accounts) - 1, -1, -1), accounts, strict=True):
+            share = -(-most // (after + 1))
+            for left, source in zip(range(len(sources), 0, -1), sources, strict=True):
+                queues.append(deque(self._of(source, -(-share // left), look)))
+                share -= len(queues[-1])
+                most -= len(queues[-1])
+        return queues
+
+    def _forget(self, live: set[Source]) -> None:
         """Begin again, when its time comes, with what is not live now, and now and then with everything."""
         now = time.monotonic()
         for source in {*self._at, *self._since, *(key[0] for key in self._parked)}:
             if source not in live or now > self._since.setdefault(source, now) + _AGAIN_SECONDS:
                 self._restart(source)
 
-    def _restart(self, source: int | None) -> None:
+    def _restart(self, source: Source) -> None:
         self._at.pop(source, None)
         self._at_once.pop(source, None)
         self._since.pop(source, None)
@@ -123,7 +165,7 @@ class Line:
             if source in self._at:
                 self._parked.setdefault((source, ""), {})[number] = None
 
-    def _of(self, source: int | None, most: int, look: "_Look") -> list[Claim]:
+    def _of(self, source: Source, most: int, look: "_Look") -> list[Claim]:
         if not most:
             return []
         found = self._unparked(source, most, look)
@@ -133,7 +175,7 @@ class Line:
             found += self._scanned(source, most - len(found), look)
         return found
 
-    def _unparked(self, source: int | None, most: int, look: "_Look") -> list[Claim]:
+    def _unparked(self, source: Source, most: int, look: "_Look") -> list[Claim]:
         found: list[Claim] = []
         for (owner, group), kept in list(self._parked.items()):
             count = min(most - len(found), look.room.get(group, most))
@@ -145,7 +187,7 @@ class Line:
             marks = ",".join("?" * len(ids))
             again = rows(
                 f"SELECT {COLUMNS} FROM message WHERE id IN ({marks}) AND {_OPEN} AND due_at <= ?"
-                f"{_NOT_STOPPED if not source else ''} {_ACTIVE if source == FLOWS else ''}",
+                f"{_NOT_STOPPED if source.kind != 'campaign' else ''} {_ACTIVE if source.kind == 'flow' else ''}",
                 (*ids, look.now),
             )
             for row in map(Claim._make, again):
@@ -160,14 +202,14 @@ class Line:
                     look.given.add(row.id)
         return found
 
-    def _park(self, source: int | None, row: Claim, group: str) -> None:
+    def _park(self, source: Source, row: Claim, group: str) -> None:
         kept = self._parked.setdefault((source, group), {})
         if len(kept) < _MOST_PARKED:
             kept[row.id] = None
         else:
             self._beyond.add(source)
 
-    def _scanned(self, source: int | None, most: int, look: "_Look") -> list[Claim]:
+    def _scanned(self, source: Source, most: int, look: "_Look") -> list[Claim]:
         found: list[Claim] = []
         seen, ended = 0, False
         self._since.setdefault(source, time.monotonic())
@@ -177,7 +219,7 @@ class Line:
             ended = len(page) < (_PAGE if look.room else most)
             for row in page:
                 claim = Claim._make(row[:-1])
-                if source and claim.provider in look.closed:
+                if source.kind == "campaign" and claim.provider in look.closed:
                     # All rows of a campaign leave by the same provider: its first one answers for all
                     return found
                 if len(found) >= most:
@@ -196,11 +238,11 @@ class Line:
         self.has_more |= not ended and len(found) < most
         return found
 
-    def _stand(self, source: int | None, at: tuple[int, int], ended: bool) -> None:
+    def _stand(self, source: Source, at: tuple[int, int], ended: bool) -> None:
         """Keep where the next reading begins: new rows are due at once, so they stand before those tried again."""
         if not ended:
             self._at[source] = at
-        elif source is None:
+        elif source.kind == "single":
             self._at.pop(source, None)  # a single message waits for nobody
         elif source in self._beyond or any(kept for key, kept in self._parked.items() if key[0] == source):
             self._at[source] = (_first(source), self._at_once.get(source, 0))
@@ -209,21 +251,30 @@ class Line:
             self._since.pop(source, None)
 
 
-def source_of(row: Claim) -> int | None:
-    """Answer the source of a row: its campaign, all flows together, or None for single messages."""
-    return FLOWS if row.campaign_id is None and row.run_id is not None else row.campaign_id
+def _in_turns(queues: list[deque[Claim]]) -> list[Claim]:
+    found: list[Claim] = []
+    while any(queues):
+        found += [queue.popleft() for queue in queues if queue]
+    return found
 
 
-def open_of(source: int | None, channel: str) -> tuple[str, tuple[int | str | None, ...]]:
-    """Answer the open rows of a source as a condition, with its parameters; each has its index."""
-    if source == FLOWS:
-        return f"channel = ? AND run_id IS NOT NULL AND {_OPEN}", (channel,)
-    return f"campaign_id IS NOT DISTINCT FROM ? AND channel = ? AND run_id IS NULL AND {_OPEN}", (source, channel)
+def source_of(row: Claim) -> Source:
+    """Return the source that a row belongs to."""
+    if row.campaign_id is not None:
+        return Source("campaign", row.campaign_id)
+    return Source("single" if row.run_id is None else "flow", row.account_id)
 
 
-def _first(source: int | None) -> int:
+def open_of(source: Source, channel: str) -> tuple[str, tuple[int | str, ...]]:
+    """Return the open rows of a source as a condition, with its parameters; each kind has its index."""
+    if source.kind == "campaign":
+        return f"campaign_id = ? AND channel = ? AND run_id IS NULL AND {_OPEN}", (source.id, channel)
+    return f"account_id = ? AND channel = ? AND {_OF_FLOWS if source.kind == 'flow' else _SINGLE}", (source.id, channel)
+
+
+def _first(source: Source) -> int:
     """Answer when rows of a source are due that may go at once."""
-    return BY_FLOWS_AT_ONCE if source == FLOWS else AT_ONCE
+    return BY_FLOWS_AT_ONCE if source.kind == "flow" else AT_ONCE
 
 
 class _Look:
@@ -249,12 +300,12 @@ class _Look:
         return None
 
 
-def _page(source: int | None, channel: str, look: _Look, at: tuple[int, int], size: int) -> list[tuple[Any, ...]]:
+def _page(source: Source, channel: str, look: _Look, at: tuple[int, int], size: int) -> list[tuple[Any, ...]]:
     """Read the next open rows of a source behind a place, each with the time it is due."""
     of, whose = open_of(source, channel)
-    more = _ACTIVE if source == FLOWS else ""
+    more = _ACTIVE if source.kind == "flow" else ""
     closed: tuple[str, ...] = ()
-    if not source:
+    if source.kind != "campaign":
         more += _NOT_STOPPED
         closed = look.closed
         more += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
@@ -272,8 +323,8 @@ def _page(source: int | None, channel: str, look: _Look, at: tuple[int, int], si
 def is_due(closed: tuple[str, ...] = (), channel: str = "email") -> bool:
     """Say whether an open row of a live source may move now, by a provider that is not closed."""
     look = _Look(clock.now_ms(), frozenset(), closed, {}, _by_recipient)
-    for source in (None, FLOWS, *live_campaigns(channel)):
+    for source in (source for sources in live_sources(channel).values() for source in sources):
         for row in _page(source, channel, look, (-1, 0), 1):
-            if not source or Claim._make(row[:-1]).provider not in closed:
+            if source.kind != "campaign" or Claim._make(row[:-1]).provider not in closed:
                 return True
     return False

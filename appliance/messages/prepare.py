@@ -1,7 +1,7 @@
 """Turns a row in hand into bytes and an envelope; the compiled content of a campaign is kept between rows."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from appliance import addresses, clock, config
@@ -63,13 +63,18 @@ class Workshop:
         self._runs: dict[int, Started] = {}
         self._accounts: dict[int, Account] = {}
 
-    def fetch(self, claims: Iterable[Claim]) -> None:
-        """Read whom the next messages are for, all together; whoever is not read here is read alone."""
+    def begin(self) -> None:
+        """Forget what was read for the messages before: it may have changed since."""
         self._people = {}
         self._origins = {}  # a key may have followed another since
         self._accounts = {}
-        claims = list(claims)
-        self._runs = sources.started({one.run_id for one in claims if one.run_id is not None})
+        self._runs = {}
+
+    def fetch(self, claims: Sequence[Claim]) -> None:
+        """Read whom the next messages are for, all together; whoever is not read here is read alone."""
+        runs = {one.run_id for one in claims if one.run_id is not None}
+        if runs:
+            self._runs |= sources.started(runs)
         ids: dict[SourceId, set[int]] = {}
         for claim in claims:
             # Whose run is gone is told so alone

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from liquid.exceptions import LiquidError
 
 from appliance.delivery.mime import SOFT_BREAK, fragment, is_single_spaced, quoted_printable
-from appliance.designs import rewriting
+from appliance.designs import merge, rewriting
 from appliance.designs.compiled import Compiled
 from appliance.designs.language import ENCODINGS
 from appliance.designs.merge import MOST_OUTPUT
-from appliance.designs.splice import NotPlain, Piece, Question, Slot
+from appliance.designs.splice import Budget, NotPlain, Piece, Question, Slot
 from appliance.patterns import late
 
 # Encoded values kept for each slot: first names and cities come again, addresses do not
@@ -46,19 +46,21 @@ class Body:
         self._plan = None if compiled.pieces is None else self._planned(compiled.pieces)
         self.is_single_spaced = False  # what was filled last, as far as is known without reading it
 
-    def fill(self, values: Mapping[str, Any]) -> bytes:
-        """Answer the part for one person in quoted-printable; raises MergeError as the template itself does."""
+    def fill(self, values: Mapping[str, Any], until: float | None = None) -> bytes:
+        """Answer the part for one person in quoted-printable; raises MergeError as the template itself does, for
+        what is not done by the deadline of its message too."""
+        until = merge.deadline() if until is None else until
         self.is_single_spaced = self._is_single_spaced
         if self._plan is not None:
             try:
-                body = self._filled(self._plan, values, [None] * len(self._slots))
+                body = self._filled(self._plan, values, [None] * len(self._slots), Budget(until))
             except (NotPlain, LiquidError, TypeError, ValueError):
                 pass  # the language says what is wrong, or knows better
             else:
                 if len(body) <= MOST_OUTPUT:
                     return body if body and not body.endswith(SOFT_BREAK) else body + b"\r\n"
         self.is_single_spaced = False
-        return quoted_printable(self._compiled.render(values))
+        return quoted_printable(self._compiled.render(values, until))
 
     def _planned(self, pieces: list[Piece]) -> Plan:
         plan = Plan([], [], [])
@@ -91,16 +93,17 @@ class Body:
                 self._own[number] = slot.name[0] in _TOKENS
         return number
 
-    def _filled(self, plan: Plan, values: Mapping[str, Any], made: list[bytes | None]) -> bytes:
+    def _filled(self, plan: Plan, values: Mapping[str, Any], made: list[bytes | None], budget: Budget) -> bytes:
         pieces = plan.pieces.copy()
         for number, places in plan.slots:
             shown = made[number]
             if shown is None:
                 shown = made[number] = self._shown(number, values)
+            budget.take(len(shown) * len(places))
             for place in places:
                 pieces[place] = shown
         for place, question, then, other in plan.questions:
-            pieces[place] = self._filled(then if question.holds(values) else other, values, made)
+            pieces[place] = self._filled(then if question.holds(values) else other, values, made, budget)
         return b"".join(pieces)
 
     def _shown(self, number: int, values: Mapping[str, Any]) -> bytes:

@@ -24,6 +24,8 @@ _STALE_SECONDS = 5.0
 # Nobody waits longer for a limit without looking what else there is
 _LOOK_SECONDS = 5.0
 _LEAST_SECONDS = 0.001
+# Nobody who comes meanwhile waits longer for what is being made ready; the rest of it is looked at again
+_FILL_SECONDS = 0.25
 # What was stepped over and could not be made ready though its group has room (its sender has none) is left for this
 _BARREN_SECONDS = 1.0
 
@@ -271,9 +273,16 @@ class Feeder:
         room: dict[str, int] | None, waiting: int = 0,
     ) -> list[Ready]:  # fmt: skip
         now = clock.now_ms()
-        found = self._line.candidates(most, taken, closed, held, room, singles=max(0, self._ahead - waiting))
+        found = self._line.candidates(
+            most, taken, closed, held, room, max(0, self._ahead - waiting), self._maker.shares.used
+        )
         # A message has the Date of its first attempt, so that a repeat is the same message
-        made = self._maker.make([row._replace(dated_at=row.dated_at or now) for row in found])
+        made = self._maker.make([row._replace(dated_at=row.dated_at or now) for row in found], _FILL_SECONDS)
+        if len(made) < len(found):
+            ready = {one.claim.id for one in made}
+            for row in found:
+                if row.id not in ready:
+                    self._line.back(row)
         for one in made:
             new = self._pace.lacks_quota(one.claim, one.prepared.sender) if one.prepared is not None else None
             if new is not None:

@@ -5,9 +5,11 @@ signed the next ones are filled.
 """
 
 import logging
+import math
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from typing import NamedTuple
 
 import apsw
@@ -18,11 +20,14 @@ from appliance.errors import Later, Permanent, SenderRefused
 from appliance.messages import repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.prepare import Draft, Workshop
+from appliance.work.shares import Shares
 
 log = logging.getLogger("campanero.sender")
 _SIGNERS = 3
 # What one thread signs before another looks at it
 _TOGETHER = 4
+# A turn of one account ends after this, however few messages were made in it
+_TURN_SECONDS = 0.02
 # A message that could not be read from the database is tried again after this
 _READ_AGAIN_SECONDS = 30.0
 
@@ -50,18 +55,38 @@ class Maker:
     def __init__(self) -> None:
         self._workshop = Workshop()
         self._signers = ThreadPoolExecutor(_SIGNERS, thread_name_prefix="signer")
+        self.shares = Shares()
 
     def forget(self) -> None:
         """Make what comes next from what is true now."""
         self._workshop = Workshop()
 
-    def make(self, claims: Sequence[Claim]) -> list[Ready]:
-        """Make messages; one that cannot be made says why."""
-        workshop = self._workshop
-        workshop.fetch(claims)
+    def make(self, claims: Sequence[Claim], seconds: float = math.inf) -> list[Ready]:
+        """Make messages; one that cannot be made says why. After so many seconds the others are left.
+
+        Accounts take turns by the processor time that theirs take, so that nobody waits for the templates of another.
+        """
+        workshop, shares = self._workshop, self.shares
+        until = time.monotonic() + seconds
+        waiting: dict[int, deque[Claim]] = {}
+        sources: dict[tuple[int | None, ...], list[Claim]] = {}
+        for claim in claims:
+            waiting.setdefault(claim.account_id, deque()).append(claim)
+            sources.setdefault(_source(claim), []).append(claim)
+        workshop.begin()
+        shares.enter(waiting)
         signed: list[Future[list[Ready]] | list[Ready]] = []
-        left = iter(claims)
-        while some := [(claim, _draft(workshop, claim)) for claim in islice(left, _TOGETHER)]:
+        while waiting and (not signed or time.monotonic() < until):
+            account_id = shares.next(waiting)
+            queue, began = waiting[account_id], time.thread_time()
+            some: list[_Half] = []
+            while queue and len(some) < _TOGETHER and (not some or time.thread_time() - began < _TURN_SECONDS):
+                claim = queue.popleft()
+                workshop.fetch(sources.pop(_source(claim), ()))
+                some.append((claim, _draft(workshop, claim)))
+            shares.charge(account_id, time.thread_time() - began)
+            if not queue:
+                del waiting[account_id]
             in_a_thread = sum(isinstance(half, Draft) and bool(half.signers) for _, half in some) > 1
             signed.append(self._signers.submit(_finished, some) if in_a_thread else _finished(some))
         return [*_all(signed)]
@@ -69,6 +94,11 @@ class Maker:
     def close(self) -> None:
         """End the threads."""
         self._signers.shutdown()
+
+
+def _source(claim: Claim) -> tuple[int | None, ...]:
+    """Return what claims share that are read together: a source is compiled when its first message is made."""
+    return claim.account_id, claim.campaign_id, claim.flow_id, claim.step_id
 
 
 def _all(signed: list["Future[list[Ready]] | list[Ready]"]) -> Iterator[Ready]:

@@ -45,7 +45,7 @@ class Reach:
         self._failed[way.key] = (count, until, words)
 
     def reached(self, way: Way) -> None:
-        """Note that servers let us in."""
+        """Note that servers took a connection."""
         self._spoken = clock.steady()
         self._failed.pop(way.key, None)
 

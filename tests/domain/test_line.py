@@ -4,6 +4,7 @@ import random
 import time
 
 from appliance import clock, fields
+from appliance.account import accounts
 from appliance.account.acting import By
 from appliance.campaigns import states
 from appliance.db import work
@@ -13,7 +14,7 @@ from appliance.errors import Uncertain
 from appliance.messages import hot
 from appliance.messages import single as messages
 from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.line import BEHIND, FLOWS, Line, open_of
+from appliance.messages.line import BEHIND, Line, Source, open_of
 from appliance.messages.single import MessageWrite
 from tests.domain.home import Home
 
@@ -148,9 +149,11 @@ def test_whatever_opens_and_closes_every_row_comes_once(home: Home) -> None:
 def test_reading_uses_the_index(home: Home) -> None:
     """Where the reading goes on is found in the index, for campaigns, for flows and for single messages."""
     many(home, (10, "@bakery.example"))
-    for source, index in ((1, "message_due (campaign_id=? AND channel=? AND "),
-                          (None, "message_due (campaign_id=? AND channel=? AND "),
-                          (FLOWS, "message_due_of_flows (channel=? AND ")):  # fmt: skip
+    for source, index in (
+        (Source("campaign", 1), "message_due (campaign_id=? AND channel=? AND "),
+        (Source("single", 1), "message_due_alone (account_id=? AND channel=? AND "),
+        (Source("flow", 1), "message_due_of_flows (account_id=? AND channel=? AND "),
+    ):
         of, whose = open_of(source, "email")
         for where, how in zip(BEHIND, ("due_at=? AND id>?", "due_at>? AND due_at<?"), strict=True):
             plan = str(
@@ -203,3 +206,22 @@ def test_a_repeat_does_not_wait_for_a_group_that_gets_nothing(home: Home) -> Non
     assert line.candidates(10, frozenset({first.id}), room={"google": 0}) == []
     work.write(hot.step, [Outcome(first, Uncertain("the connection broke"))], [], "process")
     assert [row.id for row in line.candidates(10, room={"google": 0})] == [first.id]
+
+
+def test_accounts_share_each_answer(home: Home) -> None:
+    """However much one account has waiting, others get as many rows of each answer, and who used least comes first."""
+    for number in range(60):
+        single(home, f"a{number}@example.org")
+    campaign = many(home, (500, "@bakery.example"))
+    other = int(work.write(lambda: accounts.create("Other").id))
+    last = "(SELECT max(id) FROM message)"
+    work.write(run, f"UPDATE message SET account_id = ? WHERE id = {last} - 501", (other,))
+    line = Line()
+    assert [row.account_id for row in line.candidates(0, singles=10)].count(other) == 1
+    used = {home.account_id: 5.0, other: 0.1}
+    assert Line().candidates(10, used=lambda account_id: used[account_id])[0].account_id == other
+    work.write(run, "UPDATE campaign SET account_id = ? WHERE id = ?", (other, campaign))
+    work.write(run, "UPDATE message SET account_id = ? WHERE campaign_id = ?", (other, campaign))
+    crowd(home, *(f"c{number}@example.org" for number in range(30)), name="Mine")
+    found = Line().candidates(20, singles=0)
+    assert [row.account_id for row in found].count(other) == 10 == len(found) - 10

@@ -1,10 +1,17 @@
 """Messages made ready: what stands in the way of all of them is held against none."""
 
+import pytest
+
+from appliance import fields
+from appliance.account import accounts
 from appliance.db import work
 from appliance.db.open import connection
 from appliance.errors import Later
+from appliance.messages import single
 from appliance.messages.line import Line
+from appliance.messages.single import MessageWrite
 from appliance.work.making import Maker
+from appliance.work.shares import Shares
 from tests.domain.home import Home
 
 
@@ -24,3 +31,55 @@ def test_a_database_that_cannot_be_read_costs_nobody_the_message(home: Home) -> 
         (Later, None)
     ]
     assert [one.fault for one in made] == [None] and made[0].prepared is not None
+
+
+SLOW = "{% for a in (1..100) %}{% for b in (1..100) %}{% for c in (1..100) %}{% endfor %}{% endfor %}{% endfor %}"
+
+
+def post(account_id: int, body: str) -> None:
+    """Queue one message of an account."""
+    asked = fields.read(MessageWrite, {"to": "ann@example.org", "subject": "x", "body": body})
+    work.write(single.put, account_id, asked)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_accounts_take_turns_by_the_time_that_theirs_take(home: Home, seconds: float) -> None:
+    """Quick messages of another account are made before most that use up the limit; what time is over is left."""
+    other = int(work.write(lambda: accounts.create("Other").id))
+    for _ in range(30):
+        post(home.account_id, SLOW)
+    for _ in range(12):
+        post(other, "Hello")
+    maker = Maker()
+    try:
+        claims = Line().candidates(0, singles=60)
+        made = maker.make(claims, seconds)
+    finally:
+        maker.close()
+    assert len(claims) == 42
+    slow = [one for one in made if one.claim.account_id == home.account_id]
+    if seconds:
+        last_quick = max(place for place, one in enumerate(made) if one.claim.account_id == other)
+        assert len(made) == 42 and last_quick < 20
+        assert {one.fault.skip_reason for one in slow if one.fault is not None} == {"render_error"}
+    else:
+        assert 1 <= len(made) <= 4
+
+
+def test_a_rest_earns_nothing_and_costs_nothing() -> None:
+    """Who comes back begins where those stand who worked meanwhile; what one used before the other came is past."""
+    shares = Shares()
+    shares.enter([1])
+    for _ in range(100):
+        assert shares.next([1]) == 1
+        shares.charge(1, 0.05)
+    shares.enter([1, 2])
+    turns = []
+    for _ in range(102):
+        turns.append(shares.next([1, 2]))
+        shares.charge(turns[-1], 0.05 if turns[-1] == 1 else 0.001)
+    assert turns[0] == 2 and 1 <= turns.count(1) <= 3
+    shares.enter([1])
+    assert shares.next([1]) == 1
+    shares.enter([1, 2])
+    assert shares.used(2) >= shares.used(1) - 0.05

@@ -72,6 +72,15 @@ def test_a_contact_does_not_say_where_a_link_leads(source: str) -> None:
     assert found.value.line == 2 and found.value.column == source.rindex("{{") + 1
 
 
+@pytest.mark.parametrize(
+    "tag", ["{{ [data.root].url }}", "{{ data[[data.root].url] }}", "{{ a | default: [data.root] }}"]
+)
+def test_a_value_whose_name_is_a_value_is_refused(tag: str) -> None:
+    """Whose data it is would be known with somebody's values only: it may be a contact's, and lead somewhere."""
+    with pytest.raises(MergeError, match="a value must begin with its name"):
+        merge.compile_template(f'<a href="{tag}">x</a>', "html")
+
+
 def test_only_addresses_are_addresses() -> None:
     """What looks like an attribute in running text is text."""
     assert html("<p>set href = {{ v }} here</p>", v="a b/c") == "<p>set href = a b/c here</p>"

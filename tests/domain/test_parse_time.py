@@ -1,0 +1,97 @@
+"""What reading a template costs: four times the text takes about four times the time, or it is refused at once."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from appliance.designs import merge
+from appliance.designs.merge import MergeError
+from appliance.messages import compose
+from appliance.messages.compose import Source
+
+# Twice what grows with the length; what grows with its square takes sixteen times as long
+MAX_RATIO = 8
+# What takes less than this says nothing of how it grows
+MIN_SECONDS = 0.01
+
+TAGS: dict[str, Callable[[int], str]] = {
+    "conditions": lambda n: "{% if " + "a and " * n + "a %}x{% endif %}",
+    "comparisons": lambda n: "{% if " + "a == " * n + "a %}x{% endif %}",
+    "values of a case": lambda n: "{% case a %}{% when " + "1, " * n + "1 %}x{% endcase %}",
+    "filters": lambda n: "{{ a" + " | upcase" * n + " }}",
+    "arguments": lambda n: "{{ a | default: " + "1, " * n + "1 }}",
+    "parentheses": lambda n: "{% if " + "(" * n + "a" + ")" * n + " %}x{% endif %}",
+    "parentheses in an output": lambda n: "{{ a | default: " + "(" * n + "1 }}",
+    "ranges": lambda n: "{{ a | default: " + "(1..2), " * n + "1 }}",
+    "indexes": lambda n: "{{ a" + "[0]" * n + " }}",
+    "brackets that do not end": lambda n: "{{ a" + '["' * n + " }}",
+    "brackets without a dot": lambda n: "{{ a" + '["b" ' * n + " }}",
+    "names": lambda n: "{{ a" + ".a" * n + " }}",
+    "digits": lambda n: "{{ a[" + "1" * n + " }}",
+    "quotes": lambda n: "{{ " + '"a" ' * n + " }}",
+    "blocks": lambda n: "{% if a %}" * n + "{% endif %}" * n,
+    "branches": lambda n: "{% if a %}x" + "{% elsif a == 1 %}" * n + "{% endif %}",
+    "comments in comments": lambda n: "{% comment %}" * n + "{% endcomment %}" * n,
+    "outputs": lambda n: "{{ contact.data.a }} " * n,
+    "tags that do not end": lambda n: "{{ " * n,
+}
+BODIES: dict[str, Callable[[int], str]] = {
+    "links": lambda n: "".join(f'<a href="https://x.test/{number}">w</a>' for number in range(n)),
+    "links that do not end": lambda n: '<a href="https://x.test/">w' * n,
+    "addresses that do not end": lambda n: '<a href="' * n,
+    "addresses in a text": lambda n: " https://x.test/a).," * n,
+    "elements in elements": lambda n: "<div>" * n,
+    "tables": lambda n: "<table><tr><td>x" * n,
+    "comments that do not end": lambda n: "<!--[if mso]>" * n,
+    "styles": lambda n: "<style>" + ".a{color:red}" * n + "</style>",
+    "addresses in a style": lambda n: '<p style="' + "a:url(" * n + '">x</p>',
+    "attributes": lambda n: "<p " + "a=b " * n + ">x</p>",
+    "entities": lambda n: "<p>" + "&amp" * n + "</p>",
+    "empty lines": lambda n: "x" + "\n \t" * n + "y",
+    "angles": lambda n: "<" * n,
+}  # fmt: skip
+
+
+def seconds(read: Callable[[], object]) -> float:
+    """Return the processor time of reading something, refused or not: the lesser of two."""
+    times = []
+    for _ in range(2):
+        merge.compile_template.cache_clear()
+        compose.compile_source.cache_clear()
+        began = time.thread_time()
+        try:
+            read()
+        except MergeError as error:
+            assert error.message
+        times.append(time.thread_time() - began)
+    return min(times)
+
+
+@pytest.mark.parametrize("name", TAGS)
+def test_tags_are_read_in_time_that_grows_with_their_length(name: str) -> None:
+    """Up to 100,000 conditions, filters, brackets or blocks are read or refused in linear time."""
+    for count in (1_000, 25_000):
+        short, long = (
+            seconds(lambda text=TAGS[name](size): merge.compile_template(text, "html")) for size in (count, 4 * count)
+        )
+        assert long < MAX_RATIO * max(short, MIN_SECONDS)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_is_read_in_time_that_grows_with_its_length(name: str) -> None:
+    """Up to 20,000 links and other elements become a message in linear time: its HTML, its text, its numbered links."""
+    short, long = (
+        seconds(lambda body=BODIES[name](size): compose.compile_source(Source("x", body, marketing=True)))
+        for size in (5_000, 20_000)
+    )
+    assert long < MAX_RATIO * max(short, MIN_SECONDS)
+
+
+def test_what_stands_in_tags_outside_of_quotes_is_bounded() -> None:
+    """Values in tags take many times their length of memory once they are read: a template with too many is refused."""
+    values = "{{ a | default: " + ",".join("1" * 600) + " }}"
+    assert merge.compile_template(values * 50, "text")
+    with pytest.raises(MergeError, match=r"maximum is 65536 characters outside of quotes"):
+        merge.compile_template(values * 60, "text")
+    assert merge.compile_template("{{ a | default: '" + "," * 100_000 + "' }}", "text")
