@@ -1,16 +1,17 @@
 """Where the program begins."""
 
 import gc
+import os
 import sys
 
 # While modules load nothing becomes garbage, and looking for it is a tenth of the start; `cli` and `server` look again
 gc.disable()
 
-from appliance import cli  # noqa: E402 - after the line above, or it would do nothing
-
 
 def main() -> None:
     """Run the command line and leave with its exit code; or what runs in a child of its own (`children`)."""
+    # Whatever the program makes is its user's alone, also what libraries make
+    os.umask(0o077)
     if sys.argv[1:] == ["read-import"]:
         gc.enable()
         from appliance.importing import stage
@@ -21,6 +22,14 @@ def main() -> None:
         from appliance.campaigns import rehearse
 
         sys.exit(rehearse.main())
+    if sys.argv[1:] == ["decode-pictures"]:
+        gc.enable()
+        from appliance.pictures import worker
+
+        sys.exit(worker.main())
+    # Not above: a child needs none of it, and starts in a third of the time
+    from appliance import cli
+
     sys.exit(cli.run(sys.argv[1:]))
 
 

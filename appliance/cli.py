@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from appliance import VERSION, bundled, clock, config, datadir, logs, people_commands, tokens
+import apsw
+import peewee
+
+from appliance import VERSION, bundled, clock, config, datadir, installation, logs, people_commands, tokens
 from appliance.account import settings
 from appliance.backups import backup_commands, placing, upgrading
 from appliance.config import Loaded
-from appliance.db import journal, work
-from appliance.db.migrations import MIGRATIONS, TooNew, current
+from appliance.db import identity, storage, work
+from appliance.db.migrations import MIGRATIONS, TooNew
 from appliance.db.open import TooOld, close_database, open_database
 from appliance.errors import ConfigError, Invalid, Refused
 from appliance.sms.providers import PROVIDERS
@@ -26,17 +29,30 @@ class Fault(Exception):
 
 def run(arguments: list[str]) -> int:
     """Run one command and answer its exit code."""
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:
+        _tell("the command line must be valid UTF-8")
+        return 2
     options = _parser(arguments).parse_args(arguments)
     if options.run is not _serve:
         gc.enable()
     try:
         return int(options.run(options) or 0)
-    except (Fault, ConfigError, tokens.WrongKey, TooOld, TooNew, datadir.InUse, upgrading.NotUpgraded) as error:
+    except (
+        Fault, ConfigError, tokens.WrongKey, identity.Unusable, TooOld, TooNew, datadir.InUse, datadir.Foreign,
+        upgrading.NotUpgraded,
+    ) as error:  # fmt: skip
         return _say(str(error))
     except Refused as error:
         return _say(error.message or error.code)
     except OSError as error:
         return _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    except (apsw.Error, peewee.PeeweeException) as error:
+        # Damage in the middle of a database shows only where a command comes upon it
+        if storage.storage_error(error) is None:
+            raise
+        return _say(f"the database cannot be read or written ({error}): see campanero doctor")
     except KeyboardInterrupt:
         return 130
     finally:
@@ -49,7 +65,8 @@ def _say(text: str) -> int:
 
 
 def _tell(text: str) -> None:
-    print(f"campanero: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
+    print(f"campanero: {line}", file=sys.stderr, flush=True)
 
 
 def _parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -73,7 +90,9 @@ def _parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="answer as JSON: ok, and each finding with what to paste")
     words = "also send one message the whole way into the built-in inbox, and read it as a recipient's server would"
     doctor.add_argument("--seed", action="store_true", help=words)
-    doctor.add_argument("--account", type=int, metavar="ID", help="of the accounts look only at this one")
+    doctor.add_argument(
+        "--account", type=people_commands.account_id, metavar="ID", help="of the accounts look only at this one"
+    )
     backup_commands.mount(top, _command, _load)
     words = "say what the service is doing: sends, imports, exports, queue, today, storage; it need not run"
     status = _command(top, "status", _status, words)
@@ -109,7 +128,7 @@ def _people_and_keys(top: Any) -> None:
     key.add_argument("name", metavar="NAME")
     key.add_argument("--scope", default="full", help="full, read, send, or a comma list such as contacts:write")
     key.add_argument("--test", action="store_true", help="all it sends goes to the built-in inbox")
-    key.add_argument("--account", type=int, default=1, metavar="ID")
+    key.add_argument("--account", type=people_commands.account_id, default=1, metavar="ID")
     account = _command(
         group("account", "accounts of this installation"), "add", _account_add, "make a further account, print its id"
     )
@@ -130,12 +149,12 @@ def _load(options: argparse.Namespace, page: dict[str, Any] | None = None) -> Lo
 
 def _open(options: argparse.Namespace) -> Loaded:
     """Open the database for a command: with its schema, its settings of the pages and its key."""
-    loaded = _load(options)
-    directory = datadir.make(Path(loaded.config.data_dir))
-    open_database(directory / "campanero.db")
-    tokens.load_key(directory)
-    journal.use(directory)
-    upgrading.upgrade(directory, _tell)
+    directory = Path(_load(options).config.data_dir)
+    if options.run in (_serve, _setup):
+        datadir.make(directory)
+    else:
+        installation.must_exist(directory)
+    installation.open_installation(directory, _tell)
     return _load(options, settings.read())
 
 
@@ -145,6 +164,7 @@ def _serve(options: argparse.Namespace) -> None:
     with datadir.locked(directory, loaded.config.listen):
         kept = logs.Kept(directory / log.file, int(log.file_mb * 1_000_000), log.files) if log.file else None
         logs.start(log.level, log.format, kept)
+        datadir.make_private(directory)
         placing.finish(directory)
         loaded = _open(options)
         for words in loaded.warnings:
@@ -218,10 +238,11 @@ def _status(options: argparse.Namespace) -> None:
 
     loaded = _load(options)
     base = Path(loaded.config.data_dir) / "campanero.db"
-    if not base.exists():
+    have = 0 if identity.is_empty(base) else identity.inspect(base).schema
+    if have == 0:
         raise Fault(f"there is nothing in {base.parent} yet: start with campanero serve, or name another by --data")
     open_database(base)
-    if (have := current()) < len(MIGRATIONS):
+    if have < len(MIGRATIONS):
         raise Fault(f"the database has schema {have}: the next start of the service brings it to {len(MIGRATIONS)}")
     if have > len(MIGRATIONS):
         raise TooNew(f"the database has schema {have}, this program knows {len(MIGRATIONS)}: use the newer program")

@@ -140,6 +140,8 @@ def _file(given: Path | None, usual: Path, known: Mapping[str, FieldInfo]) -> di
         tree = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: values are nested too deeply") from None
     flat = dict(_flatten(tree))
     unknown = [name for name in flat if name not in known]
     if unknown:

@@ -25,9 +25,17 @@ def mount(group: Any, command: Callable[..., Any], opened: Opened) -> None:
 
     made = add("add", _add, "add a person who signs in; the password is the first line of stdin")
     made.add_argument("--role", default="owner", help="owner, admin, editor, author or viewer")
-    made.add_argument("--account", type=int, default=1, metavar="ID")
+    made.add_argument("--account", type=account_id, default=1, metavar="ID")
     add("password", _password, "give a person a new password, the first line of stdin; they are signed out everywhere")
     add("otp-off", _otp_off, "take the second factor from a person who lost it; they are signed out everywhere")
+
+
+def account_id(text: str) -> int:
+    """Return the id of an account from the command line; argparse reports any other text."""
+    number = int(text)
+    if not 0 < number < 1 << 63:
+        raise argparse.ArgumentTypeError("must be the id of an account")
+    return number
 
 
 def read_password() -> str:

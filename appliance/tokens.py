@@ -6,6 +6,7 @@ token of one purpose never opens another door. The key lives in the data directo
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import os
@@ -14,49 +15,80 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from appliance import datadir
+
 
 class WrongKey(Exception):
-    """The key file of the data directory is not a key of ours."""
+    """The key file of the data directory is missing, unreadable, or not the one of this installation."""
 
 
+class KeyMissing(WrongKey):
+    """There is no key file."""
+
+
+FILE = "secret.key"
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_KEY_BYTES = 32
+_MAX_KEY_FILE_BYTES = 1024
+_PUT_BACK = "put back the secret.key that belongs to this database (guide: Back up, restore, upgrade)"
 _key = b""
 
 
-def load_key(data_dir: Path) -> None:
-    """Read the installation's key, made on first use with mode 0600."""
+def load_key(directory: Path) -> None:
+    """Read the installation's key from its directory; raises WrongKey, or KeyMissing. It is never made here."""
     global _key
-    path = data_dir / "secret.key"
-    if not path.exists():
-        _make_key(path)
+    _key = _read_key(directory / FILE)
+
+
+def loaded_key() -> bytes:
+    """Return the installation's key, for a child process of this one (`use_key`)."""
+    return _key
+
+
+def use_key(key: bytes) -> None:
+    """Use the key of the parent process: the file may have been lost or replaced since the service read it."""
+    global _key
+    _key = key
+
+
+def create_key(directory: Path) -> None:
+    """Read the installation's key, made with mode 0600 if there is none: only where no data needs another one."""
+    path = directory / FILE
+    if not os.path.lexists(path):
+        # Whoever else makes one at this moment may be first, and theirs counts
+        with contextlib.suppress(FileExistsError), datadir.new_file(path) as file:
+            file.write(secrets.token_hex(_KEY_BYTES).encode() + b"\n")
+    load_key(directory)
+
+
+def _read_key(path: Path) -> bytes:
     try:
-        _key = bytes.fromhex(path.read_text().strip())
+        kind = datadir.other_kind(path)
+    except FileNotFoundError:
+        raise KeyMissing(f"{path} is missing: {_PUT_BACK}") from None
+    if kind:
+        raise WrongKey(f"{path} is {kind}, not a key file: {_PUT_BACK}")
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_KEY_FILE_BYTES).decode("ascii").strip()
+        key = bytes.fromhex(text)
     except ValueError:
-        _key = b""
-    if len(_key) != 32:
-        raise WrongKey(f"{path} is not a key of ours: put back the one that belongs to this database")
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise WrongKey(f"{path} is not a key of Campanero: {_PUT_BACK}")
+    return key
 
 
-def _make_key(path: Path) -> None:
-    """Make a key that is there whole or not at all, whatever interrupts it and whoever else is making one."""
-    draft = path.with_name(f".secret.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(secrets.token_hex(32).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass  # somebody else was first, and theirs counts
-    finally:
-        draft.unlink()
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+def fingerprint() -> str:
+    """Return what tells one key from another and nothing else about it: 64 bits of a keyed hash of a fixed word."""
+    return derive("backup").hex()[:16]
+
+
+def check_key(expected: str, path: Path) -> None:
+    """Raise WrongKey unless the loaded key has this fingerprint, which was stored with the database."""
+    if fingerprint() != expected:
+        raise WrongKey(f"{path} is the key of another installation: {_PUT_BACK}")
 
 
 def derive(purpose: str) -> bytes:

@@ -44,7 +44,7 @@ def _backup(options: argparse.Namespace, load: Load) -> None:
     from appliance.backups import archive, take
 
     directory = Path(load(options).config.data_dir)
-    if not (directory / archive.DATABASE).exists():
+    if not os.path.lexists(directory / archive.DATABASE):
         raise Failed(f"{directory} holds no data")
     os.nice(_NICE)
     tokens.load_key(directory)

@@ -1,19 +1,14 @@
 """The directory of backups that the service keeps itself: their names, and which of them may go."""
 
 import calendar
-import fcntl
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from appliance.patterns import late
 
 FOLDER = "backups"
-# The end of the names of what is on its way
-PART = ".part"
 # What the service makes by its schedule; what others put there, and what an upgrade kept, is not its to delete
 _OWN = late(r"campanero-(\d{8}T\d{6}Z)\.tar\.gz")
 _ANY = late(r"[^.].*\.tar\.gz")
@@ -60,32 +55,3 @@ def prune(directory: Path, keep: int) -> int:
     for one in old:
         one.path.unlink(missing_ok=True)
     return len(old)
-
-
-@contextmanager
-def begun(part: Path) -> Iterator[BinaryIO]:
-    """Open the file of a backup that is on its way, private and held until the end, so that nobody sweeps it away."""
-    with part.open("xb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        part.chmod(0o600)
-        yield file
-
-
-def sweep(directory: Path) -> None:
-    """Delete what backups that were killed left behind; what is on its way, by whomever, stays."""
-    found = list((directory / FOLDER).glob(f".*{PART}*"))
-    held = [str(path).removesuffix(PART) for path in found if _is_held(path)]
-    for path in found:
-        if not str(path).startswith(tuple(held)):
-            path.unlink(missing_ok=True)
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return False
-    return False

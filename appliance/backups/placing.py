@@ -1,8 +1,10 @@
 """Puts a database that was made ready in the place of another: the one rename that a restoration is."""
 
+import os
 import shutil
 from pathlib import Path
 
+from appliance import tokens
 from appliance.datadir import settle
 
 ON_ITS_WAY = ".restoring"
@@ -15,6 +17,10 @@ FOLDERS = ("imports", "audiences")
 def put(directory: Path) -> None:
     """Put what lies ready into its place; a database that was there has to be at rest."""
     made = directory / ON_ITS_WAY
+    key = made / tokens.FILE
+    if key.exists() and not os.path.lexists(directory / tokens.FILE):
+        settle(key)
+        key.rename(directory / tokens.FILE)
     for end in LOGS:
         (directory / f"{_DATABASE}{end}").unlink(missing_ok=True)
     (made / _READY).touch()

@@ -89,7 +89,6 @@ def _make(directory: Path, is_stopping: threading.Event) -> None:
     target = directory / files.FOLDER / files.name(now)
     try:
         target.parent.mkdir(mode=0o700, exist_ok=True)
-        files.sweep(directory)
     except OSError as error:
         code, said = 1, f"{error.strerror}: {error.filename}"
     else:

@@ -1,5 +1,6 @@
 """Takes a backup beside the running service: one moment of the database, found whole, packed into one file."""
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,15 +9,16 @@ from typing import BinaryIO
 
 import apsw
 
-from appliance import VERSION, clock, tokens
-from appliance.backups import archive, files
+from appliance import VERSION, clock, datadir, tokens
+from appliance.backups import archive
 from appliance.backups.archive import DATABASE, KEY, Manifest, Source, Writer
 from appliance.backups.placing import FOLDERS
-from appliance.datadir import settle
-from appliance.db import journal
+from appliance.db import identity, journal
 
 _PAGES = 2_000
 _BUSY_MS = 10_000
+# Write and read version of the header (sqlite.org/fileformat.html, 1.3): a file that needs no log beside it
+_WITHOUT_LOG, _VERSIONS_AT = b"\x01\x01", 18
 # What a packed database takes at most, of its own size: random bytes, which pictures are, do not shrink
 _PACKED = 1.05
 
@@ -27,6 +29,10 @@ class NotTaken(Exception):
     """There is no backup, and why."""
 
 
+class UnusableSource(NotTaken):
+    """The database cannot be read, or does not belong to the key of its directory."""
+
+
 def backup(directory: Path, target: Path, with_key: bool = False, tell: Tell = lambda words, part: None) -> Manifest:
     """Back a data directory up into a new file and answer its manifest; the key of `tokens` must be loaded.
 
@@ -34,34 +40,28 @@ def backup(directory: Path, target: Path, with_key: bool = False, tell: Tell = l
     Raises NotTaken; then no file is left behind.
     """
     source = directory / DATABASE
-    if not source.exists():
+    if not os.path.lexists(source):
         raise NotTaken(f"{source} is not there")
-    if target.exists():
+    if os.path.lexists(target):
         raise NotTaken(f"{target} exists already: a backup never overwrites")
     if not target.parent.is_dir():
         raise NotTaken(f"{target.parent} is no directory")
+    _must_be_usable(source)
     _must_fit(source, target.parent)
-    with _parts(target) as (copy, part, file):
-        mark = journal.mark(directory / journal.FILE)
-        taken_at, schema = clock.now_ms(), _copied(source, copy, tell)
-        tell("looking it over", 0)
-        _must_be_whole(copy)
-        manifest = Manifest(archive.FORMAT, VERSION, schema, taken_at, fingerprint(), with_key, mark)
-        with archive.writing(file, manifest) as writer:
-            _pack(writer, directory, copy, with_key, tell)
-        file.flush()
-        os.fsync(file.fileno())
-        try:
-            os.link(part, target)
-        except FileExistsError:
-            raise NotTaken(f"{target} exists already: a backup never overwrites") from None
-        settle(target.parent)
+    try:
+        with datadir.new_file(target) as file:
+            mark, taken_at = journal.mark(directory / journal.FILE), clock.now_ms()
+            with _copy_of(source, target.parent, tell) as (copy, schema):
+                manifest = Manifest(
+                    archive.FORMAT, VERSION, schema, taken_at, tokens.fingerprint(), with_key, mark
+                )  # fmt: skip
+                with archive.writing(file, manifest) as writer:
+                    _pack(writer, directory, copy, with_key, tell)
+    except apsw.Error as error:
+        raise UnusableSource(f"the database cannot be read: {error}") from error
+    except FileExistsError:
+        raise NotTaken(f"{target} exists already: a backup never overwrites") from None
     return manifest
-
-
-def fingerprint() -> str:
-    """Answer what tells one key file from another, and nothing else about it."""
-    return tokens.derive("backup").hex()[:16]
 
 
 def _must_fit(source: Path, where: Path) -> None:
@@ -71,39 +71,52 @@ def _must_fit(source: Path, where: Path) -> None:
         raise NotTaken(f"{where} has {free / 1e6:.0f} MB free, and a backup may take {needed / 1e6:.0f} MB on its way")
 
 
-@contextmanager
-def _parts(target: Path) -> Iterator[tuple[Path, Path, BinaryIO]]:
-    """Answer the names of what is on its way and its file, held against sweeping; whatever is left of it goes."""
-    base = target.parent / f".{target.name}.{os.getpid()}"
-    copy, part = Path(f"{base}.db{files.PART}"), Path(f"{base}{files.PART}")
+def _must_be_usable(source: Path) -> None:
+    """Raise Unusable for a database that is damaged, empty, foreign, or does not belong to the key that is loaded."""
     try:
-        with files.begun(part) as file:
-            yield copy, part, file
-    except apsw.Error as error:
-        raise NotTaken(f"the database cannot be read: {error}") from error
-    finally:
-        for path in (copy, part, Path(f"{copy}-wal"), Path(f"{copy}-shm"), Path(f"{copy}-journal")):
-            path.unlink(missing_ok=True)
+        found = identity.inspect(source)
+    except identity.Unusable as error:
+        raise UnusableSource(str(error)) from None
+    if found.schema == 0:
+        raise UnusableSource(f"{source} is empty")
+    if found.key_fingerprint not in (None, tokens.fingerprint()):
+        raise UnusableSource(f"the {KEY} in {source.parent} is the key of another installation: put back its own")
 
 
-def _copied(source: Path, copy: Path, tell: Tell) -> int:
-    """Copy a database as of one moment, and answer its schema; whoever writes meanwhile goes on."""
-    os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+@contextmanager
+def _copy_of(source: Path, where: Path, tell: Tell) -> Iterator[tuple[BinaryIO, int]]:
+    """Yield a whole copy of a database as of one moment, with its schema; writers are not blocked.
+
+    The copy has no name: what a kill leaves of it is gone with the process.
+    """
+    path = where / f"{datadir.PART_PREFIX}{os.getpid()}-{DATABASE}{datadir.PART_SUFFIX}"
     with ExitStack() as stack:
-        here = stack.enter_context(_opened(source))
-        there = stack.enter_context(_opened(copy))
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        file = stack.enter_context(os.fdopen(descriptor, "w+b"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One that writes and one that reads what was written: neither can be opened once the name is gone
+            there, checking = stack.enter_context(_opened(path)), stack.enter_context(_opened(path))
+        finally:
+            path.unlink()
+        # Without a journal SQLite asks for the file by its name no more
         there.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
+        here = stack.enter_context(_opened(source))
         # A transaction that reads: pages that are written from here on are not seen, so the copy never begins anew
         here.execute("BEGIN")
-        schema = here.execute("SELECT user_version FROM pragma_user_version, sqlite_schema LIMIT 1").get
+        schema = int(here.execute("SELECT user_version FROM pragma_user_version, sqlite_schema LIMIT 1").get)
         with there.backup("main", here, "main") as copying:
             while not copying.done:
                 copying.step(_PAGES)
                 tell("copying the database", 1 - copying.remaining / max(1, copying.page_count))
         here.execute("ROLLBACK")
-        # One file, which needs nothing beside it
-        there.execute("PRAGMA journal_mode = DELETE")
-    return int(schema or 0)
+        there.close()
+        os.pwrite(descriptor, _WITHOUT_LOG, _VERSIONS_AT)
+        tell("looking it over", 0)
+        damage = checking.execute("PRAGMA quick_check(3)").fetchall()
+        if damage != [("ok",)]:
+            raise UnusableSource(f"the database is damaged: {'; '.join(str(row[0]) for row in damage)}")
+        yield file, schema
 
 
 @contextmanager
@@ -116,23 +129,18 @@ def _opened(path: Path) -> Iterator[apsw.Connection]:
         connection.close()
 
 
-def _must_be_whole(copy: Path) -> None:
-    with _opened(copy) as there:
-        found = there.execute("PRAGMA quick_check(3)").fetchall()
-    if found != [("ok",)]:
-        raise NotTaken(f"the database is damaged: {'; '.join(str(one[0]) for one in found)}")
-
-
-def _pack(writer: Writer, directory: Path, copy: Path, with_key: bool, tell: Tell) -> None:
-    size = copy.stat().st_size
-    with copy.open("rb") as file:
-        writer.add(DATABASE, _Telling(file, size, tell), size)
+def _pack(writer: Writer, directory: Path, copy: BinaryIO, with_key: bool, tell: Tell) -> None:
+    size = os.fstat(copy.fileno()).st_size
+    writer.add(DATABASE, _Telling(copy, size, tell), size)
     others = [directory / journal.FILE, *([directory / KEY] if with_key else [])]
     others += [path for folder in FOLDERS for path in sorted((directory / folder).rglob("*")) if path.is_file()]
     for path in others:
+        name = path.relative_to(directory).as_posix()
+        if not archive.is_packed(name):
+            continue  # nothing of ours is called so, and a restoration would refuse it
         try:
             with path.open("rb") as file:
-                writer.add(str(path.relative_to(directory)), file, os.fstat(file.fileno()).st_size)
+                writer.add(name, file, os.fstat(file.fileno()).st_size)
         except FileNotFoundError:
             continue  # it was over, and its rows know that
 

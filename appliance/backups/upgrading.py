@@ -38,7 +38,6 @@ def _back_up(directory: Path, target: Path) -> None:
     from appliance.backups import take
 
     target.parent.mkdir(mode=0o700, exist_ok=True)
-    files.sweep(directory)
     fresh = target.with_name(f"{target.name}.new")
     fresh.unlink(missing_ok=True)
     try:

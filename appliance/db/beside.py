@@ -1,5 +1,6 @@
 """A database file beside the one of this connection: a finished one, never written to, or one in the making."""
 
+import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ def attach(path: Path, name: str) -> None:
 
 def make(path: Path, name: str) -> None:
     """Put an empty file, which this connection fills, beside its database: half-written it is worth nothing."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection().execute(f"ATTACH ? AS {name}", (str(path),)).fetchall()
     connection().execute(f"PRAGMA {name}.journal_mode = off; PRAGMA {name}.synchronous = off").fetchall()
 

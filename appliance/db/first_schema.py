@@ -7,8 +7,9 @@ from appliance.db.first_schema_sms import SMS
 
 _REST = """
 CREATE TABLE account (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, time_zone TEXT NOT NULL,
-    locale TEXT NOT NULL, email_from_name TEXT, email_from_email TEXT, email_reply_to TEXT, sms_from TEXT,
-    test_email_recipients TEXT NOT NULL, approval_required INTEGER NOT NULL, approval_by_another INTEGER NOT NULL,
+    locale TEXT NOT NULL, country_code TEXT, email_from_name TEXT, email_from_email TEXT, email_reply_to TEXT,
+    sms_from TEXT, test_email_recipients TEXT NOT NULL, approval_required INTEGER NOT NULL, approval_by_another
+    INTEGER NOT NULL,
     block_on_missing_variable INTEGER NOT NULL, transactional_allowed INTEGER NOT NULL, sending_stopped INTEGER NOT
     NULL, stop_reason TEXT, frequency_cap TEXT, sms_quiet_hours TEXT, sms_opt_out_hint TEXT, privacy_ip TEXT NOT
     NULL, events_since INTEGER, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
@@ -174,7 +175,9 @@ CREATE TABLE import (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, account_id I
     NULL, status TEXT NOT NULL, phase TEXT, dry_run INTEGER NOT NULL, filename TEXT NOT NULL, bytes INTEGER NOT
     NULL, format TEXT NOT NULL, product TEXT, columns TEXT NOT NULL, options TEXT NOT NULL, actor TEXT NOT NULL,
     total INTEGER NOT NULL, processed INTEGER NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, skipped
-    INTEGER NOT NULL, failed INTEGER NOT NULL, restored INTEGER NOT NULL, error TEXT, cursor TEXT NOT NULL,
+    INTEGER NOT NULL, failed INTEGER NOT NULL, warnings INTEGER NOT NULL, arriving TEXT NOT NULL, left_in_place TEXT
+    NOT NULL,
+    restored INTEGER NOT NULL, error TEXT, cursor TEXT NOT NULL,
     cancel_asked_at INTEGER, undo_until INTEGER, undone_at INTEGER, completed_at INTEGER, created_at INTEGER NOT
     NULL, updated_at INTEGER NOT NULL, FOREIGN KEY (account_id) REFERENCES account (id));
 CREATE INDEX import_account_id_created_at_id ON import (account_id, created_at, id);

@@ -24,8 +24,10 @@ CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test, skip_re
 CREATE INDEX message_waiting ON message (flow_id, due_at) WHERE run_id NOT NULL AND status IN ('queued', 'held');
 CREATE INDEX message_due ON message (campaign_id, channel, due_at, id) WHERE status IN ('queued', 'held') AND run_id
     IS NULL;
-CREATE INDEX message_due_of_flows ON message (channel, due_at, id) WHERE run_id NOT NULL AND status IN ('queued',
-    'held');
+CREATE INDEX message_due_alone ON message (account_id, channel, due_at, id) WHERE campaign_id IS NULL AND run_id IS
+    NULL AND status IN ('queued', 'held');
+CREATE INDEX message_due_of_flows ON message (account_id, channel, due_at, id) WHERE run_id NOT NULL AND status IN
+    ('queued', 'held');
 CREATE INDEX message_provider_id ON message (provider_id, provider) WHERE provider_id NOT NULL;
 CREATE INDEX message_texted ON message (recipient_key, account_id, id) WHERE channel = 'sms';
 CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL;

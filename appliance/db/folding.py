@@ -3,6 +3,7 @@
 Case is folded letter by letter (Unicode's simple folding), and no letter outside ASCII ever becomes one inside.
 """
 
+import unicodedata
 from functools import lru_cache
 
 
@@ -19,6 +20,11 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     return "".join(char.lower() if char.isascii() else _letter(char) for char in text)
+
+
+def name_key(text: str) -> str:
+    """Return the form in which two names of one thing are the same: without case, surrounding space, and composed."""
+    return fold(unicodedata.normalize("NFC", text.strip()))
 
 
 def folded(value: object) -> str | None:

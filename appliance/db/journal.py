@@ -7,18 +7,22 @@ before the transaction that it belongs to is committed, so what was acknowledged
 Addresses stand here as keyed hashes: whoever is erased is not named by what remembers it.
 """
 
+import contextlib
 import errno
 import json
+import logging
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance import clock, tokens
-from appliance.datadir import settle
+from appliance.datadir import new_file, settle
 from appliance.db.writer import state
 
+log = logging.getLogger("campanero.storage")
 FILE = "optouts.jsonl"
 
 
@@ -40,7 +44,7 @@ class _Journal:
     def append(self, lines: list[bytes]) -> None:
         """Bring lines to disk, all or none; raises OSError."""
         with self._lock:
-            handle = self._handle = self._handle if self._handle is not None else self._opened()
+            handle = self._handle = self._current()
             size = os.fstat(handle).st_size
             content = b"".join(lines)
             try:
@@ -50,6 +54,26 @@ class _Journal:
             except OSError:
                 os.ftruncate(handle, size)
                 raise
+
+    def _current(self) -> int:
+        """Return a handle of the file that has the journal's name now: somebody may have removed or replaced it."""
+        if self._handle is None:
+            return self._opened()
+        try:
+            if os.path.samestat(os.fstat(self._handle), self.path.stat()):
+                return self._handle
+        except FileNotFoundError:
+            self._put_back(self._handle)
+        os.close(self._handle)
+        self._handle = None
+        return self._opened()
+
+    def _put_back(self, handle: int) -> None:
+        """Write a journal whose name was removed into a new file: what it says was acknowledged."""
+        log.warning("%s was removed while the service runs; it is written anew", self.path)
+        with contextlib.suppress(FileExistsError), new_file(self.path) as file, os.fdopen(os.dup(handle), "rb") as old:
+            old.seek(0)
+            shutil.copyfileobj(old, file)
 
     def _opened(self) -> int:
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)

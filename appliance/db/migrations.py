@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.db import first_schema
+from appliance.db.identity import APPLICATION_ID
 from appliance.db.open import connection, scalar
 
 
@@ -27,7 +28,15 @@ def _restorations(here: Any) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Any], None], ...] = (_first, _restorations)
+def _installation(here: Any) -> None:
+    here.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    here.execute(
+        "CREATE TABLE installation (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, key_fingerprint TEXT NOT NULL, "
+        "created_at INTEGER NOT NULL)"
+    )
+
+
+MIGRATIONS: tuple[Callable[[Any], None], ...] = (_first, _restorations, _installation)
 
 
 def current() -> int:

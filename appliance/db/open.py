@@ -61,8 +61,9 @@ def open_database(path: Path | str) -> None:
     check_version()
     if str(path) != ":memory:" and not Path(path).exists():
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    # URIs, so that a file can be attached for reading alone
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    # URIs, so that a file can be attached for reading alone. A file that was removed is not made anew: a thread that
+    # connects then would read an empty one from there on
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
     database.init(str(path), pragmas=PRAGMAS, flags=flags)
 
 

@@ -20,8 +20,13 @@ _STORAGE = (
     apsw.FullError, apsw.ReadOnlyError, apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.CantOpenError,
     apsw.CorruptError, apsw.NotADBError,
 )  # fmt: skip
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError)
 _FILES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
 _MB = 1_048_576
+_DATABASE = "campanero.db"
+_MOVED = (
+    "campanero.db was removed or replaced while the service runs: put it back, or stop the service and restore a backup"
+)
 # With less than this, even a commit that needs no new page may fail in the next moment
 _FLOOR = _MB
 
@@ -33,7 +38,15 @@ class StorageError(Unavailable):
 def storage_error(error: BaseException) -> StorageError | None:
     """Answer the refusal for an error that says the storage is full, read-only or locked; None for any other."""
     cause = _cause(error)
-    return StorageError(f"the database cannot be written: {cause}") if cause else None
+    if cause is None:
+        return None
+    state = "is damaged" if isinstance(cause, _DAMAGE) else "cannot be written"
+    return StorageError(f"the database {state}: {cause}")
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether an error says that the database file is damaged."""
+    return isinstance(_cause(error), _DAMAGE)
 
 
 def _cause(error: BaseException) -> BaseException | None:
@@ -53,13 +66,21 @@ class _Guard:
         self.full = False  # the reserve is given up, and there is no room for another
         self.low: str | None = None
         self.failed: str | None = None
+        self.damaged: str | None = None  # until all of the database is proved whole
+        self.database: os.stat_result | None = None  # the file that was opened
+        self.moved: str | None = None  # its name was removed, or leads to another file
         self._lock = threading.RLock()
         self._said: str | None = None
 
     @property
     def trouble(self) -> str | None:
         """Why nothing is sent, or None."""
-        return self.failed or ("the disk of the data directory is full" if self.full else self.low)
+        return (
+            self.moved
+            or self.damaged
+            or self.failed
+            or ("the disk of the data directory is full" if self.full else self.low)
+        )
 
     @property
     def _reserve(self) -> Path:
@@ -99,6 +120,7 @@ class _Guard:
 
     def _measure(self, directory: Path) -> None:
         reserve = config.current().storage.reserve_mb * _MB
+        self.moved = _MOVED if self.is_moved() else None
         try:
             free, least = room(directory)
         except OSError as error:
@@ -111,6 +133,17 @@ class _Guard:
             self.give_up()
         elif free >= reserve + _FLOOR or self._reserve.exists():
             self._make(reserve)
+
+    def is_moved(self) -> bool:
+        """Return whether the database file was removed, or replaced by another, since the service opened it."""
+        if self.directory is None or self.database is None:
+            return False
+        try:
+            return not os.path.samestat(self.database, (self.directory / _DATABASE).stat())
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # the disk cannot be asked at this moment; whoever writes is told why
 
     def _make(self, size: int) -> None:
         if self._reserve.exists() and self._reserve.stat().st_size == size:
@@ -143,6 +176,7 @@ _guard = _Guard()
 def watch(directory: Path | str) -> None:
     """Guard this data directory from here on, and set its reserve aside."""
     _guard.directory = Path(directory)
+    _guard.database = (_guard.directory / _DATABASE).stat()
     _guard.look()
 
 
@@ -169,6 +203,30 @@ def wrote() -> None:
         _guard.say()
 
 
+def damaged(words: str | None) -> None:
+    """Note that the database is damaged, and in what words; None once it is proved whole."""
+    _guard.damaged = words
+
+
+def damage() -> str | None:
+    """Return what is known of damage in the database; None if nothing is."""
+    return _guard.damaged
+
+
+def must_be_whole() -> None:
+    """Raise StorageError while the database counts as damaged."""
+    if _guard.damaged is not None:
+        raise StorageError(_guard.damaged)
+
+
+def must_be_in_place() -> None:
+    """Raise OSError where the database file was removed or replaced: what is committed now would be lost with it."""
+    if _guard.is_moved():
+        _guard.moved = _MOVED
+        _guard.say()
+        raise OSError(errno.ENOENT, _MOVED)
+
+
 def trouble() -> str | None:
     """Answer why nothing is sent for now, in words for people; None when all is well."""
     return _guard.trouble
@@ -176,7 +234,7 @@ def trouble() -> str | None:
 
 def unwritable() -> str | None:
     """Answer why nothing can be written at this moment; None when it can, be it ever so little."""
-    return _guard.trouble if _guard.full or _guard.failed else None
+    return _guard.trouble if _guard.full or _guard.failed or _guard.moved else None
 
 
 def must_write() -> None:

@@ -8,6 +8,7 @@ Rendering, parsing and network never happen in a verb.
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,27 +27,32 @@ log = logging.getLogger("campanero.writer")
 
 _writer: Writer | None = None
 _readers: ThreadPoolExecutor | None = None
+_renderers: ThreadPoolExecutor | None = None
+_render_locks: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+RENDER_THREADS = 2
 _ended = False  # there was a writer: nobody writes past it
 
 
 def start(readers: int = 2) -> None:
-    """Start the writer thread and the reader pool of this process."""
-    global _writer, _readers, _ended
+    """Start the writer thread and the pools of readers and of renderers of this process."""
+    global _writer, _readers, _renderers, _ended
     if _writer is None:
         _writer, _ended = Writer(journal.keep), False
         _readers = ThreadPoolExecutor(readers, thread_name_prefix="reader")
+        _renderers = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="renderer")
 
 
 def stop() -> None:
-    """Finish queued writes and end both; this process writes no more."""
-    global _writer, _readers, _ended
-    writer, readers = _writer, _readers
+    """Finish queued writes and end all of them; this process writes no more."""
+    global _writer, _readers, _renderers, _ended
+    writer, pools = _writer, (_readers, _renderers)
     _ended = _ended or writer is not None
-    _writer = _readers = None
+    _writer = _readers = _renderers = None
     if writer is not None:
         writer.close()
-    if readers is not None:
-        readers.shutdown()
+    for pool in pools:
+        if pool is not None:
+            pool.shutdown()
 
 
 def is_stopped() -> bool:
@@ -170,6 +176,20 @@ async def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     if _readers is None:
         raise StorageError("the service is shutting down")
     return await asyncio.get_running_loop().run_in_executor(_readers, lambda: _read(function, arguments, named))
+
+
+async def render(function: Callable[..., T], account_id: int, *arguments: Any) -> T:
+    """Run what parses or renders templates of an account, beside the reader pool.
+
+    It may take seconds for a body of a megabyte. One at a time runs for each account, so that neither the reads of
+    others nor what they render waits for all that one account asks for.
+    """
+    if _renderers is None:
+        raise StorageError("the service is shutting down")
+    lock = _render_locks.setdefault(account_id, asyncio.Lock())
+    async with lock:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_renderers, lambda: _read(function, (account_id, *arguments), {}))
 
 
 def glance(function: Callable[..., T], *arguments: Any) -> T:

@@ -227,12 +227,15 @@ class Writer:
         try:
             if not here.in_transaction:
                 raise apsw.Error("the transaction was ended by an error")
+            storage.must_be_in_place()
             self._before_commit([line for job in done for line in job.lines])
             here.execute("COMMIT")
         except (apsw.Error, OSError) as error:
             storage.failed(error)
             for job in done:
-                job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
+                job.future.set_exception(
+                    StorageError(f"the database cannot be written: {getattr(error, 'strerror', None) or error}")
+                )
             if here.in_transaction:
                 here.execute("ROLLBACK")
             return

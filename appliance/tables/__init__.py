@@ -20,6 +20,7 @@ from appliance.tables.feedback import Returned, Told
 from appliance.tables.flow import Campaign, Cursor, Flow, Passage, Run, SegmentMember, SegmentWatch, Step, Trigger
 from appliance.tables.form import Confirmation, Form
 from appliance.tables.importing import Erasure, Import, ImportChunk
+from appliance.tables.installation import Installation
 from appliance.tables.message import Captured, Event, Hit, Link, Message, MessageContent, Repeat
 from appliance.tables.restoration import Restoration
 from appliance.tables.sms_day import SmsDay
@@ -38,7 +39,7 @@ ALL = (
     Form, Confirmation,
     Erasure, Import, ImportChunk,
     CrowdAct, CrowdPart,
-    Restoration,
+    Restoration, Installation,
 )  # fmt: skip
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "Import",
     "ImportChunk",
     "Incoming",
+    "Installation",
     "Link",
     "ListRefusal",
     "MailPolicy",

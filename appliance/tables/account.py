@@ -11,6 +11,7 @@ class Account(Table):
     name = TextField()
     time_zone = TextField(default="UTC")
     locale = TextField(default="en")
+    country_code = TextField(null=True)  # of phone numbers that are written without one
     email_from_name = TextField(null=True)
     email_from_email = TextField(null=True)
     email_reply_to = TextField(null=True)

@@ -27,6 +27,9 @@ class Import(Table):
     updated = IntegerField(default=0)
     skipped = IntegerField(default=0)
     failed = IntegerField(default=0)
+    warnings = IntegerField(default=0)  # lines of which something was left out
+    arriving = Json(default=dict)  # how many contacts stand how, by `Outcome.state`
+    left_in_place = Json(default=dict)  # how many its undo left in place, by the reason
     restored = IntegerField(default=0)  # by its undo
     error = TextField(null=True)
     cursor = Json(default=list)  # kind and key of the last address applied

@@ -87,10 +87,17 @@ Message.add_index(
         "WHERE status IN ('queued', 'held') AND run_id IS NULL"
     )
 )
-# The line of flows is one of its own, so that no single message is looked for behind all of theirs
+# Accounts share what leaves, however much one of them has waiting: each has a line of single messages, and one of what
+# its flows send
 Message.add_index(
     SQL(
-        "CREATE INDEX message_due_of_flows ON message (channel, due_at, id) "
+        "CREATE INDEX message_due_alone ON message (account_id, channel, due_at, id) "
+        "WHERE campaign_id IS NULL AND run_id IS NULL AND status IN ('queued', 'held')"
+    )
+)
+Message.add_index(
+    SQL(
+        "CREATE INDEX message_due_of_flows ON message (account_id, channel, due_at, id) "
         "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
     )
 )

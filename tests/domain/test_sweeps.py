@@ -1,10 +1,12 @@
 """What sweeps find may be in use, or be gone between the reading of its name and the look at it."""
 
+import fcntl
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from appliance import datadir
 from appliance.backups import files
 from appliance.doctor import ground
 from appliance.importing import job, store
@@ -69,15 +71,17 @@ def test_backups_that_are_deleted_meanwhile_are_not_listed(home: Home) -> None:
     meanwhile(lambda: list(ground.files(home.directory)), lambda: come_and_go(home.directory, str))
 
 
-def test_a_backup_on_its_way_is_not_swept(home: Home) -> None:
-    """What a killed backup left goes; what somebody makes by hand in the same directory at that moment stays."""
+def test_an_unfinished_file_that_a_kill_left_is_removed_by_the_next(home: Home) -> None:
+    """What somebody still writes in the same directory stays, and so does whatever is called otherwise."""
     directory = home.directory / files.FOLDER
     directory.mkdir()
-    dead, alive = ([directory / f".{name}{end}" for end in (".db.part", ".db.part-wal")] for name in "ab")
-    for path in (*dead, *alive, directory / ".a.part"):
+    dead, alive, other = (directory / name for name in (".campanero-1-a.part", ".campanero-2-b.part", ".film.part"))
+    for path in (dead, alive, other):
         path.touch()
-    with files.begun(directory / ".b.part"):
-        files.sweep(home.directory)
-        assert sorted(directory.iterdir()) == sorted([*alive, directory / ".b.part"])
-    files.sweep(home.directory)
-    assert not list(directory.iterdir())
+    with alive.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with datadir.new_file(directory / "one") as file:
+            file.write(b"whole")
+            assert sorted(directory.iterdir()) == sorted([alive, other])
+    assert sorted(directory.iterdir()) == sorted([alive, other, directory / "one"])
+    assert (directory / "one").read_bytes() == b"whole"

@@ -80,10 +80,10 @@ def test_another_installation_is_another_key(home: Home, tmp_path: Path) -> None
     token = tokens.sign("u", 7)
     other = tmp_path / "other"
     other.mkdir()
-    tokens.load_key(other)
+    tokens.create_key(other)
     assert tokens.read("u", token) is None
     assert (other / "secret.key").stat().st_mode & 0o777 == 0o600
-    tokens.load_key(tmp_path)
+    tokens.create_key(tmp_path)
     assert tokens.read("u", token) == 7
 
 
@@ -94,7 +94,7 @@ def test_addresses_are_remembered_by_a_keyed_hash(home: Home, tmp_path: Path) ->
     assert first != tokens.address_hash("phone", "ann@example.org")
     other = tmp_path / "other"
     other.mkdir()
-    tokens.load_key(other)
+    tokens.create_key(other)
     assert first != tokens.address_hash("email", "ann@example.org")
 
 

@@ -22,6 +22,7 @@ NAMED = {
     "appliance/importing/staging.py": "the staging file of an import is a database of its own",
     "appliance/importing/plain.py": "makes rows out of that file, ids and all",
     "appliance/backups/take.py": "copies the file while it is written to",
+    "appliance/backups/restore.py": "refuses triggers and views in a file that comes from elsewhere",
 }
 
 # A word, how it looks in SQL, and a statement that holds it
