@@ -103,7 +103,7 @@ def check(account_id: int, request: BrandWrite, _: int | None = None) -> None:
 
 def _check(account_id: int, request: BrandWrite, faults: Faults) -> None:
     for index, link in enumerate(request.links or []):
-        if not _leads_somewhere(link.url):
+        if isinstance(link.url, str) and not _leads_somewhere(link.url):
             faults.add(f"links[{index}].url", "is invalid")
     if isinstance(request.logo, str) and request.logo.strip() and not _is_logo(account_id, request.logo.strip()):
         faults.add("logo", "is invalid")

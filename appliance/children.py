@@ -4,6 +4,7 @@ A child gets its task as one line of JSON on stdin and answers in lines of JSON 
 """
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -38,6 +39,22 @@ def output(*words: str, seconds: float) -> bytes:
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"no answer within {seconds:.0f} s") from None
     return done.stdout
+
+
+def start_connected(word: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """Start a child whose stdin is a socket, and return both: what is sent and awaited there can have a time limit.
+
+    The child ends when our end of the socket does. Raises OSError.
+    """
+    command, env = _command(word)
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env)  # noqa: S603 - no word of it comes from outside
+        return process, ours
+    except BaseException:
+        ours.close()
+        raise
 
 
 def run(*words: str, is_stopping: threading.Event) -> tuple[int, str]:

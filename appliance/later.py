@@ -42,7 +42,6 @@ MODULES = (
     "ua_parser",
     "ua_parser.basic",
     "ua_parser.loaders",
-    "appliance.pictures.remake",
     "phonenumbers",
     "yaml",
 )

@@ -1,8 +1,10 @@
 """Pictures that mails show: written anew, kept in the database, served under names that nobody can guess."""
 
+import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from appliance import clock, config, tokens
 from appliance.db.dialect.texts import position_of
@@ -10,15 +12,18 @@ from appliance.db.open import one, rows
 from appliance.db.work import writing
 from appliance.errors import Invalid, NotFound
 from appliance.pages import Page, paginate
+from appliance.pictures import process
 from appliance.pictures.kinds import Picture, Unusable
 from appliance.tables import Media
 
+T = TypeVar("T")
 MOST_BYTES = 5 * 1_048_576
 PATH = "/m/"
 # What the directory begins with that a file comes to, before it is a picture
 ROOM = "campanero-upload-"
-# One picture at a time: each may fill a hundred megabytes while it is decoded
-STUDIO = ThreadPoolExecutor(1, thread_name_prefix="pictures")
+# Its thread waits for the child process that decodes pictures (`pictures.process`), one at a time
+_decoder = ThreadPoolExecutor(1, thread_name_prefix="pictures")
+_account_locks: dict[int, asyncio.Lock] = {}
 _NAME_LENGTH = 32
 _PER_PAGE = 24
 
@@ -49,12 +54,23 @@ def named(account_id: int, address: str) -> str | None:
     return signed_id if signed_id != address and Media.select().where(*known).exists() else None
 
 
-def prepared(path: Path, full_size: bool = False) -> Picture:
-    """Make what is served of an uploaded file; raises Invalid in words. Runs in the STUDIO, away from the database."""
-    from appliance.pictures.remake import remake
+async def decode(account_id: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Run what decodes a picture of an account, beside the loop and away from the database.
 
+    One picture is decoded at a time, and of each account only one waits for that: the accounts take turns, so that
+    nobody waits for all that one account uploads.
+    """
+    async with _account_locks.setdefault(account_id, asyncio.Lock()):
+        return await asyncio.get_running_loop().run_in_executor(_decoder, function, *arguments)
+
+
+def prepared(path: Path, full_size: bool = False) -> Picture:
+    """Make what is served of an uploaded file; runs in `decode`.
+
+    Raises Invalid in words, or Unavailable where no picture can be decoded now.
+    """
     try:
-        return remake(path.read_bytes(), full_size)
+        return process.remake(path.read_bytes(), full_size)
     except Unusable as why:
         raise Invalid({"file": [str(why)]}) from None
 

@@ -55,8 +55,7 @@ async def _received(request: Call) -> tuple[str, Picture]:
             faults.add("file", "can't be blank")
         else:
             try:
-                loop = asyncio.get_running_loop()
-                picture = await loop.run_in_executor(media.STUDIO, media.prepared, target, asked.full_size)
+                picture = await media.decode(request.account_id, media.prepared, target, asked.full_size)
             except Invalid as refused:
                 faults.merge(refused.fields)
     finally:

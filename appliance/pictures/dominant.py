@@ -23,6 +23,7 @@ def dominant(content: bytes) -> tuple[str, ...]:
     try:
         with Image.open(BytesIO(content)) as opened:
             allow(*opened.size)
+            opened.draft("RGB", (_SIDE, _SIDE))
             small = opened.convert("RGBA")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         raise Unusable("is no picture") from None

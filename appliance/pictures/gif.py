@@ -61,9 +61,7 @@ def remake(content: bytes) -> Remade:
 def _read(content: bytes) -> _Gif:
     """Read the blocks of a GIF without decoding any; every size is checked here."""
     width, height, flags, background, _ = struct.unpack_from("<HHBBB", content, 6)
-    allow(width, height)
-    if max(width, height) > MOST_SIDE:
-        raise Unusable(f"is too large (maximum is {MOST_SIDE} pixels on a side)")
+    allow(width, height, max_side=MOST_SIDE)
     colours, place = _colours(content, 13, flags)
     frames: list[_Frame] = []
     control, loops = None, None

@@ -5,6 +5,10 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["PNG", "JPEG", "GIF", "WEBP"]
 MOST_PIXELS = 25_000_000
+# A long thin picture has few pixels, but scaling it needs memory and time for each pixel of its longest side
+MAX_SIDE = 10_000
+# A passing scan of a progressive JPEG takes a few bytes and as long as decoding the whole; encoders write about ten
+MAX_SCANS = 50
 # Its library holds every pixel three times while it decodes
 MOST_WEBP_PIXELS = 10_000_000
 TOO_MANY = f"has too many pixels (maximum is {MOST_PIXELS:,})"
@@ -52,12 +56,31 @@ def kind(content: bytes) -> Kind:
     raise Unusable("is not a PNG, JPEG, GIF or WebP picture")
 
 
-def allow(width: int, height: int, most: int = MOST_PIXELS) -> None:
+def allow(width: int, height: int, most: int = MOST_PIXELS, max_side: int = MAX_SIDE) -> None:
     """Raise Unusable for a picture whose pixels would fill the memory."""
     if width < 1 or height < 1:
         raise Unusable("is broken")
+    if max(width, height) > max_side:
+        raise Unusable(f"is too wide or too high (maximum is {max_side:,} pixels on each side)")
     if width * height > most:
         raise Unusable(TOO_MANY if most == MOST_PIXELS else f"has too many pixels (maximum is {most:,} in this format)")
+
+
+def check_jpeg(content: bytes) -> None:
+    """Raise Unusable for a JPEG that would be decoded many times over."""
+    if content.count(b"\xff\xda") > MAX_SCANS:
+        raise Unusable(f"has too many scans (maximum is {MAX_SCANS}): save it as a JPEG again")
+
+
+def check_png(content: bytes) -> None:
+    """Raise Unusable for a PNG of several colour profiles: each may unpack to a megabyte, and one is allowed."""
+    profiles, place = 0, 8
+    while place + 8 <= len(content):
+        size, name = struct.unpack_from(">I4s", content, place)
+        profiles += name == b"iCCP"
+        place += 12 + size
+    if profiles > 1:
+        raise Unusable("is broken")
 
 
 def webp(content: bytes) -> WebP:

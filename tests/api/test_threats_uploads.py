@@ -1,5 +1,8 @@
 """T04: uploads that are active, pretend, or are larger inside than outside."""
 
+import os
+import resource
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -7,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
@@ -14,15 +18,21 @@ from tests.kit.patience import soon
 from tests.kit.pictures import SCRIPT, animation, hostile, photo, saved
 from tests.kit.server import Server
 from tests.kit.uploads import upload_picture
+from tests.kit.vitals import family, has_ended
 
 MOST_MB = 100
 CORPUS = sorted(hostile())
 
 
 def resident(server: Server) -> float:
-    """Return the megabytes of memory that a server has now."""
-    pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
-    return pages * 4096 / 1e6
+    """Return the megabytes of memory that a server and its child processes have now."""
+    return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in family(server.pid)) * 4096 / 1e6
+
+
+def decoder(server: Server) -> int:
+    """Return the process that decodes a server's pictures; one picture was uploaded before."""
+    (pid,) = [one for one in family(server.pid) if b"decode-pictures" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return pid
 
 
 class Watch(threading.Thread):
@@ -107,6 +117,96 @@ def test_bombs_take_no_memory_and_hold_nobody_up(fresh_server: FreshServer) -> N
     watch = Watch(server, client)
     assert watch.during(attack) < MOST_MB
     assert sorted(watch.waits)[int(len(watch.waits) * 0.99) - 1] < soon(0.2)
+
+
+def test_pictures_of_one_account_do_not_hold_up_those_of_another(fresh_server: FreshServer) -> None:
+    """A picture is decoded before most of those that another account uploaded earlier."""
+    server = fresh_server()
+    number = server.cli("account", "add", "Elsewhere").stdout.strip()
+    busy, other = server.client(), server.client(server.new_key("theirs", "--account", number))
+    picture = saved(photo(), "PNG")
+    upload_picture(other, picture).expect(201)
+    ended: list[Client] = []
+
+    def send(client: Client) -> None:
+        upload_picture(client, picture).expect(201)
+        ended.append(client)
+
+    child = decoder(server)
+    os.kill(child, signal.SIGSTOP)
+    with ThreadPoolExecutor(9) as many:
+        uploads = [many.submit(send, busy) for _ in range(8)]
+        time.sleep(1)  # the service has received them by then
+        uploads.append(many.submit(send, other))
+        time.sleep(1)
+        os.kill(child, signal.SIGCONT)
+    for upload in uploads:
+        upload.result()
+    assert ended.index(other) <= 3
+
+
+def test_pictures_are_decoded_in_a_limited_process_of_their_own(fresh_server: FreshServer) -> None:
+    """It has a memory limit and is the first to go where memory is short; the service never loads the library."""
+    server = fresh_server()
+    upload_picture(server.client(), saved(photo(), "PNG")).expect(201)
+    child = decoder(server)
+
+    assert resource.prlimit(child, resource.RLIMIT_AS) == (768 * 1024 * 1024,) * 2
+    assert Path(f"/proc/{child}/oom_score_adj").read_text().strip() == "1000"
+    assert "_imaging" not in Path(f"/proc/{server.pid}/maps").read_text()
+    assert "_imaging" in Path(f"/proc/{child}/maps").read_text()
+    server.stop()
+    assert has_ended(child)
+
+
+def test_a_picture_that_needs_more_memory_than_there_is_is_422(fresh_server: FreshServer) -> None:
+    """The system refuses the memory to the child; the file is refused in words, and the next picture is decoded."""
+    server = fresh_server()
+    client = server.client()
+    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    child = decoder(server)
+    now = int(Path(f"/proc/{child}/statm").read_text().split()[0]) * 4096
+    resource.prlimit(child, resource.RLIMIT_AS, (now + 20_000_000,) * 2)
+
+    fault = upload_picture(client, saved(Image.new("RGB", (4_000, 4_000)), "PNG")).expect(422)
+    assert fault["validation_errors"] == {"file": ["needs too much memory to decode: save it with fewer pixels"]}
+    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    assert decoder(server) != child
+
+
+@pytest.mark.parametrize(("by", "status"), [(signal.SIGSEGV, 422), (signal.SIGKILL, 503)])
+def test_a_decoder_that_ends_in_the_middle_is_no_fault_of_ours(
+    by: signal.Signals, status: int, fresh_server: FreshServer
+) -> None:
+    """One that crashed cannot decode this file; one that was killed can be asked again. The next picture is decoded."""
+    server = fresh_server()
+    client = server.client()
+    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    child = decoder(server)
+    os.kill(child, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as one:
+        answer = one.submit(upload_picture, client, saved(photo(), "PNG"))
+        time.sleep(0.3)
+        os.kill(child, by)
+        os.kill(child, signal.SIGCONT)
+        body = answer.result().expect(status)
+
+    if status == 503:
+        assert answer.result().headers["retry-after"] and "upload it again" in body["message"]
+    else:
+        assert body["validation_errors"] == {"file": ["cannot be decoded"]}
+    upload_picture(client, saved(photo(), "PNG")).expect(201)
+
+
+def test_an_idle_decoder_that_was_killed_is_replaced(fresh_server: FreshServer) -> None:
+    """Nobody notices: the next picture starts another."""
+    server = fresh_server()
+    client = server.client()
+    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    child = decoder(server)
+    os.kill(child, signal.SIGKILL)
+    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    assert decoder(server) != child
 
 
 def test_large_pictures_are_made_one_at_a_time(fresh_server: FreshServer) -> None:

@@ -72,6 +72,7 @@ def hostile() -> dict[str, bytes]:
     gif, jpeg = animation(), saved(photo(), "JPEG")
     bomb = zlib.compress(b"\0" * 60_000_000, 9)
     svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    scans = saved(Image.new("L", (5_000, 5_000), 128), "JPEG", progressive=True)
     wide = struct.pack("<HH", int.from_bytes(b"/*", "little"), 2)
     return {
         "svg": svg,
@@ -86,6 +87,13 @@ def hostile() -> dict[str, bytes]:
         "JPEG that ends in the middle": jpeg[: len(jpeg) // 2],
         "JPEG of its first bytes": jpeg[:20],
         "PNG of 50,000 by 50,000": png(50_000, 50_000, zlib.compress(b"\0" * 50_001)),
+        "PNG of 25,000,000 by 1": png(25_000_000, 1, zlib.compress(b"\0" * 25_000_001, 9)),
+        "PNG of 1 by 10,001": png(1, 10_001, zlib.compress(b"\0\0" * 10_001)),
+        "PNG with a thousand profiles": png(
+            1, 1, zlib.compress(b"\0\0"), *[chunk(b"iCCP", b"a\0\0" + zlib.compress(b"\0" * 1_000_000, 9))] * 1_000
+        ),
+        "JPEG of a thousand scans": scans[: scans.rindex(b"\xff\xda")] + scans[scans.rindex(b"\xff\xda") : -2] * 1_000,
+        "GIF of 8,001 by 1": gif[:6] + struct.pack("<HH", 8_001, 1) + gif[10:],
         "PNG of no size": png(0, 10, zlib.compress(b"\0")),
         "PNG that is all zeros for ever": png(6_000, 6_000, bomb),
         "PNG with a bomb for a text": png(1, 1, zlib.compress(b"\0\0"), chunk(b"zTXt", b"a\0\0" + bomb)),
