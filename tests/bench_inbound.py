@@ -30,7 +30,7 @@ PLACES = 4
 def understood(rounds: int = 20) -> float:
     """Answer how many mails are read in a second, on one core."""
     with tempfile.TemporaryDirectory() as directory:
-        tokens.load_key(Path(directory))
+        tokens.create_key(Path(directory))
         config.use(config.load({"data_dir": directory}, {}).config)
         marks = Marks(
             "reader@example.org", links.return_path(7, DOMAIN), links.internet_message_id(7, DOMAIN),

@@ -15,7 +15,7 @@ from appliance.db.work import writing
 from appliance.designs.merge import MergeError
 from appliance.errors import NotFound
 from appliance.events.log import moments
-from appliance.fields import DayOrWhen, Id, PageQuery
+from appliance.fields import ContactId, DayOrWhen, PageQuery
 from appliance.messages import store as messages
 from appliance.messages.prepare import Workshop
 from appliance.pages import Page, paginate
@@ -45,7 +45,7 @@ class IncomingQuery(PageQuery, rename={"from_": "from"}):
     """Filters of what came in; `unseen` are refusals in other words that nobody has looked at."""
 
     kind: Kind | UnsetType = UNSET
-    contact_id: Id | UnsetType = UNSET
+    contact_id: ContactId | UnsetType = UNSET
     from_: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
     unseen: bool | UnsetType = UNSET
     created_after: DayOrWhen | UnsetType = UNSET

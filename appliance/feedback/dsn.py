@@ -12,7 +12,6 @@ from appliance.feedback import mime, old
 from appliance.patterns import late
 
 _STATUS = ("message/delivery-status", "message/global-delivery-status")
-_ADDRESS = late(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
 _SMTP = late(r"(?<![\d.])([245]\d\d)(?![\d.])")
 _ENHANCED = late(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)")
 _XTEXT = late(r"\+([0-9A-F]{2})")
@@ -84,7 +83,7 @@ def _named(block: dict[str, str]) -> tuple[str, ...]:
         _, semicolon, value = block.get(name, "").partition(";")
         value = value if semicolon else block.get(name, "")
         for spelling in (value, _XTEXT.sub(lambda code: chr(int(code[1], 16)), value)):
-            found |= dict.fromkeys(_ADDRESS.findall(spelling)[:2])
+            found |= dict.fromkeys(mime.ADDRESS.findall(spelling)[:2])
     return tuple(found)
 
 
@@ -93,7 +92,7 @@ def _of_words(mail: Message, words: str) -> list[Report]:
     if not old.is_bounce(mail, words):
         return []
     failed = mime.header(mail, "X-Failed-Recipients")
-    named = tuple(dict.fromkeys(_ADDRESS.findall(failed or words)))[:_MOST_RECIPIENTS]
+    named = tuple(dict.fromkeys(mime.ADDRESS.findall(failed or words)))[:_MOST_RECIPIENTS]
     said = " ".join(words.split())
     smtp = _SMTP.search(said)
     enhanced = next(iter(_ENHANCED.findall(said)), None)

@@ -10,9 +10,9 @@ Kind = Literal["delivered", "bounced", "soft_bounced", "complained"]
 class Fact(NamedTuple):
     """One thing said about one message; believed only as far as `record.apply` can check it.
 
-    `recipient` is the address as reported (None where the report withholds it), `key` is the reporter's own name for
-    this report, under which it counts once, and `at` its moment in ms. Of an SMS, `code` is its provider's own, and
-    `judged` what that means.
+    `recipient` is the address as reported (None only where nobody need be named, see `record`), `key` is the reporter's
+    own name for this report, under which it counts once, and `at` its moment in ms. Of an SMS, `code` is its provider's
+    own, and `judged` what that means.
     """
 
     message_id: int

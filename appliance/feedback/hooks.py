@@ -88,7 +88,8 @@ def write(name: str, told: Told, body: bytes) -> Written:
             record.apply(fact)
         except InHand as waits:
             held = waits
-    return Written(tuple(left for left in told.left if record.is_new(name, left.key)), held)
+    believed = (left for left in told.left if record.is_recipient(left.message_id, left.recipient))
+    return Written(tuple(left for left in believed if record.is_new(name, left.key)), held)
 
 
 def _once(name: str, token: str, body: bytes) -> None:

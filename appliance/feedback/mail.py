@@ -3,29 +3,34 @@
 from email.message import Message
 
 from appliance.db.work import writing
-from appliance.feedback import arf, dsn, mime, record
+from appliance.feedback import arf, dsn, mime, record, signed
 from appliance.feedback.facts import Fact
-from appliance.messages import links
 
 
 def facts(raw: bytes, message_id: int | None) -> list[list[Fact]]:
-    """Answer what a mail tells: for each thing told, the ways its recipient is named, of which one may be true.
+    """Return what a mail tells: for each thing told, the ways its recipient is named, of which one may be true.
 
-    `message_id` is the message whose return path it came to; a complaint is believed by its own signatures alone.
+    `message_id` is the message whose return path it came to. What names no recipient tells nothing, but for a complaint
+    that is proven by what we signed.
     """
     mail = mime.parse(raw)
     if mail is None:
         return []
-    complaint = arf.read(mail)
+    complaint = arf.read(mail, message_id)
     if complaint is not None:
-        return [[Fact(complaint.message_id, "complained", "arf", text=complaint.text)]]
+        told = Fact(complaint.message_id, "complained", "arf", text=complaint.text)
+        return [_ways(told, complaint.recipients) + ([told] if complaint.is_proven else [])]
     if message_id is None or _is_of_another(mail, message_id):
         return []
-    found = []
-    for report in dsn.read(mail):
-        fact = Fact(message_id, report.kind, "dsn", report.text, report.smtp, report.enhanced)
-        found.append([fact._replace(recipient=name) for name in report.recipients] or [fact])
-    return found
+    return [
+        _ways(Fact(message_id, report.kind, "dsn", report.text, report.smtp, report.enhanced), report.recipients)
+        for report in dsn.read(mail)
+        if report.recipients
+    ]
+
+
+def _ways(fact: Fact, recipients: tuple[str, ...]) -> list[Fact]:
+    return [fact._replace(recipient=name) for name in recipients]
 
 
 def apply(told: list[list[Fact]]) -> int:
@@ -35,6 +40,5 @@ def apply(told: list[list[Fact]]) -> int:
 
 
 def _is_of_another(mail: Message, message_id: int) -> bool:
-    """Say whether what came back is another message of ours than the one it was sent back for."""
-    ours = {links.message_of(value) for name, value in mime.original(mail) if name == "message-id"} - {None}
-    return bool(ours) and message_id not in ours
+    """Return whether what came back is another message of ours than the one it was sent back for."""
+    return bool(signed.find(mime.original(mail)).named - {message_id})

@@ -5,6 +5,7 @@ What is too large, too deep or of too many parts is nobody's report and is not r
 
 import base64
 import binascii
+import quopri
 import re
 from collections.abc import Iterator
 from email import message_from_bytes
@@ -18,6 +19,7 @@ LARGEST, DEEPEST, MOST_PARTS = 1024 * 1024, 10, 50
 _MOST_LINES, _MOST_BLANK, _MOST_LINES_OF_DASHES = 30_000, 3_000, 500
 _LONGEST_TYPE, _LONGEST_HEAD, _MOST_HEADERS = 2_000, 50_000, 300
 ORIGINALS = ("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers")
+ADDRESS = late(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
 _TYPES = late(rb"^content-[a-z-]{1,40}:[^\n]*(?:\n[ \t][^\n]*)*", re.IGNORECASE | re.MULTILINE)
 _NESTS = late(rb"multipart/|message/", re.IGNORECASE)
 _CHARSETS = late(
@@ -31,23 +33,26 @@ def parse(raw: bytes) -> Message | None:
     """Read a mail, or answer None for one that is beyond the limits."""
     if len(raw) > LARGEST or raw.count(b"\n") > _MOST_LINES or raw.count(b"\n\r\n") > _MOST_BLANK:
         return None
-    if raw.count(b"\n--") > _MOST_LINES_OF_DASHES or len(_NESTS.findall(raw)) > 2 * MOST_PARTS:
+    types = _TYPES.findall(raw)
+    # Counted in headers alone: the addresses of links hold such words too
+    if raw.count(b"\n--") > _MOST_LINES_OF_DASHES or sum(bool(_NESTS.search(one)) for one in types) > 2 * MOST_PARTS:
         return None
-    if any(len(found) > _LONGEST_TYPE for found in _TYPES.findall(raw)):
+    if any(len(one) > _LONGEST_TYPE for one in types):
         return None
     mail = message_from_bytes(raw)
     return mail if len(list(parts(mail, MOST_PARTS + 1))) <= MOST_PARTS and _depth(mail) <= DEEPEST else None
 
 
-def parts(mail: Message, most: int = MOST_PARTS) -> Iterator[Message]:
-    """Walk a mail and its parts, outermost first, so many at most."""
+def parts(mail: Message, most: int = MOST_PARTS, into_messages: bool = True) -> Iterator[Message]:
+    """Walk a mail and its parts, outermost first, so many at most; into messages it holds only if asked to."""
     waiting = [mail]
     for _ in range(most):
         if not waiting:
             return
         part = waiting.pop(0)
         yield part
-        waiting = _inside(part) + waiting
+        if into_messages or part.get_content_maintype() != "message":
+            waiting = _inside(part) + waiting
 
 
 def _depth(mail: Message) -> int:
@@ -68,8 +73,11 @@ def _inside(part: Message) -> list[Message]:
 
 
 def first(mail: Message, *types: str) -> Message | None:
-    """Answer the first part of one of these types."""
-    return next((part for part in parts(mail) if part.get_content_type() in types), None)
+    """Return the first part of one of these types.
+
+    What a message says that somebody attached, be it a report, is not what the mail says: people forward mail.
+    """
+    return next((part for part in parts(mail, into_messages=False) if part.get_content_type() in types), None)
 
 
 def header(part: Message, name: str) -> str:
@@ -81,7 +89,7 @@ def text(part: Message) -> str:
     """Answer the words of a part; of one that holds others (a report's fields, a mail) the source."""
     if part.is_multipart():
         found = "\n\n".join(_source(one) for one in _inside(part))
-        return _decoded(found) if header(part, "Content-Transfer-Encoding").lower() == "base64" else found
+        return _decoded(found, header(part, "Content-Transfer-Encoding").lower())
     return words(_bytes(part), str(part.get_content_charset() or "utf-8")).replace("\r\n", "\n")
 
 
@@ -115,11 +123,19 @@ def _source(part: Message) -> str:
     return "\n".join(lines).replace("\r\n", "\n") + "\n\n" + inside.replace("\r\n", "\n")
 
 
-def _decoded(found: str) -> str:
+def _decoded(source: str, encoding: str) -> str:
+    """Decode the source of a part that holds others, which no standard allows to be encoded."""
     try:
-        return base64.b64decode("".join(found.split())).decode("utf-8", "replace").replace("\r\n", "\n")
+        match encoding:
+            case "base64":
+                raw = base64.b64decode("".join(source.split()))
+            case "quoted-printable":
+                raw = quopri.decodestring(source.encode())
+            case _:
+                return source
     except (binascii.Error, ValueError):
-        return found
+        return source
+    return raw.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def blocks(fields: str) -> list[dict[str, str]]:

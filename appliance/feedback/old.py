@@ -44,11 +44,15 @@ _LATE = late(
     r"no action is required|you do not need to resend|verzöger|retard[ée]",
     re.IGNORECASE,
 )
+# What replies and forwarded mail begin with, in the languages of the words above
 _ANSWER = late(
-    r"^(?:auto(?:mati\w+)?[ :-]|re:|out of (?:the )?office|abwesen|vacation|ooo\b|away\b|r[ée]ponse auto|absence|"
+    r"^(?:auto(?:mati\w+)?[ :-]|(?:re|aw|antw|sv|vs|rv|res|odp|ynt|r|fwd?|wg|tr|enc|doorst|vb|i|回复|转发|答复)"
+    r"(?:\[\d+\])?\s?[:：]|out of (?:the )?office|abwesen|vacation|ooo\b|away\b|r[ée]ponse auto|absence|"
     r"respuesta auto|fuera de|risposta auto|autosvar)",
     re.IGNORECASE,
 )
+# What answering machines write beside, or instead of, `Auto-Submitted`
+_ANSWER_HEADERS = ("X-Autoreply", "X-Autorespond", "X-Auto-Reply")
 # What follows is the message that came back
 _ORIGINAL = late(
     r"^-{2,}.{0,40}(?:copy of|original message|returned message|message follows|undeliverable message|"
@@ -63,7 +67,7 @@ def own_words(mail: Message) -> str:
     found = []
     for part in mime.parts(mail):
         kind = part.get_content_type()
-        if kind in ("message/rfc822", "text/rfc822-headers", "message/partial"):
+        if kind in (*mime.ORIGINALS, "message/partial"):
             break
         # One that says it holds parts and holds none that can be found is read as it stands
         if not part.is_multipart() and kind.startswith(("text/", "multipart/")):
@@ -79,8 +83,13 @@ def own_words(mail: Message) -> str:
 def is_bounce(mail: Message, words: str) -> bool:
     """Say whether a mail without fields is a final bounce of a mail system."""
     subject, sender = _plain(mime.header(mail, "Subject")), _plain(mime.header(mail, "From"))
-    answers = mime.header(mail, "Auto-Submitted").lower().startswith("auto-replied") and not _SYSTEM.search(sender)
-    if answers or _ANSWER.search(subject) or mime.header(mail, "Precedence").lower() in ("bulk", "list"):
+    precedence = mime.header(mail, "Precedence").lower()
+    is_answer = (
+        mime.header(mail, "Auto-Submitted").lower().startswith("auto-replied")
+        or precedence == "auto_reply"
+        or any(name in mail for name in _ANSWER_HEADERS)
+    )
+    if (is_answer and not _SYSTEM.search(sender)) or _ANSWER.search(subject) or precedence in ("bulk", "list"):
         return False
     failed = bool(mime.header(mail, "X-Failed-Recipients"))
     signs = (bool(_SYSTEM.search(sender)), bool(_SUBJECT.search(subject)), bool(_WORDS.search(words)) or failed)

@@ -6,6 +6,7 @@ makes no difference: a report, a provider's hook, a rehearsal. Of a test only a 
 SMS, and what happened to it stands with the test alone.
 """
 
+from email.utils import parseaddr
 from typing import NamedTuple
 
 from appliance import addresses, clock
@@ -28,6 +29,8 @@ _LATEST_MS, _LATEST_COMPLAINT_MS = 14 * _DAY_MS, 90 * _DAY_MS
 _KEYS_MS = 100 * _DAY_MS
 _RANK = {"uncertain": 0, "sent": 0, "delivered": 1, "bounced": 2, "complained": 3}
 _TO = {"delivered": "delivered", "bounced": "bounced", "soft_bounced": "bounced", "complained": "complained"}
+# What these tell is believed without the name of the recipient: a complaint that our own signatures prove
+_PROVEN = ("arf",)
 # These read the words of servers themselves; others have judged before they tell
 _OWN = ("dsn", "smtp")
 
@@ -82,7 +85,7 @@ def _find(fact: Fact) -> _Known | None:
     if found is None:
         return None
     known = _Known(Claim._make(found[:-2]), *found[-2:])
-    if not _is_recipient(known.row, fact.recipient):
+    if not _is_recipient(known.row, fact):
         return None
     if known.status == "sending":
         raise InHand
@@ -93,13 +96,27 @@ def _find(fact: Fact) -> _Known | None:
     return None if late or not (known.status in _RANK or is_in_doubt) else known
 
 
-def _is_recipient(row: Claim, reported: str | None) -> bool:
-    if reported is None:
-        return True
+def _is_recipient(row: Claim, fact: Fact) -> bool:
+    """Return whether a fact is about the recipient of its message; an SMS is named by its provider instead."""
+    if fact.recipient is None:
+        return row.kind == "phone" or fact.source in _PROVEN
+    return _names(row.kind, fact.recipient, row.recipient_key)
+
+
+def _names(kind: str, reported: str, recipient_key: str | None) -> bool:
+    """Return whether what was reported is the recipient: relays write addresses as headers and DNS do, too."""
+    if kind == "email":
+        reported = (parseaddr(reported)[1] or reported).rstrip(".")
     try:
-        return addresses.read(row.kind, reported).key == row.recipient_key
+        return addresses.read(kind, reported).key == recipient_key
     except ValueError:
         return False
+
+
+def is_recipient(message_id: int, reported: str | None) -> bool:
+    """Return whether an email address that was reported is the recipient of a message."""
+    found = one("SELECT recipient_key FROM message WHERE id = ?", (message_id,))
+    return found is not None and reported is not None and _names("email", reported, found[0])
 
 
 def is_new(source: str, key: str) -> bool:

@@ -49,7 +49,8 @@ class World:
     def mail(self, message: Any) -> dict[str, Any]:
         """What SES says of a mail: it replaced the Message-ID, and tells the one we gave."""
         original = [{"name": "Message-ID", "value": f"<{message['internet_message_id']}>"}]
-        return {"messageId": f"ses-{message['id']}", "source": "news@example.org", "headers": original}
+        return {"messageId": f"ses-{message['id']}", "source": "news@example.org", "headers": original,
+                "destination": [message["to"]]}  # fmt: skip
 
     def ses(
         self, kind: str, message: Any, *, at: float | None = None, name: str = "notificationType", **said: Any

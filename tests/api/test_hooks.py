@@ -223,3 +223,67 @@ def test_only_its_own_recipient(world: World) -> None:
     message, other = world.sent(), world.sent()
     assert world.post(world.own(message, "complained", recipient=other["to"])).status == 200
     assert list(world.state(message)) == list(NOTHING) and list(world.state(other)) == list(NOTHING)
+
+
+@pytest.mark.parametrize("spelling", ["<{}>", "Jo Roe <{}>", "{}.", " {} "])
+def test_a_recipient_may_be_written_as_in_a_header(spelling: str, world: World) -> None:
+    """Logs of mail servers have angle brackets around an address, SES may have a name, and DNS a dot at the end."""
+    message = world.sent()
+    assert world.post(world.own(message, "complained", recipient=spelling.format(message["to"]))).status == 200
+    assert list(world.state(message)) == list(COMPLAINED)
+
+
+@pytest.mark.parametrize("recipient", ["other", None, ""])
+@pytest.mark.parametrize("kind", ["delivered", "bounced", "soft_bounced", "complained"])
+def test_nobody_but_the_recipient_is_believed(kind: str, recipient: str | None, world: World) -> None:
+    """Whoever tells it: what is said of somebody else, or of nobody, changes nothing."""
+    message = world.sent()
+    to = world.sent()["to"] if recipient == "other" else recipient
+    posts = [
+        world.sendgrid(message, {"delivered": "delivered", "complained": "spamreport"}.get(kind, "bounce"), email=to),
+        world.mailgun(message, {"delivered": "delivered", "complained": "complained"}.get(kind, "failed"), recipient=to,
+                      severity="permanent", **{"delivery-status": {"code": 550, "message": GONE}}),
+        world.postmark(message, {"delivered": "Delivery", "complained": "SpamComplaint"}.get(kind, "Bounce"), Email=to,
+                       Type="SpamComplaint" if kind == "complained" else "HardBounce"),
+    ]  # fmt: skip
+    for post in posts:
+        assert world.post(post).status == 200
+    answer = world.post(world.own(message, kind, recipient=to))
+    if recipient == "other":
+        assert answer.status == 200
+    else:
+        assert answer.expect(422)["validation_errors"] == {"recipient": ["can't be blank"]}
+    assert list(world.state(message)) == list(NOTHING)
+
+
+def test_a_mail_that_ses_sent_to_somebody_else_is_another(world: World) -> None:
+    """SES says whom it sent a mail to; that has to be the recipient of the message that its headers name."""
+    message, other = world.sent(), world.sent()
+    sent_to = {**world.mail(message), "destination": [other["to"]]}
+    gone = {"emailAddress": message["to"], "status": "5.1.1"}
+    bounce = {"bounceType": "Permanent", "bounceSubType": "General", "bouncedRecipients": [gone]}
+    complaint = {"complainedRecipients": [{"emailAddress": "redacted@example.net"}]}
+    for kind, said in (("Bounce", {"bounce": bounce}), ("Complaint", {"complaint": complaint}),
+                       ("Reject", {"reject": {"reason": "Bad content"}})):  # fmt: skip
+        assert world.post(world.ses(kind, message, mail=sent_to, **said)).status == 200
+    assert list(world.state(message)) == list(NOTHING) and list(world.state(other)) == list(NOTHING)
+
+
+@pytest.mark.parametrize("recipient", ["other", None])
+def test_an_opt_out_of_somebody_else_is_not_believed(recipient: str | None, world: World) -> None:
+    """An opt-out with a service is one of the recipient of the message, whom it names."""
+    message = world.sent()
+    to = world.sent()["to"] if recipient else None
+    for post in (
+        world.sendgrid(message, "unsubscribe", email=to), world.mailgun(message, "unsubscribed", recipient=to),
+        world.postmark(message, "SubscriptionChange", SuppressSending=True, SuppressionReason="ManualSuppression",
+                       ChangedAt="2026-01-01T00:00:00Z", Email=to, Recipient=to),
+    ):  # fmt: skip
+        assert world.post(post).status == 200
+    assert list(world.state(message)) == list(NOTHING)
+
+
+def test_all_that_is_wrong_is_told_at_once(world: World) -> None:
+    """A post of one's own relay that names neither a message of ours nor anybody."""
+    answer = world.post(world.own(world.sent(), "bounced", internet_message_id="a@b", recipient=None)).expect(422)
+    assert answer["validation_errors"] == {"internet_message_id": ["must exist"], "recipient": ["can't be blank"]}

@@ -1,6 +1,7 @@
 """What comes back is understood as it is meant, in the formats of real servers, and nothing hostile disturbs it."""
 
 import asyncio
+import base64
 import random
 import time
 from pathlib import Path
@@ -25,7 +26,7 @@ RECIPIENT = "reader@example.org"
 @pytest.fixture(autouse=True)
 def installation(tmp_path: Path) -> None:
     """A key and a configuration, which links are made with."""
-    tokens.load_key(tmp_path)
+    tokens.create_key(tmp_path)
     config.use(config.load({"data_dir": str(tmp_path)}, {}).config)
 
 
@@ -33,7 +34,7 @@ def marks(number: int = NUMBER) -> Marks:
     """Answer what names a message of ours."""
     return Marks(
         RECIPIENT, links.return_path(number, "example.com"), links.internet_message_id(number, "example.com"),
-        links.unsubscribe(number),
+        links.unsubscribe(number), links.leave_address(number, "bounce.example.com"),
     )  # fmt: skip
 
 
@@ -73,6 +74,151 @@ def test_a_report_about_another_message_is_not_believed() -> None:
     """A report sent back for one message that brings another of ours along says nothing about either."""
     odd = marks()._replace(message_id=links.internet_message_id(99, "example.com"))
     assert mail.facts(sample("postfix_user_unknown", odd), NUMBER) == []
+
+
+def report(*recipients: str, original: str = "", kind: str = "delivery-status", fields: str = "") -> bytes:
+    """Return a delivery report that names these recipients, or a complaint, with an original message's headers."""
+    blocks = [f"Final-Recipient: rfc822; {one}\nAction: failed\nStatus: 5.1.1\n" for one in recipients]
+    part = "\n".join(["Reporting-MTA: dns; mx.example.net\n", *blocks]) if kind == "delivery-status" else fields
+    text = (
+        f'Content-Type: multipart/report; report-type={kind}; boundary="x"\n\n--x\nContent-Type: text/plain\n\n'
+        f"{RECIPIENT} is unknown here\n--x\nContent-Type: message/{kind}\n\n{part}\n"
+        f"--x\nContent-Type: text/rfc822-headers\n\n{original}\n--x--\n"
+    )
+    return text.replace("\n", "\r\n").encode()
+
+
+BARE = (
+    "Action: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 user unknown\n",
+    "Final-Recipient: rfc822;\nAction: failed\nStatus: 5.1.1\n",
+    "Final-Recipient: x-local; reader\nAction: failed\nStatus: 5.1.1\n",
+    "Original-Envelope-Id: 1\nAction: failed\nStatus: 5.1.1\n",
+)
+
+
+@pytest.mark.parametrize("block", BARE)
+def test_a_bounce_that_names_nobody_tells_nothing(block: str) -> None:
+    """It came to the return path of the message, but no recipient stands in its fields: whose mailbox is it about?"""
+    raw = report().replace(b"Reporting-MTA: dns; mx.example.net\r\n", b"Reporting-MTA: dns; a\r\n\r\n" + block.encode())
+    assert mail.facts(raw, NUMBER) == []
+
+
+def test_a_bounce_in_words_that_names_nobody_tells_nothing() -> None:
+    """The same for reports without fields: the words of a mail system alone are not enough."""
+    head = "From: MAILER-DAEMON@mx.example.net\r\nSubject: failure notice\r\n\r\n"
+    raw = f"{head}Hi. This is the qmail-send program.\r\nI wasn't able to deliver it: permanent error, 550 5.1.1.\r\n"
+    assert mail.facts(raw.encode(), NUMBER) == []
+    assert meant(mail.facts(f"{raw}<{RECIPIENT}>: no such user\r\n".encode(), NUMBER)) == "hard"
+
+
+def test_a_bounce_tells_of_those_it_names() -> None:
+    """Each recipient of a report is one thing told; who is not the recipient of the message is not believed later."""
+    facts = mail.facts(report("a@example.org", RECIPIENT, "b@example.org"), NUMBER)
+    assert [[fact.recipient for fact in ways] for ways in facts] == [["a@example.org"], [RECIPIENT], ["b@example.org"]]
+
+
+@pytest.mark.parametrize("mark", ["Message-ID: <{0.message_id}>", "Return-Path: <{0.return_path}>",
+                                  "List-Unsubscribe: <{0.unsubscribe}>", "List-Unsubscribe: <mailto:{0.leave}>",
+                                  "Message-ID: <{1.message_id}>\nReturn-Path: <{0.return_path}>"])  # fmt: skip
+def test_a_bounce_that_brings_another_message_is_not_believed(mark: str) -> None:
+    """Whichever signature of ours names the other message, and also beside one that names the right one."""
+    assert mail.facts(report(RECIPIENT, original=mark.format(marks(99), marks())), NUMBER) == []
+    assert meant(mail.facts(report(RECIPIENT, original=mark.format(marks(), marks())), NUMBER)) == "hard"
+
+
+def complaint(original: str, fields: str = "") -> bytes:
+    """Return a complaint about a message with these headers."""
+    return report(original=original, kind="feedback-report", fields=f"Feedback-Type: abuse\n{fields}")
+
+
+QUOTED = "Message-ID: <{0.message_id}>\nReferences: <{0.message_id}>\nList-Unsubscribe: <{0.unsubscribe}>"
+
+
+def test_a_complaint_needs_more_than_what_replies_quote() -> None:
+    """Message-ID and unsubscribe link say which message is meant, and prove nothing."""
+    assert mail.facts(complaint(QUOTED.format(marks())), None) == []
+    assert mail.facts(complaint(QUOTED.format(marks()), "Original-Rcpt-To: redacted\n"), None) == []
+
+
+@pytest.mark.parametrize(
+    ("original", "fields"),
+    [("Return-Path: <{0.return_path}>", ""), ("List-Unsubscribe: <mailto:{0.leave}>", ""),
+     ("Received: from us (envelope-from <{0.return_path}>) by mx", ""), ("", "Original-Mail-From: {0.return_path}\n")],
+)  # fmt: skip
+def test_a_complaint_is_proven_by_what_replies_do_not_quote(original: str, fields: str) -> None:
+    """Our return path or unsubscribe address of that very message; with another's beside it nothing is believed."""
+    mine, other = marks(), marks(99)
+    assert meant(mail.facts(complaint(original.format(mine), fields.format(mine)), None)) == "complaint"
+    torn = f"{QUOTED.format(other)}\n{original.format(mine)}"
+    assert mail.facts(complaint(torn, fields.format(mine)), None) == []
+
+
+@pytest.mark.parametrize(
+    ("original", "fields"),
+    [("", "Original-Rcpt-To: <{rcpt}>\n"), ("To: Reader <{rcpt}>", ""), ("Delivered-To: {rcpt}", ""),
+     ("X-HmXmrOriginalRecipient: {rcpt}", "")],
+)  # fmt: skip
+def test_a_complaint_names_the_recipient_instead(original: str, fields: str) -> None:
+    """Then it tells of that address alone, which has to be the recipient of the message."""
+    raw = f"{QUOTED.format(marks())}\n{original.format(rcpt=RECIPIENT)}"
+    [ways] = mail.facts(complaint(raw, fields.format(rcpt=RECIPIENT)), None)
+    assert [fact.recipient for fact in ways] == [RECIPIENT] and meant([ways]) == "complaint"
+
+
+@pytest.mark.parametrize("attached", [report(RECIPIENT), complaint("")], ids=["bounce", "complaint"])
+def test_a_report_that_somebody_forwards_is_not_believed(attached: bytes) -> None:
+    """What an attached message reports is not what the mail says, even where it came to the return path."""
+    raw = (
+        f'From: {RECIPIENT}\r\nSubject: look at this\r\nContent-Type: multipart/mixed; boundary="o"\r\n\r\n--o\r\n'
+        "Content-Type: text/plain\r\n\r\nWhat is this?\r\n--o\r\nContent-Type: message/rfc822\r\n\r\n"
+    ).encode() + attached + b"\r\n--o--\r\n"  # fmt: skip
+    assert meant(mail.facts(attached, NUMBER)) in ("hard", "complaint")
+    assert mail.facts(raw, NUMBER) == []
+
+
+BOUNCE_WORDS = f"This is the mail system. It could not be delivered to\r\n<{RECIPIENT}>: 550 5.1.1 no such user\r\n"
+
+
+@pytest.mark.parametrize(
+    "prefix", ["Re:", "AW:", "Antw:", "SV:", "RV:", "Fwd:", "FW:", "WG:", "TR:", "Re[2]:", "回复："]
+)
+def test_a_bounce_that_somebody_quotes_is_not_believed(prefix: str) -> None:
+    """A reply or a forwarded bounce says what a bounce says, in its subject and in its words."""
+    head = f"From: {RECIPIENT}\r\nContent-Type: text/plain; charset=utf-8\r\nSubject: "
+    raw = f"{head}{{}}Undelivered Mail Returned to Sender\r\n\r\n{BOUNCE_WORDS}"
+    assert meant(mail.facts(raw.format("").encode(), NUMBER)) == "hard"
+    quoted = raw.format(f"=?utf-8?b?{base64.b64encode(f'{prefix} '.encode()).decode()}?= ")
+    assert mail.facts(quoted.encode(), NUMBER) == []
+
+
+@pytest.mark.parametrize("header", ["X-Autoreply: yes", "X-Autorespond: out", "Precedence: auto_reply"])
+def test_an_answering_machine_is_not_believed(header: str) -> None:
+    """Of a person's machine; a mail system that marks its bounces so is believed."""
+    raw = f"From: {{}}\r\n{header}\r\nSubject: Undelivered mail\r\n\r\n{BOUNCE_WORDS}"
+    assert mail.facts(raw.format(RECIPIENT).encode(), NUMBER) == []
+    assert meant(mail.facts(raw.format("MAILER-DAEMON@mx.example.net").encode(), NUMBER)) == "hard"
+
+
+def test_a_bounce_whose_fields_are_quoted_printable_is_read() -> None:
+    """No standard allows it, gateways do it."""
+    raw = report(RECIPIENT).replace(b"rfc822; reader@", b"rfc822;=20reader=40").replace(
+        b"Content-Type: message/delivery-status\r\n",
+        b"Content-Type: message/delivery-status\r\nContent-Transfer-Encoding: quoted-printable\r\n",
+    )  # fmt: skip
+    assert meant(mail.facts(raw, NUMBER)) == "hard"
+
+
+def test_a_bounce_of_a_mail_full_of_links_is_read() -> None:
+    """Words of a link that headers of MIME hold too are no parts of a mail."""
+    link = "<https://shop.example/message/1?next=multipart/mixed>\n"
+    assert meant(mail.facts(report(RECIPIENT, original=f"Subject: links\n\n{link * 200}"), NUMBER)) == "hard"
+
+
+def test_a_complaint_at_a_return_path_is_about_that_message() -> None:
+    """That it came there is proof; what names another message is not believed."""
+    assert meant(mail.facts(complaint(f"Message-ID: <{marks().message_id}>"), NUMBER)) == "complaint"
+    assert mail.facts(complaint(f"Message-ID: <{marks(99).message_id}>"), NUMBER) == []
+    assert mail.facts(complaint(f"Return-Path: <{marks(99).return_path}>"), NUMBER) == []
 
 
 def test_a_complaint_needs_signatures_that_agree() -> None:
@@ -131,7 +277,7 @@ def test_mutants_of_samples_are_read() -> None:
 
 def test_a_complaint_names_its_message_by_the_address_to_leave_too() -> None:
     """Where all else was taken out of it, the unsubscribe address that we signed is enough; a forged one is nothing."""
-    leaving = marks()._replace(unsubscribe=f"mailto:{links.leave_address(NUMBER, 'bounce.example.com')}")
+    leaving = marks()._replace(unsubscribe=f"mailto:{marks().leave}")
     forged = leaving._replace(unsubscribe=leaving.unsubscribe.replace("@", "0@"))
     told = [mail.facts(sample("arf_unsubscribe_link_alone", one), None) for one in (leaving, forged)]
     assert meant(told[0]) == "complaint" and told[1] == []

@@ -27,7 +27,7 @@ DELIVERED = {"MessageSid": SID, "MessageStatus": "delivered", "To": "+1555123000
 @pytest.fixture(autouse=True)
 def settings(tmp_path: Path) -> Iterator[None]:
     """Both providers have a secret."""
-    tokens.load_key(tmp_path)
+    tokens.create_key(tmp_path)
     options = {"base_url": BASE, "sms.twilio.auth_token": TOKEN, "sms.http.secret": SECRET}
     config.use(config.load(options, {}).config)
     yield

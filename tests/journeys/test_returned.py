@@ -47,6 +47,7 @@ class World(NamedTuple):
         return Marks(
             address(index), one.mail_from, (one.header("Message-ID") or "").strip("<>"),
             (one.header("List-Unsubscribe") or "").partition(">")[0].strip("<"),
+            (one.header("List-Unsubscribe") or "").partition("<mailto:")[2].partition(">")[0],
         )  # fmt: skip
 
     def rows(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Mail that came back, as real servers write it: one file each in samples/bounces, and what each of them means.
 
-The files hold marks for what differs: recipient, return path, Message-ID, unsubscribe link.
+The files hold marks for what differs: recipient, return path, Message-ID, unsubscribe link and address.
 """
 
 import base64
@@ -19,6 +19,7 @@ class Marks(NamedTuple):
     return_path: str
     message_id: str
     unsubscribe: str
+    leave: str = ""
 
 
 # The class of each; `delivered` and `complaint` are no bounces, `nothing` is to be left alone
@@ -26,11 +27,12 @@ MEANS = {
     "arf_forged_token": "nothing",
     "arf_fraud": "complaint",
     "arf_headers_only": "complaint",
-    "arf_message_id_alone": "complaint",
+    "arf_message_id_alone": "nothing",
     "arf_microsoft_jmrp": "complaint",
     "arf_not_spam": "nothing",
+    "arf_recipient_named": "complaint",
     "arf_rfc5965": "complaint",
-    "arf_unsubscribe_link_alone": "complaint",
+    "arf_unsubscribe_link_alone": "nothing",
     "arf_virus": "nothing",
     "arf_without_token": "nothing",
     "arf_yahoo_redacted": "complaint",
@@ -72,6 +74,7 @@ MEANS = {
     "japanese_text": "hard",
     "left_the_company": "nothing",
     "mdaemon_temporary": "temporary",
+    "names_nobody": "nothing",
     "other_recipient_only": "nothing",
     "outlook_consumer": "disabled",
     "postfix_alias_behind": "hard",
@@ -119,7 +122,7 @@ def sample(name: str, marks: Marks) -> bytes:
     """Answer a sample about one message, as it comes over the wire."""
     text = (FOLDER / f"{name}.eml").read_text(encoding="utf-8")
     for mark, value in (("%RCPT%", marks.recipient), ("%VERP%", marks.return_path), ("%MSGID%", marks.message_id),
-                        ("%UNSUB%", marks.unsubscribe)):  # fmt: skip
+                        ("%UNSUB%", marks.unsubscribe), ("%LEAVE%", marks.leave)):  # fmt: skip
         text = text.replace(mark, value)
     text = _ENCODED.sub(lambda found: base64.encodebytes(found[1].encode()).decode(), text)
     return text.replace("\n", "\r\n").encode()

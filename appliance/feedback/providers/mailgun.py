@@ -92,8 +92,9 @@ async def _read(received: Received, secret: str, fetch: Fetch) -> Told:
     left = event.event == "unsubscribed" or event.reason == _LEFT
     fact = _fact(number, event)
     return Told(
-        (fact,) if fact else (), (Left(number, f"left:{event.id or signed.token}"),) if left else (), signed.token
-    )
+        (fact,) if fact else (), (Left(number, f"left:{event.id or signed.token}", event.recipient),) if left else (),
+        signed.token,
+    )  # fmt: skip
 
 
 def _fact(number: int, event: _Event) -> Fact | None:

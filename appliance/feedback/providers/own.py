@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from appliance import config, signatures
-from appliance.errors import Invalid
+from appliance.errors import Faults
 from appliance.feedback.facts import Fact
 from appliance.feedback.providers.shared import (
     Fetch,
@@ -36,8 +36,13 @@ async def _read(received: Received, secret: str, fetch: Fetch) -> Told:
     must_be_fresh(stamp(sent))
     body = read(received.body, _Body)
     number = links.message_of(body.internet_message_id)
+    faults = Faults()
     if number is None:
-        raise Invalid({"internet_message_id": ["must exist"]})
+        faults.add("internet_message_id", "must exist")
+    if not body.recipient:
+        faults.add("recipient", "can't be blank")
+    faults.check()
+    assert number is not None  # without faults there is one
     smtp, enhanced = codes(body.diagnostic)
     return Told((
         Fact(number, body.type, "hook", body.diagnostic or "", smtp, enhanced, body.recipient, name, int(sent) * 1000),

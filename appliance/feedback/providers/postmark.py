@@ -68,7 +68,7 @@ async def _read(received: Received, secret: str, fetch: Fetch) -> Told:
     number = links.message_of(str((body.metadata or {}).get("campanero", "")))
     if number is None:
         return Told()
-    left = Left(number, f"left:{body.id or body.message_id}:{body.changed_at}")
+    left = Left(number, f"left:{body.id or body.message_id}:{body.changed_at}", body.email or body.recipient)
     if body.record_type == "SubscriptionChange":
         own_act = body.suppress_sending and body.suppression_reason == "ManualSuppression"
         return Told(left=(left,) if own_act else ())

@@ -83,7 +83,7 @@ async def _read(received: Received, secret: str, fetch: Fetch) -> Told:
         if number is None:
             continue
         if event.event in _LEFT or (event.reason or "").lower().startswith("unsubscribed address"):
-            left.append(Left(number, f"left:{event.id or event.timestamp}"))
+            left.append(Left(number, f"left:{event.id or event.timestamp}", event.email))
         fact = _fact(number, event)
         facts += [fact] if fact else []
     return Told(tuple(facts), tuple(left))

@@ -236,9 +236,8 @@ def _message_of(mail: _Mail) -> int | None:
 
 
 def _whose(said: _Said, reported: str | None) -> str | None:
-    """Answer whom a report is about; of a mail that was passed on it names whom it reached last, and not ours."""
-    sent_to = [one.casefold() for one in said.mail.destination]
-    return None if len(sent_to) == 1 and (reported or "").casefold() not in sent_to else reported
+    """Return whom a report is about: whom the mail was sent to, for one passed on names whom it reached last."""
+    return said.mail.destination[0] if len(said.mail.destination) == 1 else reported
 
 
 def _facts(number: int, said: _Said) -> list[Fact]:
@@ -263,7 +262,7 @@ def _facts(number: int, said: _Said) -> list[Fact]:
             ]  # fmt: skip
         case "Reject":
             return [Fact(number, "bounced", "ses", words("rejected by Amazon SES", said.reject.reason), None, "5.7.1",
-                         None, f"rejected:{said.mail.message_id}")]  # fmt: skip
+                         _whose(said, None), f"rejected:{said.mail.message_id}")]  # fmt: skip
     return []
 
 

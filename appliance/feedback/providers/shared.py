@@ -33,6 +33,7 @@ class Left(NamedTuple):
 
     message_id: int
     key: str
+    recipient: str | None  # as reported; believed if it is the recipient of that message
 
 
 class Told(NamedTuple):
