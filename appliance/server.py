@@ -21,7 +21,9 @@ from appliance.account import onboarding
 from appliance.api import door as api
 from appliance.api import reply
 from appliance.db import storage, work
+from appliance.db.damage import DamageWatch
 from appliance.db.open import close_database
+from appliance.http_reading import StrictProtocol
 from appliance.inbound.listener import Listener
 from appliance.messages import interrupted
 from appliance.metrics import machine, requests
@@ -75,7 +77,6 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.on_request(_note_time, priority=104)
     app.on_request(heads.read_as_text, priority=103)
     app.on_request(_note_client, priority=102)
-    app.on_request(heads.refuse_malformed, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
     app.on_response(_mark)  # type: ignore[no-untyped-call]  # untyped in the library
     app.before_server_start(_start)
@@ -125,7 +126,7 @@ async def _mark(request: Request, response: HTTPResponse) -> None:
     path = heads.path(request)
     if path == "/v1" or path.startswith("/v1/"):
         response.headers["X-Api-Version"] = api.API_VERSION
-    if api.owns(path):
+    if api.owns(path) or getattr(request.ctx, "spoke_json", False):
         # What is said of somebody stays nowhere on its way, and is what its type says
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers["X-Content-Type-Options"] = "nosniff"
@@ -144,14 +145,15 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
         # A file that cannot be written is the same trouble as a row that cannot
         known = storage.storage_error(error)
         error = error if known is None else known if _speaks_json(path) else ServiceUnavailable(known.message)
-    if _speaks_json(path):
+    if _speaks_json(path) or (request.route is None and _wants_json(request, path)):
+        request.ctx.spoke_json = True
         return await api.fault(request, error)
     status = getattr(error, "status_code", None) or 500
     if status >= 500:
         words, about = "request %s %s failed", reply.about(request)
         log.exception(words, about["request_id"], request.path, exc_info=error, extra=about)
     try:
-        answer: HTTPResponse = await (public.fault(status) if public.owns(request.path) else ui.fault(request, error))
+        answer: HTTPResponse = await (public.fault(status) if public.owns(path) else ui.fault(request, error))
     except Exception:
         # The library would answer 500 without a word in the log
         log.exception("the page that says what went wrong cannot be made")
@@ -161,6 +163,15 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
 
 def _speaks_json(path: str) -> bool:
     return api.owns(path) or public.owns_hook(path)
+
+
+def _wants_json(request: Request, path: str) -> bool:
+    """Say whether whoever asks for a path that there is not reads JSON: a program, and no browser.
+
+    Below `/api` it is a program that has the wrong base, unless it asks for HTML.
+    """
+    kind = request.accept.match("text/html", "application/json", accept_wildcards=False)
+    return str(kind.mime) == "application/json" or (not kind and (path == "/api" or path.startswith("/api/")))
 
 
 def _let_the_rest_come(request: Request) -> None:
@@ -174,6 +185,7 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     machine.begin()
     storage.watch(app.ctx.config.data_dir)
+    app.ctx.damage = DamageWatch()
     work.start()
     if await work.call(interrupted.is_any):
         repeats, receipts = [await loading.module(name) for name in _RECOVER]
@@ -208,6 +220,7 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
         # Between two runs of the loop its own handlers hear nothing; the interpreter's keep a signal until then
         loop.remove_signal_handler(number)
         signal.signal(number, lambda *_: _told_to_end(loop, app))
+    app.ctx.damage.start()
     await _begin(app)
     base = configuration.base_url(app.ctx.config)
     # What was loaded stays; to look through it for garbage would stop all requests for a tenth of a second
@@ -259,6 +272,7 @@ async def _stop(app: "Sanic[Any, Any]") -> None:
     app.ctx.watch.stop()
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.inbound.stop)
     await app.ctx.capture.stop()
+    await asyncio.get_running_loop().run_in_executor(None, app.ctx.damage.stop)
     await asyncio.get_running_loop().run_in_executor(None, work.stop)
     close_database()
 
@@ -272,5 +286,5 @@ def serve(config: Config) -> None:
         app.ctx.certificate = certificates.Shown("tls.certificate", config.tls.certificate, config.tls.key, web=True)
     app.run(
         host.strip("[]"), int(port), ssl=app.ctx.certificate and app.ctx.certificate.context,
-        single_process=True, access_log=False, motd=False, debug=False,
+        protocol=StrictProtocol, single_process=True, access_log=False, motd=False, debug=False,
     )  # fmt: skip

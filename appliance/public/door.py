@@ -34,12 +34,13 @@ _PATHS = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", media.PATH, "/public.
 
 def owns(path: str) -> bool:
     """Say whether a path is a recipient's link, so that its errors are the friendly page."""
-    return path.startswith(_PATHS)
+    # The path may have lost the slash at its end (`heads.path`)
+    return f"{path}/".startswith(_PATHS)
 
 
 def owns_hook(path: str) -> bool:
     """Say whether a path is a provider's, so that its errors are JSON."""
-    return path.startswith(_HOOKS)
+    return f"{path}/".startswith(_HOOKS)
 
 
 def mount(app: "Sanic[Any, Any]") -> None:

@@ -1,8 +1,5 @@
 """Which handler a path belongs to: as the library finds it, from all routes of the service."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -16,26 +13,11 @@ from sanic.router import Router
 from sanic_routing.route import Route
 
 from appliance.routing import PathRouter, Promised, guards, promise
-from tests.kit.server import Server
+from tests.kit.routes import declared
 
-_TELL = (
-    "import json; from appliance import server; from appliance.settings import Config;"
-    "router = server.build(Config()).router;"
-    "found = [('/' + one.path, one.methods) for one in router.routes];"
-    "found += [(one.path, one.methods) for one in router._promised];"
-    "print(json.dumps([[path, sorted(methods)] for path, methods in found]))"
-)
 METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS")
 # What is and what is not a number, and words that stand in paths, too
 VALUES = ("7", "-3", "1_0", "٣", " 7", "abc", "search", "runs", "a%20b", "", "..")
-
-
-@cache
-def declared() -> list[tuple[str, list[str]]]:
-    """Return path and methods of every route of the service."""
-    done = subprocess.run([sys.executable, "-c", _TELL], env=Server().env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return [(path, methods) for path, methods in json.loads(done.stdout)]
 
 
 @cache

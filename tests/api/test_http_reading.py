@@ -1,0 +1,230 @@
+"""What two programs could read in two ways is refused, and nothing that follows it is asked (RFC 9112)."""
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.kit.server import Server
+from tests.kit.uploads import form
+from tests.kit.wire import talk
+
+MIB = 1_048_576
+BODY = b'{"name":"outer"}'
+SIZE = b"%x" % len(BODY)
+NEXT = b"GET /v1/my/lists HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def head(
+    server: Server, *lines: bytes, first: bytes = b"POST /v1/my/lists HTTP/1.1", host: bytes = b"Host: x"
+) -> bytes:
+    """Return a head whose request would create a list."""
+    known = [f"Authorization: Bearer {server.key}".encode(), b"Content-Type: application/json"]
+    return b"\r\n".join([first, *filter(None, [host]), *known, *lines]) + b"\r\n\r\n"
+
+
+def chunked(server: Server, body: bytes) -> bytes:
+    """Return a request with a body in chunks, as it is."""
+    return head(server, b"Transfer-Encoding: chunked") + body
+
+
+def lists(server: Server) -> int:
+    """Return how many lists there are."""
+    return int(server.client().get("/lists").headers["X-Total-Count"])
+
+
+def refuses(server: Server, request: bytes) -> None:
+    """Check that a request gets 400 as JSON, does nothing, and that what follows on its connection is never read."""
+    before = lists(server)
+    inner = head(server, b"Content-Length: 19") + b'{"name":"smuggled"}'
+    answer = talk(server.port, request + inner + NEXT)
+
+    assert answer.startswith(b"HTTP/1.1 400 "), answer[:300]
+    assert (answer.count(b"HTTP/1.1 "), b"connection: close" in answer.lower()) == (1, True), answer
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
+    assert lists(server) == before
+
+
+SIZES = {
+    "a prefix": b"0x" + SIZE, "a mark inside": b"1_0", "a plus": b"+" + SIZE, "a minus": b"-1",
+    "a space before": b" " + SIZE,
+    "a space after": SIZE + b" ", "a tab after": SIZE + b"\t", "nothing": b"", "no digits": b"x",
+    "a digit of another script": "1٠".encode(), "a digit of full width": "１0".encode(), "17 digits": b"0" * 15 + SIZE,
+    "only an extension": b";a=b", "a long extension": SIZE + b";" + b"a" * 300,
+    "an extension with a NUL": SIZE + b";a\0",
+    "an extension with a return": SIZE + b";a\rb", "an extension with a line feed": SIZE + b";a\nb",
+    "a comma": SIZE + b",",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_chunk_size_is_hexadecimal_digits(server: Server, size: str) -> None:
+    """One to sixteen of them, perhaps with an extension of bounded length (section 7.1)."""
+    refuses(server, chunked(server, SIZES[size] + b"\r\n" + BODY + b"\r\n0\r\n\r\n"))
+
+
+CHUNKS = {
+    "data not followed by CRLF": SIZE + b"\r\n" + BODY + b"XX0\r\n\r\n",
+    "data followed by a lone line feed": SIZE + b"\r\n" + BODY + b"\n0\r\n\r\n",
+    "two line feeds": SIZE + b"\r\n" + BODY + b"\n\n0\r\n\r\n",
+    "a size ended by a lone line feed": SIZE + b"\n" + BODY + b"\r\n0\r\n\r\n",
+    "data longer than its size": b"2\r\n" + BODY + b"\r\n0\r\n\r\n",
+    "a trailer": SIZE + b"\r\n" + BODY + b"\r\n0\r\nX-One: two\r\n\r\n",
+    "a long trailer": SIZE + b"\r\n" + BODY + b"\r\n0\r\n" + b"X-One: two\r\n" * 5000 + b"\r\n",
+    "no end": SIZE + b"\r\n" + BODY + b"\r\n0\r\nGET / HTTP/1.1\r\n\r\n",
+    "an end of other bytes": SIZE + b"\r\n" + BODY + b"\r\n0XX\r\n\r\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", CHUNKS)
+def test_chunks_end_in_crlf(server: Server, body: str) -> None:
+    """Each chunk, each line, and the last one; trailers are refused."""
+    refuses(server, chunked(server, CHUNKS[body]))
+
+
+LENGTHS = {
+    "a digit of another script": "1٦".encode(), "a digit of full width": "１６".encode(), "a plus": b"+16",
+    "a minus": b"-16", "a mark inside": b"1_6", "a list": b"16, 16", "nothing": b"", "a space inside": b"1 6",
+    "a fraction": b"16.0", "hexadecimal": b"0x10", "a vertical tab before": b"\x0b16", "a form feed after": b"16\x0c",
+    "a space without break": b"\xa016", "a next line": b"\xc2\x8516", "101 digits": b"0" * 99 + b"16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_length_is_digits(server: Server, length: str) -> None:
+    """Nothing else, with spaces and tabs around at most (section 6.2)."""
+    refuses(server, head(server, b"Content-Length: " + LENGTHS[length]) + BODY)
+
+
+LINES: dict[str, Callable[[Server], bytes]] = {
+    "length and chunks": lambda server: head(server, b"Content-Length: 16", b"Transfer-Encoding: chunked") + BODY,
+    "two lengths": lambda server: head(server, b"Content-Length: 16", b"Content-Length: 17") + BODY,
+    "the same length twice": lambda server: head(server, b"Content-Length: 16", b"Content-Length: 16") + BODY,
+    "chunks twice": lambda server: head(server, b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked") + BODY,
+    "packed chunks": lambda server: head(server, b"Transfer-Encoding: gzip, chunked") + BODY,
+    "another coding": lambda server: head(server, b"Transfer-Encoding: identity") + BODY,
+    "chunks with a tab before": lambda server: head(server, b"Transfer-Encoding: \x0bchunked") + BODY,
+    "chunks in HTTP/1.0": lambda server: head(
+        server, b"Transfer-Encoding: chunked", first=b"POST /v1/my/lists HTTP/1.0"
+    ) + SIZE + b"\r\n" + BODY + b"\r\n0\r\n\r\n",
+    "two hosts": lambda server: head(server, b"Host: y", b"Content-Length: 16") + BODY,
+    "the same host twice": lambda server: head(server, b"hOST: x", b"Content-Length: 16") + BODY,
+    "no host": lambda server: head(server, b"Content-Length: 16", host=b"") + BODY,
+    "two hosts in HTTP/1.0": lambda server: head(
+        server, b"Host: y", b"Content-Length: 16", first=b"POST /v1/my/lists HTTP/1.0"
+    ) + BODY,
+    "a line that goes on": lambda server: head(server, b"X-One: two\r\n three", b"Content-Length: 16") + BODY,
+    "a line that begins with a tab": lambda server: head(server, b"\tX-One: two", b"Content-Length: 16") + BODY,
+    "a space before the colon": lambda server: head(server, b"Content-Length : 16") + BODY,
+    "a lone return": lambda server: head(server, b"X-One: two\rX: y", b"Content-Length: 16") + BODY,
+    "a lone line feed": lambda server: head(server, b"X-One: two\nX: y", b"Content-Length: 16") + BODY,
+    "a NUL": lambda server: head(server, b"X-One: \0", b"Content-Length: 16") + BODY,
+    "no colon": lambda server: head(server, b"X-One", b"Content-Length: 16") + BODY,
+    "no name": lambda server: head(server, b": x", b"Content-Length: 16") + BODY,
+    "a space in a name": lambda server: head(server, b"X One: x", b"Content-Length: 16") + BODY,
+    "another letter in a name": lambda server: head(server, b"X-\xc3\xa9: x", b"Content-Length: 16") + BODY,
+    "lone line feeds alone": lambda server: head(server).replace(b"\r\n", b"\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_that_could_be_read_otherwise(server: Server, line: str) -> None:
+    """One length or chunks alone, one Host, each header on a line of its own (sections 2.2, 3.2, 5, 6)."""
+    refuses(server, LINES[line](server))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [b"", b"a b", b"a/b", b"user@x", b"x:port", b"x:123456", b"x,y z", b"[::1", b"x\xc3\xa9", b"x#y", b"x?y", b"<x>"],
+)
+def test_a_host_is_a_name_and_a_port(server: Server, host: bytes) -> None:
+    """Nothing else stands in a Host line (section 3.2)."""
+    refuses(server, head(server, b"Content-Length: 16", host=b"Host: " + host) + BODY)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"POST  /v1/my/lists HTTP/1.1", b"POST /v1/my/lists  HTTP/1.1", b" POST /v1/my/lists HTTP/1.1",
+        b"POST\t/v1/my/lists HTTP/1.1", b"P(ST /v1/my/lists HTTP/1.1", b"P\xc3\x96ST /v1/my/lists HTTP/1.1",
+        b"POST /v1/my/lists HTTP/1.2", b"POST /v1/my/lists HTTP/2.0", b"POST /v1/my/lists http/1.1",
+        b"POST /v1/my/lists HTTP/1.1 ", b"POST /v1/my/lists", b"POST /v1/my/li\tsts HTTP/1.1",
+        b"POST /v1/my/lists\x7f HTTP/1.1", b"POST v1/my/lists HTTP/1.1", b"POST http://x HTTP/1.1",
+        b"POST http://a b/v1/my/lists HTTP/1.1", b"CONNECT x:80 HTTP/1.1",
+    ],
+)  # fmt: skip
+def test_a_request_line_is_method_target_and_version(server: Server, first: bytes) -> None:
+    """One space between them, a method that is a token, HTTP/1.0 or HTTP/1.1 (section 3)."""
+    before = lists(server)
+    answer = talk(server.port, head(server, b"Content-Length: 16", first=first) + BODY + NEXT)
+
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, answer[:300]
+    assert lists(server) == before
+
+
+def test_what_is_allowed_is_read(server: Server) -> None:
+    """Spaces around a length, extensions of chunks, absolute targets, HTTP/1.0 without Host, two requests at once."""
+    before = lists(server)
+    good = [
+        head(server, b"Content-Length: \t16 \t") + BODY,
+        head(server, b"content-LENGTH:16", host=b"host:\t[::1]:8080") + BODY,
+        head(server, b"Content-Length: 16", first=b"POST http://x.example:80/v1/my/lists HTTP/1.1") + BODY,
+        head(server, b"Content-Length: 16", first=b"POST /v1/my/lists HTTP/1.0", host=b"") + BODY,
+        chunked(server, SIZE + b";a=b;c=\"d\"\r\n" + BODY + b"\r\n0;x\r\n\r\n"),
+        chunked(server, b"000" + SIZE.upper() + b"\r\n" + BODY + b"\r\n00\r\n\r\n"),
+        head(server, b"Transfer-Encoding: chunked", b"Expect: 100-continue") + SIZE + b"\r\n" + BODY + b"\r\n0\r\n\r\n",
+        chunked(server, b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n"),
+    ]  # fmt: skip
+    for number, request in enumerate(good):
+        named = request.replace(b"outer", b"a%04d" % number)
+        answer = talk(server.port, named.replace(b"Host: x", b"Connection: close\r\nHost: x", 1), timeout=1.5)
+        assert b"HTTP/1.1 201 " in answer, (request, answer[:300])
+    assert lists(server) == before + len(good)
+    two = chunked(server, SIZE + b"\r\n" + BODY.replace(b"outer", b"first") + b"\r\n0\r\n\r\n")
+    two += head(server, b"Connection: close", b"Content-Length: 16") + BODY.replace(b"outer", b"secon")
+    assert talk(server.port, two).count(b"HTTP/1.1 201 ") == 2
+
+
+def test_a_large_upload_in_chunks_arrives_whole(server: Server) -> None:
+    """An import of 20 MiB in chunks of every size, some of which are cut by the network."""
+    line = b"somebody@example.org,x\n"
+    content = b"email,first_name\n" + line * (20 * MIB // len(line))
+    body, kind = form(content)
+    top = head(server, b"Transfer-Encoding: chunked", b"Connection: close", first=b"POST /v1/my/imports HTTP/1.1")
+    pieces, at, size = bytearray(top.replace(b"application/json", kind.encode())), 0, 1
+    while at < len(body):
+        part = body[at : at + size]
+        pieces += b"%x\r\n%s\r\n" % (len(part), part)
+        at, size = at + len(part), size * 3 % 200_003 + 1
+    answer = talk(server.port, bytes(pieces) + b"0\r\n\r\n", timeout=60)
+
+    assert answer.startswith(b"HTTP/1.1 201 "), answer[:500]
+
+
+def test_head_of_a_streamed_answer_has_no_body_and_no_fault(server: Server) -> None:
+    """The connection is kept, and the log has no traceback."""
+    first = head(server, first=b"HEAD /v1/my/exports/contacts.csv HTTP/1.1")
+    answer = talk(server.port, first + head(server, b"Connection: close", first=b"GET /v1/my/lists HTTP/1.1"))
+
+    assert answer.count(b"HTTP/1.1 200 ") == 2, answer
+    assert "Traceback" not in server.output
+
+
+def test_bytes_of_chance_fail_nothing(server: Server, full: bool) -> None:
+    """Random bytes, and sound requests with bytes changed, get an answer below 500 or none, and no traceback."""
+    chance = random.Random(9112)
+    sound = [chunked(server, SIZE + b";a=b\r\n" + BODY + b"\r\n0\r\n\r\n"), head(server, b"Content-Length: 16") + BODY]
+    begun = time.monotonic()
+    while time.monotonic() < begun + (60 if full else 3):
+        request = bytearray(chance.choice(sound))
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(request))
+            request[at : at + chance.randint(0, 2)] = chance.choice(
+                [os.urandom(1), b"\r\n", b"\n", b"\0", b" ", b":", b"\t", b"0", b"", b"\r\n\r\n"]
+            )
+        answer = talk(server.port, bytes(request), timeout=0.05)
+        assert not answer.startswith(b"HTTP/1.1 5"), (bytes(request), answer)
+    assert "Traceback" not in server.output

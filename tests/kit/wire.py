@@ -1,0 +1,70 @@
+"""Sends bytes as they are to a server and reads what comes back, over a connection that is kept while it can be."""
+
+import contextlib
+import http.client
+import socket
+from typing import NamedTuple
+
+
+class Answer(NamedTuple):
+    """An answer: its status, its headers, its body."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+class Wire:
+    """One connection at a time to a port of this machine; use as a context manager."""
+
+    def __init__(self, port: int, timeout: float = 8) -> None:
+        self._port, self._timeout = port, timeout
+        self._socket: socket.socket | None = None
+
+    def ask(self, request: bytes, method: str = "GET") -> Answer:
+        """Send a request and return its answer; a kept connection that was closed meanwhile is opened again."""
+        kept = self._socket is not None
+        try:
+            return self._ask(request, method)
+        except (ConnectionError, http.client.RemoteDisconnected):
+            self.close()
+            if not kept:
+                raise
+            return self._ask(request, method)
+
+    def _ask(self, request: bytes, method: str) -> Answer:
+        if self._socket is None:
+            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=self._timeout)
+        self._socket.sendall(request)
+        response = http.client.HTTPResponse(self._socket, method=method)
+        try:
+            response.begin()
+            answer = Answer(response.status, response.headers, response.read())
+        finally:
+            response.close()
+        if response.will_close:
+            self.close()
+        return answer
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def talk(port: int, sent: bytes, timeout: float = 10) -> bytes:
+    """Send bytes on a connection of their own and return all that comes until the server closes it or is silent."""
+    received = bytearray()
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout) as link:
+        link.sendall(sent)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while piece := link.recv(65_536):
+                received += piece
+    return bytes(received)
