@@ -1,12 +1,25 @@
 """One normal form for each address, so that an address is one person's whatever the spelling."""
 
 import contextlib
+import unicodedata
+from decimal import Decimal
+from functools import cache
 from typing import NamedTuple
 
 from appliance.patterns import late
 
 _PHONE = late(r"\+[1-9][0-9]{6,14}")
 _PHONE_FILLER = late(r"[ .\-()]")
+# What people write around a number: invisible marks, a label before it, words in brackets behind it, an extension
+_INVISIBLE = late(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_LABEL = late(r"(?:tel|phone|mobile|mobil|mob|handy|cell|fon|[tpm])[.:]*\s*(?=[+(\d])")
+_WORDS = late(r"\([^)\d]*\)")
+_EXTENSION = late(r"[\s,;]*(?:ext|extension|x|dw|durchwahl|poste)[.:\s]*\d{1,6}\Z")
+_LOCAL = late(r"[+]?[\d .\-\u2010-\u2015\u2212()/]+")
+_SCIENTIFIC = late(r"\d(?:[.,]\d+)?e\+?\d{1,2}")
+_WHOLE_FLOAT = late(r"(\d{6,15})[.,]0+")
+NO_COUNTRY, NOT_A_PHONE = "has no country code", "is not a phone number"
+SHORTENED = "was shortened by a spreadsheet: export the column as text"
 _SHORT_CODE = late(r"[1-9][0-9]{2,7}")
 _SENDER_SERVICE = late(r"MG[0-9a-fA-F]{32}")  # of Twilio, which chooses one of its numbers
 _SENDER_NAME = late(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
@@ -36,8 +49,18 @@ def email(text: str) -> Address:
         found = email_validator.validate_email(text, check_deliverability=False, strict=True)
     except email_validator.EmailNotValidError:
         raise ValueError("is invalid") from None
-    local = found.local_part.casefold()
-    return Address("email", found.normalized, f"{local}@{found.ascii_domain.lower()}")
+    return Address("email", found.normalized, f"{lower(found.local_part)}@{found.ascii_domain.lower()}")
+
+
+def lower(text: str) -> str:
+    """Return a text as addresses are compared: in lower case, and composed (NFC, as RFC 6532, section 3.1 asks for).
+
+    No case folding and no NFKC: they make one of `straße` and `strasse`, of `ſ` and `s`, which are two mailboxes. What
+    is composed or not is the same text to whoever types it. Composed once more, for `İ` has no single small letter.
+    """
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
 
 
 def phone(text: str) -> Address:
@@ -46,6 +69,48 @@ def phone(text: str) -> Address:
     if not _PHONE.fullmatch(number):
         raise ValueError("is invalid")
     return Address("phone", number, number)
+
+
+def written_phone(text: str, country: str | None = None) -> Address:
+    """Read a phone number as people write it; raises ValueError with the reason as a predicate.
+
+    A number without country code is one of `country` (two letters). `00` stands for the plus everywhere, and the trunk
+    zero goes: `+44 (0)20 …`. A number that a spreadsheet wrote as 4.47701E+11 has lost its last digits and is refused.
+    """
+    text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).strip(" \t\r\n'\"").casefold()
+    text = _WORDS.sub("", _LABEL.sub("", text.removeprefix("tel:"), count=1))
+    text = _EXTENSION.sub("", text).strip(" ,;.")
+    if _SCIENTIFIC.fullmatch(text):
+        exact = Decimal(text.replace(",", "."))
+        if exact.as_tuple().exponent:  # digits are missing between the last that is written and the ones
+            raise ValueError(SHORTENED)
+        text = str(int(exact))
+    elif whole := _WHOLE_FLOAT.fullmatch(text):
+        text = whole[1]
+    if not _LOCAL.fullmatch(text) or sum(character.isdecimal() for character in text) < 3:
+        raise ValueError(NOT_A_PHONE)
+    if text.startswith("+") and "(0)" not in text:
+        with contextlib.suppress(ValueError):
+            return phone(text)
+    return _parsed_phone(text, country)
+
+
+def _parsed_phone(text: str, country: str | None) -> Address:
+    import phonenumbers
+
+    bare = "".join(character for character in text if character.isdecimal() or character == "+")
+    if bare.startswith("00"):
+        bare = text = f"+{bare.lstrip('0')}"
+    if not bare.startswith("+") and country is None:
+        raise ValueError(NO_COUNTRY)
+    try:
+        parsed = phonenumbers.parse(text, country)
+    except phonenumbers.NumberParseException:
+        raise ValueError(NOT_A_PHONE) from None
+    # One that is dialled within its town alone has no form for the world
+    if phonenumbers.is_possible_number_with_reason(parsed) != phonenumbers.ValidationResult.IS_POSSIBLE:
+        raise ValueError(NOT_A_PHONE if bare.startswith("+") else f"is not a phone number of {country}")
+    return phone(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
 
 
 def sms_sender(text: str) -> str:
@@ -67,11 +132,13 @@ def read(kind: str, text: str) -> Address:
 
 
 def sought(written: str) -> str:
-    """Answer the normal form that somebody looks for; a plus that nobody encoded for a query comes as a space."""
+    """Return the normal form of an address in a query, where an unencoded plus arrives as a space."""
     text = written.strip()
     with contextlib.suppress(ValueError):
         return phone(text if text.startswith("+") else f"+{text}").key
-    return text.casefold()
+    with contextlib.suppress(ValueError):
+        return email(text).key
+    return lower(text)
 
 
 def ascii_form(address: str) -> str | None:
@@ -88,6 +155,14 @@ def _ascii_domain(domain: str) -> str:
     import idna
 
     return idna.encode(domain, uts46=True).decode()
+
+
+@cache
+def countries() -> frozenset[str]:
+    """Return the countries that phone numbers belong to, by two letters."""
+    import phonenumbers
+
+    return frozenset(phonenumbers.SUPPORTED_REGIONS)
 
 
 def country_of(phone_number: str) -> str | None:

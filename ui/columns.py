@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from appliance.importing import columns
+from appliance.importing import columns, dates, store
 from appliance.importing.requests import ImportOptions
 from appliance.tables import Import
 from ui.forms import Form
@@ -82,23 +82,38 @@ def options(found: Import, form: Form) -> dict[str, Any]:
     """Answer what a form asks of an import, in the words of the domain; notes what is missing."""
     if found.resource == "suppressions":
         return {"map": asked(found, form)}
-    form.need("consent_source", "Say where they come from: it is kept with each of them as evidence.")
+    form.need("consent_source", "Say where these contacts come from. It is kept with each of them as evidence.")
+    form.need("opt_in", "Choose whether these contacts are subscribed.")
     new = form.text("new_list")
     return {
         "map": asked(found, form), "list_ids": form.ids("list_ids"), "list_names": [new] if new else [],
         "on_conflict": "skip" if form["on_conflict"] == "skip" else "merge", "opt_in": form["opt_in"] != "no",
         "consent_source": form["consent_source"][:1000], "trigger_flows": form["trigger_flows"] == "yes",
+        "default_country": form.text("default_country"), "date_order": form.text("date_order"),
     }  # fmt: skip
 
 
-def form_of(asked_for: ImportOptions) -> Form:
-    """Answer the form that asks for what an import was asked for."""
+def form_of(found: Import, country: str) -> Form:
+    """Return the form that asks for what an import was asked for; a new one proposes a `country` for phone numbers."""
+    asked_for: ImportOptions = store.options(found)
+    is_new = found.phase == store.MAPPING
     form = Form(
         {
-            "on_conflict": asked_for.on_conflict, "opt_in": "yes" if asked_for.opt_in else "no",
+            # Nobody is subscribed because a box was ticked before anybody looked
+            "on_conflict": asked_for.on_conflict, "opt_in": "" if is_new else "yes" if asked_for.opt_in else "no",
             "consent_source": asked_for.consent_source or "", "trigger_flows": "yes" if asked_for.trigger_flows else "",
-            "new_list": ", ".join(asked_for.list_names[:1]),
+            "new_list": ", ".join(asked_for.list_names[:1]), "date_order": asked_for.date_order or "",
+            "default_country": asked_for.default_country or (country if is_new else ""),
         }
     )  # fmt: skip
     form.lists["list_ids"] = [str(one) for one in asked_for.list_ids]
     return form
+
+
+def asks_order(found: Import) -> bool:
+    """Whether a column holds dates that may be read in two ways, as far as it is known."""
+    return any(
+        column.get("dates") in ("ambiguous", "mixed")
+        or any((written := dates.read(sample)) is not None and not written.is_clear for sample in column["samples"])
+        for column in found.columns
+    )

@@ -15,6 +15,24 @@ def evidence(visit: Visit) -> Evidence:
     return Evidence("ui", visit.actor, visit.request.ctx.client, visit.request.headers.get("user-agent"))
 
 
+def written_phone(visit: Visit, text: str) -> str:
+    """Return a phone number in E.164, completed by the country of the account; as it was typed if it cannot be."""
+    try:
+        return addresses.written_phone(text, visit.account.country_code).value
+    except ValueError:
+        return text
+
+
+def phone_fault(visit: Visit, text: str) -> str | None:
+    """Return what a phone number lacks as it was typed; None if that is no country code."""
+    try:
+        addresses.written_phone(text, visit.account.country_code)
+    except ValueError as fault:
+        if str(fault) == addresses.NO_COUNTRY:
+            return "This number has no country code. Write it like +44 20 7946 0018, or set a country in Settings."
+    return None
+
+
 def all_lists(account_id: int) -> list[Any]:
     """Answer the lists of an account, by name; enough of them to choose from."""
     found = lists.page(account_id, lists.ListQuery(limit=MOST)).rows

@@ -36,7 +36,7 @@ def of_address(email: str) -> str:
     try:
         return f"email:{addresses.email(email).key}"
     except ValueError:
-        return f"email:{email.strip().casefold()[:254]}"
+        return f"email:{addresses.lower(email.strip())[:254]}"
 
 
 def of_client(ip: str) -> str:

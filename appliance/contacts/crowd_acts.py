@@ -14,6 +14,7 @@ from appliance.contacts import consent, lists, store, tags, write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CONTACTS
 from appliance.db.dialect.documents import among
+from appliance.db.folding import fold
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Faults
@@ -85,7 +86,7 @@ def _tag(task: Task) -> Outcome:
     changed, skipped = [], Counter[str]()
     for contact in _people(task, skipped):
         had = tags.of(contact.data)
-        if tag.casefold() in {one.casefold() for one in had}:
+        if fold(tag) in {fold(one) for one in had}:
             skipped[TAGGED] += 1
         elif not _retagged(contact, [*had, tag], task.evidence):
             skipped[TOO_MANY_TAGS] += 1
@@ -95,11 +96,11 @@ def _tag(task: Task) -> Outcome:
 
 
 def _untag(task: Task) -> Outcome:
-    tag = str(task.argument["tag"]).strip().casefold()
+    tag = fold(str(task.argument["tag"]).strip())
     changed, skipped = [], Counter[str]()
     for contact in _people(task, skipped):
         had = tags.of(contact.data)
-        left = [one for one in had if one.casefold() != tag]
+        left = [one for one in had if fold(one) != tag]
         if left == had or not _retagged(contact, left, task.evidence):
             skipped[UNTAGGED] += 1
         else:

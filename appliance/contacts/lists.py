@@ -8,12 +8,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance import clock
 from appliance.account.acting import By
 from appliance.db.dialect.documents import among, each_of
+from appliance.db.folding import name_key
 from appliance.db.open import connection, one, rows, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotFound
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.fields import Id, Name, PageQuery, Short
+from appliance.fields import Id, Name, PageQuery, Short, default
 from appliance.pages import Page, paginate
 from appliance.segments import approved, needed
 from appliance.segments import store as segments
@@ -31,8 +32,8 @@ class ListCreate(Struct):
     name: Name
     segment_id: Id | None | UnsetType = UNSET
     contact_ids: Annotated[list[Id], Meta(max_length=10_000)] | None | UnsetType = UNSET
-    double_opt_in: bool | UnsetType = UNSET
-    public: bool | UnsetType = UNSET
+    double_opt_in: Annotated[bool, default(False)] | UnsetType = UNSET
+    public: Annotated[bool, default(False)] | UnsetType = UNSET
 
 
 class ListPatch(Struct):
@@ -66,7 +67,7 @@ def page(account_id: int, query: ListQuery, order: str = "-created") -> Page:
     """List lists, newest first, or in another order: `name`, `people`, `updated`, with a minus the other way."""
     found = ContactList.select().where(ContactList.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
-        found = found.where(ContactList.name_key.contains(query.search.strip().casefold()))
+        found = found.where(ContactList.name_key.contains(name_key(query.search)))
     column = _ORDERS[order.removeprefix("-")]
     way = [column.desc(), ContactList.id.desc()] if order.startswith("-") else [column, ContactList.id]
     result = paginate(found.order_by(*way), query.page, query.size())
@@ -118,7 +119,7 @@ def create(account_id: int, request: ListCreate) -> ContactList:
     check(account_id, request)
     now = clock.now_ms()
     made = ContactList.create(
-        account=account_id, name=request.name.strip(), name_key=request.name.strip().casefold(),
+        account=account_id, name=request.name.strip(), name_key=name_key(request.name),
         double_opt_in=request.double_opt_in is True, public=request.public is True, created_at=now, updated_at=now,
         segment=request.segment_id if isinstance(request.segment_id, int) else None,
         stale=isinstance(request.segment_id, int),
@@ -139,7 +140,7 @@ def update(account_id: int, list_id: int, request: ListPatch, by: By = By()) -> 
     found = get(account_id, list_id)
     check(account_id, request, list_id)
     if isinstance(request.name, str):
-        found.name, found.name_key = request.name.strip(), request.name.strip().casefold()
+        found.name, found.name_key = request.name.strip(), name_key(request.name)
     for name in ("double_opt_in", "public"):
         if isinstance(getattr(request, name), bool):
             setattr(found, name, getattr(request, name))
@@ -191,7 +192,7 @@ def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None 
     """Raise Invalid with all that is wrong with a list, beyond its types."""
     faults = Faults()
     if isinstance(request.name, str):
-        key = request.name.strip().casefold()
+        key = name_key(request.name)
         taken = one("SELECT id FROM contact_list WHERE account_id = ? AND name_key = ?", (account_id, key))
         if taken is not None and taken[0] != list_id:
             faults.add("name", "has already been taken")

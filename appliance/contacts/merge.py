@@ -8,6 +8,7 @@ from appliance.contacts import consent, search, store, tags
 from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CONTACTS
 from appliance.db.dialect.documents import among
+from appliance.db.folding import fold
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Faults, Invalid
@@ -60,7 +61,7 @@ def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -
 def _united(contact: Contact, other: Contact) -> dict[str, Any]:
     """Answer the data of both; what both have is this one's, tags are united without case."""
     data = {**other.data, **contact.data}
-    both = {tag.casefold(): tag for tag in tags.of(other.data) + tags.of(contact.data)}
+    both = {fold(tag): tag for tag in tags.of(other.data) + tags.of(contact.data)}
     return {**data, "tags": list(both.values())} if both else data
 
 

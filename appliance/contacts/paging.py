@@ -8,6 +8,7 @@ nothing was written.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from appliance import addresses
 from appliance.contacts import search
 from appliance.db.dialect.hints import NO_INDEX, THEN_JOIN, by_index
 from appliance.db.dialect.texts import ANY_CASE
@@ -141,7 +142,7 @@ def hits(account_id: int, text: str) -> tuple[list[int], int | None]:
 
 def _addresses(account_id: int, text: str) -> list[int]:
     """Answer whose address begins with a text that looks like the beginning of one: all of it, to the last letter."""
-    begin = text.strip().casefold()
+    begin = addresses.sought(text) if "@" in text else ""
     if "@" not in begin[1:] or any(letter.isspace() for letter in begin):
         return []
     found = rows(

@@ -1,10 +1,10 @@
 """What may be written about a contact, and how contacts are asked for."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from appliance.fields import Country, Data, DayOrWhen, EmailText, Id, Line, PageQuery, Phone, Short
+from appliance.fields import Country, Data, DayOrWhen, EmailText, Id, Line, ListId, PageQuery, Phone, SegmentId, Short
 
 
 class ChannelWrite(Struct):
@@ -49,9 +49,9 @@ class ContactQuery(PageQuery):
     search: Short | UnsetType = UNSET
     q: Short | UnsetType = UNSET
     query: Short | UnsetType = UNSET
-    list_id: int | UnsetType = UNSET
+    list_id: ListId | UnsetType = UNSET
     tag: Short | UnsetType = UNSET
-    segment_id: int | UnsetType = UNSET
+    segment_id: SegmentId | UnsetType = UNSET
     source: Short | UnsetType = UNSET
     subscribed_email: bool | UnsetType = UNSET
     subscribed_phone: bool | UnsetType = UNSET
@@ -68,11 +68,10 @@ class ContactQuery(PageQuery):
         return None
 
 
-class SearchQuery(PageQuery):
+class SearchQuery(PageQuery, kw_only=True):
     """The words of `/contacts/search`."""
 
-    NEEDED: ClassVar = ("q",)
-    q: Annotated[str, Meta(max_length=255, extra={"filled": True})] | UnsetType = UNSET
+    q: Annotated[str, Meta(max_length=255, extra={"filled": True})]
 
 
 class MergeWrite(Struct):

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from appliance.db.folding import fold
 from appliance.errors import Faults
 from appliance.events import log
 from appliance.events.log import Happened
@@ -52,7 +53,7 @@ def of(data: dict[str, Any]) -> list[str]:
 def tell(contact: Contact, before: list[str]) -> None:
     """Record the tags that came and went; a tag in other letters is the same tag."""
     now = of(contact.data)
-    had, has = {tag.casefold(): tag for tag in before}, {tag.casefold(): tag for tag in now}
+    had, has = {fold(tag): tag for tag in before}, {fold(tag): tag for tag in now}
     log.record_many(
         [Happened(contact.account_id, "tag_add", contact.id, {"tag": has[key]}) for key in has if key not in had]
         + [Happened(contact.account_id, "tag_remove", contact.id, {"tag": had[key]}) for key in had if key not in has]

@@ -11,7 +11,7 @@ from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CONTACTS
 from appliance.contacts.requests import ContactPatch, ContactWrite
 from appliance.db.work import writing
-from appliance.errors import Faults, Invalid
+from appliance.errors import Faults
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.flows import ending
@@ -31,9 +31,10 @@ class Upserted(NamedTuple):
 def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> Upserted:
     """Create a contact, or update the one who has the address; raises Invalid with all faults (decisions, 9)."""
     writing()
-    known = _known(account_id, request)
+    known, faults = _known(account_id, request)
     contact = store.get(account_id, known) if known else None
     plan = _plan(account_id, contact, request)
+    plan.merge(faults)
     plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], known))
     data = _data(contact, request, plan.faults)
     plan.check()
@@ -59,9 +60,10 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> Upsert
 
 def check(account_id: int, request: ContactWrite, contact_id: int | None = None) -> None:
     """Raise Invalid with all that is wrong with a contact, beyond its types; writes nothing."""
-    known = contact_id or _known(account_id, request)
+    known, faults = (contact_id, {}) if contact_id else _known(account_id, request)
     contact = store.get(account_id, known) if known else None
     plan = _plan(account_id, contact, request)
+    plan.merge(faults)
     plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], known))
     if contact is not None and isinstance(request, ContactPatch):
         _patched_data(contact, request, plan.faults)
@@ -112,15 +114,16 @@ def delete(account_id: int, contact_id: int) -> Contact:
     return contact
 
 
-def _known(account_id: int, request: ContactWrite) -> int | None:
+def _known(account_id: int, request: ContactWrite) -> tuple[int | None, dict[str, list[str]]]:
+    """Return the id of the contact who has the e-mail address or else the number, and a fault if two have them."""
     found: list[int | None] = []
     for kind, text in (("email", request.email), ("phone", request.phone)):
         address = addresses.read(kind, text) if isinstance(text, str) and text else None
         found.append(channels.owner(account_id, address) if address else None)
     by_email, by_phone = found
     if by_email and by_phone and by_email != by_phone:
-        raise Invalid({"phone": ["has already been taken"]})
-    return by_email or by_phone
+        return by_email, {"phone": ["has already been taken"]}
+    return by_email or by_phone, {}
 
 
 class _Plan(channels.Plan):

@@ -1,5 +1,6 @@
 """What a cell of a file says: trimmed, checked, and understood whatever product wrote it."""
 
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,8 @@ import msgspec
 
 from appliance.patterns import late
 
+MAX_TAGS = 100
+_BREAKS = late(r"[ \t\r\n\v\f\u0085\u2028\u2029]+")
 _CONTROL = late(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
 # A cell that neither begins nor ends with one of these is clean
@@ -16,18 +19,53 @@ _ESCAPED = late(r"'+[=+\-@\t\r\n＝＋－＠]")
 _TYPED = frozenset("-0123456789tf")
 _NUMBER = late(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _SEPARATORS = late(r"[,;|]")
-NO = frozenset(("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non"))
-YES = frozenset(("1", "yes", "y", "true", "t", "on", "x", "ja", "oui", "si"))
-# How other products call what we know; the gravest of a row counts
+# Words are compared as `word_of` writes them, without accents
+NO = frozenset(
+    ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
+     "nie", "jamais", "nunca", "✗", "✘")
+)  # fmt: skip
+YES = frozenset(
+    ("1", "yes", "y", "true", "t", "on", "x", "ja", "j", "oui", "si", "s", "wahr", "vrai", "verdadero", "ok", "✓", "✔")
+)  # fmt: skip
+# How other products, in four languages, call what we know; the gravest of a row counts
 STATES = {
-    "unsubscribed": "out", "unsubscribe": "out", "opted_out": "out", "optout": "out", "inactive": "off",
-    "disabled": "off", "unconfirmed": "off", "pending": "off", "transactional": "off", "non_subscribed": "off",
-    "nonsubscribed": "off", "blocklisted": "manual", "blacklisted": "manual", "blocked": "manual", "manual": "manual",
-    "suppressed": "manual", "cleaned": "hard_bounce", "bounced": "hard_bounce", "bounce": "hard_bounce",
-    "hard_bounce": "hard_bounce", "unreachable": "hard_bounce", "invalid": "hard_bounce", "soft_bounce": "soft_bounce",
-    "stop_keyword": "out", "erased": "manual",
+    "unsubscribed": "out", "unsubscribe": "out", "opted_out": "out", "optout": "out", "abgemeldet": "out",
+    "abbestellt": "out", "ausgetragen": "out", "desinscrit": "out", "desinscrite": "out", "desabonne": "out",
+    "desabonnee": "out", "baja": "out", "dado_de_baja": "out", "desuscrito": "out", "cancelado": "out",
+    "inactive": "off", "disabled": "off", "unconfirmed": "off", "pending": "off", "transactional": "off",
+    "non_subscribed": "off", "nonsubscribed": "off", "not_subscribed": "off", "never_subscribed": "off",
+    "archived": "off", "deleted": "off", "redacted": "off", "invited": "off", "inaktiv": "off", "unbestatigt": "off",
+    "unbestaetigt": "off", "ausstehend": "off", "inactif": "off", "en_attente": "off",
+    "non_inscrit": "off", "non_confirme": "off", "inactivo": "off", "pendiente": "off", "no_suscrito": "off",
+    "blocklisted": "manual", "blacklisted": "manual", "blocked": "manual", "manual": "manual", "suppressed": "manual",
+    "gesperrt": "manual", "bloque": "manual", "bloqueado": "manual",
+    "cleaned": "hard_bounce", "bounced": "hard_bounce", "bounce": "hard_bounce", "hard_bounce": "hard_bounce",
+    "unreachable": "hard_bounce", "invalid": "hard_bounce", "unzustellbar": "hard_bounce", "rebotado": "hard_bounce",
+    "soft_bounce": "soft_bounce", "stop_keyword": "out", "erased": "manual",
     "complained": "complaint", "complaint": "complaint", "spam": "complaint", "abuse": "complaint",
 }  # fmt: skip
+SUBSCRIBED = frozenset(
+    ("subscribed", "active", "enabled", "confirmed", "opted_in", "optin", "single_opt_in", "double_opt_in", "aktiv",
+     "angemeldet", "abonniert", "bestatigt", "bestaetigt", "inscrit", "inscrite", "abonne", "abonnee", "actif",
+     "confirme", "suscrito", "activo", "alta", "confirmado")
+)  # fmt: skip
+# What stands for nothing in any column, exactly as exports and people write it; none of these is a name
+_BLANKS = """
+    - -- --- – — − _ ? ?? ??? . .. ... / // n/a N/A n.a. N.A. n/a. #N/A #NA #NV #VALUE! #WERT! #VALEUR! #¡VALOR! #REF!
+    #BEZUG! #NAME? #NOM? #¿NOMBRE? #DIV/0! #NULL! null NULL (null) <null> [null] \\N (none) (blank) (empty) (leer)
+    undefined k.A. k.a. K.A. n/d N/D s/o S/O 0000-00-00
+"""
+BLANKS = frozenset((*_BLANKS.split(), "k. A.", "k. a.", "0000-00-00 00:00:00"))
+# Beside these, in columns where no such word is a value
+_BLANK_WORDS = """
+    na n.a nil none nan unknown empty blank missing keine keiner keines leer unbekannt aucun aucune inconnu vide ninguno
+    ninguna desconocido vacio
+"""
+_NOTHING = frozenset(
+    (*_BLANK_WORDS.split(), "not provided", "not given", "no phone", "no email", "keine angabe", "keine angaben",
+     "nicht angegeben", "non renseigne", "non renseignee", "sin datos", "sin dato", "no disponible")
+)  # fmt: skip
+_WITHOUT_WORDS = frozenset(("email", "phone", "country_code"))
 REASONS = ("manual", "hard_bounce", "soft_bounce", "complaint")
 
 
@@ -41,11 +79,36 @@ def clean(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _ESCAPED.match(cell) else cell
 
 
+def unaccented(text: str) -> str:
+    """Return a text in lower case and without accents, as words are compared."""
+    if not text.isascii():
+        text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return text.lower()
+
+
 def word_of(cell: Any) -> str:
     """Answer a cell as a word that can be compared."""
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return str(cell).strip().lower().replace(" ", "_").replace("-", "_")
+    return unaccented(str(cell).strip()).replace(" ", "_").replace("-", "_")
+
+
+def is_blank(cell: str, target: str) -> bool:
+    """Whether a cell stands for nothing: the usual empties, and in columns of addresses also `none` or a zero."""
+    if cell in BLANKS:
+        return True
+    if target not in _WITHOUT_WORDS:
+        return False
+    folded = unaccented(cell.strip(" '\""))
+    if not folded or folded in _NOTHING:
+        # The two letters of Namibia
+        return not (target == "country_code" and folded == "na")
+    return target == "phone" and not folded.strip("0 .-/()")
+
+
+def leave_out(row: dict[str, Any], target: str, cell: Any, reason: str) -> None:
+    """Note that a value was not taken, or not as what it was meant for, and why; the rest of the row goes on."""
+    row.setdefault("warnings", []).append((target, str(cell)[:100], reason))
 
 
 def typed(cell: str) -> Any:
@@ -61,19 +124,19 @@ def typed(cell: str) -> Any:
 
 def _line(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     text = str(cell)
+    if not text.isprintable():
+        text = _BREAKS.sub(" ", text).strip()
     if len(text) > 255:
-        raise Bad(f"{target} is too long (maximum is 255 characters)")
-    if not text.isprintable() and _CONTROL.search(text):
-        raise Bad(f"{target} is invalid")
-    row[target] = text
+        leave_out(row, target, text, "is too long (maximum is 255 characters)")
+    elif not text.isprintable() and _CONTROL.search(text):
+        leave_out(row, target, text, "contains control characters")
+    elif text:
+        row[target] = text
 
 
 def _address(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    """Take the first of several columns that has one; a second number is kept, but nobody is found by it."""
-    if target in row:
-        data.setdefault(f"other_{target}", cell)
-    else:
-        row[target] = cell
+    """Gather what several columns say; the first that can be read counts."""
+    row.setdefault(target, []).append(str(cell))
 
 
 def _name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
@@ -84,24 +147,33 @@ def _name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> 
 
 
 def _country_code(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    text = str(cell)
-    if not (len(text) == 2 and text.isascii() and text.isalpha()):
-        raise Bad("country_code is invalid")
-    row[target] = text.upper()
+    text = str(cell).upper()
+    if text == "UK":  # as most of its people write it
+        text = "GB"
+    if len(text) == 2 and text.isascii() and text.isalpha():
+        row[target] = text
+    else:
+        leave_out(row, target, cell, "is not the two letters of a country")
 
 
 def _tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    if cell not in ("full", "aggregate", "none"):
-        raise Bad("tracking is not included in the list")
-    row[target] = cell
+    if cell in ("full", "aggregate", "none"):
+        row[target] = cell
+    else:
+        leave_out(row, target, cell, "is not full, aggregate or none")
 
 
 def _tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     parts = cell if isinstance(cell, list) else split(str(cell))
-    found = list(dict.fromkeys(text for part in parts if (text := str(part).strip(SPACES))))
-    if len(found) > 100 or any(len(text) > 64 for text in found):
-        raise Bad("tags are too many or too long (maximum is 100 of 64 characters)")
-    data["tags"] = found
+    tags = list(dict.fromkeys(text for part in parts if (text := str(part).strip(SPACES))))
+    for tag in tags:
+        if len(tag) > 64:
+            leave_out(row, target, tag, "is too long (maximum is 64 characters)")
+    short = [tag for tag in tags if len(tag) <= 64]
+    for tag in short[MAX_TAGS:]:
+        leave_out(row, target, tag, f"is one too many (maximum is {MAX_TAGS} tags)")
+    if short:
+        data["tags"] = short[:MAX_TAGS]
 
 
 def split(text: str) -> list[Any]:
@@ -118,12 +190,13 @@ def split(text: str) -> list[Any]:
 
 def _json_data(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     try:
-        found = cell if isinstance(cell, dict) else msgspec.json.decode(str(cell))
+        values = cell if isinstance(cell, dict) else msgspec.json.decode(str(cell))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise Bad("data is not a JSON object")
-    for key, value in found.items():
+        values = None
+    if not isinstance(values, dict):
+        leave_out(row, target, cell, "is not a JSON object")
+        return
+    for key, value in values.items():
         data.setdefault(key, value)
 
 
@@ -132,15 +205,18 @@ def _verified(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str)
 
 
 def _reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    """Read why an address is suppressed; one that must not be written to is not lost for want of a known reason."""
     word = word_of(cell)
-    row["reason"] = STATES.get(word, word)
-    if row["reason"] == "out":
-        row["reason"] = "manual"
-    if row["reason"] not in REASONS:
-        raise Bad("reason is not included in the list")
+    reason = STATES.get(word, word)
+    if reason == "out":
+        reason = "manual"
+    if reason in REASONS:
+        row["reason"] = reason
+    else:
+        leave_out(row, target, cell, "is not a known reason; kept as manual")
 
 
-# Reads a cell into the row or its custom data, for a target; raises Bad
+# Reads a cell into the row or its custom data, for a target; what cannot be read is left out and noted
 Read = Callable[[dict[str, Any], dict[str, Any], Any, str], None]
 READ: dict[str, Read] = {
     "email": _address, "phone": _address, "name": _name, "first_name": _line, "last_name": _line, "source": _line,

@@ -10,7 +10,7 @@ from appliance.contacts import search
 from appliance.importing import plain, rules
 from appliance.importing.before import Before
 from appliance.importing.given import Given
-from appliance.importing.known import Have, Known, Line
+from appliance.importing.known import Have, Known, Line, Memory
 from appliance.importing.named import Named
 from appliance.importing.people import Person
 from appliance.importing.plain import Made
@@ -42,40 +42,76 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of one line."""
+    """What came of one line.
+
+    `warnings` are values that were left out because of what is stored, each as field, value, and why; what cannot be
+    read at all is known of the line before. `state` is where the contact stands then: `subscribed`, or `unsubscribed`
+    or `suppressed` with the reason behind a colon.
+    """
 
     line: int
     result: str
     contact_id: int | None = None
     reason: str | None = None
     kept: list[str] = []
+    warnings: list[tuple[str, str, str]] = []
+    state: str | None = None
 
 
 class Chunk:
-    """The work on some people, done when it is made: on the writer thread, or `dry` on any, which writes nothing.
+    """The work on some people, done when it is made: on the writer thread, or for a check on any, writing nothing.
 
-    `made` are those of them whom `plain.make` made before, who only join the lists here.
+    A check has a `memory` of the parts of the file before this one. `made` are those of them whom `plain.make` made
+    before, who only join the lists here.
     """
 
-    def __init__(self, plan: Plan, people: list[Person], made: Made | None = None, dry: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, people: list[Person], made: Made | None = None, memory: Memory | None = None
+    ) -> None:  # fmt: skip
         self.plan, self.now = plan, clock.now_ms() if made is None else made.at
-        self.known = Known(plan.account_id, people)
+        self.known = Known(plan.account_id, people, memory)
         self.rows = Rows(plan.account_id, plan.actor, plan.words, self.now)
         self.before = Before(self.now, made)
         self.outcomes: list[Outcome] = []
         self._joining: dict[int, list[int]] = defaultdict(list)
         self._changed: set[int] = set()
         self._note = _encode({"import_id": plan.import_id}).decode()
-        named = Named(plan.account_id, people, dry)
+        self._said: dict[int, str | None] = {}
+        self.warned = 0
+        named = Named(plan.account_id, people, dry=memory is not None)
         for person in people:
             self._row(person, named)
-        if not dry:
+        self._states()
+        if memory is None:
             self._contacts()
             self.rows.flush()
             self._lists(made)
+        else:
+            rows = zip(people, self.outcomes, strict=True)
+            memory.keep(self.known, {one.contact_id for person, one in rows if person.shared and one.contact_id})
+
+    def _states(self) -> None:
+        """Say of each line that wrote a contact where the contact stands in the end."""
+        for place, outcome in enumerate(self.outcomes):
+            if outcome.result in (CREATED, UPDATED) and outcome.contact_id is not None:
+                self.outcomes[place] = outcome._replace(state=self._state(outcome.contact_id))
+
+    def _state(self, contact_id: int) -> str:
+        addresses = self.known.addresses_of(contact_id)
+        first = next((have for (kind, _), have in addresses if kind == "email"), addresses[0][1])
+        standing = first.standing
+        if standing.suppression is not None:
+            return f"suppressed:{standing.suppression}"
+        if standing.subscribed:
+            return "subscribed"
+        if self._said.get(contact_id) is not None:
+            return "unsubscribed:file"
+        return "unsubscribed:before" if self.plan.opt_in else "unsubscribed:not_opted_in"
 
     def _row(self, person: Person, named: Named) -> None:
         found = self._person(person)
+        if found.result in (CREATED, UPDATED) and (person.warnings is not None or found.warnings):
+            self.warned += 1
         if person.first is not None and (found.reason is None or found.reason == _EXISTS):
             found = found._replace(reason=f"the same address as line {person.first}")
         self.outcomes.append(found)
@@ -87,23 +123,26 @@ class Chunk:
         return _encode({"source": source or "import", **self.plan.mark}).decode()
 
     def _person(self, person: Person) -> Outcome:
-        given = person.given()
+        given, taken = person.given(), []
         contact_id = None
-        for address in given:
+        for address in list(given):
             have = self.known.channels.get((address.kind, address.key))
             if have is None or have.contact_id == contact_id:
                 continue
             # A further address tells a person only where it is a phone and no other address contradicts it
             own = address is given[0] or (address.kind == "phone" and not self.known.has_email(have.contact_id))
             if contact_id is not None or not own:
-                return Outcome(person.line, FAILED, None, f"{address.kind} has already been taken")
+                # The line of an office or a household belongs to one of them, and the others come without it
+                given.remove(address)
+                taken.append((address.kind, address.value, "belongs to another contact"))
+                continue
             contact_id = have.contact_id
         if contact_id is None:
-            return self._new(person, given)
+            return self._new(person, given)._replace(warnings=taken)
         if self.plan.skip:
             return Outcome(person.line, SKIPPED, contact_id, _EXISTS)
         self._merge(contact_id, person)
-        return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, given))
+        return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, given), taken)
 
     def _new(self, person: Person, given: list[Given]) -> Outcome:
         contact_id = self.known.next_id()
@@ -130,6 +169,8 @@ class Chunk:
             self._changed.add(contact_id)
 
     def _addresses(self, contact_id: int, given: list[Given]) -> list[str]:
+        said = given[0].consent
+        self._said[contact_id] = said if said in ("out", "off") else None
         return [one.value for one in given if self._address(contact_id, one)]
 
     def _address(self, contact_id: int, given: Given) -> bool:

@@ -3,27 +3,42 @@
 import re
 from typing import NamedTuple
 
+from appliance.importing.cells import unaccented
+
 # Where a column may go, beside `data.<key>`; "" leaves it out
 TARGETS = (
     "email", "phone", "name", "first_name", "last_name", "source", "country_code", "tracking", "tags", "data",
     "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "unsubscribed", "bounced", "reason",
     "note", "opt_in_at", "opt_out_at", "channels", "lists", "",
 )  # fmt: skip
+# Without accents, as `cells.unaccented` writes names
 _NAMES = {
     "email": "email e_mail mail email_address e_mail_address emailaddress address_email correo correo_electronico "
-             "courriel adresse_email adresse_e_mail e_mail_adresse email_adresse",
-    "phone": "phone phone_number mobile mobile_phone telephone tel sms cell telefon telefono handy mobile_number",
-    "name": "name full_name fullname",
+             "courriel adresse_email adresse_e_mail adresse_mail e_mail_adresse email_adresse emailadresse mailadresse "
+             "e_mail_1_value email_1 primary_email email_id direccion_de_correo direccion_de_correo_electronico "
+             "direccion_email",
+    "phone": "phone phone_number mobile mobile_phone telephone tel sms cell telefon telefono handy mobile_number "
+             "mobile_no phone_no tel_no cell_phone contact_number primary_phone phone_1_value whatsapp sms_number "
+             "telefonnummer telefon_nr telefonnr rufnummer mobil mobilnummer mobiltelefon handynummer portable "
+             "telephone_portable tel_portable numero_de_telephone movil celular telefono_movil numero_de_telefono",
+    "name": "name full_name fullname nom_complet nombre_completo nombre_y_apellidos",
     "first_name": "first_name firstname fname given_name vorname prenom nombre forename",
-    "last_name": "last_name lastname lname surname family_name nachname nom apellido apellidos",
-    "source": "source", "country_code": "country_code country_iso", "tracking": "tracking",
-    "tags": "tags tag labels", "data": "data attributes custom_fields",
-    "status": "status subscription_status email_status",
-    "subscribed_email": "subscribed_email subscribed opt_in optin email_opt_in",
-    "subscribed_phone": "subscribed_phone sms_opt_in",
+    "last_name": "last_name lastname lname surname family_name nachname familienname nom nom_de_famille apellido "
+                 "apellidos",
+    "source": "source", "country_code": "country_code country_iso landercode code_pays codigo_de_pais",
+    "tracking": "tracking",
+    "tags": "tags tag labels schlagworte schlagworter etiquettes etiquetas", "data": "data attributes custom_fields",
+    "status": "status subscription_status email_status email_marketing_status email_marketing_consent",
+    "subscribed_email": "subscribed_email subscribed opt_in optin email_opt_in accepts_email_marketing "
+                        "accepts_marketing newsletter newsletter_opt_in newsletter_subscription newsletter_subscriber "
+                        "marketing_opt_in email_marketing email_consent email_permission abonniert "
+                        "newsletter_abonniert abonne suscrito boletin",
+    "subscribed_phone": "subscribed_phone sms_opt_in accepts_sms_marketing sms_marketing_consent sms_consent "
+                        "sms_marketing sms_permission",
     "opted_out_by": "opted_out_by", "verified": "verified email_verified",
     "unsubscribed": "unsubscribed unsub_time unsubscribed_at do_not_email donotemail do_not_contact donotcontact dnc "
-                    "dnc_reason do_not_contact_reason opted_out opt_out optout",
+                    "dnc_reason do_not_contact_reason opted_out opt_out optout abgemeldet abgemeldet_am desinscrit "
+                    "desabonne baja",
     "bounced": "bounced clean_time cleaned bounced_at",
 }  # fmt: skip
 _KNOWN = {name: target for target, names in _NAMES.items() for name in names.split()}
@@ -54,10 +69,11 @@ def _product(name: str, needs: str, left_out: str = "", **targets: str) -> Produ
     return Product(name, frozenset(needs.split()), mapped)
 
 
+OWN = "campanero"
 # What stands only in files of another installation of ours
 _BACK = ("opt_in_at", "opt_out_at", "channels", "lists")
 PRODUCTS = (
-    _product("campanero", "id uuid subscribed_email subscribed_phone channels lists data", **{x: x for x in _BACK}),
+    _product(OWN, "id uuid subscribed_email subscribed_phone channels lists data", **{x: x for x in _BACK}),
     _product("listmonk", "uuid email name attributes status", "uuid created_at updated_at"),
     _product(
         "mailchimp", "email_address leid euid",
@@ -115,7 +131,7 @@ def _target(name: str, product: Product | None) -> str:
         return name.strip()
     if flat in _OURS:
         return ""
-    known = _KNOWN.get(flat) or _KNOWN.get(split)
+    known = _KNOWN.get(unaccented(flat)) or _KNOWN.get(unaccented(split))
     if known is not None:
         return known
     return f"data.{split}" if split else ""

@@ -5,15 +5,18 @@ until everything is done. While an import runs it waits: whom that one makes ane
 """
 
 import logging
+import re
 import shutil
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
 import msgspec
 
-from appliance import clock
+from appliance import addresses, clock
 from appliance.contacts import erase, overwrite
 from appliance.contacts.consent import Evidence
 from appliance.db import work
@@ -50,19 +53,36 @@ class Gone(NamedTuple):
 
     def words(self) -> list[str]:
         """Answer every way in which the addresses are written, in lower case."""
-        return sorted({text.lower() for _, key, value in self.addresses for text in (key, value)})
+        return sorted({addresses.lower(text) for _, key, value in self.addresses for text in (key, value)})
 
-    def needles(self) -> list[bytes]:
-        """Answer what to look for in a file of any encoding."""
-        found = set()
+    def finder(self) -> Callable[[bytes], bool]:
+        """Return what says whether an address is in bytes of any encoding, whose ASCII letters are in lower case."""
+        plain, patterns = set(), set()
         for word in self.words():
             for name in ("utf-8", "utf-16-le", "utf-16-be", "cp1252"):
-                found.add(word.encode(name, "ignore"))
-        return sorted(found)
+                try:
+                    plain.add(word.encode(name).lower())
+                except UnicodeEncodeError:
+                    continue  # it cannot be in a file of this encoding
+                if not word.isascii():
+                    patterns.add(b"".join(_letter(char, name) for char in word))
+        spelled = [re.compile(pattern) for pattern in sorted(patterns)]
+        return lambda text: any(one in text for one in plain) or any(one.search(text) for one in spelled)
 
     def digits(self) -> list[bytes]:
         """Answer the numbers of phones, as they stand between any separators."""
         return [key.lstrip("+").encode() for kind, key, _ in self.addresses if kind == "phone"]
+
+
+def _letter(char: str, encoding: str) -> bytes:
+    """Return a pattern for a letter in either case, composed or not: bytes have no case but that of ASCII."""
+    cases = [one for one in (char, char.upper(), "ẞ" if char == "ß" else char) if len(one) == 1]
+    spellings = {unicodedata.normalize(form, one) for one in cases for form in ("NFC", "NFD")}
+    encoded = set()
+    for spelling in spellings:
+        with suppress(UnicodeEncodeError):  # a spelling that this encoding does not have
+            encoded.add(re.escape(spelling.encode(encoding).lower()))
+    return b"(?:" + b"|".join(sorted(encoded)) + b")"
 
 
 def is_due() -> bool:
@@ -135,12 +155,12 @@ def _names(path: Path, gone: Gone) -> bool:
     """Say whether somebody is named in a file."""
     if path.suffix == ".db":
         return _names_staged(path, gone)
-    needles, digits = gone.needles(), gone.digits()
+    is_named, digits = gone.finder(), gone.digits()
     rest = b""
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             text = rest + block.lower()
-            if any(needle in text for needle in needles):
+            if is_named(text):
                 return True
             if digits:
                 bare = text.translate(None, _SEPARATORS)
@@ -169,7 +189,7 @@ def _names_staged(path: Path, gone: Gone) -> bool:
 
 def _chunks(import_id: int, gone: Gone) -> Iterator[int]:
     """Yield the transactions of an import whose outcomes or notes tell of somebody."""
-    needles, last = [word.encode() for word in gone.words()], 0
+    is_named, last = gone.finder(), 0
     while True:
         found = rows(
             "SELECT id, outcomes, before FROM import_chunk WHERE import_job_id = ? AND id > ? ORDER BY id LIMIT ?",
@@ -178,7 +198,7 @@ def _chunks(import_id: int, gone: Gone) -> Iterator[int]:
         for last, outcomes, before in found:
             told = bytes(outcomes).lower() + bytes(before or b"").lower()
             changed = [change.contact_id for change in _notes(before).changes] if before else []
-            if any(needle in told for needle in needles) or gone.contact_id in changed:
+            if is_named(told) or gone.contact_id in changed:
                 yield last
         if len(found) < _CHUNKS:
             return
@@ -194,7 +214,7 @@ def _scrub(chunk_id: int, gone: Gone) -> None:
     if found[1] is not None:
         notes = _notes(found[1])
         notes.changes = [change for change in notes.changes if change.contact_id != gone.contact_id]
-        notes.added = [(kind, key) for kind, key in notes.added if key.lower() not in words]
+        notes.added = [(kind, key) for kind, key in notes.added if addresses.lower(key) not in words]
         before = _pack(notes)
     outcomes = _pack(_without(msgspec.msgpack.decode(found[0]), words))
     overwrite.overwriting()
@@ -204,7 +224,7 @@ def _scrub(chunk_id: int, gone: Gone) -> None:
 def _without(value: Any, words: set[str]) -> Any:
     if isinstance(value, list):
         return [_without(inner, words) for inner in value]
-    return "" if isinstance(value, str) and value.lower() in words else value
+    return "" if isinstance(value, str) and addresses.lower(value) in words else value
 
 
 def _samples(import_id: int, gone: Gone) -> None:
@@ -217,7 +237,7 @@ def _samples(import_id: int, gone: Gone) -> None:
 
     def tells(cell: str) -> bool:
         bare = cell.encode().translate(None, _SEPARATORS)
-        return any(word in cell.lower() for word in needles) or any(number in bare for number in digits)
+        return any(word in addresses.lower(cell) for word in needles) or any(number in bare for number in digits)
 
     out = {index for column in job.columns for index, cell in enumerate(column["samples"]) if tells(cell)}
     if not out:

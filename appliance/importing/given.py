@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from appliance import addresses, clock
 from appliance.addresses import Address
-from appliance.importing.cells import REASONS, SPACES, STATES, Bad, Read, split, word_of
+from appliance.importing.cells import REASONS, SPACES, STATES, Bad, Read, leave_out, split, word_of
 
 MOST_ADDRESSES = 50
 MOST_LISTS = 500
@@ -102,7 +102,10 @@ def _channel(one: Any) -> Given:
 
 
 def _moment(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    row[target] = moment(cell) or row.get(target)
+    when = moment(cell)
+    if when is None:
+        leave_out(row, target, cell, "is not a date in the past")
+    row[target] = when or row.get(target)
 
 
 def _channels(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
@@ -111,10 +114,14 @@ def _channels(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str)
 
 def _lists(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     parts = cell if isinstance(cell, list) else split(str(cell))
-    found = list(dict.fromkeys(text for part in parts if (text := str(part).strip(SPACES))))
-    if len(found) > MOST_LISTS or any(len(text) > 255 or not text.isprintable() for text in found):
-        raise Bad(f"lists are too many or not names of lists (maximum is {MOST_LISTS})")
-    row["lists"] = msgspec.json.encode(found).decode() if found else None
+    names = list(dict.fromkeys(text for part in parts if (text := str(part).strip(SPACES))))
+    for name in names:
+        if len(name) > 255 or not name.isprintable():
+            leave_out(row, target, name, "is not the name of a list")
+    good = [name for name in names if len(name) <= 255 and name.isprintable()]
+    for name in good[MOST_LISTS:]:
+        leave_out(row, target, name, f"is one too many (maximum is {MOST_LISTS} lists)")
+    row["lists"] = msgspec.json.encode(good[:MOST_LISTS]).decode() if good else None
 
 
 # Beside `cells.READ`: what only some files say

@@ -9,14 +9,18 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from appliance import clock, config
+from appliance import clock, tokens
 from appliance.children import child
 from appliance.db import work
+from appliance.db.dialect import catalogue
 from appliance.db.open import one, rows
 from appliance.errors import Unavailable
 from appliance.importing import stage, staging, steps, store, undo
+from appliance.importing.arriving import Arriving
 from appliance.importing.chunk import Plan
+from appliance.importing.known import Memory
 from appliance.importing.stage import Task
 from appliance.importing.staging import Staged
 from appliance.tables import Import
@@ -89,15 +93,17 @@ class Importer:
         while work.write(steps.fresh, job.id):
             pass
         goes = {column["name"]: column["target"] for column in job.columns} if job.format == "csv" else {}
+        options = store.options(job)
+        country = options.default_country if isinstance(options.default_country, str) else None
         task = Task(
-            str(home / "upload"), str(home / "staging.db"), job.resource, {**goes, **store.options(job).map},
-            str(config.current().data_dir),
+            str(home / "upload"), str(home / "staging.db"), job.resource, {**goes, **options.map},
+            tokens.loaded_key(), country, options.date_order,
         )  # fmt: skip
         small = job.bytes <= _SMALL
         done = stage.run(task, lambda count: None) if small else self._child(job.id, task)
-        return work.write(steps.staged, job.id, done["total"], done["failed"])
+        return work.write(steps.staged, job.id, done["total"], done["failed"], done["dates"])
 
-    def _child(self, import_id: int, task: Task) -> dict[str, int]:
+    def _child(self, import_id: int, task: Task) -> dict[str, Any]:
         with child("read-import", task) as lines:
             for said in lines:
                 if "done" in said:
@@ -125,14 +131,15 @@ class Importer:
     def _parts(self, asked: Plan, job: Import, staged: Staged) -> bool:
         """Take people in parts that fit a short transaction, as the last one's time teaches, and write each."""
         after, count, size = (job.cursor or [0])[0], staged.count(), _FIRST
+        arriving, memory, next_id = Arriving(job.id), Memory(), catalogue.last_number("contact") + 1
         while after < count and not self.stopping.is_set():
             last = min(after + size, count)
             if job.dry_run:
-                outcomes = steps.check(asked, job.resource, staged.people(after, last))
+                done = steps.check(asked, job.resource, staged.people(after, last), memory)
                 time.sleep(0.0005)  # looking lines up is all processor time; requests go first
-                work.write(steps.checked, asked.import_id, after, last, outcomes)
+                work.write(steps.checked, asked.import_id, steps.Part(after, last, next_id, 0), done, arriving)
             else:
-                size = _size(work.write(_timed, asked, job.resource, after, last), last - after)
+                size = _size(work.write(_timed, asked, job.resource, after, last, arriving), last - after)
             after = last
         return bool(after == count)
 
@@ -146,9 +153,9 @@ class _Halted(Exception):
     """The service is ending; the next one goes on."""
 
 
-def _timed(asked: Plan, resource: str, after: int, last: int) -> float:
+def _timed(asked: Plan, resource: str, after: int, last: int, arriving: Arriving) -> float:
     begun = time.perf_counter()
-    steps.apply(asked, resource, after, last)
+    steps.apply(asked, resource, after, last, arriving)
     return time.perf_counter() - begun
 
 

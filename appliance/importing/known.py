@@ -58,10 +58,29 @@ def _in(sql: str, fixed: tuple[Any, ...], values: Iterable[Any]) -> list[tuple[A
     return found
 
 
+class Memory:
+    """What a check has done so far for people whose addresses further rows of the file name, as nothing is written."""
+
+    def __init__(self) -> None:
+        self.next_id: int | None = None
+        self.contacts: dict[int, Line] = {}
+        self.addresses: dict[int, list[tuple[tuple[str, str], Have]]] = {}
+        self.owners: dict[tuple[str, str], int] = {}
+        self.reasons: dict[tuple[str, bytes], set[str]] = {}
+
+    def keep(self, known: "Known", contact_ids: Iterable[int]) -> None:
+        """Remember contacts as they would be now, and every suppression."""
+        self.next_id = known.last_id()
+        for contact_id in contact_ids:
+            self.contacts[contact_id] = known.contacts[contact_id]
+            self.addresses[contact_id] = known.addresses_of(contact_id)
+            self.owners.update((key, contact_id) for key, _ in self.addresses[contact_id])
+
+
 class Known:
     """Contacts, channels, suppressions and remembered opt-outs that some people of a file meet."""
 
-    def __init__(self, account_id: int, people: list[Person]) -> None:
+    def __init__(self, account_id: int, people: list[Person], memory: Memory | None = None) -> None:
         self.account_id = account_id
         self.channels: dict[tuple[str, str], Have] = {}
         self.contacts: dict[int, Line] = {}
@@ -72,6 +91,7 @@ class Known:
         self._of_contact: dict[int, list[tuple[tuple[str, str], Have]]] = defaultdict(list)
         self._hashes: dict[tuple[str, str], bytes] = {}
         self._next: int | None = None
+        self._remembered: dict[tuple[str, bytes], set[str]] | None = None
         keys = set()
         for person in people:
             keys.add((person.kind, person.key))
@@ -80,6 +100,22 @@ class Known:
                 keys |= {(one.kind, one.key) for one in person.given()}
         self._load_channels(keys)
         self._load_states(keys)
+        if memory is not None:
+            self._recall(memory, keys)
+
+    def _recall(self, memory: Memory, keys: set[tuple[str, str]]) -> None:
+        """Take over what a check has done before: of contacts, instead of what is stored of them."""
+        self._next = memory.next_id
+        for contact_id in {memory.owners[key] for key in keys & memory.owners.keys()} | (
+            self.contacts.keys() & memory.contacts.keys()
+        ):
+            self.contacts[contact_id] = memory.contacts[contact_id]
+            self.original.setdefault(contact_id, memory.contacts[contact_id])
+            self._of_contact[contact_id] = memory.addresses[contact_id]
+            self.channels.update(memory.addresses[contact_id])
+        for key, reasons in memory.reasons.items():
+            self._reasons.setdefault(key, set()).update(reasons)
+        self._remembered = memory.reasons
 
     def _load_channels(self, keys: set[tuple[str, str]]) -> None:
         found: set[int] = set()
@@ -142,6 +178,8 @@ class Known:
     def suppress(self, kind: str, hashed: bytes, reason: str) -> None:
         """Know a suppression from now on."""
         self._reasons.setdefault((kind, hashed), set()).add(reason)
+        if self._remembered is not None:
+            self._remembered.setdefault((kind, hashed), set()).add(reason)
 
     def has_email(self, contact_id: int) -> bool:
         """Say whether a contact has an e-mail address."""
@@ -160,6 +198,10 @@ class Known:
         if self._next is None:
             self._next = catalogue.last_number("contact")
         self._next += 1
+        return self._next
+
+    def last_id(self) -> int | None:
+        """Return the id of the last contact that was made here; None if none was, here or before."""
         return self._next
 
     def of_list(self, list_id: int, contact_ids: list[int | None]) -> tuple[str | None, set[int], set[int]]:

@@ -2,6 +2,7 @@
 
 from appliance.contacts import lists
 from appliance.contacts.lists import ListCreate
+from appliance.db.folding import name_key
 from appliance.db.open import rows
 from appliance.importing.people import Person
 
@@ -12,7 +13,7 @@ class Named:
     """The lists that some people's rows name; when `dry`, those that are missing are left out."""
 
     def __init__(self, account_id: int, people: list[Person], dry: bool) -> None:
-        names = {name.casefold(): name for person in people for name in person.list_names()}
+        names = {name_key(name): name for person in people for name in person.list_names()}
         self._ids: dict[str, int] = {}
         keys = list(names)
         for start in range(0, len(keys), _PART):
@@ -29,4 +30,4 @@ class Named:
 
     def ids(self, person: Person) -> list[int]:
         """Answer the lists that a person's row names."""
-        return [self._ids[key] for name in person.list_names() if (key := name.casefold()) in self._ids]
+        return [self._ids[key] for name in person.list_names() if (key := name_key(name)) in self._ids]

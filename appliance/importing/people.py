@@ -1,29 +1,46 @@
-"""One record made a person: addresses in their normal form, fields checked, opt-out state understood."""
+"""One record made a person: addresses in their normal form, fields checked, opt-out state understood.
+
+Only a row without any address is lost. Whatever else cannot be read is left out, and the person says so.
+"""
 
 from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance import addresses, tokens
+from appliance import tokens
 from appliance.addresses import Address
 from appliance.fields import DATA_BYTES, DEEPEST, is_too_deep
-from appliance.importing import cells, columns, given
-from appliance.importing.cells import EDGES, NO, SPACES, STATES, YES, Bad, clean, typed, word_of
+from appliance.importing import cells, columns, dates, given
+from appliance.importing.cells import (
+    BLANKS,
+    EDGES,
+    NO,
+    SPACES,
+    STATES,
+    SUBSCRIBED,
+    YES,
+    Bad,
+    clean,
+    is_blank,
+    leave_out,
+    typed,
+    word_of,
+)  # fmt: skip
+from appliance.importing.dates import Verdict
+from appliance.importing.finding import Finder, without_address
 from appliance.importing.given import GRAVITY, Given
-from appliance.patterns import late
 
-# An address that needs no closer look once its domain has had one
-_PLAIN = late(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
 _MOST_NAMES = 2000
 READ = {**cells.READ, **given.READ}
 _MAUTIC = {"1": "out", "2": "hard_bounce", "3": "manual"}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Given]).decode
 _names = msgspec.json.Decoder(list[str]).decode
+_warnings = msgspec.json.Decoder(list[tuple[str, str, str]]).decode
 
 
 class Person(NamedTuple):
-    """A row of the staging file: somebody by their first address; `more` and `lists` are JSON."""
+    """A row of the staging file: somebody by their first address; `more`, `lists` and `warnings` are JSON."""
 
     line: int
     kind: str
@@ -44,8 +61,12 @@ class Person(NamedTuple):
     opt_out_at: int | None = None
     more: str | None = None
     lists: str | None = None
+    # What was left out of the row: each as field, value, and why
+    warnings: str | None = None
     # The first line of the file that names this address; None if this one is
     first: int | None = None
+    # Whether another line of the file names one of these addresses
+    shared: int = 0
 
     def given(self) -> list[Given]:
         """Answer the person's addresses, the one they are known by first."""
@@ -60,12 +81,24 @@ class Person(NamedTuple):
         return _names(self.lists) if self.lists else []
 
 
-class Reader:
-    """Turns records into people, by where their columns go."""
+def warnings_of(packed: str | None) -> list[tuple[str, str, str]]:
+    """Return what was left out of a row: each as field, value, and why."""
+    return _warnings(packed) if packed else []
 
-    def __init__(self, names: list[str], targets: list[str]) -> None:
-        self._domains: dict[str, tuple[str, str] | None] = {}
-        self._countries: dict[str, str | None] = {}
+
+class Reader:
+    """Turns records into people, by where their columns go.
+
+    `country` is that of phone numbers without country code; `written` says how the dates of a column are written, by
+    its index. Our own export is read to the letter: a name of it may be a dash.
+    """
+
+    def __init__(
+        self, names: list[str], targets: list[str], country: str | None = None,
+        written: dict[int, Verdict] | None = None, is_own: bool = False,
+    ) -> None:  # fmt: skip
+        self._finder = Finder(country, is_own)
+        self._written, self._is_own = written or {}, is_own
         self._hash = tokens.address_hasher()
         self._reason_column = {name for name in names if "reason" in name.lower() or name.lower() == "dnc"}
         self._columns = [
@@ -86,14 +119,26 @@ class Reader:
             # Only cells of a spreadsheet have a quote before what would be a formula
             if not cell or ((cell[0] in EDGES or cell[-1] in EDGES) and not (cell := clean(cell))):
                 continue
+            if index in self._written:
+                cell = self._date(row, cell, index, target)
             read = READ.get(target)
             if read is not None:
-                read(row, data, cell, target)
+                if self._is_own or not is_blank(cell, target):
+                    read(row, data, cell, target)
             elif target.startswith("data."):
-                data[target[5:]] = typed(cell)
+                if cell not in BLANKS:
+                    data[target[5:]] = typed(cell)
             else:
                 self._state(name, target, cell, states, row)
         return self._made(line, row, data, states)
+
+    def _date(self, row: dict[str, Any], cell: str, index: int, target: str) -> str:
+        """Return a cell of a column of dates in ISO 8601, or as it is where it cannot be."""
+        iso, reason = dates.convert(cell, self._written[index])
+        # Times of consent say themselves when they cannot be read, and have other words beside them
+        if iso is None and target.startswith("data.") and cell not in BLANKS:
+            leave_out(row, target, cell, f"{reason}; kept as text")
+        return iso or cell
 
     def _object(self, line: int, record: dict[str, Any]) -> Person:
         row: dict[str, Any] = {}
@@ -108,7 +153,8 @@ class Reader:
             if target.startswith("data."):
                 data[target[5:]] = cell
             elif target in READ:
-                READ[target](row, data, cell, target)
+                if self._is_own or not isinstance(cell, str) or not is_blank(cell, target):
+                    READ[target](row, data, cell, target)
             else:
                 self._state(name, target, cell, states, row)
         return self._made(line, row, data, states)
@@ -125,8 +171,12 @@ class Reader:
 
     def _state(self, name: str, target: str, cell: Any, states: list[str], row: dict[str, Any]) -> None:
         word = word_of(cell)
+        if word in BLANKS and word not in NO:
+            return
         if target == "status":
             found = STATES.get(word)
+            if found is None and word not in SUBSCRIBED and word not in YES:
+                leave_out(row, target, cell, "is not a known status")
         elif target == "bounced":
             found = None if word in NO else "hard_bounce"
         elif target == "unsubscribed":
@@ -137,26 +187,22 @@ class Reader:
         elif target == "opted_out_by":
             found = "out" if word == "recipient" else "off"
         else:
-            found = "off" if word in NO else "in" if word in YES else None
+            # Some write when somebody agreed instead of that they did
+            found = _answer(word) or ("in" if given.moment(cell) else None)
+            if found is None:
+                leave_out(row, target, cell, "is neither yes nor no")
             if target == "subscribed_phone":
-                row["phone_consent"] = found
+                row["phone_consent"] = "out" if found in GRAVITY else found
                 return
         if found:
             states.append(found)
 
     def _made(self, line: int, row: dict[str, Any], data: dict[str, Any], states: list[str]) -> Person:
-        email = self.email(str(row["email"])) if "email" in row else None
-        phone = given.phone(row["phone"]) if "phone" in row else None
+        email, phone = self._finder.email_of(row, data), self._finder.phone_of(row, data)
         first = email or phone or _first(row.get("channels"))
         if first is None:
-            raise Bad("the row has no address")
-        text = _encode(data).decode() if data else None
-        if text is not None and len(text) > DATA_BYTES:
-            raise Bad(f"data is too long (maximum is {DATA_BYTES} bytes)")
-        if text is not None and "\\u0000" in text:
-            raise Bad("data holds a NUL character")
-        if text is not None and text.count("{") + text.count("[") > DEEPEST and is_too_deep(data):
-            raise Bad("data is nested too deeply")
+            raise Bad(without_address(row))
+        text = self._data(row, data) if data else None
         suppression = next((one for one in GRAVITY if one in states), None) if states else None
         consent = next((one for one in ("out", "off", "in") if one in states), None) if states else None
         own = (suppression, consent, row.get("verified", 0), row.get("opt_in_at"), row.get("opt_out_at"))
@@ -167,58 +213,53 @@ class Reader:
             line, first.kind, first.key, first.value, self._hash(first.kind, first.key), row.get("first_name"),
             row.get("last_name"), row.get("source"), row.get("country_code"),
             # Our own export says what country there is, or that there is none
-            self._country(phone.key) if phone is not None and "channels" not in row else None, row.get("tracking"),
-            text, *own, more,
-            row.get("lists"),
+            self._finder.country(phone.key) if phone is not None and "channels" not in row else None,
+            row.get("tracking"), text, *own, more, row.get("lists"),
+            _encode(row["warnings"]).decode() if "warnings" in row else None,
         )  # fmt: skip
 
-    def email(self, text: str) -> Address:
-        """Read an address as `addresses.email` does, with one close look at each domain; raises Bad."""
-        local, _, domain = text.rpartition("@")
-        if len(text) <= 254 and len(local) <= 64 and _PLAIN.match(local):
-            known = self._domains.get(domain)
-            if known is None and domain not in self._domains:
-                if len(self._domains) > 100_000:
-                    self._domains.clear()
-                known = self._domains[domain] = _domain(domain)
-            if known is not None:
-                value = f"{local}@{known[0]}"
-                if len(value) <= 254:
-                    return Address("email", value, f"{local.lower()}@{known[1]}")
-        return given.email(text)
+    def _data(self, row: dict[str, Any], data: dict[str, Any]) -> str | None:
+        """Return the custom data as JSON; without what cannot be kept."""
+        fault = None
+        text = _encode(data).decode()
+        if len(text) > DATA_BYTES:
+            fault = f"is too long (maximum is {DATA_BYTES} bytes)"
+        elif "\\u0000" in text:
+            fault = "holds a NUL character"
+        elif text.count("{") + text.count("[") > DEEPEST and is_too_deep(data):
+            fault = "is nested too deeply"
+        if fault is None:
+            return text
+        leave_out(row, "data", text, fault)
+        return None
 
     def suppressed(self, line: int, record: Any) -> Person:
-        """Read a row of addresses that must not be written to; without a word the reason is `manual`. Raises Bad."""
+        """Read a row of addresses that must not be written to; without a known reason it is `manual`. Raises Bad."""
         row: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         for index, name, target in self._columns:
             cell = record.get(name) if isinstance(record, dict) else record[index] if index < len(record) else None
             cell = clean(cell) if isinstance(cell, str) else cell
-            if cell not in (None, "") and target in READ:
-                READ[target](row, {}, cell, target)
-        text = str(row.get("email") or row.get("phone") or "")
-        if not text:
-            raise Bad("the row has no address")
-        found = self.email(text) if "@" in text else given.phone(text)
-        hashed = self._hash(found.kind, found.key)
+            if cell not in (None, "") and target in READ and not (isinstance(cell, str) and is_blank(cell, target)):
+                READ[target](row, data, cell, target)
+        if "phone" not in row and not any("@" in text for text in row.get("email", ())):
+            # One column of addresses holds both kinds
+            row["phone"] = row.pop("email", [])
+        address = self._finder.email_of(row, data) or self._finder.phone_of(row, data)
+        if address is None:
+            raise Bad(without_address(row))
         return Person(
-            line, found.kind, found.key, found.value, hashed, source=row.get("note"),
-            suppression=row.get("reason", "manual"),
+            line, address.kind, address.key, address.value, self._hash(address.kind, address.key),
+            source=row.get("note"), suppression=row.get("reason", "manual"),
+            warnings=_encode(row["warnings"]).decode() if "warnings" in row else None,
         )  # fmt: skip
 
-    def _country(self, number: str) -> str | None:
-        if number not in self._countries:
-            if len(self._countries) > 1000:
-                self._countries.clear()
-            self._countries[number] = addresses.country_of(number)
-        return self._countries[number]
 
-
-def _domain(domain: str) -> tuple[str, str] | None:
-    try:
-        found = addresses.email(f"a@{domain}")
-    except ValueError:
-        return None
-    return found.value[2:], found.key[2:]
+def _answer(word: str) -> str | None:
+    """Return what a yes or no, or a status in its place, says of consent; None for what says neither."""
+    if word in YES or word in SUBSCRIBED:
+        return "in"
+    return "off" if word in NO else STATES.get(word)
 
 
 def _first(known: list[Given] | None) -> Address | None:

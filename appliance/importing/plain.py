@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _TABLE = (
     "CREATE TEMP TABLE IF NOT EXISTS import_plain (n INTEGER PRIMARY KEY, pos INTEGER, value TEXT, "
     "key TEXT, hash BLOB, first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, tracking TEXT, data TEXT, "
-    "verified INTEGER, opt_in_at INTEGER)"
+    "verified INTEGER, opt_in_at INTEGER, warnings TEXT)"
 )
 _FILL = (
     "INSERT INTO temp.import_plain SELECT NULL, pos, value, key, hash, first_name, last_name, source, "
-    "country_code, coalesce(tracking, 'full'), coalesce(data, '{}'), verified, opt_in_at FROM staged.person p "
-    "WHERE pos > :after AND pos <= :last AND plain AND NOT EXISTS (SELECT 1 FROM channel h "
+    "country_code, coalesce(tracking, 'full'), coalesce(data, '{}'), verified, opt_in_at, warnings "
+    "FROM staged.person p WHERE pos > :after AND pos <= :last AND plain AND NOT EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = :account AND h.kind = 'email' AND h.key = p.key)"
 )
 # Asked only where there are any: most who import have few
@@ -103,6 +103,11 @@ def make(plan: "Plan", after: int, last: int, now: int) -> Made:
     for sql in (*_ROWS, _ADDED):
         run(sql, values)
     return Made(now, first, count)
+
+
+def warned(made: Made) -> int:
+    """Count those whom `make` made without something that their row says."""
+    return int(scalar("SELECT count(*) FROM temp.import_plain WHERE warnings NOT NULL")) if made.number else 0
 
 
 def join(plan: "Plan", list_id: int, name: str, made: Made) -> None:

@@ -1,10 +1,11 @@
 """How a file is handed in, and how imports are asked for."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from appliance.fields import Id, Line, Name, PageQuery
+from appliance.fields import Country, Id, Line, Name, PageQuery
+from appliance.refused_keys import RefusedKeys, use, use_within
 
 Column = Annotated[str, Meta(max_length=300)]
 
@@ -12,8 +13,16 @@ Column = Annotated[str, Meta(max_length=300)]
 class ImportOptions(Struct):
     """What an import does; `map` names where columns go, those it does not name go where their name says.
 
-    `list_names` are lists that everybody joins beside `list_ids`; those that are missing are made.
+    `list_names` are lists that everybody joins beside `list_ids`; those that are missing are made. `default_country` is
+    that of phone numbers without country code: the account's where nothing is said, none with null. `date_order` is how
+    dates are written where no value of a column tells.
     """
+
+    REFUSED: ClassVar[RefusedKeys] = {
+        **use("the form field `resource` beside `options`", "resource"),
+        **use("the query parameter `dry_run`", "dry_run"),
+        **use("`opt_in`", "subscribed", "subscribe", "subscribed_email", "opted_in"),
+    }
 
     map: dict[str, str | None] = field(default_factory=dict)
     list_ids: Annotated[list[Id], Meta(max_length=500)] = field(default_factory=list)
@@ -22,10 +31,17 @@ class ImportOptions(Struct):
     opt_in: bool = True
     consent_source: Annotated[str, Meta(max_length=1000)] | None = None
     trigger_flows: bool = False
+    default_country: Country | None | UnsetType = UNSET
+    date_order: Literal["dmy", "mdy"] | None = None
 
 
 class ImportForm(Struct):
     """The texts beside the file; `options` is JSON (see ImportOptions)."""
+
+    REFUSED: ClassVar[RefusedKeys] = {
+        **use("the query parameter `dry_run`", "dry_run"),
+        **use_within("options", *ImportOptions.__struct_fields__),
+    }
 
     resource: Literal["contacts", "suppressions"] = "contacts"
     options: str | UnsetType = UNSET

@@ -3,7 +3,7 @@
 import csv
 import io
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ from appliance import clock
 from appliance.db.open import rows
 from appliance.errors import NotFound
 from appliance.importing import store
+from appliance.importing.arriving import STATES
+from appliance.importing.people import warnings_of
 from appliance.importing.staging import Staged
 from appliance.patterns import late
 from appliance.tables import Import
 
 _LINES = 2000
 _CHUNKS = 50
-_HEADER = ("line", "result", "reason", "address", "contact_id", "kept_opt_out")
+_HEADER = ("line", "result", "reason", "address", "contact_id", "kept_opt_out", "warnings", "state")
 _RESULTS = ("", "created", "updated", "skipped", "failed")
 _NUMBER = {name: index for index, name in enumerate(_RESULTS)}
 _decode = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
@@ -30,10 +32,13 @@ _STARTERS = tuple("=+-@\t\r＝＋－＠")
 class _Outcomes:
     """The outcomes of an import by line, packed: a million of them take some ten megabytes."""
 
-    def __init__(self, import_id: int, path: Path) -> None:
+    def __init__(self, import_id: int, path: Path, plain: str) -> None:
+        self._plain = plain
         self.results = bytearray()
         self.contacts = array("q")
-        self.words: dict[int, tuple[str | None, str]] = {}
+        # By line, where there is anything to tell: reason, opt-outs kept, what was left out
+        self.words: dict[int, tuple[str | None, str, list[Any]]] = {}
+        self.states = bytearray()
         self._import_id, self._path, self._last = import_id, path, 0
 
     def more(self) -> bool:
@@ -54,35 +59,47 @@ class _Outcomes:
     def _chunk(self, staged: Staged, part: list[int], outcomes: list[Any]) -> None:
         after, last, next_id, made = part
         told = {line for line, *_ in outcomes}
-        for line, result, contact_id, reason, kept in outcomes:
-            self._say(line, result, contact_id)
-            if reason or kept:
-                self.words[line] = (reason, " ".join(kept))
+        for line, result, contact_id, reason, kept, warnings, state in outcomes:
+            self._say(line, result, contact_id, state or "")
+            if reason or kept or warnings:
+                self.words[line] = (reason, " ".join(kept), warnings)
         # Whoever has no outcome of their own was made without any detour, in this order
         for line in staged.lines_of(after, last) if made else ():
             if line not in told:
-                self._say(line, "created", next_id)
+                self._say(line, "created", next_id, self._plain)
                 next_id += 1
 
-    def _say(self, line: int, result: str, contact_id: int | None) -> None:
+    def _say(self, line: int, result: str, contact_id: int | None, state: str) -> None:
         if line >= len(self.results):
             more = line + 1024 - len(self.results)
             self.results.extend(bytes(more))
             self.contacts.extend([0] * more)
+            self.states.extend(bytes(more))
+        self.states[line] = STATES.index(state)
         self.results[line] = _NUMBER[result]
         self.contacts[line] = contact_id or 0
 
 
-def pieces(account_id: int, import_id: int, *, only_problems: bool = False) -> Iterator[bytes]:
+# The lines that can be asked for alone
+ONLY: dict[str, Callable[[tuple[object, ...]], bool]] = {
+    "problems": lambda row: row[1] == "failed",
+    "warnings": lambda row: bool(row[6]) and row[1] in ("created", "updated"),
+    "unsubscribed": lambda row: str(row[7]).startswith("unsubscribed"),
+    "suppressed": lambda row: str(row[7]).startswith("suppressed"),
+}
+
+
+def pieces(account_id: int, import_id: int, only: str | None = None) -> Iterator[bytes]:
     """Yield the results as CSV; each step is some reading. Raises NotFound, also once the lines are no longer kept.
 
-    With `only_problems` those lines alone that could not be taken.
+    `only` names some of the lines (see ONLY).
     """
     job = store.get(account_id, import_id)
     path = store.directory(import_id) / "staging.db"
     if job.phase == "staging" or not path.exists():
         raise NotFound(_why_not(job))
-    outcomes = _Outcomes(import_id, path)
+    plain = "subscribed" if store.options(job).opt_in else "unsubscribed:not_opted_in"
+    outcomes, wanted = _Outcomes(import_id, path, plain), ONLY.get(only or "")
     while outcomes.more():
         yield b""
     yield _csv([_HEADER])
@@ -97,7 +114,7 @@ def pieces(account_id: int, import_id: int, *, only_problems: bool = False) -> I
             return
         after = found[-1][0]
         table = [_row(job, outcomes, *one) for one in found]
-        yield _csv([row for row in table if row[1] == "failed"] if only_problems else table)
+        yield _csv([row for row in table if wanted is None or wanted(row)])
 
 
 def _why_not(job: Import) -> str:
@@ -109,14 +126,25 @@ def _why_not(job: Import) -> str:
     return "the lines of this import are not kept any more: it never was read, or somebody in it was erased"
 
 
-def _row(job: Import, outcomes: _Outcomes, line: int, reason: str | None, text: str) -> tuple[object, ...]:
+def _row(
+    job: Import, outcomes: _Outcomes, line: int, reason: str | None, text: str, packed: str | None
+) -> tuple[object, ...]:  # fmt: skip
     if reason is not None:
-        return line, "failed", reason, _safe(text), "", ""
+        return line, "failed", reason, _safe(text), "", "", "", ""
     known = outcomes.results[line] if line < len(outcomes.results) else 0
     if not known:
-        return line, "skipped" if job.status not in store.OPEN else "pending", "not reached", _safe(text), "", ""
-    words, kept = outcomes.words.get(line, (None, ""))
-    return line, _RESULTS[known], words or "", _safe(text), outcomes.contacts[line] or "", kept
+        result = "skipped" if job.status not in store.OPEN else "pending"
+        return line, result, "not reached", _safe(text), "", "", "", ""
+    words, kept, taken = outcomes.words.get(line, (None, "", []))
+    warnings = sentence([*warnings_of(packed), *taken])
+    state = STATES[outcomes.states[line]]
+    contact_id = outcomes.contacts[line] or ""
+    return line, _RESULTS[known], words or "", _safe(text), contact_id, kept, _safe(warnings), state
+
+
+def sentence(warnings: list[Any]) -> str:
+    """Return in words what was left out of a line: `phone: 07700 900003 (has no country code)`."""
+    return "; ".join(f"{field.removeprefix('data.')}: {value} ({why})" for field, value, why in warnings)
 
 
 def _safe(text: str) -> str:

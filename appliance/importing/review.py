@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.db.open import rows
+from appliance.importing import results, store
+from appliance.importing.people import warnings_of
 from appliance.importing.staging import Staged
+from appliance.tables import Import
 
 SHOWN = 8
 _CHUNKS = 50
@@ -53,19 +56,62 @@ def of_file(path: Path) -> Review | None:
         staged.close()
 
 
-class Kept(NamedTuple):
-    """How many lines name somebody who left and stays out, and how far was looked."""
+class Told(NamedTuple):
+    """What a check, or an import, says of single lines: of each the number, and the first of them."""
 
-    number: int
-    last: int
-    more: bool
+    warnings: Some
+    unsubscribed: Some
+    suppressed: Some
+    kept: int
 
 
-def kept(import_id: int, after: int = 0) -> Kept:
-    """Count the lines whose opt-out is kept, some chunks at a time."""
-    found = rows(
-        "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
-        (import_id, after, _CHUNKS),
-    )
-    count = sum(bool(outcome[4]) for _, packed in found for outcome in _decode(packed)[1])
-    return Kept(count, found[-1][0] if found else after, len(found) == _CHUNKS)
+class Gathering:
+    """Reads the outcomes of an import, some transactions at a time, for what is worth a look."""
+
+    def __init__(self, import_id: int) -> None:
+        self._import_id, self._last = import_id, 0
+        self._kept = 0
+        self._first: dict[str, dict[int, str]] = {"unsubscribed": {}, "suppressed": {}, "taken": {}}
+
+    def more(self) -> bool:
+        """Read on; returns whether there may be more."""
+        chunks = rows(
+            "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
+            (self._import_id, self._last, _CHUNKS),
+        )
+        for self._last, packed in chunks:
+            for line, _, _, _, kept, warnings, state in _decode(packed)[1]:
+                self._kept += bool(kept)
+                kind, _, why = (state or "").partition(":")
+                if kind in self._first:
+                    self._note(kind, line, why)
+                if warnings:
+                    self._note("taken", line, results.sentence(warnings))
+        return len(chunks) == _CHUNKS
+
+    def _note(self, kind: str, line: int, why: str) -> None:
+        first = self._first[kind]
+        first[line] = why
+        if len(first) > SHOWN:
+            del first[max(first)]
+
+    def told(self, job: Import, path: Path) -> Told:
+        """Return what was found, with the addresses of its lines; `path` is the staging file."""
+        staged = Staged(path)
+        taken = self._first["taken"]
+        try:
+            lines = sorted({*staged.warned(SHOWN), *taken})[:SHOWN]
+            known = staged.told({*lines, *self._first["unsubscribed"], *self._first["suppressed"]})
+        finally:
+            staged.close()
+        warnings = [
+            (line, known[line][0], "; ".join(filter(None, (results.sentence(warnings_of(known[line][1])),
+                                                           taken.get(line, "")))))
+            for line in lines if line in known
+        ]  # fmt: skip
+
+        def stand(state: str) -> Some:
+            first = sorted(self._first[state].items())
+            return Some(store.arriving(job)[state], [(line, known[line][0], why) for line, why in first])
+
+        return Told(Some(job.warnings, warnings), stand("unsubscribed"), stand("suppressed"), self._kept)

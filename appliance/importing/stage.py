@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from appliance import tokens
 from appliance.children import Teller
-from appliance.importing import cells, columns, lines, people, records
+from appliance.importing import cells, columns, dates, lines, people, records
+from appliance.importing.dates import Order, Verdict
 from appliance.importing.records import Record
 from appliance.importing.staging import Sink
 
@@ -21,6 +22,10 @@ _SAMPLES = 3
 # How files of Excel begin, and of others like it
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _LOOK = 20
+# Titles and remarks may stand above the names of the columns
+_MAX_TITLE_LINES = 10
+# Times of consent, beside custom data, are read in the order that their column is written in
+_DATED = ("opt_in_at", "opt_out_at", "unsubscribed", "bounced", "subscribed_email", "subscribed_phone")
 
 
 class Task(Struct):
@@ -30,7 +35,11 @@ class Task(Struct):
     target: str
     resource: str
     map: dict[str, str | None]
-    data_dir: str = ""
+    key: bytes = b""  # of the installation, for a child process
+    # Of phone numbers without country code
+    country: str | None = None
+    # Of dates that may be read in two ways, in columns where no value tells
+    date_order: Order | None = None
 
 
 class Look(NamedTuple):
@@ -44,6 +53,8 @@ class Look(NamedTuple):
     names: list[str]
     headed: bool
     samples: list[list[str]]
+    # How many lines stand above the names of the columns
+    first: int = 0
 
 
 class Unreadable(Exception):
@@ -63,9 +74,10 @@ def look(path: Path) -> Look:
     if head[first].lstrip().startswith("{"):
         return _look_jsonl(encoding, skip, head)
     separator = None
-    if head[first].lower().startswith("sep=") and len(head[first]) == 5:
+    if _is_separator(head[first]):
         separator = head[first][4]
         first += 1
+    first = _header(head, first, separator)
     if first >= len(head) or isinstance(head[first], lines.TooLong):
         raise Unreadable("the first line is too long for a row of column names")
     separator = separator or records.delimiter(head[first])
@@ -74,10 +86,35 @@ def look(path: Path) -> Look:
         raise Unreadable(f"the row of column names cannot be read: {found[0].fault if found else 'it is missing'}")
     names = [str(cell).strip("\ufeff ").strip() for cell in found[0].cells]
     headed = not any("@" in name for name in names)
-    samples = [row.cells for row in found[1 if headed else 0 :] if row.fault is None][:_SAMPLES]
+    rows = [row.cells for row in found[1 if headed else 0 :] if row.fault is None and not _is_empty(row.cells)]
     if not headed:
         names = [_content(cell, index) for index, cell in enumerate(names)]
-    return Look("csv", encoding, skip, separator, columns.recognise(names), _unique(names), headed, samples)
+    names = _unique(names)
+    return Look("csv", encoding, skip, separator, columns.recognise(names), names, headed, rows[:_SAMPLES], first)
+
+
+def _is_separator(line: str) -> bool:
+    return line.lower().startswith("sep=") and len(line) == 5
+
+
+def _header(head: list[str], first: int, separator: str | None) -> int:
+    """Return the line that names the columns: the first with a column of addresses, above any address itself.
+
+    Where there is none it is the first of all.
+    """
+    for index, line in enumerate(head[first : first + _MAX_TITLE_LINES], first):
+        if not line.strip() or isinstance(line, lines.TooLong):
+            continue
+        row = next(records.of_csv(iter([line]), separator or records.delimiter(line)), None)
+        if row is None or row.fault is not None or any("@" in cell for cell in row.cells):
+            break
+        if {"email", "phone", "channels"} & set(columns.guess(row.cells)):
+            return index
+    return first
+
+
+def _is_empty(row: list[str]) -> bool:
+    return not any(cell.strip(cells.SPACES) for cell in row)
 
 
 def _content(cell: str, index: int) -> str:
@@ -123,7 +160,9 @@ def run(task: Task, report: Callable[[int], None]) -> dict[str, Any]:
     path = Path(task.path)
     seen = look(path)
     goes = targets(seen.names, task.resource, task.map)
-    reader = people.Reader(seen.names, goes)
+    is_own = seen.product == columns.OWN
+    written = {} if is_own or task.resource == "suppressions" else _dates(path, seen, goes, task.date_order)
+    reader = people.Reader(seen.names, goes, task.country, written, is_own)
     read = reader.suppressed if task.resource == "suppressions" else reader.person
     sink = Sink(Path(task.target))
     told = time.monotonic()
@@ -135,6 +174,8 @@ def run(task: Task, report: Callable[[int], None]) -> dict[str, Any]:
             break
         if row.fault is not None:
             sink.fault(row.line, row.fault, str(row.cells))
+        elif isinstance(row.cells, list) and _is_empty(row.cells):
+            continue  # what a spreadsheet writes below its last row
         else:
             try:
                 sink.person(read(row.line, row.cells))
@@ -144,7 +185,27 @@ def run(task: Task, report: Callable[[int], None]) -> dict[str, Any]:
             told = time.monotonic()
             report(sink.good + sink.bad)
     sink.close()
-    return {"total": sink.good + sink.bad, "failed": sink.bad, "cut": cut}
+    by_name = {seen.names[index]: verdict for index, verdict in written.items()}
+    return {"total": sink.good + sink.bad, "failed": sink.bad, "cut": cut, "dates": by_name}
+
+
+def _dates(path: Path, seen: Look, goes: list[str], order: Order | None) -> dict[int, Verdict]:
+    """Return how the columns of dates are written, by their index; read to the end only where one may be ambiguous."""
+    if seen.format != "csv":
+        return {}
+    columns_ = {
+        index: dates.Column() for index, target in enumerate(goes) if target.startswith("data.") or target in _DATED
+    }
+    open_ = dict(columns_)
+    for row in _rows(path, seen):
+        if not open_:
+            break
+        for index in list(open_) if row.fault is None else ():
+            cell = cells.clean(row.cells[index]) if index < len(row.cells) else ""
+            if cell and cell not in cells.BLANKS and not open_[index].add(cell):
+                del open_[index]
+    verdicts = {index: column.verdict(order) for index, column in columns_.items()}
+    return {index: verdict for index, verdict in verdicts.items() if verdict is not None}
 
 
 def _start(cells: Any) -> str:
@@ -156,13 +217,9 @@ def _rows(path: Path, seen: Look) -> Iterator[Record]:
     found = lines.read(path, seen.encoding, seen.skip)
     if seen.format == "jsonl":
         return records.of_jsonl(found)
-    first, number = "", 0
-    for line in found:
-        number += 1
-        if line.strip() and not (line.lower().startswith("sep=") and len(line) == 5):
-            first = line
-            break
-    rows = records.of_csv(chain((first,), found), seen.delimiter or ",", number)
+    for _ in range(seen.first):
+        next(found, None)
+    rows = records.of_csv(found, seen.delimiter or ",", seen.first + 1)
     if seen.headed:
         next(rows, None)
     return rows
@@ -173,7 +230,7 @@ def main() -> int:
     os.nice(5)
     teller = Teller()
     task = teller.task(Task)
-    tokens.load_key(Path(task.data_dir))
+    tokens.use_key(task.key)
     try:
         found = run(task, lambda count: teller.say({"rows": count}))
     except Unreadable as fault:

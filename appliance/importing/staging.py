@@ -22,11 +22,13 @@ _FIELDS = ", ".join(Person._fields)
 _TYPES = """line INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, hash BLOB NOT NULL,
     first_name TEXT, last_name TEXT, source TEXT, country_code TEXT, phone_country TEXT, tracking TEXT, data TEXT,
     suppression TEXT, consent TEXT, verified INTEGER NOT NULL, opt_in_at INTEGER, opt_out_at INTEGER, more TEXT,
-    lists TEXT, first INTEGER"""
+    lists TEXT, warnings TEXT, first INTEGER, shared INTEGER NOT NULL"""
 _SCHEMA = f"""
 CREATE TABLE raw.person ({_TYPES});
+CREATE TABLE raw.further (kind TEXT NOT NULL, key TEXT NOT NULL, line INTEGER NOT NULL);
 CREATE TABLE fault (line INTEGER PRIMARY KEY, reason TEXT NOT NULL, text TEXT);
 """
+_FURTHER = "INSERT INTO raw.further VALUES (?, ?, ?)"
 _PERSON = f"INSERT INTO raw.person VALUES ({','.join('?' * len(Person._fields))})"
 # Somebody is plain if the row says nothing but fields, and no other row names the address
 _SORT = f"""
@@ -36,8 +38,13 @@ INSERT INTO main.person SELECT NULL, *, kind = 'email' AND more IS NULL AND list
 CREATE TEMP TABLE twice AS SELECT pos, line, key FROM main.person a
     WHERE EXISTS (SELECT 1 FROM main.person b WHERE b.pos = a.pos + 1 AND b.key = a.key)
     OR EXISTS (SELECT 1 FROM main.person b WHERE b.pos = a.pos - 1 AND b.key = a.key);
-UPDATE main.person SET plain = 0, first = nullif(t.first, person.line)
+UPDATE main.person SET plain = 0, shared = 1, first = nullif(t.first, person.line)
     FROM (SELECT pos, min(line) OVER (PARTITION BY key) AS first FROM temp.twice) t WHERE t.pos = person.pos;
+CREATE INDEX raw.further_key ON further (kind, key);
+CREATE TEMP TABLE named AS SELECT kind, key, line FROM raw.further UNION ALL SELECT kind, key, line FROM main.person p
+    WHERE EXISTS (SELECT 1 FROM raw.further f WHERE f.kind = p.kind AND f.key = p.key);
+UPDATE main.person SET plain = 0, shared = 1 WHERE line IN (SELECT line FROM temp.named WHERE (kind, key) IN
+    (SELECT kind, key FROM temp.named GROUP BY kind, key HAVING count(DISTINCT line) > 1));
 CREATE INDEX main.person_line ON person (line);
 """
 _FETCHED = 1000
@@ -63,12 +70,15 @@ class Sink:
         self._here.execute(_SCHEMA)
         self._here.execute("BEGIN")
         self._people: list[Person] = []
+        self._further: list[tuple[str, str, int]] = []
         self._faults: list[tuple[int, str, str]] = []
         self.good = self.bad = 0
 
     def person(self, person: Person) -> None:
         """Take a good row."""
         self._people.append(person)
+        if person.more is not None:
+            self._further += [(one.kind, one.key, person.line) for one in person.given()[1:]]
         self.good += 1
         if len(self._people) >= _FETCHED:
             self.flush()
@@ -85,8 +95,9 @@ class Sink:
     def flush(self) -> None:
         """Write what is at hand."""
         self._here.executemany(_PERSON, self._people)
+        self._here.executemany(_FURTHER, self._further)
         self._here.executemany("INSERT INTO fault VALUES (?, ?, ?)", self._faults)
-        self._people, self._faults = [], []
+        self._people, self._faults, self._further = [], [], []
 
     def close(self) -> None:
         """Put the people in order and finish the file; it is on disk before the database speaks of it."""
@@ -121,11 +132,11 @@ class Staged:
         return int(found[0][0])
 
     def lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """Answer (line, reason or None, address or beginning of the row) of the next lines."""
+        """Answer (line, reason or None, address or beginning of the row, warnings) of the next lines."""
         return self._here.execute(
-            "SELECT * FROM (SELECT line, NULL, value FROM person WHERE line > ?1 ORDER BY line LIMIT ?2) UNION ALL "
-            "SELECT * FROM (SELECT line, reason, text FROM fault WHERE line > ?1 ORDER BY line LIMIT ?2) "
-            "ORDER BY 1 LIMIT ?2",
+            "SELECT * FROM (SELECT line, NULL, value, warnings FROM person WHERE line > ?1 ORDER BY line LIMIT ?2) "
+            "UNION ALL SELECT * FROM (SELECT line, reason, text, NULL FROM fault WHERE line > ?1 ORDER BY line "
+            "LIMIT ?2) ORDER BY 1 LIMIT ?2",
             (after, limit),
         ).fetchall()
 
@@ -137,6 +148,18 @@ class Staged:
         """Answer how many rows repeat an address, and the first of them with the line that names it first."""
         where = "FROM person WHERE first NOT NULL"
         return self._some(f"SELECT count(*) {where}", f"SELECT line, value, CAST(first AS TEXT) {where}", limit, {})
+
+    def told(self, lines: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+        """Return the address of some lines, and what was left out of them."""
+        wanted = {"lines": json.dumps(list(lines))}
+        found = self._here.execute(f"SELECT line, value, warnings FROM person WHERE line {among(':lines')}", wanted)
+        table: list[tuple[Any, ...]] = found.fetchall()
+        return {line: (value, warnings) for line, value, warnings in table}
+
+    def warned(self, limit: int) -> list[int]:
+        """Return the first lines that something is left out of."""
+        sql = "SELECT line FROM person WHERE warnings NOT NULL ORDER BY line LIMIT ?"
+        return [row[0] for row in self._here.execute(sql, (limit,))]
 
     def named(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
         """Answer how many addresses have one of some names before the @, and the first of them."""

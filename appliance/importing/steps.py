@@ -1,14 +1,17 @@
 """The writing verbs of an import's job; each is one transaction that takes the job one step on, or does not happen."""
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from appliance import clock
-from appliance.db.open import one, run
+from appliance.db.open import one, run, scalar
 from appliance.db.work import writing
 from appliance.importing import plain, staging, store
+from appliance.importing.arriving import Arriving
 from appliance.importing.chunk import Chunk, Outcome, Plan
+from appliance.importing.known import Memory
 from appliance.importing.people import Person
 from appliance.importing.suppressing import SuppressionChunk
 from appliance.tables import Import
@@ -58,8 +61,8 @@ def fresh(import_id: int, left: int = 200) -> bool:
         (import_id, left),
     )
     run(
-        "UPDATE import SET total = 0, processed = 0, created = 0, updated = 0, skipped = 0, failed = 0, cursor = '[]' "
-        "WHERE id = ?",
+        "UPDATE import SET total = 0, processed = 0, created = 0, updated = 0, skipped = 0, failed = 0, warnings = 0, "
+        "arriving = '{}', cursor = '[]' WHERE id = ?",
         (import_id,),
     )
     return one("SELECT 1 FROM import_chunk WHERE import_job_id = ? LIMIT 1", (import_id,)) is not None
@@ -72,18 +75,21 @@ def read(import_id: int, count: int) -> None:
     run("UPDATE import SET total = ?, updated_at = ? WHERE id = ?", (count, clock.now_ms(), import_id))
 
 
-def staged(import_id: int, total: int, failed: int) -> Import:
-    """Take over what came of the reading, and go on to applying."""
+def staged(import_id: int, total: int, failed: int, dates: dict[str, str]) -> Import:
+    """Take over what came of the reading, with how the `dates` of columns are written, and go on to applying."""
     writing()
     _go_on(import_id)
     run(
         "UPDATE import SET phase = 'applying', total = ?, failed = ?, processed = ?, updated_at = ? WHERE id = ?",
         (total, failed, failed, clock.now_ms(), import_id),
     )
-    return Import.get_by_id(import_id)
+    job = Import.get_by_id(import_id)
+    job.columns = [{**column, "dates": dates.get(column["name"])} for column in job.columns]
+    run("UPDATE import SET columns = ? WHERE id = ?", (msgspec.json.encode(job.columns).decode(), import_id))
+    return job
 
 
-def apply(asked: Plan, resource: str, after: int, last: int) -> None:
+def apply(asked: Plan, resource: str, after: int, last: int, arriving: Arriving) -> None:
     """Write the people behind a position of the attached file up to another, with all that belongs to them, their
     outcomes, and how far the import is; raises Stopped.
     """
@@ -93,20 +99,35 @@ def apply(asked: Plan, resource: str, after: int, last: int) -> None:
     made = plain.make(asked, after, last, now) if resource == "contacts" else plain.nobody(now)
     special = staging.attached_people(after, last) if made.number < last - after else []
     done = _KINDS[resource](asked, special, made)
-    _keep(asked.import_id, Part(after, last, made.first, made.number), done.outcomes, done.before.packed())
+    grown = arriving.changes(done.outcomes)
+    if made.number:
+        grown["subscribed" if asked.opt_in else "unsubscribed:not_opted_in"] += made.number
+    part = Part(after, last, made.first, made.number)
+    _keep(asked.import_id, part, done.outcomes, done.before.packed(), done.warned + plain.warned(made), grown)
+    arriving.take(done.outcomes)
 
 
-def check(asked: Plan, resource: str, people: list[Person]) -> list[Outcome]:
-    """Answer what applying some people would do now; reads only."""
-    done: list[Outcome] = _KINDS[resource](asked, people, dry=True).outcomes
-    return [one._replace(contact_id=None) if one.result == "created" else one for one in done]
+class Checked(NamedTuple):
+    """What applying some people would do: the outcome of each, and on how many lines something is left out."""
+
+    outcomes: list[Outcome]
+    warned: int
 
 
-def checked(import_id: int, after: int, last: int, outcomes: list[Outcome]) -> None:
-    """Keep what applying some people would do; raises Stopped."""
+def check(asked: Plan, resource: str, people: list[Person], memory: Memory) -> Checked:
+    """Return what applying some people would do now, after the parts of the file in `memory`; reads only."""
+    done = _KINDS[resource](asked, people, memory=memory)
+    return Checked(done.outcomes, done.warned)
+
+
+def checked(import_id: int, part: Part, done: Checked, arriving: Arriving) -> None:
+    """Keep what applying some people would do; contacts from `part.first_id` on are not there yet. Raises Stopped."""
     writing()
     _go_on(import_id)
-    _keep(import_id, Part(after, last, 0, 0), outcomes, None)
+    grown = arriving.changes(done.outcomes)
+    told = [one._replace(contact_id=None) if (one.contact_id or 0) >= part.first_id else one for one in done.outcomes]
+    _keep(import_id, part, told, None, done.warned, grown)
+    arriving.take(done.outcomes)
 
 
 def _go_on(import_id: int) -> None:
@@ -115,7 +136,9 @@ def _go_on(import_id: int) -> None:
         raise Stopped
 
 
-def _keep(import_id: int, part: Part, outcomes: list[Outcome], before: bytes | None) -> None:
+def _keep(
+    import_id: int, part: Part, outcomes: list[Outcome], before: bytes | None, warned: int, grown: Counter[str]
+) -> None:  # fmt: skip
     counts = {"created": part.made, "updated": 0, "skipped": 0, "failed": 0}
     for outcome in outcomes:
         counts[outcome.result] += 1
@@ -124,11 +147,16 @@ def _keep(import_id: int, part: Part, outcomes: list[Outcome], before: bytes | N
         "INSERT INTO import_chunk (import_job_id, number, outcomes, before, created_at) VALUES (?, ?, ?, ?, ?)",
         (import_id, part.last, _pack([tuple(part), [tuple(one) for one in outcomes]]), before, now),
     )
+    arriving = Counter(msgspec.json.decode(scalar("SELECT arriving FROM import WHERE id = ?", (import_id,)) or "{}"))
+    arriving.update(grown)
     run(
         "UPDATE import SET created = created + ?, updated = updated + ?, skipped = skipped + ?, failed = failed + ?, "
-        "processed = processed + ?, cursor = ?, updated_at = ? WHERE id = ?",
-        (*counts.values(), part.last - part.after, msgspec.json.encode([part.last]).decode(), now, import_id),
-    )
+        "processed = processed + ?, warnings = warnings + ?, arriving = ?, cursor = ?, updated_at = ? WHERE id = ?",
+        (
+            *counts.values(), part.last - part.after, warned, msgspec.json.encode(arriving).decode(),
+            msgspec.json.encode([part.last]).decode(), now, import_id,
+        ),
+    )  # fmt: skip
 
 
 def finish(import_id: int, status: str, error: str | None = None) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from appliance import clock, config, datadir
+from appliance import addresses, clock, config, datadir
+from appliance.account import accounts
 from appliance.contacts import lists
+from appliance.db.folding import name_key
 from appliance.db.open import one, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotFound
@@ -17,12 +19,20 @@ from appliance.importing.requests import ImportOptions, ImportQuery, Upload
 from appliance.importing.stage import Look
 from appliance.pages import Page, paginate
 from appliance.tables import Import
+from appliance.transitions import Action, Standing, refusal
 from appliance.work import bell
 
 UNDO_MS = 24 * 3600 * 1000
 # Files and results
 KEPT_MS = 7 * 24 * 3600 * 1000
 OPEN = ("pending", "processing")
+ACTIONS = {
+    "cancel": Action("cancelled", "cancelled", OPEN), "undo": Action("undone", "undone", ("complete", "cancelled")),
+    # Of a dry run
+    "apply": Action("applied", "pending", ("complete",)), "discard": Action("discarded", "discarded", ("complete",)),
+}  # fmt: skip
+# Why an undo leaves a contact that the import made
+LEFT = ("changed", "messaged", "in_another_list")
 # A file of which nobody has said yet what its columns are
 MAPPING = "mapping"
 
@@ -105,10 +115,13 @@ def _settled(account_id: int, options: ImportOptions, dry_run: bool) -> ImportOp
     """
     ids = list(options.list_ids)
     for name in options.list_names:
-        known = one("SELECT id FROM contact_list WHERE account_id = ? AND name_key = ?", (account_id, name.casefold()))
+        known = one("SELECT id FROM contact_list WHERE account_id = ? AND name_key = ?", (account_id, name_key(name)))
         if known or not dry_run:
             ids.append(int(known[0]) if known else lists.create(account_id, lists.ListCreate(name)).id)
-    settled = msgspec.structs.replace(options, list_ids=list(dict.fromkeys(ids)))
+    country = options.default_country
+    if country is UNSET:
+        country = accounts.get(account_id).country_code
+    settled = msgspec.structs.replace(options, list_ids=list(dict.fromkeys(ids)), default_country=country)
     _check_lists(account_id, settled)
     return settled
 
@@ -127,6 +140,8 @@ def _sample(row: list[str], index: int) -> str:
 
 def _check_lists(account_id: int, options: ImportOptions) -> None:
     faults = Faults()
+    if options.default_country and options.default_country not in addresses.countries():
+        faults.add("options.default_country", "is not included in the list")
     found = lists.faults(account_id, options.list_ids)
     faults.merge({f"options.{name}": messages for name, messages in found.items()})
     for list_id in options.list_ids:
@@ -163,7 +178,8 @@ def _again(account_id: int, import_id: int, upload: Upload, seen: Look, actor: s
     found.columns, found.actor = _columns(upload, seen), actor
     found.dry_run, found.status, found.phase, found.cursor = dry_run, "pending", None, []
     found.error = found.cancel_asked_at = found.completed_at = found.undo_until = None
-    found.total = found.processed = found.created = found.updated = found.skipped = found.failed = 0
+    found.total = found.processed = found.created = found.updated = found.skipped = found.failed = found.warnings = 0
+    found.arriving, found.left_in_place = {}, {}
     found.created_at = found.updated_at = clock.now_ms()
     found.save()
     after_commit(lambda: bell.ring("imports"))
@@ -173,7 +189,7 @@ def _again(account_id: int, import_id: int, upload: Upload, seen: Look, actor: s
 def _only_checked(account_id: int, import_id: int) -> Import:
     found = get(account_id, import_id)
     if not found.dry_run or found.status in OPEN:
-        raise _transition(found, "applied")
+        raise _refusal(found, "apply")
     if not is_kept(import_id):
         raise Invalid({"base": ["the file is not kept any more; hand it in again"]})
     return found
@@ -189,7 +205,7 @@ def discard(account_id: int, import_id: int) -> Import:
     writing()
     found = get(account_id, import_id)
     if not found.dry_run or found.status in OPEN:
-        raise _transition(found, "discarded")
+        raise _refusal(found, "discard")
     found.delete_instance(recursive=False)
     after_commit(lambda: shutil.rmtree(directory(import_id), ignore_errors=True))
     return found
@@ -218,7 +234,7 @@ def cancel(account_id: int, import_id: int) -> Import:
     writing()
     found = get(account_id, import_id)
     if found.status not in OPEN or found.phase == "undoing":
-        raise _transition(found, "cancelled")
+        raise _refusal(found, "cancel")
     now = clock.now_ms()
     found.cancel_asked_at = found.updated_at = now
     if found.status == "pending":
@@ -233,18 +249,24 @@ def undo(account_id: int, import_id: int) -> Import:
     found = get(account_id, import_id)
     late = found.undo_until is None or found.undo_until < clock.now_ms()
     if found.status not in ("complete", "cancelled") or found.dry_run or found.phase is not None or late:
-        ended = late and found.undo_until is not None and found.phase is None
-        raise _transition(found, "undone", " after 24 hours" if ended else "")
+        raise _refusal(found, "undo")
     found.phase, found.updated_at = "undoing", clock.now_ms()
     found.save()
     after_commit(lambda: bell.ring("imports"))
     return found
 
 
-def _transition(found: Import, to: str, when: str = "") -> Invalid:
-    allowed = ["cancelled"] if found.status in OPEN else []
-    words = f"an import that is {found.phase or found.status} cannot be {to}{when}"
-    return Invalid({"base": [words]}, reason="invalid_transition", to=to, allowed=allowed, **{"from": found.status})
+def _refusal(found: Import, action: str) -> Invalid:
+    is_open = found.status in OPEN and found.phase != "undoing"
+    why = ""
+    if action == "undo" and found.dry_run:
+        why = "A dry run writes nothing."
+    elif found.phase in ("undoing", "undone"):
+        why = "It is being undone." if found.phase == "undoing" else "It was undone."
+    elif action == "undo" and found.status not in OPEN and found.undo_until is not None:
+        why = "It ended more than 24 hours ago."
+    standing = Standing(found.status, ["cancelled"] if is_open else [], ["cancel"] if is_open else [])
+    return refusal("import", standing, action, ACTIONS[action], why)
 
 
 def is_due() -> bool:
@@ -260,6 +282,24 @@ def options(found: Import) -> ImportOptions:
     return msgspec.convert(found.options, ImportOptions)
 
 
+def arriving(found: Import) -> dict[str, int]:
+    """Return how many contacts of an import are subscribed, unsubscribed and suppressed in the end."""
+    counts = dict.fromkeys(("subscribed", "unsubscribed", "suppressed"), 0)
+    for state, number in found.arriving.items():
+        counts[state.partition(":")[0]] += number
+    return counts
+
+
+def reasons(found: Import) -> dict[str, int]:
+    """Return why contacts of an import are not subscribed, each reason with its number."""
+    counts: dict[str, int] = {}
+    for state, number in found.arriving.items():
+        why = state.partition(":")[2]
+        if why and number:
+            counts[why] = counts.get(why, 0) + number
+    return counts
+
+
 def summary(found: Import) -> dict[str, Any]:
     """Answer the numbers of an import."""
-    return {name: getattr(found, name) for name in ("total", "created", "updated", "skipped", "failed")}
+    return {name: getattr(found, name) for name in ("total", "created", "updated", "skipped", "failed", "warnings")}

@@ -6,7 +6,7 @@ from appliance import clock
 from appliance.importing import rules
 from appliance.importing.before import Before
 from appliance.importing.chunk import CREATED, SKIPPED, Outcome, Plan
-from appliance.importing.known import Known
+from appliance.importing.known import Known, Memory
 from appliance.importing.people import Person
 from appliance.importing.plain import Made
 from appliance.importing.writing import Rows
@@ -18,13 +18,17 @@ _BY = {"manual": "operator", "complaint": "recipient"}
 class SuppressionChunk:
     """The work on some addresses, done when it is made (see `chunk.Chunk`)."""
 
-    def __init__(self, plan: Plan, people: list[Person], made: Made | None = None, dry: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, people: list[Person], made: Made | None = None, memory: Memory | None = None
+    ) -> None:  # fmt: skip
         self.plan, self.now = plan, clock.now_ms() if made is None else made.at
-        self.known = Known(plan.account_id, people)
+        self.known = Known(plan.account_id, people, memory)
         self.rows = Rows(plan.account_id, plan.actor, plan.words, self.now)
         self.before = Before(self.now, made)
         self.outcomes = [self._person(person) for person in people]
-        if not dry:
+        rows = zip(people, self.outcomes, strict=True)
+        self.warned = sum(person.warnings is not None and one.result == CREATED for person, one in rows)
+        if memory is None:
             self._channels()
             self.rows.flush()
 

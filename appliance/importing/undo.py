@@ -1,11 +1,13 @@
 """Takes an import back: what it made goes, what it changed returns, except where something else changed it since.
 
-A contact it made is removed unless it was changed, written to or put into a further list meanwhile. A field it changed
-gets its old value back if it still has the import's. Addresses, consent, suppressions and memberships likewise. Every
-chunk is taken back in one transaction, the last one first, so that a kill in the middle is no matter.
+A contact it made is removed unless somebody changed it, wrote to it or put it into a further list meanwhile. A list
+that mirrors a segment is filled by itself, which is nobody's act, and a message that never left was not written. A
+field it changed gets its old value back if it still has the import's. Addresses, consent, suppressions and memberships
+likewise. Every chunk is taken back in one transaction, the last one first, so that a kill in the middle is no matter.
 """
 
 import threading
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -49,14 +51,20 @@ def step(import_id: int) -> bool:
     undo = _Undo(job.account_id, import_id, _decode(found[1]))
     done = undo.step()
     left = undo.left()
+    stayed = Counter(job.left_in_place) + undo.stayed
     execute("UPDATE import_chunk SET before = ? WHERE id = ?", (left, found[0]))
-    execute("UPDATE import SET restored = restored + ?, updated_at = ? WHERE id = ?", (done, now, import_id))
+    execute(
+        "UPDATE import SET restored = restored + ?, left_in_place = ?, updated_at = ? WHERE id = ?",
+        (done, msgspec.json.encode(stayed).decode(), now, import_id),
+    )
     return True
 
 
 class _Undo:
     def __init__(self, account_id: int, import_id: int, notes: Notes) -> None:
         self.account_id, self.import_id, self.notes = account_id, import_id, notes
+        # Contacts that stay, by the reason
+        self.stayed: Counter[str] = Counter()
         self._created = ids(notes.created)
         self._joined = {list_id: ids(members) for list_id, members in notes.joined.items()}
 
@@ -109,23 +117,17 @@ class _Undo:
         self.notes.suppressions, self.notes.opt_outs, self.notes.channels, self.notes.added = [], [], [], []
 
     def _remove(self, contact_ids: list[int]) -> int:
-        marks, at = ",".join("?" * len(contact_ids)), self.notes.at
-        lists_of = list(self._joined)
-        own = ",".join(map(str, lists_of)) or "0"
-        gone = [row[0] for row in rows(
-            f"SELECT c.id FROM contact c WHERE c.account_id = ? AND c.id IN ({marks}) AND c.updated_at = ? "
-            "AND NOT EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.updated_at <> c.updated_at) "
-            "AND NOT EXISTS (SELECT 1 FROM message m WHERE m.contact_id = c.id) "
-            "AND NOT EXISTS (SELECT 1 FROM membership b WHERE b.contact_id = c.id "
-            f"AND b.contact_list_id NOT IN ({own}))",
-            (self.account_id, *contact_ids, at),
-        )]  # fmt: skip
-        for list_id in lists_of:
-            members = set(self._joined[list_id])
-            leaving = [one for one in gone if one in members]
-            if leaving:
-                lists.leave(self.account_id, list_id, leaving)
-            self._joined[list_id] = sorted(members.difference(contact_ids))
+        gone = self._untouched(contact_ids)
+        marks = ",".join("?" * len(gone))
+        members: dict[int, list[int]] = {}
+        for list_id, contact_id in rows(
+            f"SELECT contact_list_id, contact_id FROM membership WHERE contact_id IN ({marks})", gone
+        ):
+            members.setdefault(list_id, []).append(contact_id)
+        for list_id, leaving in members.items():
+            lists.leave(self.account_id, list_id, leaving)
+        for list_id, joined in self._joined.items():
+            self._joined[list_id] = sorted(set(joined).difference(contact_ids))
         here = connection()
         here.executemany(search.FORGET, [(one,) for one in gone])
         ending.people_gone(gone)
@@ -135,6 +137,25 @@ class _Undo:
         )  # fmt: skip
         here.executemany("DELETE FROM contact WHERE id = ?", [(one,) for one in gone])
         return len(gone)
+
+    def _untouched(self, contact_ids: list[int]) -> list[int]:
+        """Return those of some new contacts with whom nothing was done since; the others are counted by the reason."""
+        marks, own = ",".join("?" * len(contact_ids)), ",".join(map(str, self._joined)) or "0"
+        gone = []
+        for contact_id, messaged, listed, changed in rows(
+            "SELECT c.id, EXISTS (SELECT 1 FROM message m WHERE m.contact_id = c.id AND m.status NOT IN "
+            "('skipped', 'cancelled')), EXISTS (SELECT 1 FROM membership b JOIN contact_list l "
+            f"ON l.id = b.contact_list_id WHERE b.contact_id = c.id AND l.segment_id IS NULL AND l.id NOT IN ({own})), "
+            "c.updated_at <> ? OR EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id "
+            f"AND h.updated_at <> c.updated_at) FROM contact c WHERE c.account_id = ? AND c.id IN ({marks})",
+            (self.notes.at, self.account_id, *contact_ids),
+        ):
+            reason = "messaged" if messaged else "in_another_list" if listed else "changed" if changed else None
+            if reason is None:
+                gone.append(contact_id)
+            else:
+                self.stayed[reason] += 1
+        return gone
 
     def _leave(self, contact_ids: list[int]) -> None:
         wanted = set(contact_ids)

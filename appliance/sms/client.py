@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from appliance import config
 from appliance.config import seconds
+from appliance.delivery import causes
 from appliance.errors import Uncertain, Unreachable
 
 if TYPE_CHECKING:  # it takes its time to load, and who captures needs none of it
@@ -137,9 +138,7 @@ async def _asked(url: "httpcore.URL", request: "httpcore.Request", limit: float)
 
 def _words(error: Exception) -> str:
     """Say what became of a connection, as far as the libraries tell."""
-    if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
-        return "no answer in time"
-    return str(error) or "the connection broke"
+    return causes.of(error).words
 
 
 async def reach(url: str) -> None:

@@ -53,8 +53,8 @@ def _refused(help: str = "", kind: Class = classes.REFUSED) -> Meaning:
 
 
 _LOGIN = (
-    "Look at the account and the token of the provider in the settings for sending "
-    "(sms.twilio.account_sid, sms.twilio.auth_token): it does not let us in."
+    "The provider rejected the login: check account and token in the settings for sending "
+    "(sms.twilio.account_sid, sms.twilio.auth_token)."
 )
 _SENDER = "Choose a sender that belongs to the account at the provider and can send SMS there."
 _SLOWER = "Send more slowly: limit SMS a second, or those of this sender (sms.rate_per_second, sms.sender_limits)."

@@ -1,4 +1,4 @@
-"""Time zones of countries, from the tables that come with the time zone data."""
+"""Time zones and names of countries, from the tables that come with the time zone data."""
 
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -11,6 +11,18 @@ _LONGEST = 64
 def of_country(code: str | None) -> tuple[str, ...]:
     """Answer the time zones of a country by its two letters; none for one that is not known."""
     return _countries().get((code or "").upper(), ())
+
+
+def country_of(zone: str) -> str | None:
+    """Return the country that a time zone belongs to, by two letters; None for UTC and zones of no country."""
+    return next((code for code, zones in _countries().items() if zone in zones), None)
+
+
+@cache
+def names() -> dict[str, str]:
+    """Return the English names of countries, by two letters."""
+    lines = (files("tzdata") / "zoneinfo" / "iso3166.tab").read_text("utf-8").splitlines()
+    return dict(line.split("\t")[:2] for line in lines if line and not line.startswith("#"))
 
 
 def is_known(name: str) -> bool:

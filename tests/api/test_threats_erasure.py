@@ -3,10 +3,14 @@
 import os
 import re
 import time
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from appliance.importing.forget import Gone
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
@@ -97,6 +101,34 @@ def test_an_erased_person_is_in_no_file(fresh_server: FreshServer) -> None:
     assert api.get("/contacts", search="other").json[0]["first_name"] == "Otto"
     server.stop()
     assert traces(server.data, SECRET, "Gesinchen") == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "form"),
+    [*((encoding, form) for encoding in ("utf-8", "utf-16-le", "utf-16-be") for form in ("NFC", "NFD")),
+     ("cp1252", "NFC")],
+)  # fmt: skip
+def test_an_address_is_found_in_a_file_however_it_is_written(encoding: str, form: str) -> None:
+    """In capitals, composed or not, in any encoding that has its letters; who only looks alike is not found."""
+    gone = Gone(1, 1, 1, [("email", "über.straße@example.org", "Über.Straße@example.org")], 0)
+    other = Gone(1, 1, 1, [("email", "почта@example.org", "почта@example.org")], 0)
+    for spelling in ("ÜBER.STRAßE@EXAMPLE.ORG", "über.straße@example.org", "üBer.Straße@Example.org"):
+        raw = unicodedata.normalize(form, f"a,{spelling},b").encode(encoding).lower()
+        assert gone.finder()(raw), spelling
+        assert not other.finder()(raw)
+    assert not gone.finder()("über.strasse@example.org,uber.straße@example.org".encode(encoding).lower())
+
+
+def test_an_erased_address_beyond_ascii_is_in_no_file(fresh_server: FreshServer) -> None:
+    """A file that writes it in capitals, decomposed, goes like any other."""
+    server = fresh_server()
+    api = server.client()
+    job = done(api, upload(api, f"email,first_name\n{unicodedata.normalize('NFD', 'ÜBER@EXAMPLE.ORG')},Gesinchen\n"))
+    erase(api, "ÜBER@example.org")
+    forgotten(server)
+    assert api.get(f"/imports/{job['id']}/results.csv").status == 404
+    server.stop()
+    assert traces(server.data, "Gesinchen", "BER@EXAMPLE.ORG") == []
 
 
 def test_nothing_is_left_beside_a_running_service(fresh_server: FreshServer) -> None:

@@ -29,7 +29,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSms]:
 def fake(provider: FakeSms, tmp_path: Path) -> Iterator[FakeSms]:
     """The provider, in the settings of this process."""
     provider.behave()
-    tokens.load_key(tmp_path)
+    tokens.create_key(tmp_path)
     use(provider)
     yield provider
     config._current, tokens._key = None, b""

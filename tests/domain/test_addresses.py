@@ -1,5 +1,7 @@
 """Addresses: one normal form for each, and nothing that a mail server could read otherwise (T08)."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +25,21 @@ DOMAIN = st.from_regex(r"[a-z][a-z0-9]{0,20}(\.[a-z][a-z0-9]{1,10}){0,2}\.[a-z]{
         ("a@xn--mnchen-3ya.de", "a@münchen.de", "a@xn--mnchen-3ya.de"),
         ("пользователь@пример.рф", "пользователь@пример.рф", "пользователь@xn--e1afmkfd.xn--p1ai"),
         ("A\u030a@example.org", "Å@example.org", "å@example.org"),
+        ("STRAßE@example.org", "STRAßE@example.org", "straße@example.org"),
+        ("ẞ@example.org", "ẞ@example.org", "ß@example.org"),
+        ("STRASSE@example.org", "STRASSE@example.org", "strasse@example.org"),
+        ("\u017fam@example.org", "\u017fam@example.org", "\u017fam@example.org"),
+        ("\u0130@example.org", "\u0130@example.org", "i\u0307@example.org"),
+        ("I\u0307@example.org", "\u0130@example.org", "i\u0307@example.org"),
+        ("\u0130\u0323@example.org", "\u1eca\u0307@example.org", "\u1ecb\u0307@example.org"),
+        ("\u0131@example.org", "\u0131@example.org", "\u0131@example.org"),
+        ("\uff41@example.org", "\uff41@example.org", "\uff41@example.org"),
+        ("\ufb01@example.org", "\ufb01@example.org", "\ufb01@example.org"),
+        ("a@STRAßE.de", "a@straße.de", "a@xn--strae-oqa.de"),
+        ("a@XN--STRAE-OQA.de", "a@straße.de", "a@xn--strae-oqa.de"),
+        ("a@strasse.de", "a@strasse.de", "a@strasse.de"),
+        ("a@example\u3002org", "a@example.org", "a@example.org"),
+        ("a@\uff45xample.org", "a@example.org", "a@example.org"),
         ("a@sub.example.invalid", "a@sub.example.invalid", "a@sub.example.invalid"),
         ("a@localhost.localdomain", "a@localhost.localdomain", "a@localhost.localdomain"),
     ],
@@ -30,6 +47,31 @@ DOMAIN = st.from_regex(r"[a-z][a-z0-9]{0,20}(\.[a-z][a-z0-9]{1,10}){0,2}\.[a-z]{
 def test_an_address_has_one_normal_form(text: str, value: str, key: str) -> None:
     """Case, surrounding space, Unicode composition and the spelling of an IDN do not make another address."""
     assert addresses.email(text) == ("email", value, key)
+
+
+LETTERS = "aAzZ0.-_+'ßẞſsSıiIİ\u0307\u0323éÉe\u0301Ååµμσςς\ufb00\uff41K\u212añÑǅǆ"
+
+
+@given(st.text(st.sampled_from(LETTERS), min_size=1, max_size=12))
+def test_a_normal_form_is_that_of_itself(text: str) -> None:
+    """What is shown and what is compared both read as the same address, however it was composed and written."""
+    try:
+        found = addresses.email(f"{text}@example.org")
+    except ValueError:
+        return
+    for again in (found.value, found.key, *(unicodedata.normalize(form, found.value) for form in ("NFC", "NFD"))):
+        assert addresses.email(again).key == found.key
+    assert addresses.sought(text + "@example.org") == found.key
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("straße", "strasse"), ("ſam", "sam"), ("ﬁ", "fi"), ("ａ", "a"), ("ı", "i"), ("İ", "i"), ("µ", "μ"), ("ς", "σ"),
+     ("é", "e"), ("²", "2")],
+)  # fmt: skip
+def test_what_only_looks_alike_is_two_addresses(one: str, other: str) -> None:
+    """Case folding, compatibility and accents make one text of two mailboxes; an address has none of them."""
+    assert addresses.email(f"{one}@example.org").key != addresses.email(f"{other}@example.org").key
 
 
 @given(local=LOCAL, domain=DOMAIN)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appliance import fields
-from appliance.contacts import lists, write
+from appliance.contacts import lists, mirrors, write
 from appliance.contacts.lists import ListCreate
 from appliance.db import work
 from appliance.db.open import rows, run
@@ -16,6 +16,8 @@ from appliance.importing import results, review, store
 from appliance.importing.job import Importer
 from appliance.importing.requests import ImportOptions, Upload
 from appliance.messages import single
+from appliance.segments import store as segments
+from appliance.segments.requests import SegmentCreate
 from appliance.tables import Channel, Contact, ContactList, Import
 from tests.domain.home import Home
 
@@ -89,8 +91,32 @@ def test_who_was_written_to_or_put_further_stays(home: Home) -> None:
     home.leave("moved@example.org")
     work.write(store.undo, home.account_id, job.id)
 
-    assert worked(job.id).phase == "undone"
+    done = worked(job.id)
+    assert done.phase == "undone"
     assert {one.id for one in Contact.select()} == set(ids.values()) - {ids["plain"]}
+    assert done.left_in_place == {"messaged": 1, "in_another_list": 1, "changed": 2}
+
+
+def test_what_happens_by_itself_keeps_nobody_from_being_taken_back(home: Home) -> None:
+    """A list that mirrors a segment takes everybody, and a campaign skips who is unsubscribed: nobody did anything."""
+    kept = home.contact("kept@example.org").id
+    segment = work.write(segments.create, home.account_id, SegmentCreate(name="All", filters=[]))
+    mirror = work.write(lists.create, home.account_id, ListCreate("Mirror", segment_id=segment.id))
+    group = home.list_of(name="Fair")
+    text = "email,status\n" + "".join(f"m{number}@example.org,\n" for number in range(60)) + "skipped@example.org,out\n"
+    job = applied(home, checked(home, text, list_ids=[group.id]).id, list_ids=[group.id])
+    mirrors.refresh(mirror.id)
+    assert lists.get(home.account_id, mirror.id).contacts_count == 62
+    skipped = Channel.get(Channel.key == "skipped@example.org").contact_id
+    body = {"to": "skipped@example.org", "subject": "Hi", "body": "<p>x</p>"}
+    sent = work.write(single.put, home.account_id, fields.read(single.MessageWrite, body))
+    work.write(run, "UPDATE message SET status = 'skipped' WHERE contact_id = ?", (skipped,))
+    work.write(store.undo, home.account_id, job.id)
+
+    done = worked(job.id)
+    assert sent and (done.phase, done.restored, done.left_in_place) == ("undone", 61, {})
+    assert [one.id for one in Contact.select()] == [kept]
+    assert [lists.get(home.account_id, one.id).contacts_count for one in (mirror, group)] == [1, 0]
 
 
 def test_what_an_import_said_of_addresses_is_taken_back(home: Home) -> None:
@@ -236,7 +262,10 @@ def test_what_is_worth_a_look_is_told(home: Home) -> None:
     assert (seen.faults.number, seen.faults.first[0][0]) == (1, 5)
     assert seen.doubles == (2, [(4, "ANN@example.org", "2"), (7, "info@example.org", "3")])
     assert seen.roles == (1, [(3, "Info@example.org", "")])
-    assert review.kept(job.id) == (1, 5, False)
+    gathering = review.Gathering(job.id)
+    assert not gathering.more()
+    told = gathering.told(job, store.directory(job.id) / "staging.db")
+    assert (told.kept, told.unsubscribed) == (1, (1, [(6, "left@example.org", "before")]))
 
 
 def test_what_wrote_nothing_can_be_forgotten(home: Home) -> None:

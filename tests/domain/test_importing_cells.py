@@ -14,7 +14,7 @@ from appliance.importing.people import Person, Reader
 @pytest.fixture(autouse=True, scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Load a key: addresses are remembered by keyed hashes."""
-    tokens.load_key(Path(tmp_path_factory.mktemp("key")))
+    tokens.create_key(Path(tmp_path_factory.mktemp("key")))
 
 
 def person(**row: Any) -> Person:

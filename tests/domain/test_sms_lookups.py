@@ -120,7 +120,7 @@ def test_what_is_missing_is_named(fake: FakeSms) -> None:
 
 def test_greeting_tells_whether_we_are_let_in(fake: FakeSms) -> None:
     """A login is tried without sending anything."""
-    assert run(TWILIO.greet, HTTP.greet)[0] == "answers and lets us in"
+    assert run(TWILIO.greet, HTTP.greet)[0] == "answers and accepts the login"
     fake.control(rules=[{"look_ups": True, "times": 1, "status": 501, "raw": "?"}])
     assert "lists no messages" in str(run(TWILIO.greet)[0])
     use(fake, sms__twilio__auth_token="wrong", sms__http__url="http://127.0.0.1:9/")

@@ -129,7 +129,7 @@ def test_who_does_not_answer_in_time_is_a_doubt(fake: FakeSms) -> None:
     use(fake, sms__request_timeout="1s")
     fake.delay(30, times=1)
     [error] = sent(text())
-    assert isinstance(error, Uncertain) and error.text.endswith("no answer in time")
+    assert isinstance(error, Uncertain) and error.text.endswith(": timed out")
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     use(fake, sms__twilio__base_url=f"http://127.0.0.1:{port}", sms__http__url=f"https://127.0.0.1:{port}/x")

@@ -49,11 +49,16 @@ def test_a_file_comes_in_and_is_taken_back(browser_page: Page, api: Client, file
     expect(page.get_by_label("Where they come from")).to_be_focused()
     expect(page.get_by_label("Name of the field for Ort")).to_have_value("city")
     page.get_by_label("Where they come from").fill("The fair in May")
-    page.get_by_label("Put everybody into a list").fill("Fair")
+    # Nobody is subscribed because a choice was made for whoever imports
+    expect(page.get_by_role("radio", name="Subscribe them")).not_to_be_checked()
     page.get_by_role("button", name="Check the file").click()
-    expect(page.get_by_role("heading", name="What would happen")).to_be_visible()
+    expect(page.get_by_text("Choose whether these contacts are subscribed.")).to_be_visible()
+    page.get_by_role("radio", name="Subscribe them").check()
+    page.get_by_label("Add all contacts to a list").fill("Fair")
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
     assert api.get("/contacts").json == [] and api.get("/lists").json == []
-    for words in ("2 rows have problems", "1 row repeats an address", "1 address belongs to a role"):
+    for words in ("2 rows have problems", "1 row repeats an address", "1 role-based address"):
         page.get_by_text(words).click()
     expect(page.get_by_text("on line 2")).to_be_visible()
     assert axe.faults_in_both_looks(page) == []
@@ -61,15 +66,15 @@ def test_a_file_comes_in_and_is_taken_back(browser_page: Page, api: Client, file
         page.get_by_role("link", name="Download them").click()
     lines = Path(coming.value.path()).read_text().splitlines()
     assert len(lines) == 3 and "email is invalid: bad" in lines[1]
-    page.get_by_role("button", name="Import 2 people").click()
-    expect(page.get_by_text("2 people came in")).to_be_visible()
+    page.get_by_role("button", name="Import 2 contacts").click()
+    expect(page.get_by_text("2 contacts imported")).to_be_visible()
     people = {one["channels"][0]["value"]: one for one in api.all("/contacts")}
     assert people["ann@example.org"]["data"] == {"city": "Bath"} and people["ann@example.org"]["subscribed_email"]
     assert api.get("/lists").json[0]["contacts_count"] == 2
     page.get_by_role("button", name="Undo this import").click()
     expect(page.get_by_role("button", name="Keep")).to_be_focused()
-    page.get_by_role("button", name="Take it back").click()
-    expect(page.get_by_role("status")).to_contain_text("Taken back")
+    page.get_by_role("button", name="Undo import").click()
+    expect(page.get_by_role("status")).to_contain_text("2 contacts removed or restored, none left in place")
     assert api.get("/contacts").json == []
 
 
@@ -106,7 +111,7 @@ def test_it_works_without_a_script(browser: Browser, server: Server, api: Client
     page = sign_in(context.new_page())
     page.goto("/contacts/imports/new")
     page.get_by_label("Drop a CSV file here").set_input_files(path)
-    page.get_by_label("Addresses that must get nothing").check()
+    page.get_by_label("Suppression list").check()
     page.get_by_role("button", name="Continue").click()
     page.get_by_role("combobox", name="why").select_option("note")
     page.get_by_role("button", name="Check the file").click()
@@ -129,14 +134,15 @@ def test_a_second_press_and_hostile_files_do_no_harm(browser_page: Page, api: Cl
     handed_in(page, odd)
     expect(page.get_by_role("heading", level=1)).to_have_text(odd.name)
     page.get_by_label("Where they come from").fill("{{ 7 * 7 }}")
+    page.get_by_role("radio", name="Subscribe them").check()
     page.get_by_role("button", name="Check the file").click()
-    expect(page.get_by_role("heading", name="What would happen")).to_be_visible()
+    expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
     headers = {"Sec-Fetch-Site": "same-origin"}
     here = page.url
     answers = [page.request.post(f"{here}/apply", headers=headers) for _ in range(2)]
     assert [answer.status for answer in answers] == [200, 200]
     page.goto(here)
-    expect(page.get_by_role("heading", name="What came of it")).to_be_visible()
+    expect(page.get_by_role("heading", name="Import results")).to_be_visible()
     assert len(api.get("/contacts", search="odd@").json) == 1
     for act in ("apply", "discard", "stop"):
         assert page.request.post(f"{here}/{act}", headers=headers).status in (200, 422), act
@@ -159,3 +165,53 @@ def test_any_part_of_the_page_can_be_asked_for(server: Server, api: Client) -> N
         headers |= {"HX-Target": f"div#{target}", "Content-Type": "application/x-www-form-urlencoded"}
         answer = owner.api.request("POST", f"/contacts/imports/{number}", b"source=", headers)
         assert answer.status == 422 and "<html" not in answer.text and f"/contacts/imports/{number}" in answer.text
+
+
+MESSY = (
+    "email;phone;status;joined\nm1@example.org;07700 900001;;03/04/2026\nm2@example.org;n/a;unsubscribed;\n"
+    "m3@example.org;Ask Bob;;05/04/2026\nm4@example.org;;bounced;\n;Total;;\n"
+)  # fmt: skip
+
+
+def test_the_check_says_who_arrives_how_and_asks_what_it_cannot_know(
+    browser_page: Page, api: Client, tmp_path: Path
+) -> None:  # fmt: skip
+    """Subscribed, unsubscribed and suppressed in numbers, values that are left out, and the order of dates."""
+    api.patch("/account", {"time_zone": "Europe/London"}).expect(200)
+    page, path = browser_page, tmp_path / "messy.csv"
+    path.write_text(MESSY)
+    handed_in(page, path)
+    country = page.get_by_label("Country of phone numbers without a country code")
+    expect(country).to_have_value("GB")
+    country.select_option("")
+    page.get_by_label("Where they come from").fill("The shop")
+    page.get_by_role("radio", name="Subscribe them").check()
+    assert axe.faults_in_both_looks(page) == []
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_text("2 rows will be imported without some of their values")).to_be_visible()
+    page.get_by_role("link", name="Change").click()
+    country = page.get_by_label("Country of phone numbers without a country code")
+    names = country.locator("option").all_inner_texts()
+    assert "Kosovo" in names and [name for name in names if len(name) == 2] == []
+    country.select_option("GB")
+    page.get_by_role("button", name="Check the file").click()
+    stats = page.get_by_label("Contacts by status after the import")
+    for status, number in (("Subscribed", 2), ("Unsubscribed", 1), ("Suppressed", 1)):
+        expect(stats.locator("div").filter(has=page.get_by_text(status, exact=True))).to_contain_text(str(number))
+    expect(page.get_by_text("1 contact is not subscribed: 1 unsubscribed in the file.")).to_be_visible()
+    page.get_by_text("1 contact unsubscribed").click()
+    expect(page.get_by_role("cell", name="m2@example.org")).to_be_visible()
+    expect(page.get_by_text("Dates in joined can be read in two ways")).to_be_visible()
+    assert axe.faults_in_both_looks(page) == []
+    page.get_by_role("button", name="Day first: 3 April").click()
+    expect(page.get_by_text("Dates in joined can be read in two ways")).to_be_hidden()
+    page.get_by_text("1 row will be imported without some of its values").click()
+    expect(page.get_by_text("phone: Ask Bob (is not a phone number)")).to_be_visible()
+    with page.expect_download() as coming:
+        page.get_by_role("link", name="Download these rows").first.click()
+    assert len(Path(coming.value.path()).read_text().splitlines()) == 2
+    page.get_by_role("button", name="Import 4 contacts").click()
+    expect(page.get_by_role("heading", name="Import results")).to_be_visible()
+    people = {one["channels"][0]["value"]: one for one in api.all("/contacts")}
+    assert people["m1@example.org"]["data"] == {"joined": "2026-04-03"}
+    assert [one["value"] for one in people["m1@example.org"]["channels"]] == ["m1@example.org", "+447700900001"]

@@ -11,7 +11,7 @@ from appliance.account import audit
 from appliance.contacts import erase, lists, requests, store, write
 from appliance.contacts.consent import Evidence
 from appliance.db.work import call, commit
-from ui import crowds, own_data, people, rights, tables, together, view, words
+from ui import countries, crowds, own_data, people, rights, tables, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
@@ -44,7 +44,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """An empty form; a list it was opened from is chosen already."""
     search = (request.args.get("like") or "").strip()
-    form = Form({"email" if "@" in search else "first_name": search, "opt_in": "yes"})
+    form = Form({"email" if "@" in search else "first_name": search})
     form.lists["list_ids"] = request.args.getlist("list") or []
     return await _form(request, visit, form, None, 200)
 
@@ -59,7 +59,10 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         return await _form(request, visit, form, None, 200)
     raw = _raw(form)
     raw["data"] = own_data.read(form, own_data.posted(form)) or None
+    _complete_phone(visit, form)
     raw["email"], raw["phone"], raw["opt_in"] = form.text("email"), form.text("phone"), form["opt_in"] == "yes"
+    if form["opt_in"] == "yes" and (form["email"] or form["phone"]):
+        form.need("agreed", "Say how they agreed. It is kept as evidence of consent.")
     if not (form["email"] or form["phone"] or form["first_name"] or form["last_name"]):
         form.wrong("email", "Write an address, or at least a name.")
     if form.errors:
@@ -72,9 +75,19 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     except errors.Invalid as refused:
         form = await _taken(visit, form, refused, {"name": "new_list"})
         return await _form(request, visit, form, None, 422)
-    who = words.name(done.contact)
-    view.say(request, f"{who} is added." if done.created else f"{who} was here already and is now up to date.")
+    view.say(request, _told(done, form["opt_in"] == "yes"))
     return view.go(request, f"/contacts/{done.contact.id}")
+
+
+def _told(done: write.Upserted, wanted: bool) -> str:
+    """Return what became of a contact that was added, and whether it may be written to."""
+    who = words.name(done.contact)
+    first = f"{who} was added" if done.created else f"{who} existed already and was updated"
+    if not done.contact.channels:
+        return f"{first}."
+    if any(channel.subscribed for channel in done.contact.channels):
+        return f"{first}, subscribed." if wanted else f"{first}."
+    return f"{first}, not subscribed: campaigns skip them."
 
 
 def _add(account_id: int, asked: requests.ContactWrite, evidence: Evidence, new_list: str) -> write.Upserted:
@@ -107,6 +120,8 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     together.meet(form, PARTS, _kept(contact, offered), {"Lists": {str(one.id): one.name for one in offered}})
     if form.met:
         return await _form(request, visit, form, contact, 409)
+    if form["phone"] not in [channel.value for channel in contact.channels]:
+        _complete_phone(visit, form)
     changed = _channels(contact, form)
     raw = {**_raw(form), "channels_attributes": [asked for _, asked in changed]}
     # Of many lists some are not offered here: those stay
@@ -176,6 +191,11 @@ def _beyond(contact: Any, offered: list[Any]) -> list[int]:
     return [one for one in rest if lists.get(contact.account_id, one).segment_id is None]
 
 
+def _complete_phone(visit: Visit, form: Form) -> None:
+    """Write the phone number of a form in E.164 by the country of the account, where it can be read."""
+    form.values["phone"] = people.written_phone(visit, form["phone"])
+
+
 def _raw(form: Form) -> dict[str, Any]:
     raw: dict[str, Any] = {name: form.text(name) for name in _PLAIN}
     return {**raw, "list_ids": form.ids("list_ids")}
@@ -191,7 +211,8 @@ def _channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any]]]:
         elif have and form[kind] != have.value:
             wanted.append((kind, {"id": have.id, "value": form[kind]}))
         elif not have and form[kind]:
-            wanted.append((kind, {"value": form[kind], "kind": kind}))
+            # An address that a colleague adds has agreed to nothing yet; its page subscribes it
+            wanted.append((kind, {"value": form[kind], "kind": kind, "subscribed": False}))
     return wanted
 
 
@@ -202,7 +223,7 @@ async def _form(request: Request, visit: Visit, form: Form, contact: Any, status
     shown = form.values.get("data_shown", shown)
     return view.page(
         request, "contacts/form.html", status, form=form, contact=contact, lists=found, data=data, shown=shown,
-        kinds=own_data.KINDS,
+        kinds=own_data.KINDS, country=dict(countries.names()).get(visit.account.country_code or ""),
     )  # fmt: skip
 
 
@@ -210,6 +231,8 @@ async def _taken(visit: Visit, form: Form, refused: errors.Invalid, names: dict[
     """Note the faults of the domain, and whose an address is already; none where the form found some itself."""
     for path, messages in refused.fields.items():
         kind = names.get(path, path)
+        if kind == "phone" and messages[0] == "is invalid" and (fault := people.phone_fault(visit, form["phone"])):
+            form.wrong(kind, fault)
         if kind not in ("email", "phone") or messages[0] != "has already been taken":
             continue
         if owner := await call(people.owner, visit.account_id, kind, form[kind]):

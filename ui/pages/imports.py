@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
@@ -14,8 +15,9 @@ from appliance.account import audit
 from appliance.db.work import call, commit
 from appliance.importing import results, review, store
 from appliance.importing.requests import ImportForm, ImportOptions, ImportQuery, Upload
+from appliance.sms import zones
 from appliance.tables import Import
-from ui import columns, download, people, rights, view, words
+from ui import columns, countries, download, people, rights, view, words
 from ui.blueprint import Pages
 from ui.forms import Form, listing
 from ui.guard import signed_in
@@ -25,7 +27,7 @@ pages = Pages("ui_imports", url_prefix="/contacts/imports")
 # Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
 _PAST_READING = 2
 # What was seen of the last few files, by import and the moment of its check
-_seen: dict[tuple[int, int], tuple[review.Review, int]] = {}
+_seen: dict[tuple[int, int], tuple[review.Review, review.Told]] = {}
 _MOST_SEEN = 8
 
 
@@ -89,6 +91,15 @@ async def check(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     return view.go(request, f"/contacts/imports/{import_id}")
 
 
+@pages.post("/<import_id:int>/dates", name="dates")
+@signed_in
+async def dates(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
+    """Check the file again with the order of its dates that the check asked for."""
+    found = await call(store.get, visit.account_id, import_id)
+    raw = msgspec.to_builtins(store.options(found)) | {"date_order": Form.of(request).text("date_order")}
+    return await _done(request, import_id, _again(visit, import_id, fields.read(ImportOptions, raw), store.check))
+
+
 @pages.post("/<import_id:int>/apply", name="apply")
 @signed_in
 async def apply(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
@@ -131,10 +142,12 @@ async def discard(request: Request, visit: Visit, import_id: int) -> HTTPRespons
 async def outcome(request: Request, visit: Visit, import_id: int) -> HTTPResponse | None:
     """What came of each line, or only the lines that are wrong, as a file."""
     row = await call(store.get, visit.account_id, import_id)
-    only = request.args.get("only") == "problems"
-    lines = results.pieces(visit.account_id, import_id, only_problems=only)
-    name = f"import-{import_id}-{'problems' if only else 'results'}.csv"
-    await audit.exported(visit.by, visit.account_id, name, (), row.failed if only else row.total)
+    only = request.args.get("only")
+    only = only if only in results.ONLY else None
+    lines = results.pieces(visit.account_id, import_id, only)
+    name = f"import-{import_id}-{only or 'results'}.csv"
+    numbers = {"problems": row.failed, "warnings": row.warnings, **store.arriving(row)}
+    await audit.exported(visit.by, visit.account_id, name, (), numbers[only] if only else row.total)
     return await download.send(request, name, "text/csv; charset=utf-8", lines)
 
 
@@ -191,16 +204,19 @@ async def _show(request: Request, visit: Visit, import_id: int, form: Form | Non
     found = await call(store.get, visit.account_id, import_id)
     state = _state(found, form is not None or request.args.get("columns") == "yes")
     kept = await asyncio.to_thread(store.is_kept, import_id)
-    context: dict[str, Any] = {"lists": [], "seen": None, "held_out": 0}
-    form = form or columns.form_of(store.options(found))
+    context: dict[str, Any] = {"lists": [], "seen": None, "told": None, "countries": []}
+    form = form or columns.form_of(found, visit.account.country_code or zones.country_of(visit.account.time_zone) or "")
+    if state == "columns":
+        context["countries"] = await asyncio.to_thread(countries.choices, "None: leave these numbers out")
     if state in ("columns", "checked", "done", "undone"):
         context["lists"] = await call(people.all_lists, visit.account_id)
     if state in ("checked", "done"):
-        context["seen"], context["held_out"] = await _look(found)
+        context["seen"], context["told"] = await _look(found)
     return view.page(
         request, "imports/show.html", status, job=found, state=state, kept=kept, form=form, asked=store.options(found),
         columns=columns.shown(found, form), groups=columns.BLOCKING if _blocks(found) else columns.GROUPS,
-        may_write=_may(visit), **context,
+        may_write=_may(visit), asks_order=columns.asks_order(found), arriving=store.arriving(found),
+        why=store.reasons(found), **context,
     )  # fmt: skip
 
 
@@ -221,20 +237,19 @@ def _state(found: Import, wants_columns: bool) -> str:
     return "checked" if found.status == "complete" and found.phase is None and not wants_columns else "columns"
 
 
-async def _look(found: Import) -> tuple[review.Review | None, int]:
-    """Answer what is worth a look in a file, and how many in it left before; once for each check."""
+async def _look(found: Import) -> tuple[review.Review | None, review.Told | None]:
+    """Return what is worth a look in a file, and in what comes of it; once for each check."""
     key = (found.id, found.completed_at or 0)
     if key not in _seen:
         path = store.directory(found.id) / "staging.db"
         seen = await asyncio.to_thread(review.of_file, path)
         if seen is None:
-            return None, 0
-        part = await call(review.kept, found.id)
-        number = part.number
-        while part.more:
-            part = await call(review.kept, found.id, part.last)
-            number += part.number
+            return None, None
+        gathering = review.Gathering(found.id)
+        while await call(gathering.more):
+            pass
+        told = await asyncio.to_thread(gathering.told, found, path)
         while len(_seen) >= _MOST_SEEN:
             _seen.pop(next(iter(_seen)))
-        _seen[key] = seen, number
+        _seen[key] = seen, told
     return _seen[key]

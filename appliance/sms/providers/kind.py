@@ -41,7 +41,7 @@ class Provider(ABC):
         raise Unlisted("it lists no messages")
 
     async def greet(self) -> str:
-        """Find out whether it would let us in, sending nothing, and answer in words; raises DeliveryError."""
+        """Find out whether it accepts us, sending nothing, and answer in words; raises DeliveryError."""
         return "is always there"
 
     def advice(self) -> list[str]:

@@ -97,14 +97,14 @@ class Twilio(Provider):
         return tuple(one for _, one in sorted(found, key=lambda each: each[0]))
 
     async def greet(self) -> str:
-        """Ask for the last message, as look-ups do, which tells whether we are let in."""
+        """Ask for the last message, as look-ups do, which tells whether it accepts the login."""
         try:
             await _looked_up(f"{_account()}/Messages.json?PageSize=1")
         except Unlisted:
-            return "answers, and lists no messages: whether it lets us in is seen with the first SMS"
+            return "answers, and lists no messages: whether it accepts the login is seen with the first SMS"
         finally:
             await client.close()
-        return "answers and lets us in"
+        return "answers and accepts the login"
 
     def advice(self) -> list[str]:
         """Say that the token can be read on the way, where it can."""

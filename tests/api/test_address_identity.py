@@ -1,0 +1,161 @@
+"""Two spellings are one contact if and only if their normal forms are equal: over the API, an import and SQL alike."""
+
+import itertools
+import json
+import unicodedata
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from appliance import addresses
+from tests.kit.client import Client
+from tests.kit.uploads import done, results, upload
+
+LOCALS = (
+    "straße", "STRAßE", "STRAẞE", "strasse", "Strasse", "ſam", "sam", "SAM", "ﬁn", "fin", "ａnn", "ann", "ANN", "ıl",
+    "il", "IL", "İl", "I\u0307l", "i\u0307l", "é", "É", "e\u0301", "E\u0301", "e", "µ", "μ", "Μ", "ς", "σ", "Σ",
+    "\u212a", "k",
+)  # fmt: skip
+DOMAINS = (
+    "straße.example", "STRAßE.example", "xn--strae-oqa.example", "XN--STRAE-OQA.Example", "strasse.example",
+    "STRASSE.example", "straße\u3002example",
+)  # fmt: skip
+_numbers = itertools.count()
+
+
+def spelled() -> list[str]:
+    """Return every spelling, under a name that no other test of this module uses."""
+    number = next(_numbers)
+    return [f"{local}.{number}@example.org" for local in LOCALS] + [f"a.{number}@{domain}" for domain in DOMAINS]
+
+
+def groups(spellings: list[str], ids: list[Any]) -> set[frozenset[str]]:
+    """Return which spellings have the same id."""
+    found: dict[Any, set[str]] = {}
+    for spelling, one in zip(spellings, ids, strict=True):
+        found.setdefault(one, set()).add(spelling)
+    return {frozenset(group) for group in found.values()}
+
+
+def expected(spellings: list[str]) -> set[frozenset[str]]:
+    """Return which spellings are one address."""
+    return groups(spellings, [addresses.email(one).key for one in spellings])
+
+
+def by_rule(api: Client, predicate: str, value: Any) -> set[int]:
+    """Return the contacts that a rule about the address finds."""
+    leaf = {"name": "email", "predicate": predicate, "value": value}
+    return {one["id"] for one in api.post("/segments/count", {"filters": [leaf]}).expect(200)["sample"]}
+
+
+def test_the_spellings_that_are_one() -> None:
+    """Written down by hand: case and composition make one address of two spellings, and nothing else does."""
+    locals_ = {frozenset(one.partition(".")[0] for one in group) for group in expected(spelled()) if len(group) > 1}
+    assert {frozenset(one) for one in (
+        ("straße", "STRAßE", "STRAẞE"), ("strasse", "Strasse"), ("sam", "SAM"), ("ann", "ANN"), ("il", "IL"),
+        ("İl", "I\u0307l", "i\u0307l"), ("é", "É", "e\u0301", "E\u0301"), ("μ", "Μ"), ("\u212a", "k"),
+    )} <= locals_  # fmt: skip
+    apart = (
+        "strasse",
+        "straße",
+        "ſam",
+        "sam",
+        "ﬁn",
+        "fin",
+        "ａnn",
+        "ann",
+        "ıl",
+        "il",
+        "İl",
+        "é",
+        "e",
+        "µ",
+        "μ",
+        "ς",
+        "σ",
+    )
+    assert len({addresses.email(f"{one}@example.org").key for one in apart}) == len(apart)
+
+
+def test_over_the_api_and_in_rules(api: Client) -> None:
+    """Contacts are made and found by their own spellings alone: by address, by rules, and by their suppression."""
+    spellings = spelled()
+    ids = [api.post("/contacts", {"email": one}).json["id"] for one in spellings]
+    assert groups(spellings, ids) == expected(spellings)
+    for spelling, one in zip(spellings, ids, strict=True):
+        assert by_rule(api, "eq", spelling) == {one}, spelling
+        assert by_rule(api, "in", [spelling]) == {one}, spelling
+        assert api.get("/contacts/search", q=spelling).expect(200)[0]["id"] == one
+    for group in expected(spellings):
+        api.post("/suppressions", {"address": min(group)}).expect(201)
+    kept = [api.get("/suppressions", address=one).expect(200) for one in spellings]
+    assert groups(spellings, [rows[0]["id"] for rows in kept]) == expected(spellings)
+    assert {len(rows) for rows in kept} == {1}
+
+
+def test_over_an_import(api: Client) -> None:
+    """A file makes the contacts that the API would make of the same spellings, and finds those that are there."""
+    spellings = spelled()
+    lines = "\n".join(json.dumps({"email": one}) for one in spellings)
+    job = done(api, upload(api, lines, "people.jsonl"))
+    assert job["status"] == "complete"
+    made = [row["result"] for row in results(api, job["id"])]
+    assert made.count("created") == len(expected(spellings))
+    again = [api.post("/contacts", {"email": one}).expect(200)["id"] for one in spellings]
+    assert groups(spellings, again) == expected(spellings)
+
+
+def test_whoever_was_erased_is_remembered_alone(api: Client) -> None:
+    """The hash of an erased address keeps its own spellings out, and nobody who only looks alike."""
+    number = next(_numbers)
+    gone, other = f"straße.{number}@example.org", f"strasse.{number}@example.org"
+    made = api.post("/contacts", {"email": gone}).expect(201)
+    api.delete(f"/contacts/{made['id']}", erase="true").expect(200)
+    found = {one: [row["reason"] for row in api.get("/suppressions", address=one).expect(200)]
+             for one in (gone, gone.upper().replace("SS", "ß"), other)}  # fmt: skip
+    assert list(found.values()) == [["erased"], ["erased"], []]
+
+
+def test_messages_are_found_by_every_spelling_of_their_recipient(api: Client) -> None:
+    """And by no other's."""
+    number = next(_numbers)
+    mine, other = f"straße.{number}@straße.example", f"strasse.{number}@straße.example"
+    sent = {one: api.post("/messages", {"to": one, "subject": "s", "body": "b"}).expect(201)["id"]
+            for one in (mine, other)}  # fmt: skip
+    for spelling in (mine, f"STRAßE.{number}@XN--STRAE-OQA.EXAMPLE"):
+        assert [row["id"] for row in api.get("/messages", to=spelling).expect(200)] == [sent[mine]]
+    assert [row["id"] for row in api.get("/messages", to=other).expect(200)] == [sent[other]]
+
+
+def test_names_of_lists_and_tags_are_not_folded_either(api: Client) -> None:
+    """A list in other letters is taken, one that is only pronounced alike is another; the same for tags."""
+    number = next(_numbers)
+    first = api.post("/lists", {"name": f"Straße {number}"}).expect(201)["id"]
+    assert api.post("/lists", {"name": f"Strasse {number}"}).expect(201)["id"] != first
+    for taken in (f"STRAßE {number}", unicodedata.normalize("NFD", f" straße {number} ")):
+        assert api.post("/lists", {"name": taken}).expect(422)["validation_errors"]["name"] == [
+            "has already been taken"
+        ]
+    made = api.post("/contacts", {"email": f"tags.{number}@example.org", "data": {"tags": ["Straße"]}}).expect(201)
+    api.patch(f"/contacts/{made['id']}", {"data": {"tags": ["STRAßE", "strasse"]}}).expect(200)
+    added = [one["data"]["tag"] for one in api.get("/events", event="tag_add", contact_id=made["id"]).expect(200)]
+    assert sorted(added) == ["Straße", "strasse"]
+    assert api.get("/events", event="tag_remove", contact_id=made["id"]).expect(200) == []
+
+
+_LETTERS = "aAßẞsſSiIıİ\u0307e\u0301éÉµμΜςσΣ\ufb01\uff41K\u212aǆǅ"
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(one=st.text(_LETTERS, min_size=1, max_size=4), other=st.text(_LETTERS, min_size=1, max_size=4))
+def test_one_contact_if_and_only_if_one_normal_form(api: Client, one: str, other: str) -> None:
+    """Any two spellings: by the API, and by a rule in SQL."""
+    number = next(_numbers)
+    try:
+        pair = [addresses.email(f"x{text}.{number}@example.org") for text in (one, other)]
+    except ValueError:
+        return
+    ids = [api.post("/contacts", {"email": f"x{text}.{number}@example.org"}).json["id"] for text in (one, other)]
+    assert (ids[0] == ids[1]) is (pair[0].key == pair[1].key)
+    assert [by_rule(api, "eq", f"x{text}.{number}@example.org") for text in (one, other)] == [{one} for one in ids]

@@ -1,0 +1,200 @@
+"""Files as small businesses have them: no person is lost for a value that cannot be read, and the check is exact."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.test_imports import numbers, person
+from tests.kit.client import Client
+from tests.kit.uploads import done, results, upload
+
+
+def by_address(api: Client, job: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the results of an import by address."""
+    return {row["address"]: row for row in results(api, job["id"])}
+
+
+def test_a_phone_that_cannot_be_read_costs_nobody(api: Client) -> None:
+    """310 of 500 rows with a good address were lost for such phones; the row comes without, and says why."""
+    phones = ["-", "n/a", "N/A", "#N/A", "none", "null", "0", "keine", "k.A.", "–", "?", ".", "' '", "07700 900003",
+              "4.47701E+11", "Ask Bob", "12345", "0049 30 1234567", "+44 (0)20 7946 0018", "'+44 20 7946 0019",
+              "tel:+442079460020", "+1 415 555 0101 / +1 415 555 0102"]  # fmt: skip
+    file = "email;phone\n" + "".join(f"p{n}@messy.example;{phone}\n" for n, phone in enumerate(phones))
+    job = done(api, upload(api, file))
+
+    assert numbers(job) == (len(phones), len(phones), 0, 0, 0)
+    lines = [by_address(api, job)[f"p{n}@messy.example"]["warnings"] for n in range(len(phones))]
+    assert lines[:13] == [""] * 13
+    assert lines[13] == "phone: 07700 900003 (has no country code)"
+    assert "shortened by a spreadsheet" in lines[14] and "is not a phone number" in lines[15]
+    assert lines[16] == "phone: 12345 (has no country code)"
+    assert lines[21] == "phone: +1 415 555 0102 (is a further number; kept as other_phone)"
+    assert job["warnings"] == sum(bool(line) for line in lines) == 5
+    kept = {n: person(api, f"p{n}@messy.example")["phone"] for n in (0, 13, 17, 18, 19, 20, 21)}
+    assert kept == {0: None, 13: None, 17: "+49301234567", 18: "+442079460018", 19: "+442079460019",
+                    20: "+442079460020", 21: "+14155550101"}  # fmt: skip
+
+
+def test_a_default_country_completes_numbers(api: Client) -> None:
+    """The account's, unless the import names another or none; a country that does not exist is refused."""
+    file = "email,phone\ngb{n}@country.example,07700 90000{n}\n"
+    api.patch("/account", {"country_code": "gb"}).expect(200)
+    assert api.get("/account").json["country_code"] == "GB"
+    job = done(api, upload(api, file.replace("{n}", "4")))
+    assert (job["warnings"], job["options"]["default_country"]) == (0, "GB")
+    assert person(api, "gb4@country.example")["phone"] == "+447700900004"
+    done(api, upload(api, "email,phone\nus@country.example,(415) 555-0177\n", default_country="US"))
+    assert person(api, "us@country.example")["phone"] == "+14155550177"
+    assert done(api, upload(api, file.replace("{n}", "5"), default_country=None))["warnings"] == 1
+    told = upload(api, "email\n", default_country="XX").expect(422)["validation_errors"]
+    assert told == {"options.default_country": ["is not included in the list"]}
+    told = api.patch("/account", {"country_code": "XX"}).expect(422)["validation_errors"]
+    assert told == {"country_code": ["is not included in the list"]}
+    api.patch("/account", {"country_code": None}).expect(200)
+
+
+def test_other_values_that_cannot_be_read_are_left_out(api: Client) -> None:
+    """Countries, names, tags, JSON, statuses: each is told with its field, and nobody is lost."""
+    rows = {
+        "country": "country_code\nAtlantis", "uk": "country_code\nUK", "name": f"first_name\n{'x' * 300}",
+        "lines": 'last_name\n"van\nDam"', "tags": f"tags\ngood,{'y' * 70}", "json": "data\n{broken",
+        "status": "status\nGold member", "yesno": "subscribed\nperhaps", "tracking": "tracking\nmaybe",
+    }  # fmt: skip
+    for name, text in rows.items():
+        header, _, cell = text.partition("\n")
+        job = done(api, upload(api, f"email;{header}\n{name}@left.example;{cell}\n"))
+        assert (numbers(job)[1], job["warnings"]) == (1, int(name not in ("uk", "lines"))), name
+    assert person(api, "uk@left.example")["country_code"] == "GB"
+    assert person(api, "lines@left.example")["last_name"] == "van Dam"
+    assert person(api, "tags@left.example")["data"]["tags"] == ["good"]
+
+
+def test_addresses_in_other_words_are_found(api: Client) -> None:
+    """`mailto:`, names with brackets, commas behind, capitals, quotes, two in one cell."""
+    cells = {
+        "mailto:w1@words.example": "w1@words.example", "Ann Low <w2@words.example>": "w2@words.example",
+        "w3@words.example,": "w3@words.example", "W4@Words.Example;": "W4@words.example",
+        "'w5@words.example": "w5@words.example", "<w6@words.example>": "w6@words.example",
+        "w7@words.example; w8@words.example": "w7@words.example", "\u200bw9@words.example ": "w9@words.example",
+    }  # fmt: skip
+    file = "email\n" + "".join(f'"{cell}"\n' for cell in cells) + "nobody at home\n"
+    job = done(api, upload(api, file, opt_in=False))
+
+    assert numbers(job) == (9, 8, 0, 0, 1) and job["warnings"] == 1
+    for address in cells.values():
+        person(api, address)
+    assert person(api, "w2@words.example")["last_name"] == "Low"
+    assert person(api, "w7@words.example")["data"] == {"other_email": "w8@words.example"}
+    told = done(api, upload(api, "email,phone\nbad,+14155550155\n,07700 900003\n"))
+    lines = results(api, told["id"])
+    assert [line["result"] for line in lines] == ["created", "failed"]
+    assert lines[0]["warnings"] == "email: bad (is not an email address)"
+    assert lines[1]["reason"] == "phone has no country code: 07700 900003"
+
+
+def test_dates_become_dates_where_the_column_tells(api: Client) -> None:
+    """Any value over 12 decides for its column; one that nothing decides stays text, and the import says so."""
+    file = (
+        "email;born;joined;us;seen;either;word\n"
+        "d1@dates.example;23.11.2026;03/04/2026;11/23/2026;2026-11-23 10:00;03/04/2026;soon\n"
+        "d2@dates.example;1.2.2026;23/04/2026;3/4/2026;23 Nov 2026;05/06/2026;later\n"
+    )
+    job = done(api, upload(api, file))
+    assert {column["name"]: column["dates"] for column in job["columns"]} == {
+        "email": None, "born": "dmy", "joined": "dmy", "us": "mdy", "seen": "clear", "either": "ambiguous",
+        "word": None,
+    }  # fmt: skip
+    first, second = (person(api, f"d{n}@dates.example")["data"] for n in (1, 2))
+    assert first == {"born": "2026-11-23", "joined": "2026-04-03", "us": "2026-11-23", "seen": "2026-11-23 10:00",
+                     "either": "03/04/2026", "word": "soon"}  # fmt: skip
+    assert (second["born"], second["us"], second["seen"]) == ("2026-02-01", "2026-03-04", "2026-11-23")
+    assert job["warnings"] == 2
+    assert "either: 03/04/2026 (may be day or month first; kept as text)" in results(api, job["id"])[0]["warnings"]
+    filters = [{"name": "data.born", "predicate": "gt", "value": "2026-10-01"}]
+    assert api.post("/segments/count", {"filters": filters}).expect(200)["count"] == 1
+    job = done(api, upload(api, file, date_order="mdy"))
+    assert (job["warnings"], person(api, "d1@dates.example")["data"]["either"]) == (0, "2026-03-04")
+    assert person(api, "d1@dates.example")["data"]["joined"] == "2026-04-03"
+
+
+def test_titles_totals_and_empty_lines_are_no_people(api: Client) -> None:
+    """The names of columns are found below titles, lines of separators alone are none, a sum is told."""
+    titles = "Customers 2026;;\nas of November;;\n\n"
+    file = f"{titles}E-Mail-Adresse;Prénom;Téléphone\nt1@totals.example;Zoé;\n;;\n;;\nSum;1;\n"
+    job = done(api, upload(api, file))
+
+    assert numbers(job) == (2, 1, 0, 0, 1)
+    assert person(api, "t1@totals.example")["first_name"] == "Zoé"
+    lines = results(api, job["id"])
+    assert [(row["line"], row["result"]) for row in lines] == [("5", "created"), ("8", "failed")]
+
+
+@pytest.mark.parametrize(
+    ("header", "no", "yes"),
+    [("Accepts Email Marketing", "no", "yes"), ("Newsletter", "nein", "ja"), ("Newsletter", "Non", "Oui"),
+     ("Suscrito", "no", "sí"), ("Email Marketing Consent", "NEVER_SUBSCRIBED", "SUBSCRIBED"),
+     ("Status", "Désinscrit", "Inscrit"), ("Status", "abgemeldet", "aktiv"), ("Status", "baja", "alta")],
+)  # fmt: skip
+def test_who_said_no_in_any_language_is_not_subscribed(api: Client, header: str, no: str, yes: str) -> None:
+    """Exports of shops and newsletters say it in columns of their own; a yes stays one."""
+    name = f"{header}.{no}".lower().replace(" ", "").encode("ascii", "ignore").decode()
+    file = f"Email;{header}\nno.{name}@said.example;{no}\nyes.{name}@said.example;{yes}\n"
+    job = done(api, upload(api, file))
+
+    assert (job["warnings"], job["arriving"]["subscribed"], job["arriving"]["unsubscribed"]) == (0, 1, 1)
+    assert not person(api, f"no.{name}@said.example")["subscribed_email"]
+    assert person(api, f"yes.{name}@said.example")["subscribed_email"]
+
+
+def messy(api: Client) -> str:
+    """Return a file that meets everything at once, and make those whom it meets."""
+    for name in ("known", "left", "bounced"):
+        api.post("/contacts", {"email": f"{name}@exact.example", "phone": f"+1415555{len(name):04}"}).expect(201)
+    channel = person(api, "left@exact.example")
+    api.patch(f"/contacts/{channel['id']}", {"subscribed_email": False}).expect(200)
+    done(api, upload(api, "email,status\nleft2@exact.example,unsubscribed\n"))
+    api.post("/suppressions", {"address": "bounced@exact.example", "reason": "hard_bounce"}).expect(201)
+    lines = ["email,phone,status,born"]
+    for number in range(260):
+        status = {7: "unsubscribed", 11: "cleaned", 13: "gold"}.get(number % 17, "")
+        # Households share a number, far apart in the file
+        phone = f"+1415556{number % 97:04}" if number % 5 == 0 else "07700 900003" if number % 5 == 1 else ""
+        lines.append(f"e{number}@exact.example,{phone},{status},03/04/2026")
+    lines += [f"E{number}@exact.example,,{'unsubscribed' if number % 2 else ''}," for number in range(90, 110)]
+    lines += [",+14155560005,unsubscribed,", ",+14155569999,,", "known@exact.example,,unsubscribed,"]
+    lines += [f"{name}@exact.example,,," for name in ("left", "left2", "bounced")] + ["nobody,,,"]
+    return "\n".join(lines) + "\n"
+
+
+COUNTED = ("total", "created", "updated", "skipped", "failed", "warnings", "arriving")
+
+
+@pytest.mark.parametrize("options", [{}, {"on_conflict": "skip"}, {"opt_in": False}], ids=str)
+def test_the_numbers_of_the_check_are_those_of_the_import(tmp_path: Path, options: dict[str, Any]) -> None:
+    """However rows repeat, share numbers and meet people who are there: and they are those of the account itself."""
+    from tests.kit.server import Server
+
+    with Server().set_up() as server:
+        api = server.client()
+        file = messy(api)
+        before = {one["id"]: one for one in api.all("/contacts")}
+        check = done(api, upload(api, file, dry_run=True, **options))
+        assert {one["id"]: one for one in api.all("/contacts")} == before
+        job = done(api, upload(api, file, **options))
+
+        assert {name: check[name] for name in COUNTED} == {name: job[name] for name in COUNTED}
+        told, planned = results(api, job["id"]), results(api, check["id"])
+        # Not the state: of a person in several rows it is as of the part of the import that a row was in
+        names = ("line", "result", "warnings")
+        assert [[row[name] for name in names] for row in planned] == [[row[name] for name in names] for row in told]
+        ids = {int(row["contact_id"]) for row in told if row["result"] in ("created", "updated")}
+        counted = {"subscribed": 0, "unsubscribed": 0, "suppressed": 0}
+        for one in api.all("/contacts"):
+            if one["id"] in ids:
+                first = next((each for each in one["channels"] if each["kind"] == "email"), one["channels"][0])
+                out = "subscribed" if first["subscribed"] else "unsubscribed"
+                counted["suppressed" if first["suppression_reason"] else out] += 1
+        assert counted == {name: job["arriving"][name] for name in counted}
+        assert job["failed"] == 1 and job["warnings"] > 50
+        assert sum(job["arriving"]["reasons"].values()) == counted["unsubscribed"] + counted["suppressed"]
