@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.db.work import call
 from appliance.errors import Invalid
-from appliance.flows import contents, document, people, publishing, report, sketch, tree, triggers
+from appliance.flows import contents, document, people, publishing, readiness, report, sketch, tree, triggers
 from appliance.flows.readiness import Blocker
 from appliance.flows.sketch import Sketch
 from appliance.flows.steps import BY_TYPE, KINDS
@@ -51,10 +51,10 @@ def facts(
         "flow": flow, "drawn": drawn, "cards": flow_tree.cards(drawn, said, numbers, lacks, marks),
         "known": known, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
         "start": flow_tree.start_words(visit.account_id, drawn.start), "lookup": flow_tree.page_of,
-        "findings": findings(drawn, blocked, said),
+        "findings": findings(drawn, blocked, said), "unfinished": unfinished(drawn, said),
         "start_lacks": [one for step_id, one in blocked if step_id is None and one.field.startswith("trigger")],
         "approval": approving.of(visit, flow, f"/flows/{flow_id}", [one.code for _, one in blocked]),
-        "inside": sum(publishing.inside(flow_id).values()), "kinds": KINDS, "wants_start": False,
+        "inside": sum(publishing.inside(flow_id).values()), "kinds": KINDS, "wants_start": False, "form_errors": {},
         "saved": shows is not None, "wrong": _is_wrong(form),
         "may_edit": visit.user.role != "viewer" and flow.status != "archived",
         "may_send": visit.user.role in ("owner", "admin", "editor"), "range_query": "" if span == "all" else span,
@@ -80,6 +80,17 @@ def findings(
             words_of = f"{titles[step_id]}: {words.inside(words_of)}"
         found.append(("bad", words_of, f"/flows/{drawn.flow.id}?step={step_id or START}"))
     return found
+
+
+def unfinished(drawn: Sketch, said: Sequence[Any]) -> list[tuple[str, str, str]]:
+    """Return what is unfinished in the emails of a flow as a checklist, each line leading to its section."""
+    flow, rows = drawn.flow, []
+    for _, step, one in readiness.unfinished(flow.account_id, said):
+        title, here = flow_tree.said(flow.account_id, step)[0], f"/flows/{flow.id}/steps/{step['id']}/content"
+        path = one.field.removeprefix("design.")
+        href = f"{here}?path={path}" if path != one.field else here
+        rows.append(("warn", f"{title}: {words.inside(words.sentence(one.message))}", href))
+    return rows
 
 
 _BLOCKED = {

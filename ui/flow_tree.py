@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from appliance.designs.readable import readable
 from appliance.events import kinds
 from appliance.flows import report, tree, triggers
 from appliance.flows.figures import FlowReport, Number, StepFigures
@@ -111,9 +112,10 @@ def said(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
     label = BY_TYPE[kind].label
     if kind == "email":
         service = "service message" if step.get("transactional") else ""
-        return (content.get("subject") or "").strip() or "No subject yet", " · ".join(filter(None, (label, service)))
+        subject = readable((content.get("subject") or "").strip())
+        return subject or "No subject yet", " · ".join(filter(None, (label, service)))
     if kind == "sms":
-        return " ".join((content.get("body") or "").split())[:90] or "No text yet", label
+        return readable(content.get("body") or "")[:90] or "No text yet", label
     if kind == "wait":
         return f"Wait {spoken(step['duration'])}", ""
     if kind == "split":

@@ -61,6 +61,8 @@
     act({ id, act }) { emit("act", { id, act }); },
     wrote({ id, text }) { emit("wrote", { id, text }); },
     left({ id }) { emit("left", { id }); },
+    picture({ id, file, before, into }) { emit("picture", { id, file, before, into }); },
+    step({ id, way }) { emit("step", { id, way }); },
     unwritable({ id }) { emit("unwritable", { id }); },
     key(keys) { canvas.dispatchEvent(new KeyboardEvent("keydown", { ...keys, bubbles: true, cancelable: true })); },
   };

@@ -6,7 +6,7 @@
   email.have = document.currentScript.dataset.have.split(",");
   email.say = (to, detail) => parent.postMessage({ to, ...detail }, "*");
 
-  // Comments say where what begins and ends: [key, label, column, may stand in one], the number of a column, all rows.
+  // Comments say where what begins and ends: [key, label, column, may stand in one, has a picture], the number of a column, all rows.
   const scan = (within) => {
     const open = [], found = { sections: [], columns: [] };
     const walk = document.createTreeWalker(within, NodeFilter.SHOW_COMMENT);
@@ -14,7 +14,7 @@
       if (node.data === "/cn:" && open.length) open.pop().end = node;
       if (!node.data.startsWith("cn:")) continue;
       const told = JSON.parse(node.data.slice(3)), one = { start: node, inside: open.findLast((other) => other.id) };
-      if (told.map) [one.id, one.label, one.column, one.may] = told, found.sections.push(one);
+      if (told.map) [one.id, one.label, one.column, one.may, one.picture] = told, found.sections.push(one);
       else if (told.at) found.root = one;
       else one.number = told, found.columns.push(one);
       open.push(one);

@@ -63,10 +63,16 @@
     email.paint();
   });
   email.on("keydown", (event) => {
-    const { key, ctrlKey, metaKey } = event, ctrl = ctrlKey || metaKey;
+    const { key, ctrlKey, metaKey, shiftKey } = event, ctrl = ctrlKey || metaKey, low = key.toLowerCase();
     if (!now || event.isComposing) return;
     if (key === "Escape" || (key === "Enter" && !now.rich)) event.preventDefault(), email.leave();
-    if (ctrl && key.toLowerCase() === "s") event.preventDefault(), say("key", { key, ctrlKey, metaKey });
+    if (ctrl && (low === "z" || low === "y")) {
+      const { id } = now.one;
+      event.preventDefault();
+      email.leave();
+      say("step", { id, way: low === "y" || shiftKey ? "redo" : "undo" });
+    }
+    if (ctrl && low === "s") event.preventDefault(), say("key", { key, ctrlKey, metaKey });
   });
   email.on("paste", (event) => {
     if (!now) return;
@@ -75,6 +81,7 @@
     document.execCommand("insertText", false, now.rich ? text : text.replace(/\s+/g, " "));
   });
   addEventListener("message", ({ source, data }) => {
-    if (source === parent && data.write) write(data.write);
+    if (source !== parent || !("write" in data)) return;
+    data.write ? write(data.write) : email.leave();
   });
 })();

@@ -4,7 +4,8 @@
   document.addEventListener("input", (event) => {
     const field = event.target;
     const count = field.dataset?.count && document.getElementById(field.dataset.count);
-    if (count) {
+    // What a merge tag becomes is known to the server, whose answer to the save has the number.
+    if (count && !/\{[{%]/.test(field.value)) {
       const soft = Number(count.dataset.soft), long = [...field.value].length;
       count.textContent = long > soft ? `${long} · phones show about ${soft}` : String(long);
     }

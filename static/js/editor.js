@@ -39,7 +39,7 @@
   const mine = (field) => !locked && field.form?.dataset.form && field.name && !field.name.startsWith("seen:");
   root.addEventListener("input", ({ target }) => {
     if (target.dataset.own) return own(target);
-    for (const count of root.querySelectorAll("[data-count]")) if (count.dataset.count === target.id) count.textContent = target.value.length;
+    for (const count of root.querySelectorAll("[data-count]")) if (count.dataset.count === target.id && !/\{[{%]/.test(target.value)) count.textContent = target.value.length;
     if (mine(target)) { clear(target); soon(target); }
   });
   root.addEventListener("change", ({ target }) => { if (mine(target) && !target.dataset.own && target.form.sent?.[target.name] !== value(target.form, target.name)) save(target.form, target.name); });
@@ -82,12 +82,15 @@
       one.tabIndex = on ? 0 : -1;
       if (on && focus) one.focus();
     }
+    if (name === "outline") byId("o-" + editor.key)?.scrollIntoView({ block: "nearest" });
   };
 
   // Acts: forms marked data-act, whoever sends them.
   const act = (path, values, after) => { flush(); return send(`${here}${path}`, () => new URLSearchParams({ revision: rev(), s: editor.key, ...values }), after); };
   const there = (spot) => Object.fromEntries(Object.entries({ before: spot.before, behind: spot.behind, parent: spot.into?.id, column: spot.into?.column }).filter(([, one]) => one !== null && one !== undefined && one !== ""));
-  const add = (kind, spot) => act("/sections", { kind, ...there(spot) }, () => { tab("outline"); pane("right"); byId("o-" + editor.key)?.scrollIntoView({ block: "nearest" }); });
+  // The rail stays where it is, so that several are added in a row; a phone shows the fields of what was added.
+  const added = () => { pane("right"); byId("o-" + editor.key)?.scrollIntoView({ block: "nearest" }); };
+  const add = (kind, spot) => act("/sections", { kind, ...there(spot) }, added);
   const move = (id, spot) => act(`/sections/${id}/move`, there(spot));
   const acts = {
     up: (id) => act(`/sections/${id}/move`, { way: "up" }), down: (id) => act(`/sections/${id}/move`, { way: "down" }),
@@ -113,7 +116,7 @@
     send(form.action, () => new URLSearchParams(data), (told) => {
       form.closest(".toast")?.remove();
       if (form.id === "items") opened(event.submitter.value.split("."));
-      if (form.id === "adding") tab("outline"), pane("right");
+      if (form.id === "adding" && told.changed) added();
       if (form.id === "test-form" && told.status === 200) byId("send-test").close(), saved("Test sent");
       if (form.dataset.act === "theme" && told.kept) emit("theme");
     });
@@ -154,5 +157,5 @@
       byId("told")?.replaceChildren(note);
     }, true);
   };
-  Object.assign(editor, { save, timers, select, shown, flush, add, move, acts, tab, pane, gone, typing: () => timers.size });
+  Object.assign(editor, { save, timers, select, shown, flush, act, add, move, acts, tab, pane, gone, typing: () => timers.size });
 })();

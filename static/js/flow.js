@@ -76,7 +76,12 @@
       sorts.add(list);
       Sortable.create(list, {
         animation: 150, delay: 150, delayOnTouchOnly: true, handle: ".node", ghostClass: "moved",
-        onEnd: ({ item: moved, oldIndex, newIndex }) => {
+        onEnd: ({ item: moved, oldIndex, newIndex, originalEvent }) => {
+          // A drag that ends without a drop (Escape, let go elsewhere) moves nothing
+          if (originalEvent?.type === "dragend" && originalEvent.dataTransfer.dropEffect === "none") {
+            if (oldIndex !== newIndex) list.insertBefore(moved, [...list.children].filter((one) => one !== moved)[oldIndex] || null);
+            return;
+          }
           const before = moved.previousElementSibling;
           if (oldIndex !== newIndex) move(moved.dataset.step, before ? `after-${before.dataset.step}` : list.dataset.first);
         },

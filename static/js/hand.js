@@ -15,12 +15,45 @@
     for (const side of spot.hidden ? [] : ["left", "top", "width", "height"])
       spot.style[side] = `${rect[side] + (side === "left" ? scrollX : side === "top" ? scrollY : 0)}px`;
   };
+  // The words around a section, line by line, in the window's pixels.
+  const NEAR_PX = 60, GAP_PX = 1;
+  const lines = ({ top, bottom }) => {
+    const found = [], range = new Range(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode());) {
+      if (!node.data.trim()) continue;
+      range.selectNodeContents(node);
+      for (const line of range.getClientRects()) if (line.width > 1 && line.bottom > top - NEAR_PX && line.top < bottom + NEAR_PX) found.push(line);
+    }
+    return found;
+  };
+  const covered = (one, all) => all.reduce((sum, line) => sum
+    + Math.max(0, Math.min(one.right, line.right) - Math.max(one.left, line.left) + GAP_PX) * Math.max(0, Math.min(one.bottom, line.bottom) - Math.max(one.top, line.top)), 0);
+  // The name and the tools stand above a section, on its edge or within it: where no word is under them. The tools take
+  // the best of these places; a name that would cover something is left out, the page shows it beside.
+  const label = (rect) => {
+    const tools = part("tools"), tag = part("tag"), words = lines(rect), end = html.scrollHeight - scrollY;
+    const best = (one, lefts, taken) => {
+      const { offsetWidth: width, offsetHeight: height } = one, { top, bottom } = rect;
+      const tops = [top - height, top - height / 2, top, bottom - height, bottom - height / 2, bottom].filter((y) => y + scrollY >= 0 && y + height <= end);
+      const spots = (tops.length ? tops : [top]).flatMap((y) => lefts(width).map((x) => ({ left: x, right: x + width, top: y, bottom: y + height })));
+      const rated = spots.map((spot) => [covered(spot, taken), spot]), least = Math.min(...rated.map(([area]) => area));
+      const [area, spot] = rated.find(([sum]) => sum === least);
+      one.style.left = `${spot.left - rect.left}px`;
+      one.style.top = `${spot.top - top}px`;
+      return [area, spot];
+    };
+    tag.style.visibility = "";
+    const [, spot] = best(tools, (width) => [rect.right - width, rect.left], words);
+    const [area] = best(tag, (width) => [rect.left, rect.right - width], email.locked ? words : [...words, spot]);
+    if (area) tag.style.visibility = "hidden";
+  };
   const paint = () => {
     const one = email.held || email.writing ? null : over || chosen, rect = one && box(one);
     put("pick", chosen && box(chosen));
     put("over", rect);
     part("tag").textContent = one?.label;
-    part("over").className = `over${rect && rect.top + scrollY < 30 ? " low" : ""}${email.locked ? " bare" : ""}${over ? "" : " still"}`;
+    part("over").className = `over${email.locked ? " bare" : ""}${over ? "" : " still"}`;
+    if (rect?.height) label(rect);
     host.toggleAttribute("data-turned", html.hasAttribute("data-forced"));
     html.toggleAttribute("data-held", !!email.held);
   };
@@ -59,6 +92,7 @@
     const one = find(event);
     choose(one?.id);
     say("select", { id: one?.id ?? null });
+    if (one && event.target.closest("[data-empty]")) say("picture", { id: one.id });
   });
   on("click", (event) => {
     const name = event.target.closest("[data-act]")?.dataset.act, one = over || chosen;

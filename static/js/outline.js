@@ -1,28 +1,9 @@
-/* The outline: dragging, keys, history; and what a hand did in the canvas. */
+/* The outline: keys, history; and what a hand did in the canvas. */
 (() => {
   "use strict";
   const editor = window.editor;
   if (!editor) return;
   const { root, locked, $, byId, select, flush, add, move, acts, tab, pane, saved, say, emit } = editor;
-
-  const spotOf = (item) => {
-    const next = item.nextElementSibling?.dataset.key, list = item.parentElement.dataset;
-    return next ? { before: next } : { before: null, into: list.parent ? { id: list.parent, column: list.column } : null };
-  };
-  const drags = () => {
-    if (locked || !window.Sortable) return;
-    for (const list of root.querySelectorAll(".lines")) Sortable.get(list) || Sortable.create(list, {
-      group: "sections", handle: ".grip", animation: matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 150, fallbackOnBody: true, swapThreshold: 0.6,
-      onEnd: ({ item, from, to, oldIndex, newIndex }) => { if (from !== to || oldIndex !== newIndex) move(item.dataset.key, spotOf(item)); },
-      onAdd: ({ item }) => { if (item.dataset.key) return; const spot = spotOf(item); item.remove(); "hover" in byId("stage").dataset || add(item.dataset.kind, spot); },
-    });
-    for (const list of root.querySelectorAll("[data-palette]")) Sortable.get(list) || Sortable.create(list, {
-      group: { name: "sections", pull: "clone", put: false }, sort: false, animation: 150,
-      setData: (data, item) => data.setData("text/x-section", item.dataset.kind),
-      onStart: () => $("#left").classList.add("dragging"), onEnd: () => $("#left").classList.remove("dragging"),
-    });
-  };
-  new MutationObserver(drags).observe($("#outline"), { childList: true, subtree: true });
 
   document.addEventListener("click", async (event) => {
     const link = event.target.closest?.("[data-drawer]");
@@ -43,19 +24,29 @@
   on("edit", ({ id }) => editor.enter(id));
   on("move", ({ id, before, into }) => move(id, { before, into }));
   on("act", ({ id, act: name }) => { if (Object.hasOwn(acts, name) && !locked) acts[name](id); });
+  // A picture that is chosen or dropped goes into the section's field for it, by the drawer that asks what it shows.
+  on("picture", async ({ id, file, before, into }) => {
+    if (locked) return;
+    if (file === null) { saved("Only images can be dropped here"); say("Only images can be dropped here."); return; }
+    id ? await select(id) : await add("image", { before, into });
+    const of = (where) => [...root.querySelectorAll(`#inspector ${where}[data-picfield]`)];
+    const box = of(".entry ").find((one) => !$("input", one).value) || of("")[0];
+    if (!box) return;
+    for (let one = box.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
+    box.dispatchEvent(new CustomEvent("picture", { bubbles: true, detail: file }));
+  });
   on("add", ({ kind, before, into }) => { if (kind) add(kind, { before, into }); else { editor.place = { before, into }; tab("palette", true); pane("left"); } });
 
-  // Keys; in a field they are the browser's own, but for saving.
+  // Keys; in a field they are the browser's own, but for saving, and for undo and redo (steps.js).
   const lines = () => [...root.querySelectorAll("#list [data-select]")];
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented) return;
-    const { target, key: pressed, altKey, shiftKey } = event, ctrl = event.ctrlKey || event.metaKey, low = pressed.toLowerCase();
+    const { target, key: pressed, altKey } = event, ctrl = event.ctrlKey || event.metaKey, low = pressed.toLowerCase();
     if (ctrl && low === "s") { event.preventDefault(); flush().then(() => { saved("Saved"); say("Saved"); }); return; }
     const field = target.closest?.("input:not([type=radio], [type=checkbox], [type=color]), textarea, select, [contenteditable]");
     if (pressed === "Escape" && target.closest?.(".right") && !target.closest("[popover]")) { (byId("o-" + editor.key) || byId("o-")).focus(); return; }
     if (field || target.closest?.("dialog, [popover]")) return;
     const known = () => event.preventDefault(), at = lines().findIndex((one) => one.dataset.select === editor.key), within = target.closest?.("#list, iframe") || target === document.body;
-    if (ctrl && low === "z" && !locked) { known(); byId(shiftKey ? "redo" : "undo")?.click(); return; }
     if (ctrl && low === "d" && editor.key && !locked) { known(); acts.duplicate(editor.key); return; }
     const by = { ArrowUp: -1, ArrowDown: 1 }[pressed];
     if (by && within && altKey && editor.key && !locked) { known(); acts[by < 0 ? "up" : "down"](editor.key); return; }
@@ -68,6 +59,4 @@
     const view = { 1: "desktop", 2: "phone", 3: "dark" }[pressed];
     if (view) $(`[data-view=${view}]:is(button)`)?.click();
   });
-
-  drags();
 })();

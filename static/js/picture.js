@@ -87,6 +87,10 @@
     if (button) button.click();
     take(event.dataTransfer.files[0]);
   });
+  document.addEventListener("picture", ({ target, detail: file }) => {
+    $("[data-choose]", target).click();
+    if (file) take(file);
+  });
   document.addEventListener("paste", (event) => {
     const file = fileOf(event.clipboardData), box = spot(event.target);
     if (!file || !(drawer()?.open || box)) return;

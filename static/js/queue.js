@@ -18,8 +18,6 @@
     $(".toast", made.content) && $(".toast")?.remove();
     for (const piece of [...made.content.children]) {
       const old = piece.id && byId(piece.id);
-      // A hand may drag it
-      if (piece.id === "list" && window.Sortable?.active) continue;
       if (piece.matches(".toast")) document.body.append(piece);
       else if (old) old.replaceWith(piece);
       if (old || piece.matches(".toast")) htmx.process(piece);
@@ -69,6 +67,8 @@
     }
     if (told.rev) root.dataset.rev = told.rev;
     for (const field of document.querySelectorAll(told.kept || told.select ? "[name=revision]" : "[name=revision]:not([data-revision])")) field.value = rev();
+    // A message that offers to take an older step back would take back this one
+    if (told.kept || told.changed) $(".toast form[action$='/undo']")?.closest(".toast").remove();
     if (told.select !== undefined) editor.key = told.select || "";
     emit("answer", { html });
     if (html.includes('<data id="drawn"')) await painted();
@@ -99,5 +99,5 @@
     });
   };
   addEventListener("pagehide", () => { for (const { path, body } of queue) if (body) post(path, body()); });
-  Object.assign(editor, { marks, send, post, busy });
+  Object.assign(editor, { marks, send, post, busy, settled: () => chain });
 })();

@@ -41,6 +41,8 @@
   editor.enter = async (id) => {
     await select(id);
     const box = boxOf(id);
+    const isPicture = byId("o-" + id)?.closest("li").dataset.kind === "image";
+    if (isPicture && !locked && !$("#inspector [data-picfield] input").value) return emit("canvas:picture", { id });
     if (!box || locked) return select(id, true);
     emit("canvas:tell", { write: { id, rich: box.mode === "rich", html: box.editor.innerHTML } });
   };

@@ -19,6 +19,13 @@
     if (event.target instanceof HTMLDialogElement && event.target.open) event.target.close();
   });
 
+  // A file that is let go beside the place for it would be opened instead of the page, and with it all that was typed.
+  for (const name of ["dragover", "drop"]) addEventListener(name, (event) => {
+    if (event.defaultPrevented || !event.dataTransfer?.types.includes("Files") || event.target.closest?.("input[type=file]")) return;
+    event.preventDefault();
+    event.dataTransfer.dropEffect = "none";
+  });
+
   // A page's menu opens at its button, towards where there is more room.
   document.addEventListener("beforetoggle", (event) => {
     const menu = event.target;

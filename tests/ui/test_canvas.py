@@ -69,7 +69,7 @@ def test_marks_tell_where_sections_are(get: Callable[..., Any], api: Client) -> 
     page = get(f"/templates/{one}/canvas").text
     told = [json.loads(found) for found in MARK.findall(page)]
     assert isinstance(told[0], str)
-    assert told[1:] == [["cols", "Columns", None, True], 0, ["in", "My heading", 0, True], 1]
+    assert told[1:] == [["cols", "Columns", None, True, False], 0, ["in", "My heading", 0, True, False], 1]
     assert "Empty column" in page and page.count("<!--cn:") == page.count("<!--/cn:-->")
 
 

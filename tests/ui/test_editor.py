@@ -138,6 +138,7 @@ def test_columns_hold_sections_and_lists_hold_entries(opened: Page, api: Client)
     settled(opened)
     columns = design_of(api, one)["sections"][0]["props"]["columns"]
     assert [[each["type"] for each in column["sections"]] for column in columns] == [["text"], ["text", "button"]]
+    opened.get_by_role("tab", name="Sections").click()
     opened.locator("#o-").click()
     opened.get_by_role("tab", name="Add").click()
     opened.get_by_role("button", name="List", exact=True).click()

@@ -117,8 +117,8 @@ def test_what_keeps_a_flow_from_starting_leads_to_its_place(page: Page) -> None:
     expect(page.locator("#saved")).to_contain_text("Saved")
 
 
-def test_steps_are_dragged_among_their_siblings(page: Page) -> None:
-    """A card that is pulled below the next one stands there, on the server too."""
+def _pull(page: Page) -> list[str]:
+    """Take hold of the first card and pull it below the next one; return the order from before."""
     before = order(page)
     first, second = (page.locator("#tree > .way > li > .node").nth(at).bounding_box() for at in (0, 1))
     assert first and second
@@ -133,6 +133,24 @@ def test_steps_are_dragged_among_their_siblings(page: Page) -> None:
         if order(page) == before[::-1]:
             break
         page.wait_for_timeout(20)
+    return before
+
+
+def test_a_drag_of_a_step_that_is_given_up_moves_nothing(page: Page) -> None:
+    """Escape puts the card back where it was, here and on the server."""
+    before = _pull(page)
+    assert order(page) == before[::-1]
+    page.keyboard.press("Escape")
+    page.mouse.up()
+    page.wait_for_timeout(300)
+    assert order(page) == before
+    page.reload()
+    assert order(page) == before
+
+
+def test_steps_are_dragged_among_their_siblings(page: Page) -> None:
+    """A card that is pulled below the next one stands there, on the server too."""
+    before = _pull(page)
     page.mouse.up()
     expect(page.locator("#said")).to_contain_text("2 of 2")
     assert order(page) == before[::-1]

@@ -7,8 +7,8 @@ from msgspec import Struct
 from appliance.designs import outline, plaintext
 from appliance.designs.kind import Kind
 from appliance.designs.outline import Entry
+from appliance.designs.readable import readable
 from appliance.designs.sections import BY_NAME
-from appliance.patterns import late
 
 ICONS = {
     "header": "panel-top", "hero": "image-up", "heading": "heading", "text": "type", "image": "image",
@@ -24,7 +24,6 @@ PALETTE = (
     ("Brand", ("header", "social", "footer")),
     ("Advanced", ("html",)),
 )
-_TAG = late(r"\{\{\s*([a-zA-Z0-9_.]+)[^}]*\}\}|\{%[^%]*%\}")
 _MOST = 60
 # What says most about a section where its first words do not
 _TELLING = ("text", "title", "content", "name", "code", "caption", "wordmark_text", "alt")
@@ -113,8 +112,7 @@ def _count(number: int, one: str) -> str:
 
 def _plain(html: str) -> str:
     text = plaintext.from_html(html[:2_000]) if "<" in html else html[:2_000]
-    text = _TAG.sub(lambda found: (found[1] or "").rpartition(".")[2].replace("_", " "), text)
-    text = " ".join(text.split())
+    text = " ".join(readable(text).split())
     return text if len(text) <= _MOST else f"{text[: _MOST - 1].rstrip()}…"
 
 
@@ -141,3 +139,18 @@ def find(found: list[Row], key: str) -> Row | None:
             if inner is not None:
                 return inner
     return None
+
+
+def place(found: list[Row], key: str) -> str:
+    """Return where a section stands, in words that follow a verb: after its neighbour, in a column, or at the top."""
+    keys = [row.key for row in found]
+    if key in keys:
+        at = keys.index(key)
+        return f"after {found[at - 1].label}" if at else "at the top"
+    for row in found:
+        for number, column in enumerate(row.columns, 1):
+            if find(column, key) is None:
+                continue
+            inner = place(column, key)
+            return f"to column {number}" if inner == "at the top" else inner
+    return ""

@@ -12,7 +12,7 @@ from appliance import config, errors
 from appliance.contacts import known
 from appliance.contacts import store as contacts
 from appliance.contacts.requests import ContactQuery
-from appliance.db.work import call
+from appliance.db.work import call, render
 from appliance.messages import canvas, looking
 from appliance.patterns import late
 from appliance.tables import Contact
@@ -36,7 +36,7 @@ _HEAD_ENDS = late(r"</head\s*>", re.IGNORECASE)
 async def show(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """The email as the editor's frame shows it: `as` is a contact."""
     try:
-        drawn = await call(canvas.draw, visit.account_id, template_id, _person(request))
+        drawn = await render(canvas.draw, visit.account_id, template_id, _person(request))
     except errors.Invalid as refused:
         return mail.broken(_why(refused))
     have = ",".join((drawn.digest, *(one.digest for one in drawn.rows or ())))
@@ -56,7 +56,7 @@ async def rows(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     """What a canvas shows now: every row by its digest, with its HTML where the canvas does not `have` it."""
     have = set((request.args.get("have") or "").split(","))
     try:
-        drawn = await call(canvas.draw, visit.account_id, template_id, _person(request))
+        drawn = await render(canvas.draw, visit.account_id, template_id, _person(request))
     except errors.Invalid as refused:
         return _json({"error": _why(refused)}, 422)
     return _json(drawing.told(drawn, have))
@@ -66,7 +66,7 @@ async def rows(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 @signed_in
 async def size(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """How large the email is as it is sent, beside what Gmail shows of one."""
-    found = await call(canvas.weight, visit.account_id, template_id)
+    found = await render(canvas.weight, visit.account_id, template_id)
     if not view.is_part(request):
         return view.go(request, f"/templates/{template_id}/edit")
     near = found is not None and found > looking.GMAIL_NEARLY

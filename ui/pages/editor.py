@@ -10,8 +10,9 @@ from appliance import brand as brands
 from appliance.db.work import call, commit
 from appliance.designs import document, outline, render
 from appliance.errors import Conflict, Invalid, NotFound
+from appliance.messages import looking
 from appliance.tables import Template
-from appliance.templates import editing, history, homes, places, store
+from appliance.templates import editing, history, homes, places, revisions, store
 from appliance.templates.editing import Change
 from ui import filter_look, view, words
 from ui.blueprint import Pages
@@ -90,6 +91,8 @@ def context(visit: Visit, template_id: int, key: str | None = None, asks_palette
         "reach": history.reach(row), "others": presence.others(row.id, visit.user.id),
         "file": "", "siblings": _siblings(found, entry), "lengths": (SUBJECT, PREHEADER), "raw": _raw(entry),
         "seen_by": _seen_by(visit, entry),
+        # Shown beside the fields of the email alone
+        "inbox": looking.inbox(visit.account_id, revisions.document(row)) if entry is None else None,
     }  # fmt: skip
 
 
@@ -221,7 +224,7 @@ async def _keep(
     elif path == "props.preset":
         names = (*names, "inspector")
     elif path in ("email.from_name", "email.subject", "email.preheader"):
-        names = (*names, "inboxrow")
+        names = (*names, "inboxrow", "subject_length", "preheader_length")
     seen = await call(_digests, done.template, key, asked)
     return await answer(request, visit, template_id, key, names, kept=True, seen=seen)
 

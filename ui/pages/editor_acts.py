@@ -5,7 +5,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from appliance.errors import Conflict, Invalid
 from appliance.templates import arranging, editing, history, store
 from appliance.templates.arranging import Spot
@@ -111,9 +111,12 @@ def _said(visit: Visit, template_id: int, key: str | None, verb: str) -> str:
     """Say what became of a section, for those who do not see it."""
     if verb == "removed" or key is None:
         return "Removed."
-    row = listing.find(context(visit, template_id, key)["outline"], key)
+    rows = context(visit, template_id, key)["outline"]
+    row = listing.find(rows, key)
     if row is None:
         return ""
+    if verb == "added":
+        return f"{row.label} added {listing.place(rows, key)}"
     where = f" to {row.position} of {row.many}" if verb == "moved" else f", {row.position} of {row.many}"
     return f"{row.label} {verb}{where}"
 
@@ -153,7 +156,7 @@ async def _step(request: Request, visit: Visit, template_id: int, to: Any) -> HT
     args = (visit.account_id, template_id, visit.user.id, seen)
     said, status = "Done. Nothing is lost: every step is in the history.", 200
     try:
-        await call(history.warm, visit.account_id, template_id, to)
+        await render(history.warm, visit.account_id, template_id, to)
         if verb is not None:
             await commit(verb, *args)
             said = "Undone." if to == "undo" else "Done again."

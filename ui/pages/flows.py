@@ -9,7 +9,7 @@ from appliance import errors, fields
 from appliance.account import audit
 from appliance.db.work import call, commit
 from appliance.flows import publishing, report, requests, sketch, starters, states, store
-from ui import flow_tree, rights, tables, view
+from ui import flow_page, flow_tree, rights, tables, unfinished, view
 from ui.blueprint import Pages
 from ui.flow_page import facts, findings
 from ui.forms import Form, number
@@ -121,6 +121,8 @@ async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Let the changes be what is live, and give those who wait their new time if that is wanted."""
     form = Form.of(request)
     changes = await call(publishing.differences, visit.account_id, flow_id)
+    if not unfinished.is_confirmed(form, await call(_unfinished, visit, flow_id)):
+        return await _review(request, visit, flow_id, form, 422)
     try:
         await call(publishing.warm, visit.account_id, flow_id)
         await commit(audit.noting, visit.by, "flow_publish", publishing.publish, visit.account_id, flow_id, visit.by)
@@ -142,9 +144,16 @@ async def _review(request: Request, visit: Visit, flow_id: int, form: Form, stat
             "flow": drawn.flow, "changes": publishing.differences(visit.account_id, flow_id),
             "inside": sum(publishing.inside(flow_id).values()),
             "findings": findings(drawn, sketch.blockers(drawn, visit.by), sketch.said(drawn.steps)),
+            "unfinished": flow_page.unfinished(drawn, sketch.said(drawn.steps)),
         }  # fmt: skip
 
     return view.page(request, "flows/publish.html", status, form=form, **await call(read))
+
+
+def _unfinished(visit: Visit, flow_id: int) -> list[Any]:
+    """Return what is unfinished in a flow that nothing else keeps from going live."""
+    drawn = sketch.of(visit.account_id, flow_id)
+    return [] if sketch.blockers(drawn, visit.by) else flow_page.unfinished(drawn, sketch.said(drawn.steps))
 
 
 @pages.post("/<flow_id:int>/discard", name="discard")
@@ -163,6 +172,9 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
     form = Form.of(request)
     skip = number(form["skip"], 0) * 3600 if form["overdue"] == "skip" else None
     before = await call(store.get, visit.account_id, flow_id)
+    if not unfinished.is_confirmed(form, await call(_unfinished, visit, flow_id)):
+        found = await call(facts, visit, flow_id, request.args) | {"wants_start": True, "form_errors": form.errors}
+        return view.page(request, "flows/show.html", 422, **found)
     try:
         await call(publishing.warm, visit.account_id, flow_id)
         args = (publishing.start, visit.account_id, flow_id, visit.by, skip)

@@ -1,0 +1,77 @@
+/* Undo and redo, by button and by key: one history for what is typed and what is arranged, wherever the focus is. */
+(() => {
+  "use strict";
+  const editor = window.editor;
+  if (!editor || editor.locked) return;
+  const { root, byId, emit, send, settled, flush, busy, act, shown, here, say } = editor;
+
+  // The field that somebody writes in, by its name: it is drawn anew, and they go on at its end.
+  const writing = () => {
+    const one = document.activeElement, form = one?.closest("form[data-form]"), box = one?.closest("merge-field");
+    const field = box ? box.field : one;
+    return form && field?.matches("input:not([type=radio], [type=checkbox], [type=color]), textarea") && { form: form.dataset.form, name: field.name, field };
+  };
+  const goOn = ({ form, name }) => {
+    const field = [...root.querySelectorAll(`form[data-form="${form}"]`)].map((one) => one.elements[name]).find((one) => one instanceof Element);
+    const place = field?.closest("merge-field")?.editor || field;
+    place?.focus();
+    if (place?.isContentEditable) getSelection().selectAllChildren(place), getSelection().collapseToEnd();
+    else if (place?.matches("textarea, input:not([type=email])")) place.setSelectionRange(place.value.length, place.value.length);
+  };
+  // What could not be kept is in no history: its field shows again what is kept.
+  const isRefused = (was) => was && (was.field.matches("[aria-invalid=true]") || was.field.closest(".field")?.querySelector(".slot")?.firstElementChild);
+
+  const run = async (way) => {
+    const was = writing();
+    const failed = (await flush()).some((told) => told?.status > 299);
+    await settled();
+    if (way === "undo" && (failed || isRefused(was))) {
+      await send(editor.key ? `${here}/sections/${editor.key}` : `${here}/details`);
+      say("Undone.");
+    } else if (byId(way).disabled) {
+      say(`There is nothing to ${way}.`);
+    } else {
+      // What is drawn anew stands in the canvas as it is kept
+      emit("canvas:tell", { typed: null, write: null });
+      const told = await act(`/${way}`, {});
+      if (told.key !== undefined && told.key !== editor.key) editor.key = told.key, shown();
+    }
+    if (was) goOn(was);
+  };
+
+  // One step after the other; a text that was written in the canvas is written on after the last one.
+  let steps = Promise.resolve(), waiting = 0, written = null;
+  editor.step = (way) => {
+    waiting += 1;
+    editor.waiting += 1;
+    busy();
+    return steps = steps.catch(() => null).then(() => run(way)).finally(() => {
+      const id = written;
+      waiting -= 1;
+      editor.waiting -= 1;
+      busy();
+      if (waiting || !id) return;
+      written = null;
+      if (editor.key === id && byId("o-" + id)) editor.enter(id);
+    });
+  };
+  document.addEventListener("canvas:step", ({ detail: { id, way } }) => { written = id; editor.step(way); });
+
+  // The buttons of the bar, and that of a message, which is gone as soon as it would take back something else.
+  document.addEventListener("submit", (event) => {
+    const form = event.target, way = form.action.startsWith(new URL(`${here}/`, location)) && /\/(undo|redo)$/.exec(form.action)?.[1];
+    if (!way) return;
+    event.preventDefault();
+    event.stopPropagation();
+    form.closest(".toast")?.remove();
+    editor.step(way);
+  }, true);
+  document.addEventListener("keydown", (event) => {
+    const { target, key, altKey, shiftKey, ctrlKey, metaKey } = event, low = key.toLowerCase();
+    if (event.defaultPrevented || event.isComposing || altKey || !(ctrlKey || metaKey) || !(low === "z" || (low === "y" && !shiftKey))) return;
+    const field = target.closest?.("input:not([type=radio], [type=checkbox], [type=color]), textarea, select, [contenteditable]");
+    if (target.closest?.("dialog, [popover], .linkrow") || (field && !field.closest("form[data-form]"))) return;
+    event.preventDefault();
+    editor.step(low === "y" || shiftKey ? "redo" : "undo");
+  });
+})();

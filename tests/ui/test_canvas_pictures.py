@@ -1,0 +1,184 @@
+"""Pictures in the canvas, chosen and dropped; and the label of the selected section, which covers no words."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, FrameLocator, Locator, Page, expect
+
+from tests.kit import axe
+from tests.kit.browser import shoot
+from tests.kit.client import Client
+from tests.kit.emails import at_work, design_of, make, settled
+from tests.kit.pictures import photo, saved
+from tests.kit.server import Server
+
+WORDS = "Words that stand close to the edge of their section, in as many lines as a narrow email needs for them all."
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, server: Server) -> Iterator[Page]:
+    """A page of somebody who is signed in, shared by the tests of this module."""
+    with at_work(browser, server) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A picture on the disk, to be dropped."""
+    path = tmp_path_factory.mktemp("pictures") / "hills.png"
+    path.write_bytes(saved(photo(300, 200), "PNG"))
+    return path
+
+
+def opened(page: Page, api: Client, *sections: dict[str, Any]) -> tuple[int, FrameLocator]:
+    """Open an email of sections in the editor, and wait until its canvas listens."""
+    one = make(api, design={"sections": list(sections)})
+    page.goto(f"/templates/{one}/edit")
+    frame = page.frame_locator("#canvas")
+    expect(frame.locator("html[style*=color-scheme]")).to_be_attached()
+    expect(page.locator("#stage[data-have*=',']")).to_be_attached()
+    return one, frame
+
+
+def text(key: str, **more: Any) -> dict[str, Any]:
+    """Return a text close to the edges of its section."""
+    return {"id": key, "type": "text", "props": {"content": f"<p>{WORDS}</p>"}, "styles": {"padding": "2px 4px"}} | more
+
+
+def drop_file(page: Page, file: Path, at: Locator, below: float | None = None) -> None:
+    """Drag a file from outside of the browser over an element, and let go of it."""
+    box = at.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + (box["height"] / 2 if below is None else below)
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+    for name in ("dragEnter", "dragOver", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": name, "x": x, "y": y, "data": data})
+    session.detach()
+
+
+def test_an_empty_picture_is_an_area_that_opens_the_drawer(page: Page, api: Client) -> None:
+    """As high as a hand can hit, with words; a click and the Enter key choose; in a column and a gallery too."""
+    columns = {"columns": [{"sections": [{"id": "in", "type": "image", "props": {}}]}, {"sections": []}]}
+    gallery = {"id": "g", "type": "gallery", "props": {"items": [{}, {}]}}
+    one, frame = opened(
+        page, api, {"id": "p", "type": "image", "props": {}}, {"id": "c", "type": "columns", "props": columns}, gallery
+    )
+    areas = frame.get_by_text("Drop an image here or choose one")
+    expect(areas).to_have_count(3)
+    for at in range(3):
+        box = areas.nth(at).locator("xpath=..").bounding_box()
+        assert box is not None
+        assert box["height"] >= 120
+    drawer = page.locator("#pictures")
+    close = drawer.get_by_role("button", name="Close")
+    areas.first.click()
+    close.click()
+    expect(drawer).not_to_be_visible()
+    settled(page)
+    page.locator("#canvas").focus()
+    page.keyboard.press("Enter")
+    close.click()
+    expect(drawer).not_to_be_visible()
+    page.locator("#o-g").click()
+    settled(page)
+    areas.nth(2).click()
+    expect(drawer).to_be_visible()
+    expect(page.locator("#inspect-title")).to_contain_text("Gallery")
+    close.click()
+    shoot(page, "canvas-empty-pictures")
+    assert axe.faults_in_both_looks(page) == []
+    # What is sent has neither the area nor a broken image in its place
+    sent = page.request.get(f"/templates/{one}/preview").text()
+    assert "Drop an image" not in sent and "<img" not in sent
+
+
+def test_a_file_is_dropped_into_an_empty_picture(page: Page, api: Client, picture: Path) -> None:
+    """It is uploaded, what it shows is asked, and it stands where it was dropped; a second drop takes its place."""
+    one, frame = opened(page, api, text("t"), {"id": "p", "type": "image", "props": {}})
+    drop_file(page, picture, frame.get_by_text("Drop an image here"))
+    expect(page.locator("#media-alt")).to_be_visible()
+    page.locator("#media-alt").fill("Hills")
+    page.get_by_role("button", name="Use this picture").click()
+    expect(frame.get_by_role("img", name="Hills")).to_be_visible()
+    settled(page)
+    props = design_of(api, one)["sections"][1]["props"]
+    assert "/m/" in props["src"] and props["alt"] == "Hills"
+    drop_file(page, picture, frame.get_by_role("img", name="Hills"))
+    expect(page.locator("#pictures")).to_be_visible()
+    expect(page.locator("#media-alt")).to_have_value("Hills")
+    page.keyboard.press("Escape")
+    assert len(design_of(api, one)["sections"]) == 2
+
+
+def test_a_file_is_dropped_between_sections_or_beside_them(
+    page: Page, api: Client, picture: Path, tmp_path: Path
+) -> None:
+    """Between sections it becomes a picture of its own; what is none is refused; beside the email nothing happens."""
+    one, frame = opened(page, api, text("a"), text("b"))
+    drop_file(page, picture, frame.get_by_text(WORDS).nth(1), 2)
+    expect(page.locator("#media-alt")).to_be_visible()
+    page.get_by_role("button", name="Use this picture").click()
+    settled(page)
+    kinds = [each["type"] for each in design_of(api, one)["sections"]]
+    assert kinds == ["text", "image", "text"]
+    paper = tmp_path / "paper.pdf"
+    paper.write_bytes(b"%PDF-1.4")
+    drop_file(page, paper, frame.get_by_text(WORDS).first, 2)
+    expect(page.locator("#saved")).to_have_text("Only images can be dropped here")
+    drop_file(page, picture, page.locator("#o-"))
+    page.wait_for_timeout(200)
+    assert page.url.endswith(f"/templates/{one}/edit") or f"/templates/{one}/edit?" in page.url
+    assert [each["type"] for each in design_of(api, one)["sections"]] == kinds
+
+
+# Which label covers a line of the words of the email
+COVERED = """(() => {
+  const hit = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = new Range();
+  for (let node; (node = walk.nextNode());) {
+    if (!node.data.trim()) continue;
+    range.selectNodeContents(node);
+    for (const { left, top, width, height } of range.getClientRects())
+      for (const part of window.labels) {
+        const box = part.getBoundingClientRect();
+        if (getComputedStyle(part).visibility === "hidden" || !box.width) continue;
+        const wide = Math.min(box.right, left + width) - Math.max(box.left, left);
+        if (wide > 0 && Math.min(box.bottom, top + height) - Math.max(box.top, top) > 0) hit.push(part.className);
+      }
+  }
+  return hit;
+})"""
+# The label is in a closed tree; it is opened for the test
+OPEN = """{
+  const attach = Element.prototype.attachShadow;
+  Element.prototype.attachShadow = function (how) {
+    const tree = attach.call(this, how);
+    window.shade = tree;
+    return tree;
+  };
+  const find = () => [...(window.shade?.querySelectorAll(".over:not([hidden]) > .tag") || [])];
+  Object.defineProperty(window, "labels", { get: find, configurable: true });
+}"""
+
+
+@pytest.mark.parametrize("look", ["Desktop", "Phone", "Dark"])
+def test_the_label_of_a_section_covers_no_words(page: Page, api: Client, look: str) -> None:
+    """Neither its own nor those above it: at the top, in the middle, in a column, and with a long name."""
+    page.context.add_init_script(OPEN)
+    named = {"props": {"content": f"<p>{WORDS}</p>", "name": "A very long name that somebody gave to a section"}}
+    columns = {"columns": [{"sections": [text("left")]}, {"sections": [text("right")]}]}
+    heading = {"id": "h", "type": "heading", "props": {"text": "First"}, "styles": {"padding": "0px 32px"}}
+    _, frame = opened(page, api, text("top"), heading, text("named", **named), text("low"),
+                      {"id": "c", "type": "columns", "props": columns})  # fmt: skip
+    page.get_by_role("button", name=look, exact=True).click()
+    shown = 0
+    for key in ("top", "h", "named", "low", "left", "right"):
+        page.locator(f"#o-{key}").click()
+        settled(page)
+        page.wait_for_timeout(350)
+        body = frame.locator("html")
+        assert body.evaluate(COVERED) == [], key
+        shown += body.evaluate("() => labels.filter((one) => getComputedStyle(one).visibility !== 'hidden').length")
+    assert shown >= 2
