@@ -77,8 +77,8 @@ class TooMany(Refused):
 
     code = "rate_limited"
 
-    def __init__(self, message: str, retry_after: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, retry_after: int, **extra: Any) -> None:
+        super().__init__(message, **extra)
         self.retry_after = retry_after
 
 
@@ -94,13 +94,18 @@ class Unavailable(Refused):
 
 
 class DeliveryError(Exception):
-    """A transport's answer that is not acceptance; `smtp` is the basic code, `enhanced` the RFC 3463 code."""
+    """A transport's answer that is not acceptance; `smtp` is the basic code, `enhanced` the RFC 3463 code.
+
+    `cause` and `help` say why there was no conversation and what to do about it, where that is known
+    (`appliance.delivery.causes`).
+    """
 
     def __init__(self, text: str, smtp: int | None = None, enhanced: str | None = None) -> None:
         super().__init__(text)
         self.text = text
         self.smtp = smtp
         self.enhanced = enhanced
+        self.cause = self.help = ""
 
 
 class Temporary(DeliveryError):

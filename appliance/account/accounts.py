@@ -5,13 +5,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from appliance import clock
+from appliance import addresses, clock
 from appliance.db.dialect.texts import sum_or_zero
 from appliance.db.open import rows, scalar
 from appliance.db.work import after_commit, writing
 from appliance.designs import merge
 from appliance.errors import Faults, NotFound
-from appliance.fields import EmailText, Line, Name, given
+from appliance.fields import Country, EmailText, Line, Name, given
 from appliance.rested import Rested
 from appliance.tables import Account, Brand
 from appliance.work import bell
@@ -58,6 +58,7 @@ class AccountWrite(Struct):
     name: Name | UnsetType = UNSET
     time_zone: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
     locale: Annotated[str, Meta(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$")] | UnsetType = UNSET
+    country_code: Country | None | UnsetType = UNSET
     email_from_name: Line | None | UnsetType = UNSET
     email_from_email: EmailText | None | UnsetType = UNSET
     email_reply_to: EmailText | None | UnsetType = UNSET
@@ -140,7 +141,10 @@ def check(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
             ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             faults.add("time_zone", "is not included in the list")
-    if isinstance(hours, QuietHours) and hours.from_ == hours.to:
+    country = values.get("country_code")
+    if country and country not in addresses.countries():
+        faults.add("country_code", "is not included in the list")
+    if isinstance(hours, QuietHours) and isinstance(hours.to, str) and hours.from_ == hours.to:
         faults.add("sms_quiet_hours", "is invalid")
     if fault := merge.fault(values.get("sms_opt_out_hint"), "text"):
         faults.add("sms_opt_out_hint", fault)

@@ -71,7 +71,7 @@ def approve(row: Any, by: By) -> None:
     """Approve of a campaign or flow as it is; raises NotAllowed for who may not. The caller saves it."""
     writing()
     if not allows(row, by):
-        raise NotAllowed(OWN if by.approves else WANTED)
+        raise NotAllowed(OWN) if by.approves else NotAllowed(WANTED, required_scope="campaigns:approve")
     passed(row)
 
 

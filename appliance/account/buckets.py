@@ -20,13 +20,16 @@ _MOST_KEPT = 10_000
 class Level(NamedTuple):
     """How a bucket stands: what it takes in a minute, what it takes at once, in how many seconds it is full again.
 
-    Over the rate nothing is taken, and `retry_after` says in how many seconds the next request is.
+    Over the rate nothing is taken: `retry_after` says in how many seconds the next request is, and `exceeded` which
+    limit was reached: as many as may come at once came at once, or as many as may come in a minute came in one.
     """
 
     limit: int
     remaining: int
     reset: int
     retry_after: int = 0
+    exceeded: Literal["burst", "minute"] | None = None
+    burst: int = 0
 
     @property
     def headers(self) -> dict[str, str]:
@@ -37,12 +40,19 @@ class Level(NamedTuple):
         }  # fmt: skip
 
 
+class _Use(NamedTuple):
+    """When a bucket will be full again, and since when it is not."""
+
+    full_at: float
+    since: float
+
+
 class Buckets:
     """The buckets of all credentials, by class of request; asked by the server's loop alone, so nothing locks."""
 
     def __init__(self) -> None:
-        # When each will be full again: all that there is to know of one, and one that is full needs no entry
-        self._full_at: dict[tuple[str, str], float] = {}
+        # One that is full needs no entry
+        self._used: dict[tuple[str, str], _Use] = {}
         self._most = _MOST_KEPT
 
     def take(self, who: str, rate: Rate, limits: Limits) -> Level | None:
@@ -53,19 +63,24 @@ class Buckets:
         now, each = clock.steady(), 60 / minute
         most = burst(rate, minute)
         # The clock of a test may have been turned back
-        full_at = min(max(self._full_at.get((who, rate), now), now), now + most * each)
+        use = self._used.get((who, rate))
+        use = use if use is not None and use.full_at > now else _Use(now, now)
+        full_at = min(use.full_at, now + most * each)
         over = full_at + each - now - most * each
         if over > 1e-9:
-            return Level(minute, 0, math.ceil(full_at - now), max(1, math.ceil(over)))
-        self._full_at[who, rate] = full_at = full_at + each
-        if len(self._full_at) > self._most:
+            taken = most + (now - use.since) / each
+            exceeded: Literal["burst", "minute"] = "minute" if taken >= minute else "burst"
+            return Level(minute, 0, math.ceil(full_at - now), max(1, math.ceil(over)), exceeded, most)
+        full_at += each
+        self._used[who, rate] = _Use(full_at, min(use.since, now))
+        if len(self._used) > self._most:
             self._forget(now)
         return Level(minute, int(most - (full_at - now) / each + 1e-6), math.ceil(full_at - now))
 
     def _forget(self, now: float) -> None:
         """Forget those that are full; what is left is in use, so look again only when there are twice as many."""
-        self._full_at = {name: full_at for name, full_at in self._full_at.items() if full_at > now}
-        self._most = max(_MOST_KEPT, 2 * len(self._full_at))
+        self._used = {name: use for name, use in self._used.items() if use.full_at > now}
+        self._most = max(_MOST_KEPT, 2 * len(self._used))
 
 
 def per_minute(rate: Rate, limits: Limits) -> int:

@@ -210,14 +210,14 @@ def _actor(by: By) -> User:
     """Answer who looks after the team, as they are now; raises NotAllowed for everybody else."""
     found = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
     if found is None or found.role not in RULERS:
-        raise NotAllowed("Only owners and admins look after the team.")
+        raise NotAllowed("Only owners and admins look after the team.", required_role="admin")
     return found
 
 
 def _rules(actor: User, role: str, found: User | None = None) -> None:
     """Raise NotAllowed where an admin would decide about an owner."""
     if actor.role != "owner" and (role == "owner" or (found is not None and found.role == "owner")):
-        raise NotAllowed("Only an owner decides about owners.")
+        raise NotAllowed("Only an owner decides about owners.", required_role="owner")
 
 
 def _is_last(found: User) -> bool:

@@ -42,6 +42,7 @@ class Account(Struct):
     name: str
     time_zone: str
     locale: str
+    country_code: str | None
     email_from_name: str | None
     email_from_email: str | None
     email_reply_to: str | None

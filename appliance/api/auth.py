@@ -15,8 +15,11 @@ from appliance.errors import Unavailable
 _LONGEST = 4096
 
 
-# Who has a scope that no key has
-_PEOPLE = {roles.RULE: "the sign-in of an owner or admin", roles.SELF: "the sign-in of a person"}
+# What no key may do: the least role that may, and who that is
+_PEOPLE = {
+    roles.RULE: ("admin", "Only the sign-in of an owner or admin may do this."),
+    roles.SELF: ("viewer", "Only the sign-in of a person may do this; an API key may not."),
+}
 
 
 async def credential(request: Request) -> Credential:
@@ -49,7 +52,21 @@ def _find(token: str) -> tuple[Credential | None, bool]:
 def allow(who: Credential, route: Route) -> None:
     """Raise 403 unless the credential reaches the route's scope."""
     if not who.reaches(route.scope):
-        wanted = _PEOPLE.get(route.scope, route.scope)
-        raise Fault(403, "forbidden", required_scope=wanted)
+        if route.scope in _PEOPLE:
+            role, words = _PEOPLE[route.scope]
+            raise Fault(403, "forbidden", words, required_role=role)
+        raise lacking(who, route.scope)
     if route.starts and who.role is not None and not roles.starts(who.role):
-        raise Fault(403, "forbidden", required_scope="campaigns:send")
+        raise lacking(who, "campaigns:send")
+
+
+def require(who: Credential, scope: str) -> None:
+    """Raise 403 unless a credential reaches a scope that a part of what it asks for needs."""
+    if not who.reaches(scope):
+        raise lacking(who, scope)
+
+
+def lacking(who: Credential, scope: str) -> Fault:
+    """Return the refusal of a credential that lacks a scope."""
+    whose = "This API key" if who.role is None else f"The role {who.role}"
+    return Fault(403, "forbidden", f"{whose} does not have the {scope} scope.", required_scope=scope)

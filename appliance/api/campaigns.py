@@ -6,14 +6,15 @@ from appliance.account import audit, idempotency
 from appliance.account.acting import By
 from appliance.account.approving import Reject
 from appliance.api import preflight_shapes, shapes, shaping
+from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.inside import checked
 from appliance.api.preflight_shapes import Preflight
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
 from appliance.campaigns import checks, copying, preflight, reviewing, send, states, store
-from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
-from appliance.db.work import call, commit
+from appliance.campaigns.requests import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
+from appliance.db.work import call, commit, render
 from appliance.tables import Campaign
 from appliance.templates import store as templates
 
@@ -39,7 +40,7 @@ def _look_over(account_id: int, request: CampaignCreate | CampaignPatch | SendRe
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a campaign as a draft."""
-    await call(templates.warm, request.account_id, request.body.template_attributes)
+    await render(templates.warm, request.account_id, request.body.template_attributes)
     user_id = request.credential.user_id
     return Answer(shaping.campaign(await commit(store.create, request.account_id, request.body, user_id)))
 
@@ -59,7 +60,7 @@ async def update(request: Call) -> Answer:
     if isinstance(request.body.status, str):
         require_send(request)
         await _warm(request)
-    await call(store.warm, request.account_id, request.id, request.body.template_attributes)
+    await render(store.warm, request.account_id, request.id, request.body.template_attributes)
     args = (send.change, request.account_id, request.id, request.body, request.by)
     if isinstance(request.body.status, str):
         data = {"status": request.body.status}
@@ -70,7 +71,7 @@ async def update(request: Call) -> Answer:
 
 async def _warm(request: Call) -> None:
     body = request.body
-    await call(preflight.warm, request.account_id, request.id, body.template_attributes, body.trigger_attributes)
+    await render(preflight.warm, request.account_id, request.id, body.template_attributes, body.trigger_attributes)
 
 
 async def _shown(row: Campaign) -> Answer:
@@ -80,8 +81,7 @@ async def _shown(row: Campaign) -> Answer:
 
 def require_send(request: Call) -> None:
     """Raise 403 for a credential that may write campaigns and not send them."""
-    if not request.credential.reaches("campaigns:send"):
-        raise Fault(403, "forbidden", required_scope="campaigns:send")
+    require(request.credential, "campaigns:send")
 
 
 @ROUTES.add(
@@ -90,7 +90,7 @@ def require_send(request: Call) -> None:
 )  # fmt: skip
 async def go(request: Call) -> Answer:
     """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""
-    await call(store.warm, request.account_id, request.id, request.body.template_attributes)
+    await render(store.warm, request.account_id, request.id, request.body.template_attributes)
     await _warm(request)
     key = idempotency_key(request.request)
     path = f"/campaigns/{request.id}/send"
@@ -117,7 +117,7 @@ def _move(name: str, verb: Callable[[int, int, By], Campaign], summary: str) -> 
             raise Fault(403, "forbidden", "a test key moves only what test keys have sent")
         if name == "resume":
             # It may have been armed and never started: then it starts now
-            await call(preflight.warm, request.account_id, request.id, None)
+            await render(preflight.warm, request.account_id, request.id, None)
         told = (request.by, f"campaign_{name}", verb, request.account_id, request.id)
         return await _shown(await commit(audit.noting, *told, request.by))
 
@@ -150,16 +150,21 @@ _review("approve", reviewing.approve, "campaigns:approve", "Let a campaign be se
 _review("reject", reviewing.reject, "campaigns:approve", "Keep a campaign from being sent as it is.")
 
 
-@ROUTES.add("POST", "/campaigns/{id}/duplicate", scope="campaigns:write", returns=shapes.Campaign, status=201)
+@ROUTES.add(
+    "POST", "/campaigns/{id}/duplicate", scope="campaigns:write", reads=CampaignCopy, body_required=False,
+    returns=shapes.Campaign, status=201,
+)  # fmt: skip
 async def duplicate(request: Call) -> Answer:
     """Make a new draft with the words and the audience of a campaign."""
-    return Answer(shaping.campaign(await commit(copying.duplicate, request.account_id, request.id, request.by.user_id)))
+    name = request.body.name if isinstance(request.body.name, str) else None
+    args = (request.account_id, request.id, request.by.user_id, name)
+    return Answer(shaping.campaign(await commit(copying.duplicate, *args)))
 
 
 @ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=Preflight, rate="renders")
 async def look(request: Call) -> Answer:
     """Look at a draft as its send would."""
-    return Answer(preflight_shapes.shaped(await call(preflight.check, request.account_id, request.id, request.by)))
+    return Answer(preflight_shapes.shaped(await render(preflight.check, request.account_id, request.id, request.by)))
 
 
 @ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)

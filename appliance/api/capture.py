@@ -14,7 +14,7 @@ from appliance.db.work import call, commit
 from appliance.engagement import simulating
 from appliance.engagement.simulating import Simulate
 from appliance.errors import NotFound
-from appliance.fields import PageQuery, Short
+from appliance.fields import MessageId, PageQuery, Short
 from appliance.messages import captured, store
 from appliance.tables import Captured as Row
 
@@ -70,7 +70,7 @@ class CaptureQuery(PageQuery):
 
     search: Short | UnsetType = UNSET
     channel: Literal["email", "sms"] | UnsetType = UNSET
-    message_id: int | UnsetType = UNSET
+    message_id: MessageId | UnsetType = UNSET
 
 
 def _values(row: Row) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Contacts over the API."""
 
-from msgspec import UNSET
-
 from appliance.account import audit
 from appliance.api import contact_shapes, dossier, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
@@ -18,7 +16,6 @@ from appliance.contacts.requests import (
     SearchQuery,
 )
 from appliance.db.work import call, commit, glance
-from appliance.errors import Invalid
 from appliance.fields import PageQuery
 
 ROUTES = Routes()
@@ -45,8 +42,6 @@ async def index(request: Call) -> Answer:
 async def search(request: Call) -> Answer:
     """Search contacts, best match first."""
     query: SearchQuery = request.query
-    if query.q is UNSET or not query.q.strip():
-        raise Invalid({"q": ["can't be blank"]})
     page = await call(store.find, request.account_id, query.q, query.page, query.size())
     return Answer([shaping.contact(row) for row in page.rows], headers=page_headers(page))
 

@@ -1,6 +1,6 @@
 """How an endpoint is declared: path, what it reads, what it answers. Requests and the document follow from it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from sanic import Request
 from appliance.account.acting import By
 from appliance.account.buckets import Rate
 from appliance.account.keys import Credential
+from appliance.fields import Read
 from appliance.patterns import late
 
 
@@ -22,6 +23,8 @@ class Call(NamedTuple):
     query: Any
     raw: Any
     inner: int = 0  # the second id of a path, of a thing within the first
+    read: Read | None = None  # of a body with faults: what is right of it is `body`
+    ignored: list[str] = []  # keys of the body that change nothing; a handler adds those that only it knows
 
     @property
     def account_id(self) -> int:
@@ -50,7 +53,6 @@ class Answer(NamedTuple):
     value: Any
     status: int | None = None
     headers: dict[str, str] = {}
-    ignored: Sequence[str] = ()  # keys within the body that a handler which reads them itself does not know
     media: str | None = None  # of bytes that are of the route's other type (`or_media`)
 
 

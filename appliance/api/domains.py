@@ -77,7 +77,7 @@ async def index(request: Call) -> Answer:
 
 
 def _look_over(account_id: int, request: DomainCreate, _: int | None) -> None:
-    if isinstance(request.domain, Struct):
+    if isinstance(request.domain, store.DomainName) and isinstance(request.domain.name, str):
         store.read(account_id, request)
 
 

@@ -10,7 +10,7 @@ from sanic.exceptions import PayloadTooLarge
 from appliance import config, fields, loading
 from appliance.account.buckets import Buckets
 from appliance.account.keys import Credential
-from appliance.api import auth, declared, paths, read, reply, service
+from appliance.api import auth, declared, existing, paths, read, reply, service
 from appliance.api.declare import Call, Route
 from appliance.api.declared import Endpoint
 from appliance.db import storage
@@ -75,21 +75,27 @@ def _handler(known: Route | int) -> Callable[..., Coroutine[Any, Any, HTTPRespon
         raw = read.raw_body(request, route)
         identity, second = read.number(number), read.number(inner)
         faults = Faults()
-        query = faults.of(read.query, request, route.query)
-        struct, ignored = faults.of(read.body, raw, route) or (None, [])
+        query = read.query(request, route.query)
+        body = fields.read_sound(route.reads or read.Nothing, raw) if raw is not None else None
+        faults.merge(query.faults.fields)
+        faults.merge(await existing.faults(who.account_id, query.value))
+        asked = Call(request, who, identity, None, query.value if route.query else None, raw, second)
+        if body is not None:
+            faults.merge(body.faults.fields)
+            request.ctx.ignored = body.ignored
+            asked = asked._replace(body=body.value if route.reads else None, read=body, ignored=body.ignored)
         if route.idempotent:
-            faults.of(read.idempotency_key, request)
+            faults.of(read.idempotency_key, request, asked.body)
         if faults.fields:
             # What does not exist is said before what is wrong with its fields
             await _must_exist(route, Call(request, who, identity, None, None, None))
             if route.inside is not None:
-                sound = fields.sound(route.reads, raw) if route.reads is not None else None
-                faults.fields = await route.inside(Call(request, who, identity, sound, query, raw)) | faults.fields
+                faults.merge(await route.inside(asked))
             faults.check()
-        answer = await route.handler(Call(request, who, identity, struct, query, raw, second))
+        answer = await route.handler(asked)
         headers = dict(answer.headers)
-        if ignored := [*ignored, *answer.ignored]:
-            headers["X-Ignored-Fields"] = reply.listed(ignored)
+        if asked.ignored:
+            headers["X-Ignored-Fields"] = reply.listed(asked.ignored)
         if route.media is not None:
             kind = answer.media or route.media
             return await reply.media(request, kind, answer.value, answer.status or route.status, headers)
@@ -108,7 +114,10 @@ async def _admitted(request: Request, route: Route) -> Credential:
     if level is not None:
         request.ctx.level = level
         if level.retry_after:
-            raise TooMany(f"at most {level.limit} of these a minute", level.retry_after)
+            is_burst = level.exceeded == "burst"
+            limit = level.burst if is_burst else level.limit
+            words = f"At most {limit} of these requests may come {'at once' if is_burst else 'a minute'}."
+            raise TooMany(words, level.retry_after, reason=level.exceeded, limit=limit)
     auth.allow(who, route)
     return who
 

@@ -1,26 +1,28 @@
 """Events over the API."""
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from msgspec import Struct, structs
 
 from appliance.api import contacts, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.inside import checked, of_sound
 from appliance.api.read import idempotency_key
 from appliance.api.reply import page_headers
 from appliance.contacts import write
 from appliance.contacts.requests import ContactWrite
 from appliance.db.work import call, commit
-from appliance.errors import Invalid
+from appliance.errors import Faults, Invalid
 from appliance.events import log, submit
 from appliance.events.log import EventQuery
 from appliance.events.requests import EventBatch, EventWrite, Ready, prepare, read_many
 from appliance.events.submit import Submitted
+from appliance.fields import Read
 from appliance.tables import Event
 
 ROUTES = Routes()
+# Keys of which an event has to have one
+_WHO = ("contact_id", "contact_email")
 # Contacts that are made in one transaction, so that nobody else's write waits for a thousand
 _AT_ONCE = 20
 
@@ -50,14 +52,13 @@ async def index(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/events", scope="events:write", reads=EventWrite, inside=checked(submit.check),
-    returns=shapes.Event, status=201, also=(200,),
-    idempotent=True, rate="messages",
+    "POST", "/events", scope="events:write", reads=EventWrite, inside=checked(submit.check, either=_WHO),
+    returns=shapes.Event, status=201, also=(200,), idempotent=True, rate="messages",
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Record an event; a repeat by its idempotency key answers the first one."""
     body: EventWrite = request.body
-    key = idempotency_key(request.request)
+    key = idempotency_key(request.request, body)
     if key is not None and not isinstance(body.idempotency_key, str):
         body = structs.replace(body, idempotency_key=key)
     # Reading a user agent may take a while
@@ -88,14 +89,27 @@ async def create_many(request: Call) -> Answer:
     done = EventsDone(0, 0, [])
     results = dict(zip(good, recorded, strict=True))
     for index, one in enumerate(read):
-        made = results[index] if index in results else Invalid(cast(dict[str, list[str]], one))
+        made = results[index] if isinstance(one, Ready) else await call(_refusal, request.account_id, one)
         if isinstance(made, Submitted):
             done.created += made.values is not None
             done.repeated += made.values is None
         else:
             faults = made.fields if isinstance(made, Invalid) else {"idempotency_key": ["has already been taken"]}
             done.errors.append(EventFault(index, made.code, str(made), faults))
-    return Answer(done, ignored=ignored)
+    request.ignored.extend(ignored)
+    return Answer(done)
+
+
+def _refusal(account_id: int, read: Read) -> Invalid:
+    """Return the refusal of an event of a batch that was read with faults, with all that is wrong with it."""
+    faults = Faults()
+    faults.merge(read.faults.fields)
+    if isinstance(read.value, EventWrite):
+        try:
+            submit.check(account_id, read.value)
+        except Invalid as refused:
+            faults.merge(of_sound(read, refused, either=_WHO))
+    return Invalid(faults.fields)
 
 
 def _make_contacts(request: Call, some: Sequence[Ready]) -> None:

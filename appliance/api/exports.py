@@ -7,8 +7,8 @@ from msgspec import UNSET, Struct, defstruct
 from msgspec.structs import fields as struct_fields
 
 from appliance.account import audit
+from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.reply import Fault
 from appliance.contacts import store
 from appliance.contacts.requests import ContactQuery
 from appliance.db.work import call
@@ -104,8 +104,7 @@ async def messages_jsonl(request: Call) -> Answer:
 @ROUTES.add("GET", "/flows/{id}/runs.csv", scope="flows:read", query=_RUNS, media=CSV)
 async def runs_csv(request: Call) -> Answer:
     """Get the people of a flow as CSV, by where they stand or how they left; for who may see both."""
-    if not request.credential.reaches("contacts:read"):
-        raise Fault(403, "forbidden", required_scope="contacts:read")
+    require(request.credential, "contacts:read")
 
     def page(account_id: int, query: RunQuery) -> Page:
         return walks.page(account_id, request.id, query)

@@ -12,7 +12,7 @@ ROUTES = Routes()
 
 @ROUTES.add(
     "POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled, rate="sends",
-    inside=checked(enrolling.check),
+    inside=checked(enrolling.check, either=("contact_ids", "segment_id")),
 )  # fmt: skip
 async def enroll(request: Call) -> Answer:
     """Let people into an active flow: named by id, or everybody in a segment now."""

@@ -83,7 +83,7 @@ def _moves(act: Act, one_summary: str, many_summary: str) -> None:
     ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, returns=FlowRunDetail, starts=True)(single)
     ROUTES.add(
         "POST", f"{path}/{act}", scope=scope, reads=RunsChosen, returns=RunsMoved, starts=True,
-        inside=checked(moving.check),
+        inside=checked(moving.check, either=("run_ids", "step")),
     )(many)  # fmt: skip
 
 

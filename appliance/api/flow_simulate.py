@@ -1,8 +1,9 @@
 """/flows/{id}: rehearsals, which write nothing."""
 
+from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.inside import checked
-from appliance.api.reply import Fault, page_headers
+from appliance.api.reply import page_headers
 from appliance.fields import PageQuery
 from appliance.flows import crowd, scripts, simulate
 from appliance.flows.asked import SimulateRequest
@@ -63,5 +64,4 @@ def _may_be_asked(request: Call) -> None:
 
 def _may_see_people(request: Call) -> None:
     """Raise 403 for a credential that may see flows and not people: a rehearsal shows what a message says of one."""
-    if not request.credential.reaches("contacts:read"):
-        raise Fault(403, "forbidden", required_scope="contacts:read")
+    require(request.credential, "contacts:read")

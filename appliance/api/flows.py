@@ -11,6 +11,7 @@ from appliance.account import audit, roles
 from appliance.account.approving import Reject
 from appliance.account.buckets import Rate
 from appliance.api import flow_shapes
+from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.inside import checked
 from appliance.api.reply import Fault, page_headers
@@ -37,8 +38,7 @@ async def _shown(row: tables.Flow) -> Answer:
 
 def _require_send(request: Call) -> None:
     """Raise 403 for a credential that may write flows and not let them send."""
-    if not request.credential.reaches("campaigns:send"):
-        raise Fault(403, "forbidden", required_scope="campaigns:send")
+    require(request.credential, "campaigns:send")
 
 
 def _may_move(request: Call, row: tables.Flow) -> None:

@@ -27,11 +27,29 @@ ROUTES = Routes()
 
 
 class ImportColumn(Struct):
-    """A column of the file, where it goes ("" = nowhere) and what is in its first rows."""
+    """A column of the file, where it goes ("" = nowhere), what is in its first rows, and how its dates are written."""
 
     name: str
     target: str
     samples: list[str]
+    dates: Literal["clear", "dmy", "mdy", "ambiguous", "mixed"] | None = None
+
+
+class ImportArriving(Struct):
+    """How many contacts of the file are subscribed, unsubscribed and suppressed after it, and why they are not."""
+
+    subscribed: int
+    unsubscribed: int
+    suppressed: int
+    reasons: dict[str, int]
+
+
+class ImportLeftInPlace(Struct):
+    """How many contacts that the import made an undo left, by the reason."""
+
+    changed: int
+    messaged: int
+    in_another_list: int
 
 
 class Import(Struct):
@@ -55,7 +73,10 @@ class Import(Struct):
     updated: int
     skipped: int
     failed: int
+    warnings: int
+    arriving: ImportArriving
     restored: int
+    left_in_place: ImportLeftInPlace
     progress: float
     error: str | None
     undo_until: Moment | None
@@ -69,14 +90,15 @@ def shaped(row: Row) -> Import:
     """Shape an import."""
     values: dict[str, Any] = {}
     for name in Import.__struct_fields__:
-        if name not in ("progress", "columns", "options"):
+        if name not in ("progress", "columns", "options", "arriving", "left_in_place"):
             value = getattr(row, name)
             values[name] = iso(value) if name in ("undo_until",) or name.endswith("_at") else value
     done = row.status not in store.OPEN
     progress = 1.0 if done else min(1.0, row.processed / row.total) if row.total and row.phase == "applying" else 0.0
     return Import(
         **values, progress=round(progress, 4), columns=msgspec.convert(row.columns, list[ImportColumn]),
-        options=store.options(row),
+        options=store.options(row), arriving=ImportArriving(**store.arriving(row), reasons=store.reasons(row)),
+        left_in_place=ImportLeftInPlace(**{name: row.left_in_place.get(name, 0) for name in store.LEFT}),
     )  # fmt: skip
 
 
@@ -94,10 +116,11 @@ async def _received(request: Call) -> AsyncIterator[tuple[Upload, Look]]:
     try:
         form = await receiving.file(request, target, config.current().limits.import_bytes, "an import")
         faults, texts = Faults(), form.texts
-        read = faults.of(fields.read, ImportForm, texts) or fields.sound(ImportForm, texts)
-        options = _options(read, faults)
+        read = fields.read_sound(ImportForm, texts)
+        faults.merge(read.faults.fields)
+        options = _options(read.value, faults)
         dry_run = request.query is not None and request.query.dry_run
-        upload = Upload(str(target), form.filename or "", form.size, read.resource, options, dry_run)
+        upload = Upload(str(target), form.filename or "", form.size, read.value.resource, options, dry_run)
         yield upload, await call(_looked_at, request.account_id, upload, form.filename is not None, faults)
     finally:
         target.unlink(missing_ok=True)
@@ -131,8 +154,9 @@ def _options(form: ImportForm, faults: Faults) -> ImportOptions:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         faults.add("options", "is not JSON")
         return ImportOptions()
-    read = faults.of(fields.read, ImportOptions, raw, "options")
-    return read or (fields.sound(ImportOptions, raw) if isinstance(raw, dict) else ImportOptions())
+    read = fields.read_sound(ImportOptions, raw, "options")
+    faults.merge(read.faults.fields)
+    return ImportOptions() if read.value is UNSET else read.value
 
 
 @ROUTES.add(

@@ -72,7 +72,7 @@ async def leave(request: Request) -> HTTPResponse:
     """End the sign-in whose JWT is shown."""
     who = await auth.credential(request)
     if who.session_id is None or who.user_id is None:
-        raise Fault(403, "forbidden", "a key is no sign-in: revoke it instead", required_scope="a sign-in")
+        raise Fault(403, "forbidden", "API keys have no session; revoke the key instead.", required_role="viewer")
     try:
         await commit(_end, who.user_id, who.session_id)
     except NotFound:

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from appliance.account import audit, idempotency
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.inside import checked
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from appliance.designs.merge import MergeError
 from appliance.events import log
 from appliance.events.log import EventQuery
@@ -20,6 +22,7 @@ from appliance.messages.store import MessageQuery
 from appliance.tables import Message
 
 ROUTES = Routes()
+_faults = checked(single.check)
 
 
 @ROUTES.add("GET", "/messages", scope="messages:read", query=MessageQuery, returns=shapes.Message, many=True)
@@ -29,16 +32,24 @@ async def index(request: Call) -> Answer:
     return Answer([shaping.message(row) for row in page.rows], headers=page_headers(page))
 
 
+async def _inside(request: Call) -> dict[str, list[str]]:
+    """Return what is wrong beyond types; where the channel cannot be read, the address says which it is meant for."""
+    body: MessageWrite = request.body
+    if request.read is not None and "channel" in request.read.faults.fields and isinstance(body.to, str):
+        body = structs.replace(body, channel="email" if "@" in body.to else "sms")
+    request.ignored.extend(single.ignored(body))
+    return await _faults(request._replace(body=body))
+
+
 @ROUTES.add(
     "POST", "/messages", scope="messages:send", reads=MessageWrite, returns=shapes.Message, status=201, also=(200,),
-    idempotent=True, rate="messages", inside=checked(single.check),
+    idempotent=True, rate="messages", inside=_inside,
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Send a single message."""
     body: MessageWrite = request.body
-    key = idempotency_key(request.request)
-    if key is None and isinstance(body.idempotency_key, str):
-        key = body.idempotency_key
+    request.ignored.extend(single.ignored(body))
+    key = idempotency_key(request.request, body)
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
     def verb() -> tuple[Any, bool]:
@@ -52,15 +63,14 @@ async def create(request: Call) -> Answer:
         once = idempotency.once(request.account_id, "/messages", key, payload, run, request.credential.test)
         return store.get(request.account_id, once.resource_id or made[0].id), once.replayed
 
-    await call(single.warm, request.account_id, body)
+    await render(single.warm, request.account_id, body)
     row, replayed = await commit(verb)
-    unread = single.ignored(body)
     if replayed:
-        return Answer(shaping.message(row), 200, {"Idempotent-Replayed": "true"}, unread)
+        return Answer(shaping.message(row), 200, {"Idempotent-Replayed": "true"})
     refusal = single.refusal(row)
     if refusal is not None:
         raise refusal
-    return Answer(shaping.message(row), ignored=unread)
+    return Answer(shaping.message(row))
 
 
 @ROUTES.add("GET", "/messages/{id}", scope="messages:read", returns=shapes.MessageDetail)

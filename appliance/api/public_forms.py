@@ -40,7 +40,7 @@ async def submit(request: Request, public_key: str) -> HTTPResponse:
     try:
         is_form, raw = _body(request)
         if not reading.is_trapped(raw):
-            said = reading.read(form, raw)
+            said = await call(reading.read, form, raw)
             await intake.take(form, said, request.ctx.client, request.headers.get("user-agent"))
     except Exception as error:
         # What was wrong may be read by the same pages as what was right

@@ -7,15 +7,15 @@ import msgspec
 from msgspec import Struct
 from sanic import Request
 
-from appliance import fields, reader
+from appliance import fields
 from appliance.account import idempotency
 from appliance.api.declare import Route
 from appliance.api.reply import Fault
 from appliance.errors import Invalid
 
 
-class _Nothing(Struct):
-    """The query of an endpoint that takes no parameters."""
+class Nothing(Struct):
+    """What an endpoint reads that takes no parameters, or no body."""
 
 
 _decoder = msgspec.json.Decoder()
@@ -23,19 +23,15 @@ _MOST_DIGITS = 300
 
 
 def raw_body(request: Request, route: Route) -> Any:
-    """Answer a body as the JSON object it is, None where none is read; faults of size, type and JSON."""
-    if route.reads is None:
+    """Return a body as the JSON object it is, None for a GET or a form; faults of size, type and JSON.
+
+    Where no body is needed an empty one is `{}`; where none is declared its keys are ignored, as unknown ones are.
+    """
+    if route.form is not None or route.method == "GET":
         return None
     if not request.body and not route.body_required:
         return {}
     return json_object(request, request.body)
-
-
-def body(raw: Any, route: Route) -> tuple[Any, list[str]]:
-    """Answer (struct, ignored keys) of a body; raises Invalid with every fault of its fields."""
-    if route.reads is None:
-        return None, []
-    return fields.read_with_ignored(route.reads, raw)
 
 
 def json_object(request: Request, content: bytes) -> dict[str, Any]:
@@ -74,27 +70,19 @@ def _lenient(content: bytes) -> Any:
         raise Fault(400, "invalid_json", "the body is not JSON") from None
 
 
-def query(request: Request, kind: type[Struct] | None) -> Any:
+def query(request: Request, kind: type[Struct] | None) -> fields.Read:
     """Read a query string; an unknown parameter is a fault.
 
     So a misspelt filter never returns everything, and who asks for a rehearsal (`dry_run`) where there is none has
     nothing done.
     """
-    if kind is None:
-        if not request.query_string:
-            return None
-        kind = _Nothing
-    known = {info.encode_name for info in reader.declared(kind)}
+    kind = kind or Nothing
     # An empty value of a filter is no filter; of a page or limit it is a fault like any other
     raw = {name: values[0] for name, values in request.get_args(keep_blank_values=True).items()}
-    unknown = {name: ["is not a known parameter"] for name in raw if name not in known}
-    try:
-        struct = fields.read(kind, raw, loose=True)
-    except Invalid as error:
-        raise Invalid({**unknown, **error.fields}) from None
-    if unknown:
-        raise Invalid(unknown)
-    return struct
+    found = fields.read_sound(kind, raw, loose=True)
+    for name in found.ignored:
+        found.faults.add(name, "is not a known parameter")
+    return found
 
 
 def number(text: str) -> int:
@@ -104,9 +92,17 @@ def number(text: str) -> int:
     return int(text)
 
 
-def idempotency_key(request: Request) -> str | None:
-    """Answer the Idempotency-Key header, checked, or None."""
+def idempotency_key(request: Request, body: Any = None) -> str | None:
+    """Return the Idempotency-Key header, or the key of the same name in a body, or None.
+
+    Raises Invalid for a header that is no key, and for two that differ.
+    """
     key = request.headers.get("idempotency-key")
     if key is not None:
         idempotency.check_key(key)
-    return key
+    own = getattr(body, "idempotency_key", None)
+    if not isinstance(own, str) or not own:
+        return key
+    if key not in (None, own):
+        raise Invalid({"idempotency_key": ["differs from the Idempotency-Key header"]})
+    return own

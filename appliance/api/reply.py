@@ -147,6 +147,8 @@ def fault(request: Request, error: Exception) -> HTTPResponse:
         log.exception("request %s %s failed", request_id(request), request.path, exc_info=error, extra=about(request))
     hint = f"{config.base_url(config.current())}{_EXPLAINED}#{code}"
     body = {"error": True, "code": code, "message": message, "request_id": request_id(request), "hint": hint, **extra}
+    if status == 422 and hasattr(request.ctx, "ignored") and request.ctx.ignored:
+        headers["X-Ignored-Fields"] = listed(request.ctx.ignored)
     return json(body, status, headers)
 
 

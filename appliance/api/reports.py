@@ -1,8 +1,6 @@
 """What became of campaigns over the API: the report, the people behind each number, and one of them explained."""
 
-from typing import ClassVar
-
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
@@ -12,6 +10,7 @@ from appliance.campaigns.explain import CampaignExplained
 from appliance.campaigns.figures import Report
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.db.work import call
+from appliance.fields import ContactId
 
 ROUTES = Routes()
 
@@ -19,8 +18,7 @@ ROUTES = Routes()
 class ExplainQuery(Struct):
     """Of whom."""
 
-    NEEDED: ClassVar = ("contact_id",)
-    contact_id: int | UnsetType = UNSET
+    contact_id: ContactId
 
 
 @ROUTES.add("GET", "/campaigns/{id}/report", scope="campaigns:read", returns=Report)
@@ -42,5 +40,4 @@ async def people(request: Call) -> Answer:
 @ROUTES.add("GET", "/campaigns/{id}/explain", scope="campaigns:read", query=ExplainQuery, returns=CampaignExplained)
 async def why(request: Call) -> Answer:
     """Explain why a contact gets a campaign, got it or did not."""
-    contact_id = None if request.query.contact_id is UNSET else request.query.contact_id
-    return Answer(await call(explain.explain, request.account_id, request.id, contact_id))
+    return Answer(await call(explain.explain, request.account_id, request.id, request.query.contact_id))

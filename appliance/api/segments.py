@@ -42,7 +42,7 @@ async def index(request: Call) -> Answer:
 
 
 def _look_over(account_id: int, request: SegmentCreate | SegmentPatch | CountWrite, number: int | None) -> None:
-    if isinstance(request.filters, list):
+    if request.filters is not UNSET:
         store.check(account_id, number, request.filters)
 
 
@@ -104,5 +104,4 @@ async def delete(request: Call) -> Answer:
 @ROUTES.add("GET", "/segments/{id}/explain", scope="contacts:read", query=ExplainQuery, returns=Explained)
 async def why(request: Call) -> Answer:
     """Explain filter by filter whether a contact is in a segment."""
-    contact_id = None if request.query.contact_id is UNSET else request.query.contact_id
-    return Answer(await call(explain.explain, request.account_id, request.id, contact_id))
+    return Answer(await call(explain.explain, request.account_id, request.id, request.query.contact_id))

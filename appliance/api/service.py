@@ -32,9 +32,13 @@ def mount(blueprint: Blueprint) -> None:
 
 
 async def _healthz(request: Request) -> HTTPResponse:
-    """Say whether rows can be read and written; anybody may ask, so it writes at most once in a second."""
+    """Return whether rows can be read and written and nothing of the database is known to be damaged.
+
+    Anybody may ask, so it writes at most once in a second.
+    """
     global _beaten
     await call(scalar, "SELECT 1")
+    storage.must_be_whole()
     storage.must_write()
     async with _beating:
         now = asyncio.get_running_loop().time()

@@ -9,13 +9,13 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.api.inside import checked
 from appliance.api.reply import page_headers
 from appliance.campaigns import wording
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from appliance.designs import merge, spec
 from appliance.messages import looking, trial
 from appliance.messages.looking import Preview, PreviewRequest
 from appliance.messages.trial import TestRequest, TestsSent
 from appliance.templates import starters, store
-from appliance.templates.requests import TemplateQuery, TemplateWrite
+from appliance.templates.requests import TemplateCreate, TemplateQuery, TemplateWrite
 
 ROUTES = Routes()
 
@@ -28,12 +28,12 @@ async def index(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/templates", scope="templates:write", reads=TemplateWrite, returns=shapes.Template, status=201,
+    "POST", "/templates", scope="templates:write", reads=TemplateCreate, returns=shapes.Template, status=201,
     inside=checked(store.look_over),
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a template."""
-    await call(store.warm, request.account_id, request.body)
+    await render(store.warm, request.account_id, request.body)
     return Answer(shaping.template(await commit(store.create, request.account_id, request.body)))
 
 
@@ -87,7 +87,7 @@ async def show(request: Call) -> Answer:
 )  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a template."""
-    await call(store.warm, request.account_id, request.body, request.id)
+    await render(store.warm, request.account_id, request.body, request.id)
     done = await commit(wording.update, request.account_id, request.id, request.body, request.by)
     return Answer(shaping.template(done))
 
@@ -106,7 +106,7 @@ async def delete(request: Call) -> Answer:
 )  # fmt: skip
 async def preview(request: Call) -> Answer:
     """Render an email design to HTML, for a contact or with invented values."""
-    return Answer(await call(looking.preview, request.account_id, request.body))
+    return Answer(await render(looking.preview, request.account_id, request.body))
 
 
 @ROUTES.add(
@@ -115,5 +115,5 @@ async def preview(request: Call) -> Answer:
 )  # fmt: skip
 async def send_test(request: Call) -> Answer:
     """Send a test email of a template."""
-    await call(trial.warm, request.account_id, request.id)
+    await render(trial.warm, request.account_id, request.id)
     return Answer(await commit(trial.send, request.account_id, request.id, request.body, request.credential.test))

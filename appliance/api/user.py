@@ -44,7 +44,8 @@ async def _inside(request: Call) -> dict[str, list[str]]:
     try:
         await _check_password(user, request.body)
     except Invalid as refused:
-        return of_sound(request, refused)
+        assert request.read is not None  # faults are of something that was read
+        return of_sound(request.read, refused)
     return {}
 
 

@@ -53,7 +53,8 @@ async def _inside(request: Call) -> dict[str, list[str]]:
     try:
         await call(team.check, request.by, request.id, request.body)
     except Invalid as refused:
-        return of_sound(request, refused)
+        assert request.read is not None  # faults are of something that was read
+        return of_sound(request.read, refused)
     return {}
 
 

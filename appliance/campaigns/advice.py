@@ -14,6 +14,8 @@ from appliance.db.open import one, rows
 from appliance.designs import merge
 from appliance.messages import senders
 from appliance.messages.looking import GMAIL_CLIPS, GMAIL_NEARLY
+from appliance.templates import placeholders
+from appliance.templates.store import document
 
 _DAY_MS = 86_400_000
 _DESIGN, _BODY, _AUDIENCE = "template_attributes.design.", "template_attributes.body", "trigger_attributes"
@@ -53,6 +55,12 @@ def _content(case: Case) -> Iterator[Finding]:
     for advice in case.content.advice:
         if advice.code != "unknown_section":  # which is a blocker
             yield Finding(advice.code, advice.message, _DESIGN + advice.path)
+
+
+def _placeholders(case: Case) -> Iterator[Finding]:
+    """Name the texts and links that are still those of their section or starter."""
+    for code, words, path in placeholders.find(document(case.campaign.template)):
+        yield Finding(code, words, f"template_attributes.{path}")
 
 
 def _links(case: Case) -> Iterator[Finding]:
@@ -114,7 +122,7 @@ def _crowded(case: Case) -> Iterator[Finding]:
 
 _Look = Callable[[Case], Iterator[Finding]]
 _LOOKS: tuple[_Look, ...] = (_tested, _crowded)
-_MAIL: tuple[_Look, ...] = (_sender, _content, _links, _dormant, _repeated)
+_MAIL: tuple[_Look, ...] = (_sender, _content, _placeholders, _links, _dormant, _repeated)
 
 
 def _size(case: Case, largest: int) -> list[Finding]:

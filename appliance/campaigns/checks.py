@@ -4,6 +4,8 @@ from typing import Any
 
 from msgspec import UNSET
 
+from appliance import refused_keys
+from appliance.campaigns.refused import AUDIENCE_DATA, AUDIENCE_KEYS
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, SendRequest, TriggerWrite
 from appliance.errors import Faults, Invalid
 from appliance.tables import Campaign, ContactList, Segment
@@ -25,8 +27,8 @@ def changes(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
             return True
         if isinstance(request.tracking, bool) and request.tracking != campaign.tracking:
             return True
-        if request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at:
-            return True
+    if request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at:
+        return True
     if isinstance(request.trigger_attributes, TriggerWrite):
         new, old = request.trigger_attributes, campaign.trigger
         for name, have in (("event", old.event), ("contact_list_id", old.contact_list_id),
@@ -77,5 +79,9 @@ def check_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> Non
             and not table.select().where(table.account == account_id, table.id == number).exists()
         ):
             faults.add(path + name, "must exist")
+    for index, key in enumerate(data.keys() - AUDIENCE_KEYS):
+        guess = index < refused_keys.MAX_GUESSED_KEYS
+        if message := refused_keys.fault(AUDIENCE_KEYS, AUDIENCE_DATA, key, data[key], guess):
+            faults.add(f"{path}data.{key}", message)
     if data.get("audience_type") not in (None, "all_contacts"):
         faults.add(f"{path}data.audience_type", "is not included in the list")

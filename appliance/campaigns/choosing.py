@@ -25,7 +25,7 @@ def take(account_id: int, campaign_id: int, source: int | str, user_id: int | No
         raise Invalid({"template": ["is for the other channel"]})
     if campaign.channel == "email":
         values |= {key: found[key] for key in _WORDS if found.get(key) and not getattr(campaign.template, key)}
-    templates.write(campaign.template, values, user_id, label=f"Content of {name}"[:200])
+    templates.write(campaign.template, values, user_id, label=f"Content of {name}"[:200], begins=True)
     # Its approval was taken back by that: what was read before knows nothing of it
     store.touch(store.get(account_id, campaign_id))
     return store.get(account_id, campaign_id)
@@ -38,7 +38,7 @@ def paste(account_id: int, campaign_id: int, html: str, user_id: int | None = No
     if campaign.channel != "email":
         raise Invalid({"body": ["is for the other channel"]})
     values = {"body": templates.kept("body", html), "design": templates.kept("design", None)}
-    templates.write(campaign.template, values, user_id, label="Pasted HTML")
+    templates.write(campaign.template, values, user_id, label="Pasted HTML", begins=True)
     store.touch(campaign)
     return store.get(account_id, campaign_id)
 

@@ -13,12 +13,12 @@ _NOT_KEPT = ("pause_detail",)
 _TO_CONFIRM = ("confirm_send_to_all",)
 
 
-def duplicate(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
-    """Make a draft like a campaign: words, audience, channel, not its time; raises NotFound."""
+def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, name: str | None = None) -> Campaign:
+    """Make a draft like a campaign, by its own name or another: words, audience, channel, not its time; or NotFound."""
     writing()
     have = store.get(account_id, campaign_id)
     asked = CampaignCreate(
-        name=f"{have.name[:_MOST_NAME]} (copy)", channel="sms" if have.channel == "sms" else "email",
+        name=name or f"{have.name[:_MOST_NAME]} (copy)", channel="sms" if have.channel == "sms" else "email",
         tracking=have.tracking,
         data={key: value for key, value in have.data.items() if key not in _NOT_KEPT},
     )  # fmt: skip
@@ -29,5 +29,5 @@ def duplicate(account_id: int, campaign_id: int, user_id: int | None = None) -> 
     trigger.updated_at = clock.now_ms()
     trigger.save()
     templates.write(made.template, templates.document(have.template), user_id,
-                    label=f"Copied from {have.name[:_MOST_NAME]}")  # fmt: skip
+                    label=f"Copied from {have.name[:_MOST_NAME]}", begins=True)  # fmt: skip
     return store.get(account_id, made.id)

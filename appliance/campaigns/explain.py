@@ -39,12 +39,10 @@ class CampaignExplained(Struct):
     parts: list[AudiencePart]
 
 
-def explain(account_id: int, campaign_id: int, contact_id: int | None) -> CampaignExplained:
+def explain(account_id: int, campaign_id: int, contact_id: int) -> CampaignExplained:
     """Explain one person's place in a campaign; raises NotFound, or Invalid for a contact that is not there."""
     with snapshot():
         campaign = store.get(account_id, campaign_id)
-        if contact_id is None:
-            raise Invalid({"contact_id": ["can't be blank"]})
         if not rows("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (account_id, contact_id)):
             raise Invalid({"contact_id": ["must exist"]})
         found = one(

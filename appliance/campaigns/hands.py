@@ -27,8 +27,7 @@ def change(campaign: Campaign, request: CampaignPatch | SendRequest, by: By) -> 
         raise NotAllowed(_TEST)
     if campaign.phase != "scheduled" or by.sends:
         return
-    when = request.scheduled_at if isinstance(request, CampaignPatch) else UNSET
-    retimed = when is not UNSET and when != campaign.scheduled_at
+    retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
     if retimed or (by.user_id is not None and checks.changes(campaign, request)):
         raise NotAllowed(_ARMED, required_scope=_WANTED)
 

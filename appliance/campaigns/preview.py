@@ -5,6 +5,7 @@ from typing import Any
 from appliance import brand as brands
 from appliance.campaigns import audience, lately, preflight, store
 from appliance.contacts import store as contacts
+from appliance.designs import plaintext
 from appliance.designs.merge import MergeError
 from appliance.messages import compose, looking, sms_senders, texts, values
 from appliance.tables import Account, Campaign, Contact
@@ -28,19 +29,24 @@ def render(account_id: int, campaign_id: int, contact_id: int | None = None) -> 
     if contact is None:
         filled_in |= {"first_name": "Anna", "last_name": "Example"}
         filled_in["contact"] |= {"first_name": "Anna", "last_name": "Example"}
-    answer: dict[str, Any] = {"subject": "", "html": "", "text": "", "sms": None, "error": None, "contact": contact}
+    answer: dict[str, Any] = {
+        "subject": "", "preview_text": "", "html": "", "text": "", "sms": None, "error": None, "contact": contact,
+        "lengths": None,
+    }  # fmt: skip
     if campaign.channel == "sms":
         return answer | _text(campaign, account, filled_in)
+    said = document(campaign.template)
     try:
-        content = compose.compile_source(
-            compose.source_of(document(campaign.template), brands.look(brand), account.locale, marketing=True)
-        )
+        content = compose.compile_source(compose.source_of(said, brands.look(brand), account.locale, marketing=True))
         shown = values.shown(account_id, contact.id if contact else None, content.conditions)
         filled = compose.fill(content, filled_in | shown)
+        lengths = compose.lengths(said, filled_in | shown)
     except MergeError as error:
         return answer | {"error": error.words()}
+    # A draft without content has its footer, which is not what an inbox would show
+    line = plaintext.inbox_line(filled.html) if preflight.is_written(said) else ""
     return answer | {
-        "subject": filled.subject, "html": filled.html, "text": filled.text,
+        "subject": filled.subject, "preview_text": line, "html": filled.html, "text": filled.text, "lengths": lengths,
         "from_name": filled.from_name or account.email_from_name or account.name,
         "from_email": preflight.sender_of(campaign, account)["email"],
     }  # fmt: skip

@@ -11,7 +11,7 @@ from appliance.db.dialect.hints import NO_INDEX, by_index
 from appliance.db.dialect.texts import begins
 from appliance.db.open import rows, scalar
 from appliance.delivery import groups
-from appliance.fields import PageQuery, Short
+from appliance.fields import ContactId, PageQuery, Short
 from appliance.messages import store as messages
 from appliance.messages.store import Status
 from appliance.pages import Page, paginate
@@ -52,7 +52,7 @@ class RecipientQuery(PageQuery):
     pending: bool | UnsetType = UNSET
     accepted: bool | UnsetType = UNSET
     unsubscribed: bool | UnsetType = UNSET
-    contact_id: int | UnsetType = UNSET
+    contact_id: ContactId | UnsetType = UNSET
 
 
 _FILTERS = tuple(name for name in RecipientQuery.__struct_fields__ if name not in PageQuery.__struct_fields__)

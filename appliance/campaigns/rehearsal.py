@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from appliance import brand as brands
-from appliance import clock, config
+from appliance import clock, config, tokens
 from appliance.campaigns.findings import transport
 from appliance.campaigns.rehearse import Outcome, Task
 from appliance.children import child
@@ -102,7 +102,7 @@ def _task(campaign_id: int) -> Task:
     here, campaign = config.current(), Campaign.get_by_id(campaign_id)
     settings = {f"sms.{name}": getattr(here.sms, name) for name in _SETTINGS}
     starts_at = None if transport(campaign) == "capture" else max(campaign.scheduled_at or 0, clock.now_ms())
-    return Task(campaign_id, str(here.data_dir), config.base_url(here), settings, starts_at)
+    return Task(campaign_id, str(here.data_dir), config.base_url(here), settings, starts_at, tokens.loaded_key())
 
 
 def _is_draft(campaign_id: int) -> bool:

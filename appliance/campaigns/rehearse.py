@@ -44,6 +44,7 @@ class Task(Struct):
     base_url: str
     settings: dict[str, Any] = field(default_factory=dict)
     starts_at: int | None = None
+    key: bytes = b""  # of the installation
 
 
 class Failure(Struct):
@@ -166,7 +167,7 @@ def main() -> int:
     task = teller.task(Task)
     options = {"data_dir": task.data_dir, "base_url": task.base_url, **task.settings}
     config.use(config.load(options, {}).config)
-    tokens.load_key(Path(task.data_dir))
+    tokens.use_key(task.key)
     open_database(Path(task.data_dir, "campanero.db"))
     catalogue.read_only()
     found = Outcome()

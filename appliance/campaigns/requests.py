@@ -1,10 +1,12 @@
 """What may be written about a campaign, and how campaigns are asked for."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.fields import Data, EventName, Id, Name, PageQuery, Short, When
+from appliance.campaigns import refused
+from appliance.fields import Data, EventName, Id, Name, PageQuery, Short, When, default
+from appliance.refused_keys import RefusedKeys
 from appliance.templates.store import Content
 
 StatusWord = Literal["draft", "active", "paused", "completed", "live", "cancelled", "scheduled"]
@@ -15,6 +17,8 @@ Phase = Literal["draft", "scheduled", "holding", "sending", "paused", "completed
 class TriggerWrite(Struct, forbid_unknown_fields=True):
     """For whom a campaign is; an unknown key here would change who gets mail, so it is refused."""
 
+    REFUSED: ClassVar[RefusedKeys] = refused.TRIGGER
+
     event: EventName | UnsetType = UNSET
     contact_list_id: Id | None | UnsetType = UNSET
     segment_id: Id | None | UnsetType = UNSET
@@ -24,17 +28,21 @@ class TriggerWrite(Struct, forbid_unknown_fields=True):
 class CampaignCreate(Struct):
     """A new campaign; only its name is needed."""
 
+    REFUSED: ClassVar[RefusedKeys] = refused.CREATE
+
     name: Name
-    channel: Literal["email", "sms"] | UnsetType = UNSET
+    channel: Literal["email", "sms"] = "email"
     scheduled_at: When | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
-    tracking: bool | UnsetType = UNSET
+    tracking: Annotated[bool, default(True)] | UnsetType = UNSET
     trigger_attributes: TriggerWrite | UnsetType = UNSET
     template_attributes: Content | UnsetType = UNSET
 
 
 class CampaignPatch(Struct):
     """A change of a campaign; `updated_at` of what was read guards against overwriting."""
+
+    REFUSED: ClassVar[RefusedKeys] = refused.PATCH
 
     name: Name | UnsetType = UNSET
     channel: Literal["email", "sms"] | UnsetType = UNSET
@@ -47,13 +55,25 @@ class CampaignPatch(Struct):
     updated_at: When | UnsetType = UNSET
 
 
-class SendRequest(Struct):
-    """Attributes that are applied in the same transaction as the send."""
+class CampaignCopy(Struct):
+    """A duplicate; without a name it is called as the campaign, with "(copy)" behind."""
 
+    name: Name | UnsetType = UNSET
+
+
+class SendRequest(Struct):
+    """Attributes that are applied in the same transaction as the send.
+
+    A future `scheduled_at` schedules the campaign; a past one, or null, sends it now.
+    """
+
+    REFUSED: ClassVar[RefusedKeys] = refused.SEND
+
+    scheduled_at: When | None | UnsetType = UNSET
     trigger_attributes: TriggerWrite | UnsetType = UNSET
     template_attributes: Content | UnsetType = UNSET
-    confirm_send_to_all: bool | UnsetType = UNSET
-    hold_seconds: Annotated[int, Meta(ge=0, le=86_400)] | UnsetType = UNSET
+    confirm_send_to_all: Annotated[bool, default(False)] | UnsetType = UNSET
+    hold_seconds: Annotated[int, Meta(ge=0, le=86_400), default(0)] | UnsetType = UNSET
 
 
 class CampaignQuery(PageQuery):

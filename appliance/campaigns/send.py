@@ -23,7 +23,8 @@ from appliance.work import bell
 def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> Campaign:
     """Send a campaign, or arm it if its time is to come; what it answers always shows `active`.
 
-    A second send of a live campaign starts nothing and is no error; a paused one goes on. Raises NotFound,
+    A second send of a live campaign starts nothing and is no error; a paused one goes on. `scheduled_at` counts as if a
+    PATCH had stored it before: a future time moves an armed campaign, a past one or null starts it. Raises NotFound,
     NotAllowed, or Invalid: wrong attributes, `campaign_locked`, or the first blocker's reason with all `blockers`.
     """
     writing()
@@ -32,18 +33,21 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> 
     if campaign.status == "completed":
         raise checks.locked(campaign)
     hands.change(campaign, request, by)
-    if campaign.status != "draft":
-        if not campaign.editable and checks.changes(campaign, request):
-            raise checks.locked(campaign)
-        if campaign.status == "paused":
-            return states.resume(account_id, campaign_id, by)
-        if store.apply(campaign, request, by):
+    if campaign.status != "draft" and not campaign.editable and checks.changes(campaign, request):
+        raise checks.locked(campaign)
+    if campaign.status == "paused":
+        return states.resume(account_id, campaign_id, by)
+    is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
+    is_edited = store.apply(campaign, request, by)
+    if campaign.status == "draft":
+        campaign.test = by.test
+    elif not is_retimed or _is_to_come(campaign.scheduled_at):
+        if is_edited:
             _refuse_unapproved(campaign, by)
             approving.passed(campaign)
+        if is_edited or is_retimed:
             store.touch(campaign)
         return store.dress(campaign)
-    store.apply(campaign, request, by)
-    campaign.test = by.test
     if request.confirm_send_to_all is True:
         audience.confirm_everyone(campaign)
     refuse_blocked(campaign, request.confirm_send_to_all is True, by)
@@ -52,11 +56,16 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> 
         campaign.trigger.save()
     approving.passed(campaign)
     hold = 0 if request.hold_seconds is UNSET else int(request.hold_seconds)
-    if campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms():
+    if _is_to_come(campaign.scheduled_at, hold):
         campaign.status, campaign.phase = "active", "scheduled"
         store.touch(campaign)
         return store.dress(campaign)
     return launch(campaign, hold)
+
+
+def _is_to_come(scheduled_at: int | None, hold_seconds: int = 0) -> bool:
+    """Return whether a time, if there is one, is after a hold that begins now."""
+    return scheduled_at is not None and scheduled_at > clock.now_ms() + hold_seconds * 1000
 
 
 def refuse_blocked(campaign: Campaign, confirmed: bool, by: By) -> None:

@@ -13,6 +13,7 @@ from appliance.events import log
 from appliance.events.log import Happened
 from appliance.messages import senders, verdicts
 from appliance.tables import Campaign, Flow
+from appliance.transitions import Action, Standing, refusal, taken
 from appliance.work import bell
 
 ALLOWED = {
@@ -21,6 +22,14 @@ ALLOWED = {
     "paused": ("active", "completed"),
     "completed": (),
 }
+ACTIONS = {
+    "send": Action("sent", "active", ("draft", "paused")),
+    "pause": Action("paused", "paused", ("active",)),
+    "resume": Action("resumed", "active", ("paused",)),
+    "cancel": Action("cancelled", "completed", ("active", "paused")),
+}
+# What to do instead, by action and status
+_INSTEAD = {("resume", "draft"): "Send it instead.", ("cancel", "draft"): "Delete it instead."}
 
 
 def refuse(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
@@ -30,21 +39,39 @@ def refuse(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
     """
     if campaign.status in may_from or (campaign.phase == "sending" and "active" in may_from):
         return
-    allowed = list(ALLOWED[campaign.status])
-    if "draft" in allowed and campaign.phase not in ("scheduled", "holding"):
-        allowed.remove("draft")
     raise Invalid(
         {"status": [f"cannot change from {campaign.status} to {to}"]},
         reason="invalid_transition",
-        **cast(Any, {"from": campaign.status, "to": to, "allowed": allowed}),
+        **cast(Any, {"from": campaign.status, "to": to, "allowed": _allowed(campaign)}),
     )
+
+
+def _allowed(campaign: Campaign) -> list[str]:
+    """Return the statuses that a campaign may get from where it is; back to a draft only before anything has left."""
+    allowed = list(ALLOWED[campaign.status])
+    if "draft" in allowed and campaign.phase not in ("scheduled", "holding"):
+        allowed.remove("draft")
+    return allowed
+
+
+def _require(campaign: Campaign, action: str) -> None:
+    """Raise Invalid (`invalid_transition`) unless a campaign takes an action now.
+
+    A completed one some of whose messages are sent again moves like an active one.
+    """
+    status = "active" if campaign.phase == "sending" else campaign.status
+    if status not in ACTIONS[action].needs:
+        state = campaign.phase if campaign.phase in ("scheduled", "cancelled") else ""
+        instead = _INSTEAD.get((action, status), "")
+        standing = Standing(status, _allowed(campaign), taken(ACTIONS, status), state)
+        raise refusal("campaign", standing, action, ACTIONS[action], instead)
 
 
 def pause(account_id: int, campaign_id: int, by: By) -> Campaign:
     """Stop a live campaign; nothing new starts after the answer but what is in hand (P5)."""
     writing()
     campaign = store.get(account_id, campaign_id)
-    refuse(campaign, "paused", ("active",))
+    _require(campaign, "pause")
     return _pause(campaign, None, by.actor)
 
 
@@ -91,7 +118,7 @@ def resume(account_id: int, campaign_id: int, by: By) -> Campaign:
     from appliance.campaigns import send
 
     campaign = store.get(account_id, campaign_id)
-    refuse(campaign, "active", ("paused",))
+    _require(campaign, "resume")
     _refuse_lost(campaign)
     campaign.pause_reason, campaign.baseline = None, counted(campaign)
     if campaign.started_at is None:
@@ -130,7 +157,7 @@ def cancel(account_id: int, campaign_id: int, by: By) -> Campaign:
     """End a live or paused campaign for good: nothing of it leaves any more but what is in hand (see `closing`)."""
     writing()
     campaign = store.get(account_id, campaign_id)
-    refuse(campaign, "completed", ("active", "paused"))
+    _require(campaign, "cancel")
     now = clock.now_ms()
     campaign.status, campaign.phase, campaign.cancelled_at, campaign.completed_at = "completed", "cancelled", now, now
     campaign.pause_reason = None

@@ -228,8 +228,10 @@ def _apply(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendReq
 
 
 def apply(campaign: Campaign, request: SendRequest, by: By) -> bool:
-    """Write the checked attributes of a send into its campaign."""
+    """Write the checked attributes of a send into its campaign; return whether content or audience changed."""
     writing()
+    if request.scheduled_at is not UNSET:
+        campaign.scheduled_at = request.scheduled_at
     touched = _apply(campaign, request)
     if touched:
         approving.touched(campaign, by.user_id)

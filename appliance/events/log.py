@@ -15,7 +15,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
 from appliance.events import agents, listing
 from appliance.events.listing import Asked
-from appliance.fields import DayOrWhen, PageQuery, Short
+from appliance.fields import ContactId, DayOrWhen, PageQuery, Short
 from appliance.pages import Page
 from appliance.tables import Account, Event
 from appliance.work import bell
@@ -54,7 +54,7 @@ class EventQuery(PageQuery):
     """Filters of the event list; times are inclusive after, exclusive before."""
 
     event: Short | UnsetType = UNSET
-    contact_id: int | UnsetType = UNSET
+    contact_id: ContactId | UnsetType = UNSET
     created_after: DayOrWhen | UnsetType = UNSET
     created_before: DayOrWhen | UnsetType = UNSET
     resource_uid: Short | UnsetType = UNSET

@@ -5,9 +5,8 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import addresses, clients, clock, fields
-from appliance.errors import Invalid
 from appliance.events import agents, kinds, utm
-from appliance.fields import Data, EmailText, Id, Short, When
+from appliance.fields import Data, EmailText, Id, Short, When, default
 
 MOST_AT_ONCE = 1_000
 _OLDEST_MS = 365 * 24 * 3600 * 1000
@@ -42,7 +41,7 @@ class EventWrite(Struct):
     event: Annotated[str, Meta(max_length=64, extra={"filled": True}, extra_json_schema={"pattern": fields.EVENT_NAME})]
     contact_id: Id | None | UnsetType = UNSET
     contact_email: EmailText | None | UnsetType = UNSET
-    create_contact: bool | UnsetType = UNSET
+    create_contact: Annotated[bool, default(False)] | UnsetType = UNSET
     amount: float | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
     resource_uid: Short | None | UnsetType = UNSET
@@ -56,7 +55,7 @@ class EventWrite(Struct):
     utm_term: Short | None | UnsetType = UNSET
     utm_content: Short | None | UnsetType = UNSET
     utm_campaign: Short | None | UnsetType = UNSET
-    test: bool | UnsetType = UNSET
+    test: Annotated[bool, default(False)] | UnsetType = UNSET
     trigger: _Trigger | UnsetType = UNSET
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None | UnsetType = UNSET
     created_at: When | None | UnsetType = UNSET
@@ -143,16 +142,12 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def read_many(batch: EventBatch, test: bool) -> tuple[list[Ready | dict[str, list[str]]], list[str]]:
-    """Read each event of a batch; answers what is ready, or its faults, and the keys that nobody knows."""
-    found: list[Ready | dict[str, list[str]]] = []
+def read_many(batch: EventBatch, test: bool) -> tuple[list[Ready | fields.Read], list[str]]:
+    """Read each event of a batch; returns what is ready, or what was read with faults, and the keys nobody knows."""
+    found: list[Ready | fields.Read] = []
     ignored: list[str] = []
     for index, raw in enumerate(batch.events):
-        try:
-            request, unknown = fields.read_with_ignored(EventWrite, raw)
-        except Invalid as refused:
-            found.append(refused.fields)
-            continue
-        ignored += [f"events[{index}].{name}" for name in unknown]
-        found.append(prepare(request, test))
+        read = fields.read_sound(EventWrite, raw)
+        ignored += [f"events[{index}].{name}" for name in read.ignored]
+        found.append(read if read.faults.fields else prepare(read.value, test))
     return found, ignored

@@ -53,7 +53,7 @@ def _email(text: str, whole: bool) -> str:
     try:
         return addresses.email(text).key
     except ValueError:
-        return text.casefold()  # equals nobody's, for every stored address can be read
+        return addresses.lower(text)  # equals nobody's, for every stored address can be read
 
 
 def _phone(text: str, whole: bool) -> str:

@@ -29,11 +29,12 @@ class Test(NamedTuple):
 
 
 def same(operand: Operand, value: str, binder: Binder) -> str:
-    """Compare a whole text without case."""
-    column = operand.whole or operand.value
+    """Compare a whole text without case; an address by its normal form, to the letter."""
+    if operand.whole:
+        return f"{operand.whole} = {binder.add(value)}"
     if value.isascii():
-        return f"{column} = {binder.add(value)} {ANY_CASE}"
-    return f"folded({column}) = {binder.add(fold(value))}"
+        return f"{operand.value} = {binder.add(value)} {ANY_CASE}"
+    return f"folded({operand.value}) = {binder.add(fold(value))}"
 
 
 def contains(operand: Operand, value: str, binder: Binder) -> str:
@@ -61,15 +62,16 @@ def ends(operand: Operand, value: str, binder: Binder) -> str:
 
 
 def one_of(operand: Operand, wanted: list[str], binder: Binder) -> str:
-    """Compare a whole text with many."""
-    column = operand.whole or operand.value
+    """Compare a whole text with many, as `same` with one."""
+    if operand.whole:
+        return f"{operand.whole} {among(binder.add(json.dumps(wanted)))}"
     plain = [one for one in wanted if one.isascii()]
     other = [fold(one) for one in wanted if not one.isascii()]
     parts = []
     if plain:
-        parts.append(f"{column} {ANY_CASE} {among(binder.add(json.dumps(plain)))}")
+        parts.append(f"{operand.value} {ANY_CASE} {among(binder.add(json.dumps(plain)))}")
     if other:
-        parts.append(f"folded({column}) {among(binder.add(json.dumps(other)))}")
+        parts.append(f"folded({operand.value}) {among(binder.add(json.dumps(other)))}")
     return f"({' OR '.join(parts)})"
 
 

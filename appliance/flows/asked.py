@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.contacts.requests import ContactWrite
-from appliance.errors import Faults, Invalid
-from appliance.fields import Data, Id, Name, Short, When, read
+from appliance.errors import Faults
+from appliance.fields import Data, Id, Name, Short, When, read_sound
 from appliance.flows import assumed
 from appliance.flows.assumed import Assumed
 from appliance.flows.requests import Steps
@@ -75,12 +75,12 @@ def check_scripts(data: Any, faults: Faults, path: str = "data") -> None:
 
 def script(raw: Any, faults: Faults, path: str) -> Script | None:
     """Read a script; notes every fault at its path."""
-    try:
-        found = read(Script, raw, path)
-    except Invalid as invalid:
-        faults.merge(invalid.fields)
+    read = read_sound(Script, raw, path)
+    faults.merge(read.faults.fields)
+    found: Script = read.value
+    if read.value is UNSET:
         return None
-    if found.name is UNSET:
+    if found.name is UNSET and f"{path}.name" not in faults.fields:
         faults.add(f"{path}.name", "can't be blank")
     for index, one in enumerate(found.expect or []):
         here = f"{path}.expect[{index}]"

@@ -85,11 +85,13 @@ def check(
     """Note what of a script can never happen."""
     for index, one in enumerate(assumed):
         here = f"{path}[{index}]"
+        if one.after is not UNSET and one.at is not UNSET:
+            faults.add(f"{here}.at", "stands beside after: one of them")
+        if not isinstance(one.event, str):
+            continue  # what the rest may be depends on it
         reserved = kinds.fault(one.event) is not None and one.event not in KNOWN
         if reserved:
             faults.add(f"{here}.event", "cannot be assumed: it follows from what happens")
-        if one.after is not UNSET and one.at is not UNSET:
-            faults.add(f"{here}.at", "stands beside after: one of them")
         if one.step is not UNSET and one.event not in OF_MESSAGES:
             faults.add(f"{here}.step", "is only for what happens to a message")
         elif one.step is not UNSET and one.step not in step_ids:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -13,15 +13,19 @@ from appliance.db.dialect.documents import among
 from appliance.db.dialect.texts import smaller
 from appliance.db.open import connection, rows
 from appliance.db.work import after_commit, writing
-from appliance.errors import Faults, Invalid, NotAllowed
+from appliance.errors import Faults, NotAllowed
 from appliance.fields import Id
-from appliance.flows import ending, people
-from appliance.tables import Run
+from appliance.flows import document, ending, people
+from appliance.tables import Flow, Run
+from appliance.transitions import Action, Standing, refusal
 from appliance.work import bell
 
 Act = Literal["move_on", "take_out"]
 # How many one transaction moves, so that nobody waits for it
 CHUNK = 200
+ACTIONS = {
+    "move_on": Action("moved on", "live", ("live",)), "take_out": Action("taken out", "exited", ("live",)),
+}  # fmt: skip
 _INSIDE = "flow_id = ? AND status = 'live'"
 
 
@@ -46,11 +50,7 @@ def one(account_id: int, flow_id: int, run_id: int, act: Act, by: By) -> Run:
     if by.test and not run.test:
         raise NotAllowed("a test key moves only the runs of tests")
     if run.status != "live":
-        raise Invalid(
-            {"status": [f"cannot {act.replace('_', ' ')}: it is {run.status}"]},
-            reason="invalid_transition",
-            **cast(Any, {"from": run.status, "to": "live" if act == "move_on" else "exited", "allowed": []}),
-        )
+        raise refusal("run", Standing(run.status, [], []), act, ACTIONS[act])
     some(flow_id, [run_id], act)
     audit.note(by, account_id, f"flow_run_{act}", f"run:{run_id}", {"flow_id": flow_id})
     return people.get(account_id, flow_id, run_id)
@@ -58,8 +58,7 @@ def one(account_id: int, flow_id: int, run_id: int, act: Act, by: By) -> Run:
 
 def chosen(account_id: int, flow_id: int, request: RunsChosen) -> list[int]:
     """Answer the runs that a request means, also such as it names wrongly; raises NotFound, Invalid."""
-    people.flow_of(account_id, flow_id)
-    check(account_id, request)
+    check(account_id, request, flow_id)
     if isinstance(request.run_ids, list):
         return list(dict.fromkeys(request.run_ids))
     return [row[0] for row in rows(
@@ -68,16 +67,25 @@ def chosen(account_id: int, flow_id: int, request: RunsChosen) -> list[int]:
     )]  # fmt: skip
 
 
-def check(_: int, request: RunsChosen, __: int | None = None) -> None:
-    """Raise Invalid unless a request names runs in one of the two ways."""
-    faults = Faults()
+def check(account_id: int, request: RunsChosen, flow_id: int) -> None:
+    """Raise Invalid unless a request names runs in one of the two ways, and a step that there is or was; NotFound."""
+    flow, faults = people.flow_of(account_id, flow_id), Faults()
     ids = request.run_ids if isinstance(request.run_ids, list) else None
     step = request.step if isinstance(request.step, int) else None
     if ids is None and step is None:
         faults.add("run_ids", "can't be blank")
     elif ids is not None and step is not None:
         faults.add("step", "is invalid")
+    if step is not None and not _has_step(flow, step):
+        faults.add("step", "must exist")
     faults.check()
+
+
+def _has_step(flow: Flow, step_id: int) -> bool:
+    """Say whether a flow has a step, or had it when somebody was there."""
+    if any(step["id"] == step_id for _, step in document.walk(flow.steps)):
+        return True
+    return bool(rows("SELECT 1 FROM passage WHERE flow_id = ? AND action_id = ? LIMIT 1", (flow.id, step_id)))
 
 
 def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = False) -> list[int]:

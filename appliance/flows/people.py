@@ -10,7 +10,7 @@ from appliance.contacts import store as contacts
 from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows, scalar
 from appliance.errors import Faults, NotFound
-from appliance.fields import DayOrWhen, PageQuery, Short
+from appliance.fields import ContactId, DayOrWhen, PageQuery, Short
 from appliance.flows import report
 from appliance.messages.store import Status
 from appliance.pages import Page
@@ -47,7 +47,7 @@ class RunQuery(PageQuery):
     outcome: Outcome | UnsetType = UNSET
     message: Messages | UnsetType = UNSET
     reason: Short | UnsetType = UNSET
-    contact_id: int | UnsetType = UNSET
+    contact_id: ContactId | UnsetType = UNSET
     test: bool | UnsetType = UNSET
     since: DayOrWhen | UnsetType = UNSET
 

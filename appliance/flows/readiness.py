@@ -1,6 +1,6 @@
 """What stands between a flow and its going live: told all at once, each where it can be mended."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -9,9 +9,10 @@ from appliance.account import approving
 from appliance.account.acting import By
 from appliance.errors import Invalid
 from appliance.flows import contents, document, triggers
-from appliance.flows.document import walk
+from appliance.flows.document import Step, walk
 from appliance.flows.steps import BY_TYPE
-from appliance.messages import senders, sms_senders
+from appliance.messages import looking, senders, sms_senders
+from appliance.messages.looking import PreviewWarning
 from appliance.tables import Account, Flow, Trigger
 
 # In the order of decisions, section 3: the first one's code is the reason of a refusal
@@ -45,6 +46,14 @@ def refuse(found: list[Blocker]) -> None:
         reason=found[0].code,
         blockers=[{"code": one.code, "message": one.message, "field": one.field} for one in found],
     )
+
+
+def unfinished(account_id: int, said: Sequence[Step]) -> Iterator[tuple[str, Step, PreviewWarning]]:
+    """Yield what is unfinished in the emails of steps that have their words beside them: path, step, warning."""
+    for path, step in walk(said):
+        if step["type"] == "email":
+            for one in looking.unfinished(account_id, step.get("content") or {}):
+                yield path, step, one
 
 
 def _steps(flow: Flow) -> Iterator[Blocker]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.fields import Data, EventName, Line, Name, PageQuery, Short, When, named
+from appliance.fields import Data, EventName, Line, Name, PageQuery, Short, When, default, named
 from appliance.flows.document import MOST
 
 _STEP = {"$ref": "#/components/schemas/FlowStepWrite"}
@@ -17,12 +17,12 @@ StatusWord = Literal["draft", "active", "paused", "archived", "live"]
 class FlowCreate(Struct):
     """A new flow; nothing is needed. A `starter` is one to begin from, the other keys stand over it."""
 
-    name: Name | UnsetType = UNSET
+    name: Annotated[Name, default("Untitled flow")] | UnsetType = UNSET
     goal: Line | None | UnsetType = UNSET
     trigger: Start | None | UnsetType = UNSET
     steps: Steps | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
-    status: Literal["draft", "active", "live"] | UnsetType = UNSET
+    status: Annotated[Literal["draft", "active", "live"], default("draft")] | UnsetType = UNSET
     starter: Short | UnsetType = UNSET
 
 
@@ -47,7 +47,7 @@ class Activate(Struct):
 class Archive(Struct):
     """What becomes of those who are inside: they stay where they are, or leave."""
 
-    take_out: bool | UnsetType = UNSET
+    take_out: Annotated[bool, default(False)] | UnsetType = UNSET
 
 
 class FlowQuery(PageQuery):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from appliance import clock
+from appliance.designs.readable import readable
 from appliance.flows.timeline import Rendered
 from appliance.flows.why import Reason, spoken
 
@@ -62,5 +63,5 @@ def message(shown: Rendered, zone: str) -> str:
 
 def _named(shown: Rendered) -> str:
     if shown.channel == "email":
-        return f"Email “{shown.subject}”" if shown.subject else "Email"
+        return f"Email “{readable(shown.subject)}”" if shown.subject else "Email"
     return f"SMS of {shown.segments} parts" if (shown.segments or 0) > 1 else "SMS"

@@ -27,6 +27,7 @@ from appliance.flows import (
     pinning,
     readiness,
     recorded,
+    sketch,
     store,
     timeline,
 )
@@ -191,7 +192,12 @@ def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list
     pinning.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
-    return [f"It could not go live as it is: {one.field}: {one.message}" for one in found]
+    said = sketch.said(flow.steps)
+    left = [f"{path}.{one.field}: {one.message}" for path, _, one in readiness.unfinished(flow.account_id, said)]
+    return [
+        *(f"It could not go live as it is: {one.field}: {one.message}" for one in found),
+        *(f"It is unfinished: {words}" for words in left),
+    ]
 
 
 def stopped(account_id: int) -> list[str]:

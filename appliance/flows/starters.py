@@ -4,13 +4,13 @@ from typing import Any, NamedTuple
 
 from appliance import brand as brands
 from appliance.designs.theme import Look
+from appliance.templates import flow_emails
 from appliance.templates import starters as letters
 
-_HOME = "https://example.com"
-_HELLO = 'Hello {{ contact.first_name | default: "there" }},'
 _DAY = 86_400
 
 Steps = list[dict[str, Any]]
+Emails = dict[str, dict[str, Any]]
 
 
 class Starter(NamedTuple):
@@ -26,25 +26,25 @@ class Starter(NamedTuple):
 
 def made(look: Look) -> tuple[Starter, ...]:
     """Answer the four, their buttons leading to the brand's first web address."""
-    home = next((url for _, url in look.links if url.startswith(("https://", "http://"))), _HOME)
+    emails = flow_emails.made(letters.home_of(look))
     return (
         Starter(
             "welcome", "Welcome", "Two letters for everyone who joins a list, the second for those who read the first.",
-            "Welcome", {"event": "list_add"}, _welcome(look, home),
+            "Welcome", {"event": "list_add"}, _welcome(look, emails),
         ),
         Starter(
             "win_back", "Win back", "Asks people who have gone quiet whether they want to stay. Choose their segment.",
-            "Win back", {"event": "segment_enter"}, _win_back(home),
+            "Win back", {"event": "segment_enter"}, _win_back(emails),
         ),
         Starter(
             "birthday", "Birthday", "A greeting on the day that stands in a contact's data as `birthday`.",
             "Birthday", {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "09:00"}},
-            _birthday(home),
+            _birthday(emails),
         ),
         Starter(
             "after_event", "After an event", "Some days after an order: a word of thanks, and a question.",
             "After an order", {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 30 * _DAY}}},
-            _after_event(home),
+            _after_event(emails),
         ),
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ def find(account_id: int, key: str) -> Starter | None:
     return next((one for one in of(account_id) if one.key == key), None)
 
 
-def _welcome(look: Look, home: str) -> Steps:
+def _welcome(look: Look, emails: Emails) -> Steps:
     letter = letters.find(look, "welcome")
     assert letter is not None  # it is one of the six
     return [
@@ -68,28 +68,15 @@ def _welcome(look: Look, home: str) -> Steps:
         {
             "filters": [{"name": "event", "predicate": "performed",
                          "value": {"event": "email_clicked", "since": "flow_start"}}],
-            "yes": [_email(
-                "What people read next", "Three things that others found useful.", "What people read next",
-                "You have had a first look around. These three are what most people open next.",
-                "Show me", home,
-            )],
-            "no": [_email(
-                "Did this find you at a bad time?", "One link, whenever it suits you.", "Whenever it suits you",
-                "A few days ago we sent you a first letter. If there was no time, here is the one page worth keeping.",
-                "Have a look", home,
-            )],
+            "yes": [emails["welcome_clicked"]],
+            "no": [emails["welcome_not_clicked"]],
         },
     ]  # fmt: skip
 
 
-def _win_back(home: str) -> Steps:
+def _win_back(emails: Emails) -> Steps:
     return [
-        _email(
-            "Shall we stay in touch?", "One click is enough.", "Shall we stay in touch?",
-            "It has been a while since you opened one of our letters. If you still want them, click once. If not, you "
-            "need do nothing: we will write less.",
-            "Yes, keep writing", home,
-        ),
+        emails["win_back"],
         {"duration": 7 * _DAY},
         {
             "filters": [{"name": "event", "predicate": "performed",
@@ -100,38 +87,9 @@ def _win_back(home: str) -> Steps:
     ]  # fmt: skip
 
 
-def _birthday(home: str) -> Steps:
-    return [
-        _email(
-            'Happy birthday{% if contact.first_name %}, {{ contact.first_name }}{% endif %}!', "A small something.",
-            "Happy birthday!", "Today is yours. We wish you a good year, and have put something small aside for you.",
-            "See what it is", home,
-        ),
-    ]  # fmt: skip
+def _birthday(emails: Emails) -> Steps:
+    return [emails["birthday"]]
 
 
-def _after_event(home: str) -> Steps:
-    return [
-        {"duration": 7 * _DAY},
-        _email(
-            "How is it?", "We should like to know.", "How is it?",
-            "A week ago you ordered from us. Is everything as you hoped? Answer this email, and a person writes back.",
-            "Write a review", home,
-        ),
-    ]  # fmt: skip
-
-
-def _email(subject: str, preheader: str, heading: str, words: str, button: str, home: str) -> dict[str, Any]:
-    sections = [
-        _section("header", layout="left"),
-        _section("heading", text=heading, level=1),
-        _section("text", content=f"<p>{_HELLO}</p><p>{words}</p>"),
-        _section("button", text=button, href=home),
-        _section("footer", view_in_browser=True),
-    ]
-    design = {"sections": [{"id": f"s{number}", **one} for number, one in enumerate(sections, 1)], "theme": {}}
-    return {"subject": subject, "preheader": preheader, "design": design}
-
-
-def _section(kind: str, **props: Any) -> dict[str, Any]:
-    return {"type": kind, "props": props, "styles": {}}
+def _after_event(emails: Emails) -> Steps:
+    return [{"duration": 7 * _DAY}, emails["after_event"]]

@@ -9,6 +9,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, Unavailable
 from appliance.flows import pinning, readiness, triggers
 from appliance.tables import Flow, Trigger
+from appliance.transitions import Action, Standing, refusal, taken
 from appliance.work import bell
 
 ALLOWED = {
@@ -17,6 +18,13 @@ ALLOWED = {
     "paused": ("active", "archived"),
     "archived": ("draft",),
 }
+ACTIONS = {
+    "activate": Action("activated", "active", ("draft", "paused")),
+    "pause": Action("paused", "paused", ("active",)),
+    "archive": Action("archived", "archived", ("draft", "active", "paused")),
+}
+# What to do instead, by action and status
+_INSTEAD = {("activate", "archived"): "Make it a draft first: PATCH its `status`."}
 
 
 def move(flow: Flow, to: str, by: By) -> None:
@@ -65,13 +73,21 @@ def refuse(flow: Flow, to: str) -> None:
     )
 
 
+def _require(flow: Flow, action: str) -> None:
+    """Raise Invalid (`invalid_transition`) unless a flow takes an action now."""
+    if flow.status not in ACTIONS[action].needs:
+        instead = _INSTEAD.get((action, flow.status), "")
+        standing = Standing(flow.status, list(ALLOWED[flow.status]), taken(ACTIONS, flow.status))
+        raise refusal("flow", standing, action, ACTIONS[action], instead)
+
+
 def activate(flow: Flow, by: By, skip_overdue_seconds: int | None = None) -> None:
     """Let a flow take people in, and those who are inside go on; raises Invalid with all that is missing.
 
     Messages that were due longer ago than so many seconds are dropped. The caller saves the flow.
     """
     writing()
-    refuse(flow, "active")
+    _require(flow, "activate")
     if flow.closing is not None:
         raise Unavailable("those who were inside are still being taken out", "unavailable", retry_after=2)
     trigger = Trigger.get(Trigger.flow == flow.id)
@@ -90,15 +106,13 @@ def activate(flow: Flow, by: By, skip_overdue_seconds: int | None = None) -> Non
 def pause(flow: Flow) -> None:
     """Let nobody in and keep everybody where they are; the caller saves the flow."""
     writing()
-    refuse(flow, "paused")
+    _require(flow, "pause")
     flow.status, flow.paused_at = "paused", clock.now_ms()
 
 
 def archive(flow: Flow, take_out: bool) -> None:
     """Put a flow aside; those inside stay where they are, or leave. The caller saves the flow."""
     writing()
-    if flow.status != "archived":
-        refuse(flow, "archived")
     flow.status, flow.paused_at = "archived", flow.paused_at or clock.now_ms()
     if take_out:
         flow.closing = "flow_archived"

@@ -10,8 +10,7 @@ from appliance.contacts import lists, tags
 from appliance.db.open import run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid
-from appliance.fields import Data, EventName, Id, given
-from appliance.fields import read as read_fields
+from appliance.fields import Data, EventName, Id, given, read_sound
 from appliance.filters import read
 from appliance.filters.scope import Place, Scope
 from appliance.flows import days
@@ -65,11 +64,11 @@ def check(account_id: int, raw: Any, faults: Faults, path: str = "trigger", befo
 
     Absent keys keep what was `before`, null clears. A segment alone means entering it.
     """
-    try:
-        sent = given(read_fields(TriggerWrite, raw, path))
-    except Invalid as invalid:
-        faults.merge(invalid.fields)
+    read = read_sound(TriggerWrite, raw, path)
+    faults.merge(read.faults.fields)
+    if read.value is UNSET:
         return before or Start()
+    sent = given(read.value)
     kept = (before or Start())._replace(**{key: value for key, value in sent.items() if key.endswith("_id")})
     if "data" in sent:
         kept = kept._replace(data=sent["data"] or {})

@@ -11,7 +11,7 @@ from appliance.errors import Faults, Invalid
 from appliance.fields import Line
 from appliance.forms import store
 from appliance.forms.store import Field
-from appliance.tables import Form
+from appliance.tables import Account, Form
 
 # A field that people do not see; what fills in everything fills in this too
 TRAP = "website"
@@ -40,7 +40,10 @@ def is_trapped(raw: Mapping[str, Any]) -> bool:
 
 
 def read(form: Form, raw: Mapping[str, Any]) -> Submitted:
-    """Read a submission; raises Invalid with all faults, under the names of the fields."""
+    """Read a submission; raises Invalid with all faults, under the names of the fields.
+
+    A phone number may be written as people write it where the account lives.
+    """
     faults = Faults()
     asked = store.fields_of(form)
     data = _data(raw, [one for one in asked if one.key is not None], faults)
@@ -50,7 +53,7 @@ def read(form: Form, raw: Mapping[str, Any]) -> Submitted:
         names = {name: value.strip() for name, value in fields.given(said).items() if value and value.strip()}
     except Invalid as refused:
         faults.merge(refused.fields)
-    found = {kind: _address(kind, raw.get(kind), faults) for kind in ("email", "phone")}
+    found = {kind: _address(form, kind, raw.get(kind), faults) for kind in ("email", "phone")}
     values: dict[str, Any] = {**found, **names, **{f"data.{key}": value for key, value in data.items()}}
     for one in asked:
         if one.required and values.get(one.name) in (None, "") and one.name not in faults.fields:
@@ -63,14 +66,16 @@ def read(form: Form, raw: Mapping[str, Any]) -> Submitted:
     return Submitted(address, found["phone"] if found["email"] else None, names, data)
 
 
-def _address(kind: str, text: Any, faults: Faults) -> Address | None:
+def _address(form: Form, kind: str, text: Any, faults: Faults) -> Address | None:
     if text is None or text == "":
         return None
     if not isinstance(text, str) or len(text) > 300:
         faults.add(kind, "is invalid")
         return None
     try:
-        return addresses.read(kind, text)
+        if kind == "phone":
+            return addresses.written_phone(text, Account.get_by_id(form.account_id).country_code)
+        return addresses.email(text)
     except ValueError:
         faults.add(kind, "is invalid")
         return None

@@ -10,7 +10,7 @@ from appliance.contacts.lists import VIEW
 from appliance.db.open import rows
 from appliance.db.work import writing
 from appliance.errors import Faults, NotFound
-from appliance.fields import HttpUrl, Id, Long, Name, PageQuery, Short, given
+from appliance.fields import HttpUrl, Id, Long, Name, PageQuery, Short, default, given
 from appliance.messages import targets
 from appliance.pages import Page, paginate
 from appliance.patterns import late
@@ -44,8 +44,8 @@ class FormWrite(Struct):
     name: Name
     list_ids: Lists | None | UnsetType = UNSET
     origins: Origins | None | UnsetType = UNSET
-    fields: Fields | None | UnsetType = UNSET
-    double_opt_in: bool | None | UnsetType = UNSET
+    fields: Annotated[Fields, default(["email"])] | None | UnsetType = UNSET
+    double_opt_in: Annotated[bool, default(True)] | None | UnsetType = UNSET
     redirect_url: HttpUrl | None | UnsetType = UNSET
     consent_text: Long | None | UnsetType = UNSET
 

@@ -1,6 +1,5 @@
 """The built-in inbox: what the capture transport took instead of the world."""
 
-import re
 from email import message_from_bytes
 from email.message import EmailMessage
 from typing import Any, NamedTuple
@@ -8,10 +7,10 @@ from typing import Any, NamedTuple
 from appliance import clock
 from appliance.db.open import one, rows, run, scalar
 from appliance.db.work import after_commit, writing
+from appliance.designs import plaintext
 from appliance.errors import NotFound
 from appliance.messages import links
 from appliance.pages import Page, paginate
-from appliance.patterns import late
 from appliance.sms import gsm
 from appliance.sms.text import Text
 from appliance.tables import Captured, Message
@@ -20,8 +19,6 @@ from appliance.work import bell
 KEPT_MS = 90 * 24 * 3600 * 1000
 # Up to which message the inbox of an account was emptied: nobody sees these any more, and they go by the bite
 _EMPTIED = "inbox_emptied:"
-# What underlines a heading in plain text, which is nothing that anybody said
-_RULE = late(r"^[=\-*_]{3,}\s*$", re.MULTILINE)
 
 
 class Reading(NamedTuple):
@@ -41,11 +38,17 @@ def read(raw: bytes) -> Reading | None:
     row = Message.get_or_none(Message.id == number) if number is not None else None
     if row is None:
         return None
-    text = _text(parsed, "plain") or ""
     return Reading(
-        row.account_id, row.id, str(parsed.get("From", "")), str(parsed.get("Subject", "")),
-        " ".join(_RULE.sub("", text).split())[:140],
+        row.account_id, row.id, str(parsed.get("From", "")), str(parsed.get("Subject", "")), _preview(parsed)
     )  # fmt: skip
+
+
+def _preview(parsed: EmailMessage) -> str:
+    """Return what an inbox shows after the subject: the preview text, else the first words."""
+    html = _text(parsed, "html")
+    if html is not None:
+        return plaintext.inbox_line(html)
+    return " ".join((_text(parsed, "plain") or "").split())[: plaintext.INBOX_LINE]
 
 
 def store(reading: Reading, mail_from: str, rcpt_to: str, raw: bytes) -> int:

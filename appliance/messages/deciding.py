@@ -5,7 +5,7 @@ Only what has ended badly or in doubt can be decided (decisions, section 7); wha
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from appliance import clock
 from appliance.db.dialect.texts import larger
@@ -15,14 +15,17 @@ from appliance.errors import Invalid
 from appliance.messages import hot, outbox, repeats, store
 from appliance.messages.ledger import AGAIN_AT_ONCE, COLUMNS, Claim, Outcome
 from appliance.tables import Message
+from appliance.transitions import Action, Standing, refusal, taken
 from appliance.work import bell
 
 log = logging.getLogger("campanero.messages")
 RETRIABLE = ("failed", "uncertain")
-# Where a person may take a message from where it is
-_ALLOWED = {
-    "queued": ("cancelled",), "held": ("cancelled",), "failed": ("queued",), "uncertain": ("queued", "sent"),
-}  # fmt: skip
+# What a person may do with a message
+ACTIONS = {
+    "retry": Action("sent again", "queued", RETRIABLE),
+    "assume_sent": Action("counted as sent", "sent", ("uncertain",)),
+    "cancel": Action("cancelled", "cancelled", ("queued", "held")),
+}
 # So many are decided in one transaction
 _MOST = 500
 
@@ -43,7 +46,7 @@ def retry(account_id: int, message_id: int, actor: str) -> Message:
     """
     writing()
     row = store.get(account_id, message_id)
-    _refuse(row, "queued")
+    _require(row, "retry")
     reason = outbox.refusal(_claim(row.id))
     if reason is not None:
         raise Invalid(
@@ -58,7 +61,7 @@ def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
     """Count a message in doubt as sent; raises NotFound, or Invalid (`invalid_transition`)."""
     writing()
     row = store.get(account_id, message_id)
-    _refuse(row, "sent")
+    _require(row, "assume_sent")
     _count([row.id])
     log.info("%s counts message %s as sent", actor, row.id)
     return store.get(account_id, message_id)
@@ -80,7 +83,7 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
     """
     writing()
     row = store.get(account_id, message_id)
-    _refuse(row, "cancelled")
+    _require(row, "cancel")
     connection().execute(
         "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
         "updated_at = ? WHERE id = ?",
@@ -148,15 +151,14 @@ def _is_over(campaign_id: int | None) -> bool:
     return one("SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (campaign_id,)) is not None
 
 
-def _refuse(row: Message, to: str) -> None:
-    allowed = [word for word in _ALLOWED.get(row.status, ()) if word != "queued" or not _is_over(row.campaign_id)]
-    if to in allowed:
-        return
-    raise Invalid(
-        {"status": [f"cannot change from {row.status} to {to}"]},
-        reason="invalid_transition",
-        **cast(Any, {"from": row.status, "to": to, "allowed": allowed}),
-    )
+def _require(row: Message, action: str) -> None:
+    """Raise Invalid (`invalid_transition`) unless a message takes an action now."""
+    is_over = _is_over(row.campaign_id)
+    names = [name for name in taken(ACTIONS, row.status) if name != "retry" or not is_over]
+    if action not in names:
+        standing = Standing(row.status, [ACTIONS[name].to for name in names], names)
+        why = "Its campaign was cancelled." if is_over and row.status in ACTIONS[action].needs else ""
+        raise refusal("message", standing, action, ACTIONS[action], why)
 
 
 def _open(numbers: list[int], campaign_id: int | None) -> None:

@@ -130,7 +130,7 @@ def queue(account_id: int, channel: str) -> Queue:
             f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ?",
             (channel, account_id),
         ),
-        (f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ?", (channel, account_id)),
+        ("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)),
     ]
     sources += [
         ("campaign_id = ? AND channel = ? AND run_id IS NULL", (row[0], channel))

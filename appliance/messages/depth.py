@@ -34,10 +34,11 @@ def of(channel: str, account_id: int | None = None) -> Depth:
     now = clock.now_ms()
     live = rows(_LIVE, (account_id, channel))
     own = "" if account_id is None else f" AND {aside('account_id')} = ?"
+    by_account = "" if account_id is None else " AND account_id = ?"
     mine = () if account_id is None else (account_id,)
     sources: list[tuple[str, tuple[Any, ...]]] = [
         (f"campaign_id IS NULL AND channel = ? AND run_id IS NULL{own}", (channel, *mine)),
-        (f"channel = ? AND run_id IS NOT NULL{own}", (channel, *mine)),
+        (f"channel = ? AND run_id IS NOT NULL{by_account}", (channel, *mine)),
     ]
     sources += [("campaign_id = ? AND channel = ? AND run_id IS NULL", (number, channel))
                 for number, phase in live if phase != "paused"]  # fmt: skip

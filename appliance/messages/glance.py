@@ -87,7 +87,7 @@ def _queue(account_id: int) -> tuple[int, int, int, int | None]:
                 (channel, account_id),
             )
         )
-        sources.append((f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ?", (channel, account_id)))
+        sources.append(("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)))
     now, waiting, due, first = clock.now_ms(), 0, 0, []
     for where, values in sources:
         sql = (

@@ -1,21 +1,23 @@
 """A message as somebody would get it, before it is sent: the same rendering that sends it, with invented values."""
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
 from appliance import brand as brands
 from appliance.contacts import store as contacts
 from appliance.designs import document as designs
-from appliance.designs import merge, rewriting, variables
+from appliance.designs import merge, plaintext, render, rewriting, variables
 from appliance.designs.merge import MergeError
+from appliance.designs.readable import readable
 from appliance.errors import Faults, Invalid, NotFound
 from appliance.fields import Data, Id, Line, Subject, Text
 from appliance.messages import compose, links, texts, values
 from appliance.messages.compose import Content, Filled
 from appliance.messages.texts import Shown, Worded
 from appliance.tables import Account, Brand, Contact
-from appliance.templates import checks
+from appliance.templates import checks, placeholders
 from appliance.templates.requests import Design
 
 GMAIL_CLIPS = 102 * 1024
@@ -74,7 +76,8 @@ def preview(account_id: int, request: PreviewRequest) -> Preview:
     said["design"] = request.document
     content, filled = _rendered(account_id, said, contact, request.data if isinstance(request.data, dict) else {})
     warnings = [PreviewWarning("section", words[0], path) for path, words in noted.fields.items() if "show_if" in path]
-    return Preview(filled.html, filled.text, warnings + _warnings(content, filled), len(filled.html.encode()))
+    warnings += _warnings(content, filled) + _placeholders(said)
+    return Preview(filled.html, filled.text, warnings, len(filled.html.encode()))
 
 
 def check(account_id: int, request: PreviewRequest, _: int | None = None) -> None:
@@ -133,6 +136,30 @@ def of_fields(account_id: int, said: dict[str, Any], contact: Contact | None = N
     return _rendered(account_id, said, contact, {}, marked)[1]
 
 
+class Inbox(NamedTuple):
+    """How an inbox lists an email, and how many characters of subject and preview text its recipient gets."""
+
+    from_name: str
+    subject: str
+    preview_text: str
+    lengths: dict[str, int]
+
+
+def inbox(account_id: int, said: Mapping[str, Any]) -> Inbox:
+    """Return how an inbox lists the fields of a template, with invented values; what cannot be rendered is readable."""
+    account = Account.get_by_id(account_id)
+    default = account.email_from_name or account.name
+    try:
+        filled = of_fields(account_id, dict(said))
+        ours = values.of_account(account, brands.get(account_id))
+        lengths = compose.lengths(said, {**_samples(dict(said), None, {}), **ours, **_links(said)})
+    except (Invalid, MergeError):
+        subject, preview_text = readable(said.get("subject") or ""), readable(said.get("preheader") or "")
+        lengths = {"subject": len(subject), "preheader": len(preview_text)}
+        return Inbox(readable(said.get("from_name") or "") or default, subject, preview_text, lengths)
+    return Inbox(filled.from_name or default, filled.subject, plaintext.inbox_line(filled.html), lengths)
+
+
 def weigh(account_id: int, said: dict[str, Any], is_tracked: bool) -> int:
     """Answer how many bytes of HTML somebody gets of the fields of a template, links led through us if they are
     counted; raises MergeError."""
@@ -161,9 +188,32 @@ def sample(account_id: int, said: dict[str, Any], changed: brands.BrandWrite) ->
 def advice(account_id: int, said: dict[str, Any]) -> list[PreviewWarning]:
     """Answer what is worth a second look in the fields of a template; that it cannot be rendered is the only one."""
     try:
-        return _warnings(*_rendered(account_id, said, None, {}))
+        return _warnings(*_rendered(account_id, said, None, {})) + _placeholders(said)
     except Invalid as refused:
         return [PreviewWarning("render", words[0], field) for field, words in refused.fields.items()]
+
+
+def unfinished(account_id: int, said: Mapping[str, Any]) -> list[PreviewWarning]:
+    """Return what the author of an email left unfinished: placeholders, and what its sections lack.
+
+    Fields are those of a template: `design.sections[2]`, `preheader`, `body`.
+    """
+    found = [PreviewWarning(*one) for one in placeholders.find(said)]
+    if designs.sections(said.get("design")):
+        account = Account.get_by_id(account_id)
+        rendered = render.render(said["design"], brands.look(brands.get(account_id)), account.locale)
+        found += [
+            PreviewWarning(one.code, one.message, f"design.{one.path}")
+            for one in rendered.advice
+            if one.code in placeholders.UNFINISHED
+        ]
+    return found
+
+
+def _placeholders(said: Mapping[str, Any]) -> list[PreviewWarning]:
+    """Return the placeholders of a document that is previewed, by the field names of its request."""
+    found = placeholders.find(said)
+    return [PreviewWarning(code, words, path.replace("design.", "document.", 1)) for code, words, path in found]
 
 
 def _rendered(
@@ -181,8 +231,7 @@ def _rendered(
         # Without sections too it is a mail in the brand's colours, with nothing in it yet
         source = source._replace(design=designs.canonical(said["design"] or {}), marked=marked)
     filled_in = {
-        **_samples(said, contact, data), **values.of_account(account, brand),
-        "campaign": {"name": said.get("name") or ""}, "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#",
+        **_samples(said, contact, data), **values.of_account(account, brand), **_links(said),
     }  # fmt: skip
     try:
         content = compose.compile_source(source)
@@ -190,6 +239,12 @@ def _rendered(
         return content, compose.fill(content, filled_in | shown)
     except MergeError as error:
         raise Invalid({"document": [error.words()]}) from None
+
+
+def _links(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a message brings itself, its links leading nowhere."""
+    name = said.get("name") or ""
+    return {"campaign": {"name": name}, "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#"}
 
 
 def _contact(account_id: int, contact_id: Any, faults: Faults) -> Contact | None:

@@ -1,7 +1,7 @@
 """One message to one person, sent at a program's word: receipts, passwords, notices."""
 
 import contextlib
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -12,6 +12,7 @@ from appliance.contacts import consent, store
 from appliance.db.open import one
 from appliance.db.work import after_commit, writing
 from appliance.designs import document as designs
+from appliance.designs import merge
 from appliance.designs.merge import MergeError
 from appliance.designs.theme import Look
 from appliance.errors import Faults, Invalid
@@ -23,12 +24,29 @@ from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
 from appliance.messages.single_sms import Asked, Ready
 from appliance.patterns import late
+from appliance.refused_keys import SEND_TIMES, RefusedKeys, unsupported, use
 from appliance.tables import Account, Channel, Message, MessageContent, Template
 from appliance.work import bell
 
 _HEADER = late(r"X-[A-Za-z0-9-]{1,60}")
 _VALUE = late(r"[\x20-\x7e]{0,900}")
 _BLANK = "can't be blank"
+_REFUSED: RefusedKeys = {
+    **use("`body` for the HTML", "html", "html_body", "body_html", "content"),
+    **use("`from_email` and `from_name`", "from", "from_address", "sender"),
+    **use("`text`", "plain_text", "text_body", "body_text"),
+    **unsupported("send one message to each recipient", "cc", "bcc", "recipients", "emails"),
+    **unsupported("put a link into the body", "attachments", "attachment", "files"),
+    **unsupported("set it in a template", "design"),
+    **use("`send_at`", "scheduled_at", *SEND_TIMES),
+    **unsupported("use `send_at`", "delay", "delay_seconds", "hold_seconds"),
+    **use("`template_id`", "template", "template_name"),
+    **use("`data`", "variables", "merge_vars", "merge_tags", "substitutions", "template_data", "dynamic_template_data"),
+    **unsupported("send with a test key", "test_mode", "sandbox", "dry_run", neutral=False),
+}
+_TEMPLATED: dict[str, merge.Context] = {
+    "subject": "header", "preheader": "header", "from_name": "header", "body": "html", "text": "text",
+}  # fmt: skip
 
 
 class MessageWrite(Struct):
@@ -36,6 +54,8 @@ class MessageWrite(Struct):
 
     An SMS has `body` or a template of SMS, and nothing that only mail has.
     """
+
+    REFUSED: ClassVar[RefusedKeys] = _REFUSED
 
     to: Annotated[
         str,
@@ -225,11 +245,15 @@ def _look(account: Account, request: MessageWrite, said: dict[str, Any], faults:
         faults.add("to", "is invalid")
         address = addresses.Address("email", "", "")
     links = None
+    broken = {name: words for name, context in _TEMPLATED.items() if (words := merge.fault(said[name], context))}
     try:
         content = compose.compile_source(_source(said, account, not request.transactional))
         links = None if request.transactional else [found.href for found in content.links]
     except MergeError as error:
-        faults.add("body", error.words())
+        broken = broken or {"body": error.words()}
+    for name, words in broken.items():
+        # What was not sent is the template's
+        faults.add(name if _text(getattr(request, name, None)) else "template_id", words)
     return Ready(address, links, None)
 
 

@@ -9,7 +9,7 @@ from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows
 from appliance.errors import NotFound
 from appliance.events.log import moments
-from appliance.fields import DayOrWhen, PageQuery, Short
+from appliance.fields import CampaignId, ContactId, DayOrWhen, FlowId, PageQuery, Short
 from appliance.pages import Page, paginate
 from appliance.tables import Account, Campaign, Flow, Message, MessageContent
 
@@ -29,9 +29,9 @@ class MessageQuery(PageQuery):
     channel: Literal["email", "sms"] | UnsetType = UNSET
     status: Status | UnsetType = UNSET
     to: Short | UnsetType = UNSET
-    contact_id: int | UnsetType = UNSET
-    campaign_id: int | UnsetType = UNSET
-    flow_id: int | UnsetType = UNSET
+    contact_id: ContactId | UnsetType = UNSET
+    campaign_id: CampaignId | UnsetType = UNSET
+    flow_id: FlowId | UnsetType = UNSET
     test: bool | UnsetType = UNSET
     created_after: DayOrWhen | UnsetType = UNSET
     created_before: DayOrWhen | UnsetType = UNSET

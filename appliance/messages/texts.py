@@ -84,8 +84,9 @@ def fill(body: "Compiled", values: Mapping[str, Any], hint: str | None = None, i
 
     The hint, words in the merge language too, is appended where it is due, and never said twice.
     """
-    said, hinted = body.render(values), False
-    words = merge.compile_template(hint, "text").render(values).strip() if hint else ""
+    until = merge.deadline()
+    said, hinted = body.render(values, until), False
+    words = merge.compile_template(hint, "text").render(values, until).strip() if hint else ""
     if words and said.strip():
         hinted = _folded(words) in _folded(said)
         if is_due and not hinted:

@@ -5,7 +5,7 @@ linked to no contact, so that it shows in nobody's figures; whose values it show
 """
 
 import contextlib
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -20,11 +20,14 @@ from appliance.errors import Faults, Invalid, NotFound
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Phone
-from appliance.messages import compose, senders, sms_rules, sms_senders, testers, texts
+from appliance.messages import compose, looking, senders, sms_rules, sms_senders, testers, texts
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
+from appliance.messages.looking import PreviewWarning
+from appliance.refused_keys import SEND_TIMES, RefusedKeys, of_content, unsupported, use
 from appliance.tables import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
 from appliance.templates import store
+from appliance.templates.requests import Content
 from appliance.work import bell
 
 MOST = 5
@@ -39,9 +42,17 @@ class TestRequest(Struct):
     Of a template for SMS the addresses are phone numbers.
     """
 
-    email: EmailText | None | UnsetType = UNSET
+    REFUSED: ClassVar[RefusedKeys] = {
+        **unsupported("a test shows the template as it is stored", *of_content(), *Content.__struct_fields__),
+        **use("`emails`, of an SMS `phones`", "to", "recipient", "recipients", "address", "addresses", "test_emails"),
+        **use("`contact_id`, which takes one contact", "contact", "contact_ids", "contacts"),
+        **unsupported("a test is sent at once", "send_at", "scheduled_at", *SEND_TIMES),
+    }
+
+    # An empty address is a mistake, and no wish to have the test sent to somebody else
+    email: Annotated[EmailText, Meta(min_length=1)] | None | UnsetType = UNSET
     emails: Annotated[list[EmailText], Meta(max_length=MOST)] | None | UnsetType = UNSET
-    phone: Phone | None | UnsetType = UNSET
+    phone: Annotated[Phone, Meta(min_length=1)] | None | UnsetType = UNSET
     phones: Annotated[list[Phone], Meta(max_length=MOST)] | None | UnsetType = UNSET
     contact_id: Id | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
@@ -59,10 +70,11 @@ class TestResult(Struct):
 
 
 class TestsSent(Struct):
-    """How many tests went to the outbox, and what became of each."""
+    """How many tests went to the outbox, what became of each, and what is still unfinished in the message."""
 
     sent: int
     results: list[TestResult]
+    warnings: list[PreviewWarning]
 
 
 def warm(account_id: int, template_id: int) -> None:
@@ -84,7 +96,8 @@ def send(account_id: int, template_id: int, request: TestRequest, test_key: bool
     data = request.data if isinstance(request.data, dict) else {}
     results = [_put(account, template, address, contact, data, test_key) for address in recipients]
     after_commit(lambda: bell.ring("outbox"))
-    return TestsSent(sum(one.success for one in results), results)
+    warnings = looking.unfinished(account_id, store.document(template)) if template.channel == "email" else []
+    return TestsSent(sum(one.success for one in results), results, warnings)
 
 
 def check(account_id: int, request: TestRequest, template_id: int) -> None:

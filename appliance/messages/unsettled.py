@@ -85,7 +85,7 @@ def _sources(account_id: int) -> list[_Source]:
                 (channel, account_id),
             )
         )
-        found.append((f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ?", (channel, account_id)))
+        found.append(("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)))
     return found
 
 
@@ -96,7 +96,7 @@ def _again(account_id: int) -> list[_Source]:
         for number, channel, hold in rows(_LIVE, (account_id,))
     ]
     single = f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ? AND attempts > 0"
-    of_flows = f"channel = ? AND run_id IS NOT NULL AND {aside('account_id')} = ? AND attempts > 0"
+    of_flows = "channel = ? AND run_id IS NOT NULL AND account_id = ? AND attempts > 0"
     for channel in ("email", "sms"):
         found += [(single, (channel, account_id)), (of_flows, (channel, account_id))]
     return found

@@ -45,11 +45,9 @@ class Explained(Struct):
     rows: list[Row]
 
 
-def explain(account_id: int, segment_id: int, contact_id: int | None) -> Explained:
+def explain(account_id: int, segment_id: int, contact_id: int) -> Explained:
     """Explain one person's membership; raises NotFound, or Invalid for a contact that is not there."""
     segment = store.get(account_id, segment_id)
-    if contact_id is None:
-        raise Invalid({"contact_id": ["can't be blank"]})
     if not rows("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (account_id, contact_id)):
         raise Invalid({"contact_id": ["must exist"]})
     here = people.scope(account_id)

@@ -56,6 +56,12 @@ def _tend(wanted: dict[str, str], present: set[str]) -> None:
             _fill(name, path)
 
 
+def drop_all() -> None:
+    """Drop every index; `tend` makes those again that are needed."""
+    for name in _present():
+        work.write(_drop, name)
+
+
 def of(dotted: str) -> str | None:
     """Answer the table that has `value` and `contact_id` of a path of custom data where it is a text, if there is."""
     path = fields.json_path(dotted)
@@ -69,9 +75,9 @@ def _name(path: str) -> str:
 
 
 def _present() -> set[str]:
-    found = rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, ?) = ?",
-                 (len(_PREFIX), _PREFIX))  # fmt: skip
-    return {row[0] for row in found}
+    # A restored database may be anyone's work: a name that is no name of ours must not become SQL
+    pattern = _PREFIX + "[0-9a-f]" * 16
+    return {name for (name,) in rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?", (pattern,))}
 
 
 def _is_unfinished(name: str) -> bool:

@@ -1,10 +1,10 @@
 """What may be written about a segment, and how segments are asked for."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.fields import Id, Name, PageQuery, Short
+from appliance.fields import ContactId, Name, PageQuery, Short
 from appliance.filters.read import MOST
 
 _FILTER = {"$ref": "#/components/schemas/Filter"}
@@ -41,5 +41,4 @@ class CountWrite(Struct):
 class ExplainQuery(Struct):
     """Whose membership shall be explained."""
 
-    NEEDED: ClassVar = ("contact_id",)
-    contact_id: Id | UnsetType = UNSET
+    contact_id: ContactId

@@ -14,7 +14,7 @@ from appliance.errors import Invalid, NotFound
 from appliance.templates.editing import Make
 
 # What a new section of a kind begins with, where its own defaults leave it without anything to see
-_BEGINNINGS: dict[str, dict[str, Any]] = {
+BEGINNINGS: dict[str, dict[str, Any]] = {
     "header": {"layout": "left"},
     "hero": {"title": "Say it in five words", "subtitle": "One sentence about what it is and for whom.",
              "cta_text": "Learn more"},
@@ -54,7 +54,7 @@ def add(kind: str, spot: Spot) -> Make:
         known = BY_NAME.get(kind)
         if known is None:
             raise NotFound
-        raw = _named({"type": kind, "props": copy.deepcopy(_BEGINNINGS.get(kind, {}))})
+        raw = _named({"type": kind, "props": copy.deepcopy(BEGINNINGS.get(kind, {}))})
         _put(design, found, raw, known, spot, lenient=True)
         return f"{known.label} added", str(raw["id"])
 

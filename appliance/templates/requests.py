@@ -1,10 +1,11 @@
 """What may be asked of templates; API bodies, queries, forms and the published document all read these."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.fields import EmailText, Line, PageQuery, Short, Subject, Text, When, named
+from appliance.fields import EmailText, Line, PageQuery, Short, Subject, Text, When, default, named
+from appliance.refused_keys import RefusedKeys, of_content
 
 DESIGN_BYTES = 1_048_576
 Design = Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES}), named("Design")]
@@ -12,6 +13,8 @@ Design = Annotated[dict[str, Any], Meta(extra={"bytes": DESIGN_BYTES}), named("D
 
 class Content(Struct):
     """Subject, body and sender of one message."""
+
+    REFUSED: ClassVar[RefusedKeys] = of_content()
 
     subject: Subject | None | UnsetType = UNSET
     body: Text | None | UnsetType = UNSET
@@ -28,6 +31,14 @@ class TemplateWrite(Content):
     name: Line | None | UnsetType = UNSET
     channel: Literal["email", "sms"] | UnsetType = UNSET
     updated_at: When | UnsetType = UNSET
+
+
+class TemplateCreate(TemplateWrite):
+    """A new template; nothing is needed."""
+
+    name: Annotated[Line, default("Untitled template")] | None | UnsetType = UNSET
+    channel: Annotated[Literal["email", "sms"], default("email")] | UnsetType = UNSET
+    design: Annotated[Design, default({"sections": [], "theme": {}})] | None | UnsetType = UNSET
 
 
 class TemplateQuery(PageQuery):

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from appliance.designs.theme import Look
 from appliance.templates.checks import named
 
-_HOME = "https://example.com"
+# Where a button leads while the brand has no web address
+HOME = "https://example.com"
 Sections = list[dict[str, Any]]
 
 
@@ -23,12 +24,17 @@ class Starter(NamedTuple):
 
 def made(look: Look) -> tuple[Starter, ...]:
     """Answer the six, their buttons leading to the brand's first web address."""
-    home = next((url for _, url in look.links if url.startswith(("https://", "http://"))), _HOME)
+    home = home_of(look)
     return tuple(
         Starter(key, label, description, subject, preheader,
                 named({"sections": _whole(sections(home), look, bare=key == "letter"), "theme": {}}))
         for key, label, description, subject, preheader, sections in _ALL
     )  # fmt: skip
+
+
+def home_of(look: Look) -> str:
+    """Return the brand's first web address, else `HOME`."""
+    return next((url for _, url in look.links if url.startswith(("https://", "http://"))), HOME)
 
 
 def find(look: Look, key: str) -> Starter | None:
@@ -63,13 +69,20 @@ def _story(title: str, words: str, link: str, href: str) -> dict[str, Any]:
 
 # The space under a coloured head
 _BELOW = {"padding": "32px 32px 12px"}
-_HELLO = 'Hello {{ contact.first_name | default: "there" }},'
+HELLO = 'Hello {{ contact.first_name | default: "there" }},'
+_REGARDS = "With kind regards"
+_PREFERENCES = (
+    "<strong>Too much, or too little?</strong><br>You choose what you get from us, at any time: "
+    '<a href="{{ preferences_url }}">set your preferences</a>.'
+)
+# Paragraphs of starters that are true of every sender, so that they may be sent as they are
+FIT_TO_SEND = (HELLO, _REGARDS, _PREFERENCES)
 
 
 def _newsletter(home: str) -> Sections:
     return [
         _section("heading", text="Three things worth your time", level=1),
-        _text(_HELLO, "This month was a busy one. Here is what we finished, what we learned on the way, and one idea "
+        _text(HELLO, "This month was a busy one. Here is what we finished, what we learned on the way, and one idea "
                       "you can try before the week is over."),
         _section("divider"),
         _section("heading", text="What we finished", level=2),
@@ -93,7 +106,7 @@ def _announcement(home: str) -> Sections:
         _section("hero", {"background_color": "theme:brand"}, title="Something new is here",
                  subtitle="It is simpler, quicker, and made from what you told us.", cta_text="Have a look",
                  cta_url=home, height=320),
-        _text(_HELLO, "For a long time one question came up again and again: could this not be easier? Today we can "
+        _text(HELLO, "For a long time one question came up again and again: could this not be easier? Today we can "
                       "say yes. Here is what changes for you, in short.", styles=_BELOW),
         _section("list", style="check", items=[
             {"title": "Done in one step", "text": "What took four screens fits on one now."},
@@ -130,7 +143,7 @@ def _invitation(home: str) -> Sections:
         _section("hero", {"background_color": "theme:brand"}, title="You are invited",
                  subtitle="An evening of good people, short talks and dinner.", cta_text="Save my seat",
                  cta_url=home, height=300),
-        _text(_HELLO, "Once a year we open our doors and show what we have been working on. We would be glad to have "
+        _text(HELLO, "Once a year we open our doors and show what we have been working on. We would be glad to have "
                       "you with us.", styles=_BELOW),
         _section("columns", {"padding": "8px 32px"}, preset="1:1", gap=32, columns=[
             {"sections": [_section("heading", text="When", level=3),
@@ -151,12 +164,12 @@ def _invitation(home: str) -> Sections:
 
 def _letter(home: str) -> Sections:
     return [
-        _text(_HELLO, "I am writing to you myself, because this is easier said in a letter than in a brochure.",
+        _text(HELLO, "I am writing to you myself, because this is easier said in a letter than in a brochure.",
               "We have known each other for some time now. You have seen what we do well, and where we could do "
               "better. I should like to hear about both: which one thing should we change first?",
               "Just answer this email. It reaches me directly, and I read every line.",
               styles={"padding": "36px 32px 8px"}),
-        _text("With kind regards", '<strong>Your name</strong><br>{{ brand.company_name | default: account.name }}',
+        _text(_REGARDS, '<strong>Your name</strong><br>{{ brand.company_name | default: account.name }}',
               styles={"padding": "8px 32px 36px"}),
     ]  # fmt: skip
 
@@ -175,9 +188,7 @@ def _welcome(home: str) -> Sections:
         ]),
         _section("button", text="Take the short tour", href=home),
         _section("divider"),
-        _section("text", {"padding": "4px 32px 20px"}, align="center",
-                 content="<p><strong>Too much, or too little?</strong><br>You choose what you get from us, at any "
-                         'time: <a href="{{ preferences_url }}">set your preferences</a>.</p>'),
+        _text(_PREFERENCES, styles={"padding": "4px 32px 20px"}, align="center"),
     ]  # fmt: skip
 
 

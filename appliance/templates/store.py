@@ -9,6 +9,8 @@ from peewee import fn
 from appliance import clock
 from appliance.account import roles
 from appliance.db.work import writing
+from appliance.designs import document as designs
+from appliance.designs.readable import readable
 from appliance.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
 from appliance.fields import given
 from appliance.pages import Page, paginate
@@ -86,10 +88,10 @@ def create(
     template = Template(
         account=account_id, flow=flow_id, action_id=action_id, channel=channel, created_at=now, updated_at=now
     )
-    if flow_id is None:
-        template.name = UNTITLED
     for name, value in _values(template, request).items():
         setattr(template, name, value)
+    if flow_id is None and template.name is None:
+        template.name = UNTITLED
     template.variables = variables(template)
     template.save(force_insert=True)
     revisions.remember(template, label, user_id, Origin(1, None, None))
@@ -104,9 +106,10 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> 
     made = Template(account=account_id, channel=have.channel, created_at=now, updated_at=now, variables=have.variables)
     for name, value in document(have).items():
         setattr(made, name, value)
-    made.name = f"{(have.name or have.subject or UNTITLED)[:240]} (copy)"
+    name = have.name or readable(have.subject or "") or UNTITLED
+    made.name = f"{name[:240]} (copy)"
     made.save(force_insert=True)
-    revisions.remember(made, f"Copied from {have.name or have.subject or UNTITLED}", user_id, Origin(1, None, None))
+    revisions.remember(made, f"Copied from {name}", user_id, Origin(1, None, None))
     return made
 
 
@@ -125,7 +128,7 @@ def update(
         faults.add("channel", "cannot be changed: make another template")
     check(account_id, request, "", faults, template.channel)
     faults.check()
-    write(template, _values(template, request), user_id)
+    write(template, _values(template, request), user_id, begins=True)
     return template
 
 
@@ -154,11 +157,12 @@ def moved_on(template: Template, moment: int | None = None, revision: int | None
 
 def write(
     template: Template, values: dict[str, Any], user_id: int | None = None, label: str | None = None,
-    restores: int | None = None, moved: bool = False, touched: str | None = None,
+    restores: int | None = None, moved: bool = False, touched: str | None = None, begins: bool = False,
 ) -> bool:  # fmt: skip
     """Write fields as they are kept into a template, with a revision if any changed; answers whether any did.
 
     `touched` names the one value that is changed: what the same person changes of it within moments is one revision.
+    With `begins`, content that is put into an empty template is where its undo ends: nobody empties it by a step back.
     A campaign's template raises Invalid (`campaign_locked`) past the lock, and asks for its approval again.
     """
     writing()
@@ -166,7 +170,7 @@ def write(
     if campaign is not None and campaign.phase == "scheduled":
         _require_sender(user_id)
     before = template.revision
-    changed = _put(template, values, user_id, label, restores, moved, touched)
+    changed = _put(template, values, user_id, label, restores, moved, touched, begins)
     if template.revision != before:
         if campaign is not None:
             _ask_again(campaign, user_id)
@@ -179,7 +183,7 @@ def write(
 def fill(template: Template, request: Content, user_id: int | None = None) -> Template:
     """Write checked content into a template whose campaign is already known to be open."""
     writing()
-    _put(template, _values(template, request), user_id)
+    _put(template, _values(template, request), user_id, begins=True)
     return template
 
 
@@ -191,8 +195,9 @@ def quietly(template: Template, values: dict[str, Any], user_id: int | None = No
 
 def _put(
     template: Template, values: dict[str, Any], user_id: int | None, label: str | None = None,
-    restores: int | None = None, moved: bool = False, touched: str | None = None,
+    restores: int | None = None, moved: bool = False, touched: str | None = None, begins: bool = False,
 ) -> bool:  # fmt: skip
+    was_empty = is_empty(template)
     # As bytes, for the order of keys and `1.0` for `1` are changes too
     changed = [name for name, value in values.items() if json.encode(value) != json.encode(getattr(template, name))]
     for name in changed:
@@ -202,7 +207,8 @@ def _put(
     template.variables = variables(template)
     before = revisions.folded(template, touched, user_id)
     follows = before.follows if before is not None else None
-    if not moved and before is None:
+    is_beginning = begins and was_empty and not is_empty(template)
+    if not moved and before is None and not is_beginning:
         follows = revisions.origins(template.id)[template.revision].position
     template.revision += 1
     template.updated_at = max(clock.now_ms(), template.updated_at + 1)
@@ -212,12 +218,14 @@ def _put(
     return bool(changed)
 
 
+def is_empty(template: Template) -> bool:
+    """Return whether a template has neither sections nor a body."""
+    return not template.body and not designs.sections(template.design)
+
+
 def _values(template: Template, request: Content) -> dict[str, Any]:
-    values = {name: kept(name, value) for name, value in given(request).items()
+    return {name: kept(name, value) for name, value in given(request).items()
               if name not in ("updated_at", "channel")}  # fmt: skip
-    if "name" in values and values["name"] is None and template.flow_id is None:
-        values["name"] = UNTITLED
-    return values
 
 
 def delete(account_id: int, template_id: int) -> Template:
@@ -256,7 +264,9 @@ def _require_sender(user_id: int | None) -> None:
     """Raise NotAllowed for a person who may not send: what is armed goes out as those who may want it."""
     person = User.get_or_none(User.id == user_id) if user_id is not None else None
     if person is not None and not roles.starts(person.role):
-        raise NotAllowed("it goes out by itself: who may send changes it, or takes it back first")
+        raise NotAllowed(
+            "it goes out by itself: who may send changes it, or takes it back first", required_scope="campaigns:send"
+        )
 
 
 def _ask_again(campaign: Campaign, user_id: int | None) -> None:

@@ -10,7 +10,7 @@ from appliance.db.dialect.documents import among
 from appliance.db.open import rows, run
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
-from appliance.fields import Id, PageQuery, Short, When
+from appliance.fields import EventId, PageQuery, Short, When
 from appliance.pages import Page, paginate
 from appliance.tables import Event, Webhook, WebhookDelivery
 from appliance.webhooks import store
@@ -27,7 +27,7 @@ class DeliveryQuery(PageQuery):
 
     status: Status | UnsetType = UNSET
     event: Short | UnsetType = UNSET
-    event_id: Id | UnsetType = UNSET
+    event_id: EventId | UnsetType = UNSET
 
 
 class ReplayFailed(Struct):

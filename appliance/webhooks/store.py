@@ -14,7 +14,7 @@ from appliance.db.work import after_commit, writing
 from appliance.delivery import safe_http
 from appliance.errors import Faults, Invalid, NotFound
 from appliance.events import kinds
-from appliance.fields import HttpUrl, PageQuery, given
+from appliance.fields import HttpUrl, PageQuery, default, given
 from appliance.pages import Page, paginate
 from appliance.tables import Webhook
 from appliance.webhooks import secret
@@ -31,7 +31,7 @@ class WebhookWrite(Struct):
 
     url: HttpUrl
     events: Names | None | UnsetType = UNSET
-    enabled: bool | None | UnsetType = UNSET
+    enabled: Annotated[bool, default(True)] | None | UnsetType = UNSET
 
 
 class WebhookPatch(Struct):

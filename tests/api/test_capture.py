@@ -44,7 +44,7 @@ def events(api: Client, message: Any) -> list[str]:
 def test_what_was_captured(api: Client, server: Server) -> None:
     """Listed newest first with what a client shows, got whole with parts and headers, and as it came over the wire."""
     made, row = sent(api, "look@example.org", text="Hello in text")
-    assert (row["to"], row["subject"], row["preview"]) == ("look@example.org", "To look@example.org", "Hello in text")
+    assert (row["to"], row["subject"], row["preview"]) == ("look@example.org", "To look@example.org", "Hello")
     assert row["mail_from"].startswith("b+") and row["message_id"] == made["id"]
     other = sent(api, "newer@example.org")[1]
     assert [one["id"] for one in api.get("/capture", limit=2).expect(200)] == [other["id"], row["id"]]
@@ -62,8 +62,8 @@ def test_what_was_captured(api: Client, server: Server) -> None:
     assert api.post(f"/capture/{row['id']}/simulate", {"action": "dance"}).expect(422)["validation_errors"] == {
         "action": ["is not included in the list"]
     }
-    underlined = sent(api, "rule@example.org", text="Hello\n=====\n\nNews")[1]
-    assert underlined["preview"] == "Hello News"
+    headed = sent(api, "rule@example.org", body="<h1>Hello</h1><hr><p>News</p>")[1]
+    assert headed["preview"] == "Hello News"
 
 
 # action: status, events, (subscribed, suppression, verified), has a time of
@@ -173,3 +173,21 @@ def test_scopes(server: Server) -> None:
     assert reader.get("/capture").status == 200
     for answer in (reader.delete("/capture"), reader.post("/capture/1/simulate", {"action": "open"})):
         assert answer.expect(403)["required_scope"] == "account:write"
+
+
+@pytest.mark.parametrize(
+    ("preheader", "line"), [("Baked for {{ first_name | default: 'you' }}", "Baked for you"), (None, "Bakery The oven")]
+)
+def test_the_inbox_line_is_the_preview_text_else_the_first_words(
+    api: Client, server: Server, preheader: str | None, line: str
+) -> None:
+    """As an inbox shows it: the preview text alone, and without one what a reader sees first, without addresses."""
+    words = '<p>The oven <a href="https://bakery.example">is on</a></p>'
+    header = {"type": "header", "props": {"wordmark_text": "Bakery"}}
+    design = {"sections": [header, {"type": "text", "props": {"content": words}}]}
+    asked = {"name": "Line", "subject": "Line", "preheader": preheader, "design": design}
+    row = api.post("/templates", asked).expect(201)["id"]
+    made = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)["results"][0]
+    [found] = api.wait("/capture", bool, message_id=made["message_id"])
+    assert found["preview"].startswith(line) and "https://" not in found["preview"]
+    assert (found["preview"] == line) == (preheader is not None)

@@ -66,7 +66,7 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(api: Client) -> None
     assert fault["code"] == "validation_error"
     assert set(fault["validation_errors"]) == {
         "email", "phone", "first_name", "last_name", "country_code", "list_ids[1]", "data", "opt_in",
-        "channels_attributes[1].subscribed",
+        "channels_attributes[0].value", "channels_attributes[1].value", "channels_attributes[1].subscribed",
     }  # fmt: skip
     assert fault["validation_errors"]["first_name"] == ["is too long (maximum is 255 characters)"]
     assert api.get("/contacts").headers["X-Total-Count"] == before

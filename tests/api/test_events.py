@@ -220,7 +220,8 @@ def test_many_at_once(api: Client, person: int) -> None:
     assert {one["index"]: one["validation_errors"] for one in done["errors"]} == {
         2: {"event": ["is invalid"], "contact_id": ["must exist"]}, 3: {"base": ["is invalid"]},
         5: {"idempotency_key": ["has already been taken"]}, 7: {"contact_email": ["must exist"]},
-        8: {"event": ["can't be blank"], "amount": ["is not a number"]}, 9: {"base": ["is invalid"]},
+        8: {"event": ["can't be blank"], "amount": ["is not a number"], "contact_id": ["can't be blank"]},
+        9: {"base": ["is invalid"]},
     }  # fmt: skip
     assert [one["code"] for one in done["errors"]][2] == "idempotency_conflict"
     assert answer.headers["X-Ignored-Fields"] == "events[6].utm_sorce"

@@ -17,6 +17,7 @@ from tests.kit.walk import faults
 
 _BROKEN = "{{ contact.first_name"
 _ODD = [{"name": "contact_age", "predicate": "eq", "value": 1}]
+TAKEN = "+14155559999"
 _WAIT = {"duration": -5}
 
 
@@ -49,8 +50,22 @@ WRONG = (
     Wrong("POST /campaigns/{id}/send", {"hold_seconds": "x", "trigger_attributes": {"segment_id": NEVER}},
           {"hold_seconds", "trigger_attributes.segment_id", "Idempotency-Key"},
           headers={"Idempotency-Key": "x" * 256}),
+    Wrong("POST /campaigns/{id}/duplicate", {"name": ""}, {"name", "no"}, "no=1"),
     Wrong("POST /campaigns/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
     Wrong("POST /contacts", {"first_name": 5, "email": "x", "list_ids": [NEVER]}, {"first_name", "email", "list_ids"}),
+    Wrong("POST /contacts", {"email": "alpha@example.org", "phone": TAKEN, "list_ids": [NEVER], "data": {"tags": 5}},
+          {"phone", "list_ids", "data.tags"}),
+    Wrong("POST /messages", {"to": "ann@example.org", "subject": _BROKEN, "body": "x\n" + _BROKEN, "from_name": _BROKEN,
+                             "text": _BROKEN}, {"subject", "body", "from_name", "text"}),
+    Wrong("POST /messages", {"channel": "fax", "to": "+14155550123", "body": _BROKEN}, {"channel", "body"}),
+    Wrong("POST /campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": NEVER, "unknown": 1},
+                              "template_attributes": {"subject": 5, "body": _BROKEN}},
+          {"trigger_attributes.contact_list_id", "trigger_attributes.unknown", "template_attributes.subject",
+           "template_attributes.body"}),
+    Wrong("POST /webhooks", {"url": "https://x.example/", "events": [5, "order_paid", "A b"]},
+          {"events[0]", "events[2]"}),
+    Wrong("POST /messages", {"to": "ann@example.org", "subject": "x", "body": "x",
+                             "headers": {"X-A": 5, "Bad": "x"}}, {"headers.X-A", "headers.Bad"}),
     Wrong("PATCH /contacts/{id}", {"data": 5, "list_ids": [NEVER]}, {"data", "list_ids"}),
     Wrong("POST /contacts/{id}/merge", {"contact_id": NEVER}, {"contact_id", "no"}, "no=1"),
     Wrong("POST /incoming/{id}/seen", {"opt_out": 5}, {"opt_out", "no"}, "no=1"),
@@ -143,6 +158,7 @@ def mine(server: Server) -> Tenant:
     """An account with one of everything."""
     found = Tenant(server.client()).furnish("alpha")
     found.things["users"] = 1
+    found.api.post("/contacts", {"email": "bela@example.org", "phone": TAKEN}).expect(201)
     return found
 
 

@@ -58,6 +58,14 @@ def test_over_the_rate_nothing_is_done(api: Client) -> None:
     assert int(api.get("/lists").headers["X-Total-Count"]) == len(answers)
 
 
+def test_a_refusal_says_which_limit_was_reached(api: Client) -> None:
+    """At first it is what may come at once; whoever goes on without pause reaches what may come in a minute."""
+    answers, _ = until_refused(lambda: api.get("/lists"))
+    refused = answers[-1].json
+    assert (refused["reason"], refused["limit"]) == ("burst", 6)
+    assert refused["message"] == "At most 6 of these requests may come at once."
+
+
 def test_each_class_has_its_own_bucket(api: Client) -> None:
     """What has a class of its own takes nothing out of the others' buckets."""
     number = api.post("/templates", {"name": "Hello", "subject": "Hi", "body": "Hello"}).expect(201)["id"]

@@ -141,4 +141,4 @@ def test_sign_ins_are_listed_and_ended(server: Server) -> None:
     assert other.get("/account").status == 401 and len(mine.get("/user/sessions").json) == len(rows) - 1
     assert mine.delete(f"/user/sessions/{rows[1]['id']}").status == 200 and mine.get("/account").status == 401
     for method, path in (("GET", ""), ("DELETE", "/1")):
-        assert server.client().send(method, f"/user/sessions{path}").expect(403)["required_scope"]
+        assert server.client().send(method, f"/user/sessions{path}").expect(403)["required_role"] == "viewer"

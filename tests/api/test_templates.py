@@ -124,7 +124,7 @@ def test_the_largest_design_is_kept(api: Client) -> None:
 
 
 def test_absent_keeps_and_null_clears(api: Client) -> None:
-    """A PATCH touches what it names; a name that is cleared is the default one; a design is replaced whole."""
+    """A PATCH touches what it names; null clears its name too; a design is replaced whole."""
     sections = [{"id": "a", "type": "spacer", "props": {}}]
     body = {"name": "Letter", "subject": "s", "body": "b", "preheader": "p", "from_name": "f",
             "from_email": "f@example.org", "reply_to": "r@example.org",
@@ -137,9 +137,8 @@ def test_absent_keeps_and_null_clears(api: Client) -> None:
     moving = {"subject", "updated_at"}
     assert {k: v for k, v in kept.items() if k not in moving} == {k: v for k, v in made.items() if k not in moving}
     assert replaced["design"] == {"sections": sections}
-    assert cleared["name"] == "Untitled template"
     assert cleared["design"] == {"sections": [], "theme": {}}
-    assert [cleared[name] for name in body if name not in ("name", "design")] == [None] * 6
+    assert [cleared[name] for name in body if name != "design"] == [None] * 7
 
 
 def test_the_list_shows_all_and_filters(api: Client) -> None:
@@ -204,7 +203,8 @@ def test_the_spec_says_what_designs_are_made_of(api: Client) -> None:
         made = api.post("/templates", asked).expect(201)
         assert made["design"] == one["design"]
         told = api.post("/templates/preview", {"document": one["design"]}).expect(200)
-        assert {each["code"] for each in told["warnings"]} <= {"image_missing"}
+        codes = {each["code"] for each in told["warnings"]}
+        assert codes <= {"image_missing", "placeholder_content", "placeholder_link"}
 
 
 def test_a_template_is_for_one_channel(api: Client) -> None:

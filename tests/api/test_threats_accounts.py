@@ -36,6 +36,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/simulate_all": {"days": 30},
     "POST /flows/{id}/archive": {"take_out": True},
     "POST /flows/{id}/reject": {"note": "taken"},
+    "POST /campaigns/{id}/duplicate": {"name": "taken"},
     "POST /campaigns/{id}/reject": {"note": "taken"},
     "POST /flows/{id}/enroll": {"contact_ids": []},
     "POST /flows/{id}/runs/move_on": {"step": 1},

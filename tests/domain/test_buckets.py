@@ -60,6 +60,26 @@ def test_a_burst_and_then_one_by_one(time: Time) -> None:
     assert took(held, limits) == 6
 
 
+def test_which_limit_was_reached(time: Time) -> None:
+    """As many as may come at once within moments, or as many as a minute allows within one; a pause begins anew."""
+    limits, held = Limits(requests_per_minute=60), Buckets()
+
+    def refused() -> buckets.Level:
+        took(held, limits)
+        level = held.take("key:1", "requests", limits)
+        assert level is not None and level.retry_after == 1
+        return level
+
+    assert (refused().exceeded, refused().burst, refused().limit) == ("burst", 6, 60)
+    for _ in range(53):
+        time.now += 1
+        assert refused().exceeded == "burst"
+    time.now += 1
+    assert refused().exceeded == "minute"
+    time.now += 6
+    assert refused().exceeded == "burst"
+
+
 def test_credentials_and_classes_are_apart(time: Time) -> None:
     """What one has used up is nobody else's, and of one class alone."""
     limits, held = Limits(requests_per_minute=60), Buckets()
@@ -80,7 +100,7 @@ def test_those_that_are_full_are_forgotten(time: Time, monkeypatch: pytest.Monke
     for number in range(1000):
         held.take(f"key:{number}", "requests", limits)
         time.now += 0.5
-    assert len(held._full_at) <= 201
+    assert len(held._used) <= 201
     assert took(held, limits, "key:1") == 6 and took(held, limits, "key:999") == 5
 
 

@@ -12,7 +12,7 @@ from appliance.db.open import rows, run, scalar
 from appliance.flows import plan, resting
 from appliance.messages import letters, outbox, quiet, single
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.messages.line import FLOWS, Line, source_of
+from appliance.messages.line import Line, Source, source_of
 from appliance.messages.prepare import Workshop
 from appliance.tables import Flow, Template
 from appliance.templates import store as templates
@@ -286,7 +286,10 @@ def test_what_flows_send_keeps_nobody_waiting(home: Home) -> None:
     line, taken = Line(), set[int]()
     for _ in range(3):
         found = line.candidates(10, taken)
-        assert Counter(source_of(row) for row in found) == {FLOWS: 5, 1: 5}
+        assert Counter(source_of(row) for row in found) == {
+            Source("flow", home.account_id): 5,
+            Source("campaign", 1): 5,
+        }
         taken |= {row.id for row in found}
     order = single.MessageWrite(to="new@acme.test", subject="Code", body="1234")
     number = work.write(single.put, home.account_id, order).id

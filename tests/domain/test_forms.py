@@ -191,6 +191,17 @@ def test_one_of_two_addresses_is_enough(home: Home) -> None:
     assert refused.value.fields == {"phone": ["can't be blank"]}
 
 
+def test_a_number_without_country_code_is_one_of_the_country_of_the_account(home: Home) -> None:
+    """Only where the account names one; `00` and a trunk zero in brackets are understood everywhere."""
+    form = form_of(home, fields=["phone"])
+    assert reading.read(form, {"phone": "0044 (0)20 7946 0018"}).address.key == "+442079460018"
+    with pytest.raises(Invalid) as refused:
+        reading.read(form, {"phone": "07700 900003"})
+    assert refused.value.fields == {"phone": ["is invalid"]}
+    work.write(accounts.update, home.account_id, accounts.AccountWrite(country_code="GB"))
+    assert reading.read(form, {"phone": "07700 900003"}).address.key == "+447700900003"
+
+
 def test_a_number_that_nobody_can_ask_is_not_written_to(home: Home) -> None:
     """Without a way to confirm it a phone number is kept, and has agreed to nothing."""
     submit(home, form_of(home, fields=["phone"]), phone="+442079460018")

@@ -137,8 +137,8 @@ def test_what_is_remembered_of_signatures(home: Home, editor: User, tmp_path: Pa
     other = tmp_path / "other"
     other.mkdir()
     try:
-        tokens.load_key(other)
+        tokens.create_key(other)
         assert jwt.find(token) is None
     finally:
-        tokens.load_key(home.directory)
+        tokens.create_key(home.directory)
     assert jwt.find(token) is not None

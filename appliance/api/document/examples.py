@@ -129,6 +129,7 @@ STORY: tuple[Example, ...] = (
         "trigger_attributes": {"contact_list_id": 1},
         "template_attributes": {"subject": "The spring menu is out", "design": DESIGN},
     }, 1),
+    Example("POST /campaigns/{id}/duplicate", "Begin another one like it", {"name": "Summer menu"}, 1),
     Example("POST /campaigns/{id}/reject", "Say why it is not to go out", {"note": "A word is missing."}, 1),
     Example("POST /campaigns/{id}/send", "Send it, with fifteen seconds to take it back", {
         "template_attributes": {"subject": "Our spring menu is out"}, "hold_seconds": 15,

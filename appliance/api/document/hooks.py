@@ -52,12 +52,15 @@ def _email(signed: list[dict[str, Any]]) -> dict[str, Any]:
         "properties": {
             "type": _text("what happened", "delivered", "bounced", "soft_bounced", "complained"),
             "internet_message_id": _text("the Message-ID of the message"),
-            "recipient": _or_null("whose mailbox it was, if it is another than the message names"),
+            "recipient": _text("the recipient of the message; what is told of anybody else is left out"),
             "diagnostic": _or_null("the words of the server, as `550 5.1.1 no such user`"),
         },
-        "required": ["type", "internet_message_id"],
+        "required": ["type", "internet_message_id", "recipient"],
     }
-    value = {"type": "bounced", "internet_message_id": "<991.k3@news.example.com>", "diagnostic": "550 5.1.1 unknown"}
+    value = {
+        "type": "bounced", "internet_message_id": "<991.k3@news.example.com>", "recipient": "jane@example.org",
+        "diagnostic": "550 5.1.1 unknown",
+    }  # fmt: skip
     return _hook(
         "tell_email", "Tell what became of a mail", "For a relay of one's own.", body,
         {"1": {"summary": "A mail came back", "value": value}}, signed,

@@ -111,7 +111,7 @@ def _errors(route: Route) -> list[int]:
     found = {401, 403, 422, 429, 500, 503}
     if route.has_id:
         found.add(404)
-    if route.reads is not None or route.form is not None:
+    if route.method != "GET":
         found |= {400, 413, 415}
     if route.method == "PATCH" or route.idempotent:
         found.add(409)
@@ -149,7 +149,7 @@ def _query(kind: type[Struct], info: Any) -> dict[str, Any]:
     found = {
         "name": name,
         "in": "query",
-        "required": name in getattr(kind, "NEEDED", ()),
+        "required": info.required,
         "description": said,
         "schema": schema,
     }

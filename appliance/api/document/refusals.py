@@ -38,12 +38,20 @@ class Error(Struct, rename={"from_": "from"}):
         ),
     ] | UnsetType = UNSET  # fmt: skip
     reason: Annotated[
-        str, Meta(description="why a 422 says no although each field is well formed; more may follow")
+        str,
+        Meta(
+            description="why a 422 says no although each field is well formed; of a 429 the limit that was reached: "
+            "`burst` (at once) or `minute`; more may follow"
+        ),
     ] | UnsetType = UNSET  # fmt: skip
     hint: Annotated[str, Meta(description="where more is said about it")] | UnsetType = UNSET
-    required_scope: Annotated[str, Meta(description="403: the scope or role that the credential lacks")] | UnsetType = (
-        UNSET
-    )
+    required_scope: Annotated[
+        str, Meta(description="403: the scope that the credential lacks, one that a key can have")
+    ] | UnsetType = UNSET  # fmt: skip
+    required_role: Annotated[
+        Literal["owner", "admin", "editor", "author", "viewer"],
+        Meta(description="403: no scope is enough; the least role whose sign-in may do it"),
+    ] | UnsetType = UNSET  # fmt: skip
     blockers: Annotated[
         list[Blocked], Meta(description="everything that keeps it from being sent, the most important first")
     ] | UnsetType = UNSET  # fmt: skip
@@ -53,6 +61,13 @@ class Error(Struct, rename={"from_": "from"}):
     allowed: Annotated[
         list[str], Meta(description="`invalid_transition`: the statuses that it may get")
     ] | UnsetType = UNSET  # fmt: skip
+    action: Annotated[
+        str, Meta(description="`invalid_transition`: the action that was asked for, by the last part of its path")
+    ] | UnsetType = UNSET  # fmt: skip
+    allowed_actions: Annotated[
+        list[str], Meta(description="`invalid_transition` of an action: the actions that it takes now")
+    ] | UnsetType = UNSET  # fmt: skip
+    limit: Annotated[int, Meta(description="429: how many requests that limit allows")] | UnsetType = UNSET
     message_id: Annotated[int, Meta(description="`recipient_suppressed`: the message that was kept as skipped")] | (
         UnsetType
     ) = UNSET
@@ -126,9 +141,10 @@ REASONS: dict[str, Refusal] = {
         "content, audience, channel or time were to change after the lock; or a completed campaign was to be sent",
         "base", "is locked: duplicate it to change it", status="completed",
     ),
-    **_invalid(
-        "invalid_transition", "a change of state that there is not", "status", "cannot change from completed to paused",
-        **{"from": "completed", "to": "paused", "allowed": []},
+    **_one(
+        "validation_error", "a change of state that there is not", "A draft campaign cannot be resumed. "
+        "Send it instead.", reason="invalid_transition", validation_errors={"status": ["must be paused"]},
+        action="resume", allowed_actions=["send"], **{"from": "draft", "to": "active", "allowed": ["active"]},
     ),
     **_invalid(
         "recipient_suppressed", "a single message to one who may not get it; its row is kept as `skipped`", "to",
@@ -161,7 +177,7 @@ STATUSES: dict[int, Status] = {
     ),
     403: Status(
         "Forbidden", "The credential does not reach this", _one(
-            "forbidden", "a scope or a role is missing", "this credential does not reach that",
+            "forbidden", "a scope or a role is missing", "This API key does not have the contacts:write scope.",
             required_scope="contacts:write",
         ),
     ),
@@ -199,12 +215,12 @@ STATUSES: dict[int, Status] = {
                    "email is invalid; steps[1].yes[0].subject is too long (maximum is 998 characters)",
                    validation_errors=_WRONG),
             **REASONS,
-        },
+        }, ("X-Ignored-Fields",),
     ),
     429: Status(
         "RateLimited", "Rate limited",
         _one("rate_limited", "more requests than the rate allows; come back after `Retry-After` seconds",
-             "too many requests"), ("Retry-After",),
+             "At most 300 of these requests may come at once.", reason="burst", limit=300), ("Retry-After",),
     ),
     500: Status(
         "InternalError", "Internal error", _one("internal_error", "a fault of ours", "something went wrong on our side")

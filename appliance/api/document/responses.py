@@ -69,7 +69,7 @@ def of_success(route: Route) -> dict[str, Any]:
     found = [*EVERY, *RATE]
     if route.many:
         found += PAGING
-    if route.reads is not None:
+    if route.method != "GET" and route.form is None:
         found.append("X-Ignored-Fields")
     if route.idempotent:
         found.append("Idempotent-Replayed")

@@ -6,6 +6,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Struct
 
+from appliance import refused_keys
 from appliance.api.document import typed, words
 from appliance.reader import declared
 
@@ -52,7 +53,11 @@ def _mend(schema: Any) -> Any:
 
 def _described(schema: dict[str, Any], kind: type[Struct] | None) -> dict[str, Any]:
     """Give every property its words: those that stand at its declaration, or else those kept for its name."""
+    if refused := getattr(kind, "REFUSED", {}):
+        schema["description"] += f" These keys are refused (422): {refused_keys.listed(refused)}."
     for name, one in schema.get("properties", {}).items():
+        for part in one.get("anyOf", ()):
+            one |= {"default": part.pop("default")} if "default" in part else {}
         if "description" in one:
             continue
         within = [part.pop("description") for part in one.get("anyOf", ()) if "description" in part]

@@ -5,8 +5,9 @@ Email and SMS marketing for one account at a time: contacts with their consent, 
 single messages, and everything that happens to them.
 
 Every request carries `Authorization: Bearer` with a key of the account. Requests and answers are JSON in UTF-8; times
-are answered in UTC with milliseconds and read with any offset. Absent keys keep what is stored, `null` clears it. Keys
-that are unknown or read-only are ignored and named in `X-Ignored-Fields`; unknown parameters of a query are refused.
+are answered in UTC with milliseconds and read with any offset. Absent keys keep what is stored, `null` and `""` clear
+it. Keys that are unknown or read-only are ignored and named in `X-Ignored-Fields`, in a 422 too; unknown parameters of
+a query are refused, and so are filters by an id that is not there.
 
 Lists are paged by `page` and `limit` and say in their headers how many there are. Whatever is refused has one shape,
 `Error`, and names all that is wrong at once. Within version 1 only additions come: clients

@@ -3,6 +3,7 @@
 from typing import Any
 
 from appliance.designs import document
+from appliance.designs.readable import readable
 from appliance.flows.steps.kind import Field
 from appliance.flows.steps.writing import Writing, said_of
 
@@ -45,5 +46,5 @@ class Email(Writing):
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Name it by its subject."""
-        subject = (said_of(props).get("subject") or "").strip()
+        subject = readable((said_of(props).get("subject") or "").strip())
         return f"Send “{subject}”" if subject else "Send an email that has no subject yet"

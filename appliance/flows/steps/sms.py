@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from appliance.designs.readable import readable
 from appliance.flows.steps.kind import Field, Reading
 from appliance.flows.steps.writing import Writing, said_of
 from appliance.sms import limits
@@ -45,7 +46,7 @@ class Sms(Writing):
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Show how it begins."""
-        body = " ".join((said_of(props).get("body") or "").split())
+        body = readable(" ".join((said_of(props).get("body") or "").split()))
         if not body:
             return "Send an SMS that is not written yet"
         return f"Send an SMS: “{body[: _SHOWN - 1]}…”" if len(body) > _SHOWN else f"Send an SMS: “{body}”"

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, convert
 
-from appliance.errors import Invalid
-from appliance.fields import given, read
+from appliance.fields import given, read_sound
 from appliance.flows import posting
 from appliance.flows.steps.kind import Going, Here, Kind, Move, Node, Reading
 from appliance.tables import Account, Template
@@ -43,12 +42,9 @@ class Writing(Kind):
         return {"template_id": template_id, "transactional": transactional is True, "content": given(content)}
 
     def _content(self, raw: dict[str, Any], reading: Reading) -> Content:
-        try:
-            found = read(self.says, raw, reading.path)
-        except Invalid as refused:
-            reading.faults.merge(refused.fields)
-            return Content()
-        return convert(given(found), Content)
+        found = read_sound(self.says, raw, reading.path)
+        reading.faults.merge(found.faults.fields)
+        return convert(given(found.value), Content)
 
     def check(self, content: Content, reading: Reading) -> None:
         """Note what no message of this kind may say."""

@@ -38,6 +38,7 @@ O sms Shown? -- parts and alphabet, where the template is of SMS
 = TestsSent
 D sent integer
 D results [TestResult]
+O warnings [PreviewWarning] -- what is still unfinished in the message
 = TestResult
 D email string?
 D success boolean
@@ -50,6 +51,7 @@ D id integer
 D base_url,version string
 D created_at,updated_at date-time
 D name,time_zone,locale string
+O country_code string? -- of phone numbers that are written without one
 D email_from_name,email_from_email,email_reply_to,sms_from string?
 D test_email_recipients [string]
 D can_send boolean
@@ -140,6 +142,9 @@ O phase,error,product string? -- where it stands, what broke it, whose file it s
 O dry_run boolean -- it only reports
 O filename string -- what it was made of
 O bytes,processed,restored integer -- how far it is
+O warnings integer -- rows that came in without one of their values
+O arriving object -- who is subscribed, unsubscribed and suppressed afterwards
+O left_in_place object -- whom its undo did not remove, and why
 O format enum(csv,jsonl) -- what it was read as
 O columns [ImportColumn] -- which column became what
 O progress number -- the share that is done
@@ -159,7 +164,11 @@ D request_id string
 D reason,hint string
 D blockers [Blocked]
 D required_scope,status,from,to,skip_reason string
+O required_role enum(owner,admin,editor,author,viewer) -- where no scope helps: the least role
 D allowed [string]
+O action string -- what was asked for
+O allowed_actions [string] -- what it takes now
+O limit integer -- of a 429: how many the limit allows
 D message_id integer
 D used_by any
 D updated_at date-time

@@ -67,8 +67,11 @@ O tracking boolean -- opens and clicks may be left uncounted
 = POST /campaigns/{{id}}/send
 S trigger_attributes TriggerWrite
 S template_attributes Content
+D scheduled_at date-time?
 D confirm_send_to_all boolean
 D hold_seconds integer
+= POST /campaigns/{{id}}/duplicate
+O name string -- without one it is that of the campaign, with "(copy)"
 = POST /campaigns/{{id}}/reject
 D note string?
 = trigger_attributes

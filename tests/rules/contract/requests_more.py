@@ -60,6 +60,7 @@ O run_ids [integer]? -- these runs
 O step integer? -- or all who are at this step
 = PATCH /account
 D name,time_zone,locale string
+O country_code string? -- of phone numbers that are written without one
 D email_from_name,sms_from,sms_opt_out_hint string?
 D email_from_email,email_reply_to email?
 D sending_stopped boolean
@@ -124,6 +125,8 @@ D on_conflict enum(merge,skip)
 D opt_in,trigger_flows boolean
 D consent_source string?
 O list_names [string] -- lists that are made with it
+O default_country string? -- of phone numbers that are written without one
+O date_order enum(dmy,mdy)? -- of dates that may be read in two ways
 = POST /uploads
 D file any!
 O full_size boolean -- not made smaller

@@ -4,6 +4,7 @@ _SETTINGS = {
     "name": "what the account is called",
     "time_zone": "the zone that bare dates and hours of the day are of, as `Europe/Berlin`",
     "locale": "the language of pages for recipients, as `en`",
+    "country_code": "the country of phone numbers without country code in imports, forms and on pages, by two letters",
     "email_from_name": "the name that mail is from unless it says another",
     "email_from_email": "the address that mail is from unless it says another",
     "email_reply_to": "where answers go unless a message says otherwise",

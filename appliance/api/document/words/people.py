@@ -186,6 +186,10 @@ WORDS: dict[str, dict[str, str]] = {
         "processed": "how many are done with",
         "created": "how many people it made",
         "updated": "how many it changed",
+        "warnings": "lines that came in without one of their values, or with a date that is kept as text; "
+        "`results.csv` says which and why",
+        "arriving": "how the contacts stand afterwards, each counted once",
+        "left_in_place": "contacts that its undo did not remove",
         "skipped": "how many it left as they were",
         "failed": "how many were wrong; `results.csv` says what about them",
         "restored": "how many were put back by `undo`",
@@ -194,7 +198,25 @@ WORDS: dict[str, dict[str, str]] = {
         "undo_until": "until when it can be undone; null: it cannot",
         "undone_at": "when it was undone; null: it was not",
     },
-    "ImportColumn": {"target": "where it goes; empty: nowhere", "samples": "what is in its first rows"},
+    "ImportColumn": {
+        "target": "where it goes; empty: nowhere",
+        "samples": "what is in its first rows",
+        "dates": "how its dates are written: without any doubt (`clear`), day first (`dmy`), month first (`mdy`), so "
+        "that either may be meant (`ambiguous`), or both in turn (`mixed`); null: it is no column of dates. The last "
+        "two are kept as text, the others become ISO 8601",
+    },
+    "ImportArriving": {
+        "subscribed": "contacts whose address is subscribed",
+        "unsubscribed": "contacts whose address is not subscribed",
+        "suppressed": "contacts whose address is on the suppression list",
+        "reasons": "why they are not subscribed: `file` says so, they left `before`, the import subscribes nobody "
+        "(`not_opted_in`), or the reason of the suppression",
+    },
+    "ImportLeftInPlace": {
+        "changed": "contacts that somebody changed since",
+        "messaged": "contacts that a message was sent to since",
+        "in_another_list": "contacts that were added to another list since",
+    },
     "ImportOptions": {
         "map": "where columns go, by their names; null leaves one out; those not named go where their name says",
         "list_ids": "lists that everybody joins",
@@ -202,6 +224,10 @@ WORDS: dict[str, dict[str, str]] = {
         "on_conflict": "what becomes of somebody who is known: `merge` changes them, `skip` leaves them",
         "opt_in": "whether the addresses are opted in; never lifts what a person did themselves",
         "consent_source": "where and to which words they agreed, kept as evidence",
+        "default_country": "the country of phone numbers without country code, by two letters; the account's where "
+        "nothing is said, none with null",
+        "date_order": "how dates like 03/04/2026 are written, day or month first, in columns where no value tells; "
+        "without it these stay text",
         "trigger_flows": "whether it starts flows as if each had been added by hand",
     },
     "ImportForm": {"resource": "what is imported; `contacts` unless it is said", "options": "JSON (see ImportOptions)"},

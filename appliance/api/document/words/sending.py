@@ -93,7 +93,9 @@ WORDS: dict[str, dict[str, str]] = {
     "SendRequest": {
         "trigger_attributes": "a last change of the audience",
         "template_attributes": "a last change of what it says",
-        "hold_seconds": "how long nothing leaves yet, so that the send can be taken back",
+        "scheduled_at": "when it goes out; a time that has passed, or null, means now",
+        "hold_seconds": "how long nothing leaves yet, so that the send can be taken back; a later "
+        "`scheduled_at` goes before it",
     },
     "Trigger": _AUDIENCE | {"flow_id": "a hidden flow that carries it"},
     "TriggerWrite": _AUDIENCE,
@@ -179,6 +181,7 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "Content": {"design": "the design; replaces the whole of what was there"},
     "TemplateWrite": _CONTENT | {"updated_at": _WRITING["updated_at"]},
+    "TemplateCreate": _CONTENT | {"updated_at": _WRITING["updated_at"]},
     "TemplateSpec": {
         "kinds": "the kinds of sections with their properties",
         "theme": "the properties of the theme",

@@ -1,0 +1,172 @@
+"""Actions: what they say where they cannot be taken, and what they make of the bodies that come with them."""
+
+from typing import Any
+
+import pytest
+
+from appliance.api.routes import ROUTES
+from tests.kit.client import Client
+from tests.kit.server import Server
+from tests.kit.tenants import NEVER, Tenant
+from tests.kit.walk import Walk
+
+# Of each thing in a state that has a name: the actions that it takes; all others are refused
+CAMPAIGN = {"draft": ["send"], "paused": ["send", "resume", "cancel"], "completed": []}
+FLOW = {"draft": ["activate", "archive"], "active": ["pause", "archive"], "paused": ["activate", "archive"]}
+NOTHING = [route for route in ROUTES if route.method != "GET" and route.reads is None and route.form is None]
+
+
+@pytest.fixture(scope="module")
+def mine(server: Server) -> Tenant:
+    """An account with one of everything."""
+    return Tenant(server.client()).furnish("alpha")
+
+
+def campaign_in(api: Client, status: str) -> int:
+    """Return a campaign that is in a status: its hold keeps it from being sent meanwhile."""
+    number = int(api.post("/lists", {"name": f"For {status}"}).expect(201)["id"])
+    api.post("/contacts", {"email": f"{status}@example.org", "list_ids": [number]})
+    made = api.post("/campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": number},
+                                   "template_attributes": {"subject": "x", "body": "x"}}).expect(201)["id"]  # fmt: skip
+    if status != "draft":
+        api.post(f"/campaigns/{made}/send", {"hold_seconds": 3600}).expect(200)
+        api.post(f"/campaigns/{made}/{'pause' if status == 'paused' else 'cancel'}").expect(200)
+    return int(made)
+
+
+@pytest.mark.parametrize("status", CAMPAIGN)
+def test_a_campaign_says_what_it_takes_instead(api: Client, status: str) -> None:
+    """A refusal is about the action that was asked for, and names those that the campaign takes."""
+    path = f"/campaigns/{campaign_in(api, status)}"
+    for action, needs in (("pause", ["active"]), ("resume", ["paused"]), ("cancel", ["active", "paused"])):
+        if action in CAMPAIGN[status]:
+            continue
+        told = api.post(f"{path}/{action}").expect(422)
+        assert (told["reason"], told["from"], told["action"]) == ("invalid_transition", status, action)
+        assert told["allowed_actions"] == CAMPAIGN[status]
+        assert told["validation_errors"] == {"status": [f"must be {' or '.join(needs)}"]}
+        assert "cannot change" not in told["message"]
+    # Whatever is named is taken
+    if CAMPAIGN[status]:
+        api.post(f"{path}/{CAMPAIGN[status][-1]}").expect(200)
+
+
+def test_who_resumes_a_draft_learns_to_send_it(api: Client) -> None:
+    """Where another action does what was meant, the refusal says so."""
+    draft = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
+    told = api.post(f"/campaigns/{draft}/resume").expect(422)
+    assert told["message"] == "A draft campaign cannot be resumed. Send it instead."
+    assert (told["to"], told["allowed"], told["allowed_actions"]) == ("active", ["active"], ["send"])
+    told = api.post(f"/campaigns/{draft}/cancel").expect(422)
+    assert told["message"] == "A draft campaign cannot be cancelled. Delete it instead."
+
+
+def test_a_flow_says_what_it_takes_instead(api: Client) -> None:
+    """From every status the actions are refused that it does not name, and those that it names are taken."""
+    flow = {"name": "x", "trigger": {"event": "x"}, "steps": [{"duration": 5}]}
+    path = f"/flows/{api.post('/flows', flow).expect(201)['id']}"
+    for status, move in (("draft", "activate"), ("active", "pause"), ("paused", "archive")):
+        for action in {"activate", "pause"} - set(FLOW[status]):
+            told = api.post(f"{path}/{action}").expect(422)
+            assert (told["from"], told["action"], told["allowed_actions"]) == (status, action, FLOW[status])
+            assert told["message"].startswith("An" if status == "active" else "A")
+        api.post(f"{path}/{move}").expect(200)
+    told = api.post(f"{path}/activate").expect(422)
+    assert (told["allowed"], told["allowed_actions"]) == (["draft"], [])
+    assert told["message"].startswith("An archived flow cannot be activated. Make it a draft first")
+
+
+def test_a_message_says_what_it_takes_instead(mine: Tenant) -> None:
+    """What was sent is neither sent again, nor taken back, nor counted."""
+    for action, done in (("retry", "sent again"), ("cancel", "cancelled"), ("assume_sent", "counted as sent")):
+        told = mine.api.post(f"/messages/{mine.things['messages']}/{action}").expect(422)
+        assert told["message"] == f"A sent message cannot be {done}."
+        assert (told["reason"], told["action"], told["allowed"]) == ("invalid_transition", action, [])
+
+
+def test_an_import_and_a_run_say_what_they_were_asked(mine: Tenant) -> None:
+    """The same words for what has ended."""
+    told = mine.api.post(f"/imports/{mine.things['imports']}/cancel").expect(422)
+    assert told["message"] == "A complete import cannot be cancelled."
+    path = f"/flows/{mine.things['flows']}/runs/{mine.things['runs']}"
+    mine.api.post(f"{path}/take_out").expect(200)
+    told = mine.api.post(f"{path}/move_on").expect(422)
+    assert (told["message"], told["action"]) == ("An exited run cannot be moved on.", "move_on")
+
+
+@pytest.mark.parametrize("route", NOTHING, ids=lambda route: f"{route.method} {route.path}")
+def test_what_takes_no_body_says_so(route: Any, mine: Tenant) -> None:
+    """What is no JSON object is refused as everywhere, before anything is looked for; keys are named as ignored."""
+    path = "/v1/my" + route.path.replace("{id}", str(NEVER))
+    headers = {"Authorization": f"Bearer {mine.api.key}"}
+    if route.scope in ("rule", "self"):
+        pytest.skip("no key reaches it: it is refused for that")
+    typed = headers | {"Content-Type": "application/json"}
+    for body, kind, code in ((b"x", typed, "invalid_json"), (b"[]", typed, "invalid_json"),
+                             (b"{}", headers | {"Content-Type": "text/plain"}, "unsupported_media_type")):  # fmt: skip
+        answer = mine.api.request(route.method, path, body, kind)
+        assert answer.json["code"] == code, answer.text
+
+
+def test_keys_that_change_nothing_are_named(api: Client) -> None:
+    """An action that takes no body names what came with it, done or refused."""
+    draft = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
+    done = api.post(f"/campaigns/{draft}/approve", {"note": "good", "by": 1})
+    assert (done.status, done.headers["X-Ignored-Fields"]) == (200, "note, by")
+    assert "X-Ignored-Fields" not in api.post(f"/campaigns/{draft}/approve", {}).headers
+    told = api.post(f"/campaigns/{draft}/pause", {"reason": "x"})
+    assert (told.status, told.headers["X-Ignored-Fields"]) == (422, "reason")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "ignored"),
+    [
+        ("/contacts", {"email": 5, "colour": "red", "channels_attributes": [{"value": 5, "size": 1}]},
+         "channels_attributes[0].size, colour"),
+        ("/messages", {"channel": "sms", "to": "x", "body": "x", "subject": "x"}, "subject"),
+        ("/messages", {"channel": "sms", "to": 5, "body": "x", "subject": "x", "shiny": 1}, "shiny, subject"),
+        ("/lists", {"name": "", "zz": 1}, "zz"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_what_it_would_have_ignored(
+    api: Client, path: str, body: dict[str, Any], ignored: str
+) -> None:  # fmt: skip
+    """Whoever mends the faults learns in the same answer which keys are not known."""
+    told = api.post(path, body)
+    assert (told.status, told.headers["X-Ignored-Fields"]) == (422, ignored)
+
+
+def test_a_duplicate_has_the_name_that_was_asked_for(api: Client) -> None:
+    """The name is checked as any other; without one it is that of the campaign, with "(copy)"."""
+    path = f"/campaigns/{api.post('/campaigns', {'name': 'Spring'}).expect(201)['id']}/duplicate"
+    assert api.post(path, {"name": "Summer"}).expect(201)["name"] == "Summer"
+    assert api.post(path).expect(201)["name"] == "Spring (copy)"
+    assert api.post(path, {}).expect(201)["name"] == "Spring (copy)"
+    for name in ("", None, 5, "x" * 256, "a\nb"):
+        assert set(api.post(path, {"name": name}).expect(422)["validation_errors"]) == {"name"}, name
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/messages", {"to": "ann@example.org", "subject": "x", "body": "x"}),
+     ("/events", {"event": "opened_door", "contact_email": "alpha@example.org"})],
+)  # fmt: skip
+def test_two_keys_that_differ_are_refused(mine: Tenant, path: str, body: dict[str, Any]) -> None:
+    """Header and body may both name a key, and then the same one."""
+    key = f"key of {path}"
+    told = mine.api.post(path, {**body, "idempotency_key": key}, {"Idempotency-Key": "another"}).expect(422)
+    assert told["validation_errors"] == {"idempotency_key": ["differs from the Idempotency-Key header"]}
+    # Told beside all else
+    told = mine.api.post(path, {**body, "data": 5, "idempotency_key": key}, {"Idempotency-Key": "another"}).expect(422)
+    assert set(told["validation_errors"]) == {"idempotency_key", "data"}
+    first = mine.api.post(path, {**body, "idempotency_key": key}, {"Idempotency-Key": key}).expect(201)["id"]
+    again = mine.api.post(path, body, {"Idempotency-Key": key})
+    assert (again.status, again.json["id"]) == (200, first)
+
+
+def test_every_operation_without_a_body_is_asked(mine: Tenant) -> None:
+    """The document says of each of them what a body that is wrong gets."""
+    asked = {f"{route.method} /v1/my{route.path}" for route in NOTHING}
+    for one in Walk(mine.api).operations():
+        if f"{one.method} {one.path}" in asked:
+            assert {"400", "413", "415", "422"} <= set(one.description["responses"]), one

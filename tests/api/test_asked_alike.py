@@ -1,0 +1,184 @@
+"""What behaves alike everywhere: ids in filters, empty texts, refusals of a scope, and errors for programs."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import fields
+
+from appliance.account.keys import SCOPES
+from appliance.account.roles import ROLES
+from appliance.api.declare import Route
+from appliance.api.routes import ROUTES
+from tests.kit.client import Client
+from tests.kit.server import EMAIL, PASSWORD, Server
+from tests.kit.tenants import NEVER, Tenant, two_tenants
+
+IDS = [
+    (route, info.encode_name)
+    for route in ROUTES if route.query is not None
+    for info in fields(route.query) if info.encode_name.endswith("_id")
+]  # fmt: skip
+# The things of the kit by the parameter that names them
+NOUNS = {"contact_id": "contacts", "list_id": "lists", "segment_id": "segments", "campaign_id": "campaigns",
+         "flow_id": "flows", "message_id": "messages", "event_id": "events"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def both(server: Server) -> tuple[Tenant, Tenant]:
+    """An account with one of everything, and another one that has a few things too."""
+    mine, theirs = two_tenants(server)
+    api, have = theirs.api, theirs.things
+    have["contacts"] = api.post("/contacts", {"email": "theirs@example.org"}).expect(201)["id"]
+    have["lists"] = api.post("/lists", {"name": "Theirs"}).expect(201)["id"]
+    have["segments"] = api.post("/segments", {"name": "Theirs"}).expect(201)["id"]
+    have["campaigns"] = api.post("/campaigns", {"name": "Theirs"}).expect(201)["id"]
+    have["flows"] = api.post("/flows", {"name": "Theirs"}).expect(201)["id"]
+    letter = {"to": "theirs@example.org", "subject": "x", "body": "x"}
+    have["messages"] = api.post("/messages", letter).expect(201)["id"]
+    have["events"] = api.post("/events", {"event": "x", "contact_id": have["contacts"]}).expect(201)["id"]
+    return mine, theirs
+
+
+def test_every_id_of_a_query_is_among_them() -> None:
+    """No parameter names a thing that the test below does not know."""
+    assert {name for _, name in IDS} == set(NOUNS) and len(IDS) >= 20
+
+
+@pytest.mark.parametrize(("route", "name"), IDS, ids=lambda one: one if isinstance(one, str) else one.path)
+def test_an_id_that_is_not_there_is_told(route: Route, name: str, both: tuple[Tenant, Tenant]) -> None:
+    """A filter by what is not there, or is another account's, is a mistake: neither nothing nor all is answered."""
+    mine, theirs = both
+    path = route.path.replace("{id}", str(mine.things.get(route.path.strip("/").partition("/")[0])))
+    noun = NOUNS[name]
+    assert mine.api.get(path, **{name: mine.things[noun]}).status == 200
+    for number in (NEVER, theirs.things[noun]):
+        if number != mine.things[noun]:
+            told = mine.api.get(path, **{name: number}).expect(422)
+            assert told["validation_errors"] == {name: ["must exist"]}, number
+    for number, words in ((0, "must be greater than or equal to 1"), ("x", "is not a number")):
+        assert mine.api.get(path, **{name: number}).expect(422)["validation_errors"] == {name: [words]}
+
+
+def test_what_was_deleted_and_has_messages_is_found_by_its_id(api: Client) -> None:
+    """The ledger of a campaign stays when it is deleted, and so does the filter by it."""
+    made = api.post("/campaigns", {"name": "Gone"}).expect(201)["id"]
+    api.delete(f"/campaigns/{made}").expect(200)
+    assert api.get("/messages", campaign_id=made).expect(200) == []
+
+
+# Of each thing: what makes one, and its texts that may be empty
+CLEARED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "/contacts": ({}, {"first_name": "x", "last_name": "x", "source": "x", "country_code": "FR"}),
+    "/templates": ({}, {"name": "x", "subject": "x", "body": "x", "preheader": "x", "from_name": "x",
+                        "from_email": "a@example.org", "reply_to": "a@example.org"}),
+    "/flows": ({}, {"goal": "x"}),
+    "/forms": ({"name": "x"}, {"redirect_url": "https://example.org", "consent_text": "x"}),
+}  # fmt: skip
+ONE = {
+    "PUT /brand": {"brand_color": "#aabbcc", "text_color": "#aabbcc", "bg_color": "#aabbcc", "font_heading": "x",
+                   "font_body": "x", "style_notes": "x", "tone": "x", "company_description": "x", "industry": "x",
+                   "physical_address": "x", "company_name": "x", "logo": "https://example.org/a.png"},
+    "PATCH /account": {"email_from_name": "x", "email_from_email": "a@example.org", "email_reply_to": "a@example.org",
+                       "sms_from": "+14155550123", "sms_opt_out_hint": "x"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("empty", [None, ""], ids=["null", "empty"])
+def test_null_and_an_empty_text_clear(api: Client, empty: str | None) -> None:
+    """Of everything that has texts: absent keeps, null and "" clear."""
+    cases = [(f"{path}/{api.post(path, least).expect(201)['id']}", "PATCH", texts)
+             for path, (least, texts) in CLEARED.items() if path != "/contacts"]  # fmt: skip
+    made = api.post("/contacts", {"email": f"cleared{len(str(empty))}@example.org"}).expect(201)["id"]
+    cases.append((f"/contacts/{made}", "PATCH", CLEARED["/contacts"][1]))
+    cases += [(name.partition(" ")[2], name.partition(" ")[0], texts) for name, texts in ONE.items()]
+    for path, method, texts in cases:
+        api.send(method, path, texts).expect(200)
+        kept = api.send(method, path, {}).expect(200)
+        assert all(kept[name] for name in texts), path
+        cleared = api.send(method, path, dict.fromkeys(texts, empty)).expect(200)
+        assert {name: cleared[name] for name in texts} == dict.fromkeys(texts), path
+
+
+@pytest.mark.parametrize("empty", [None, ""], ids=["null", "empty"])
+def test_an_empty_address_is_taken_away(api: Client, empty: str | None) -> None:
+    """Of a contact too: the channel goes, and its opt-out is remembered."""
+    address = f"away{len(str(empty))}@example.org"
+    made = api.post("/contacts", {"email": address, "phone": "+14155550166", "opt_in": False}).expect(201)
+    assert [one["kind"] for one in made["channels"]] == ["email", "phone"]
+    left = api.patch(f"/contacts/{made['id']}", {"email": empty}).expect(200)
+    assert [one["kind"] for one in left["channels"]] == ["phone"]
+    api.patch(f"/contacts/{made['id']}", {"phone": empty}).expect(200)
+    assert api.get(f"/contacts/{made['id']}").expect(200)["channels"] == []
+
+
+def test_what_has_to_be_there_cannot_be_cleared(api: Client) -> None:
+    """A name that every such thing has is refused when it is empty or null."""
+    for path in ("/lists", "/segments", "/campaigns", "/forms"):
+        made = f"{path}/{api.post(path, {'name': f'Named {path}'}).expect(201)['id']}"
+        for empty in (None, "", "  "):
+            assert api.patch(made, {"name": empty}).expect(422)["validation_errors"] == {"name": ["can't be blank"]}
+
+
+@pytest.fixture(scope="module")
+def callers(server: Server) -> list[Client]:
+    """A key with the least of each scope, a test key, and a person of each role."""
+    found = [server.client(server.new_key("narrow", "--scope", "flows:read")),
+             server.client(server.new_key("messages", "--scope", "messages:read"))]  # fmt: skip
+
+    def signed_in(email: str) -> Client:
+        who = {"email": email, "password": PASSWORD}
+        return server.client(server.client().post("/v1/login", who).expect(200)["token"])
+
+    owner = signed_in(EMAIL)
+    for role in ROLES[1:]:
+        email = f"{role}@example.com"
+        owner.post("/users", {"email": email, "role": role, "password": PASSWORD}).expect(201)
+        found.append(signed_in(email))
+    return found
+
+
+def test_what_is_missing_is_a_scope_or_a_role(callers: list[Client]) -> None:
+    """403 names a scope that a key may have, or the least role where no scope helps; the message names it too."""
+    seen = set()
+    for caller in callers:
+        for route in ROUTES:
+            if route.form is not None:
+                continue
+            path = route.path.replace("{id}", "0")
+            answer = caller.send(route.method, path if "{" not in path else "/lists", None)
+            if answer.status != 403:
+                continue
+            told = answer.json
+            assert ("required_scope" in told) != ("required_role" in told), told
+            seen.add(told.get("required_scope", told.get("required_role")))
+            if "required_scope" in told:
+                assert told["required_scope"] in SCOPES and told["required_scope"] in told["message"], told
+            else:
+                assert told["required_role"] in ROLES, told
+    assert {"admin", "viewer", "contacts:read", "account:write", "campaigns:send"} <= seen
+    key = callers[0].request("DELETE", "/v1/logout", None, {"Authorization": f"Bearer {callers[0].key}"})
+    assert (key.status, key.json["required_role"], "required_scope" in key.json) == (403, "viewer", False)
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "is_json"),
+    [
+        ("/api/v1/contacts", "application/json", True), ("/api/v1/contacts", "*/*", True),
+        ("/api/v1/contacts", None, True), ("/api", None, True),
+        ("/api/v1/contacts", "text/html,application/xhtml+xml,*/*;q=0.8", False),
+        ("/nothing/here", "application/json", True), ("/nothing/here", "application/json, text/plain, */*", True),
+        ("/nothing/here", "text/html", False), ("/nothing/here", "*/*", False), ("/nothing/here", None, False),
+        ("/v1/my/nothing", "text/html", True), ("/v2/contacts", None, True), ("/contactz", "application/json", True),
+    ],
+)  # fmt: skip
+def test_a_path_that_there_is_not_answers_programs_in_json(
+    server: Server, path: str, accept: str | None, is_json: bool
+) -> None:  # fmt: skip
+    """Whoever reads JSON gets the error as JSON, with its headers; a browser gets a page."""
+    for method in ("GET", "POST"):
+        answer = server.client().request(method, path, None, {"Accept": accept} if accept else {})
+        assert answer.status == 404, answer.text
+        assert (answer.headers["Content-Type"] == "application/json") == is_json, answer.text
+        if is_json:
+            assert (answer.json["code"], answer.headers["X-Content-Type-Options"]) == ("not_found", "nosniff")
+            assert answer.headers["Cache-Control"] == "no-store"

@@ -1,0 +1,137 @@
+"""Placeholder copy of sections and starters is told before it goes out, named with its section."""
+
+from typing import Any
+
+import pytest
+
+from appliance.designs.theme import Look
+from appliance.templates import flow_emails, placeholders, starters
+from appliance.templates.arranging import BEGINNINGS
+from tests.kit.client import Client
+
+STARTERS = {one.key: one for one in starters.made(Look())}
+LINKED = Look(links=(("Shop", "https://acme.example/shop"),))
+OWN = {"type": "text", "props": {"content": "<p>Our oven is new.</p>"}}
+
+
+def told(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]:
+    """Return code and path of each placeholder of a template."""
+    return [(one.code, one.path) for one in placeholders.find({"design": design, **fields})]
+
+
+def draft(api: Client, **template: Any) -> int:
+    """Make a draft to a list with one contact and return its id."""
+    group = api.post("/lists", {"name": f"Placeholders {sorted(template)}"}).expect(201)["id"]
+    api.post("/contacts", {"email": "p@example.org", "list_ids": [group]})
+    body = {
+        "name": "Draft", "trigger_attributes": {"contact_list_id": group},
+        "template_attributes": {"subject": "Bread", **template},
+    }  # fmt: skip
+    return int(api.post("/campaigns", body).expect(201)["id"])
+
+
+def unfinished(found: Any) -> list[tuple[str, str]]:
+    """Return code and field of each warning about something unfinished."""
+    return [(one["code"], one["field"]) for one in found["warnings"] if one["code"].startswith("placeholder_")]
+
+
+@pytest.mark.parametrize("key", STARTERS)
+def test_a_starter_that_nobody_changed_is_told_section_by_section(key: str) -> None:
+    """Every section of a starter with a sentence of its own is named, and the preview text; headings may be kept."""
+    one = STARTERS[key]
+    found = told(one.design, preheader=one.preheader)
+    assert ("placeholder_content", "preheader") in found
+    wanted = {
+        f"design.sections[{at}]" for at, section in enumerate(one.design["sections"])
+        if section["type"] in ("text", "hero", "list", "quote", "coupon", "product_grid")
+        and not all(part in starters.FIT_TO_SEND for part in [section["props"].get("content", "")[3:-4]])
+    }  # fmt: skip
+    assert wanted <= {path for code, path in found if code == "placeholder_content"}
+
+
+@pytest.mark.parametrize("name", flow_emails.made(""))
+def test_an_email_of_a_ready_made_flow_is_told(name: str) -> None:
+    """Its text and its preview text are placeholders; its button once there is no web address of the brand."""
+    one = flow_emails.made(starters.HOME)[name]
+    found = told(one["design"], preheader=one["preheader"])
+    assert [code for code, _ in found] == ["placeholder_content", "placeholder_content", "placeholder_link"]
+    linked = flow_emails.made("https://acme.example")[name]
+    assert "placeholder_link" not in [code for code, _ in told(linked["design"])]
+
+
+@pytest.mark.parametrize("kind", [kind for kind, props in BEGINNINGS.items() if kind not in ("header", "gallery")])
+def test_a_new_section_is_told_until_its_text_is_replaced(kind: str) -> None:
+    """What the palette puts in is told at its section; a button is told for its missing link instead."""
+    raw = {"id": "s1", "type": kind, "props": BEGINNINGS[kind]}
+    found = told({"sections": [OWN, raw]})
+    if kind == "button":
+        assert found == []
+    else:
+        assert found and all(path.startswith("design.sections[1]") for _, path in found)
+        assert {code for code, _ in found} == {"placeholder_content"}
+
+
+def test_what_was_replaced_and_what_may_be_kept_is_not_told() -> None:
+    """Own words, greetings, headings and labels of starters with real links are nobody's business."""
+    for one in starters.made(LINKED):
+        kept = [section for section in one.design["sections"] if section["type"] in ("heading", "header", "footer")]
+        buttons = [{"type": "button", "props": {"text": "Learn more", "href": "https://acme.example/new"}}]
+        hello = [{"type": "text", "props": {"content": f"<p>{starters.HELLO}</p><p>Our oven is new.</p>"}}]
+        assert told({"sections": [*kept, *buttons, *hello]}, preheader="Ours") == []
+
+
+@pytest.mark.parametrize(
+    ("section", "code"),
+    [
+        ({"type": "heading", "props": {}}, "placeholder_content"),
+        ({"type": "text", "props": {"content": "<p>Hello</p><p>Lorem ipsum dolor</p>"}}, "placeholder_content"),
+        ({"type": "button", "props": {"text": "Go", "href": "#"}}, "placeholder_link"),
+        ({"type": "button", "props": {"text": "Go", "href": "www.example.com/x"}}, "placeholder_link"),
+        ({"type": "text", "props": {"content": '<p><a href="https://example.org">x</a></p>'}}, "placeholder_link"),
+        ({"type": "hero", "props": {"title": "Ours", "cta_text": "Go", "cta_url": "#"}}, "placeholder_link"),
+    ],
+)
+def test_texts_and_links_that_nobody_chose(section: dict[str, Any], code: str) -> None:
+    """A default, filler text, an address that is only #, and the names kept for examples are each told."""
+    column = {"type": "columns", "props": {"columns": [{"sections": [section]}, {"sections": [OWN]}]}}
+    assert told({"sections": [OWN, section]}) == [(code, "design.sections[1]")]
+    assert told({"sections": [column]}) == [(code, "design.sections[0].props.columns[0].sections[0]")]
+
+
+def test_preflight_warns_and_never_refuses(api: Client) -> None:
+    """A program may send what it likes: placeholders are warnings at their section; nothing is left once replaced."""
+    design = {"sections": [OWN, {"type": "text", "props": {"content": "<p>Write something here.</p>"}}]}
+    number = draft(api, design=design)
+    found = api.get(f"/campaigns/{number}/preflight").expect(200)
+    assert found["ok"] and unfinished(found) == [("placeholder_content", "template_attributes.design.sections[1]")]
+    words = next(one["message"] for one in found["warnings"] if one["code"] == "placeholder_content")
+    assert words == "“Write something here.” in the section “Text” is still placeholder text"
+    api.patch(f"/campaigns/{number}", {"template_attributes": {"design": {"sections": [OWN]}}}).expect(200)
+    assert unfinished(api.get(f"/campaigns/{number}/preflight").expect(200)) == []
+
+
+def test_pasted_html_is_looked_at_too(api: Client) -> None:
+    """Links that are only # and filler text in a body are told at the body."""
+    number = draft(api, body='<p>Lorem ipsum dolor sit amet</p><p><a href="#">Shop</a></p>')
+    found = api.get(f"/campaigns/{number}/preflight").expect(200)
+    field = "template_attributes.body"
+    assert unfinished(found) == [("placeholder_content", field), ("placeholder_link", field)]
+
+
+def test_a_preview_and_a_test_tell_it(api: Client) -> None:
+    """Both answer what is unfinished, at the fields of their own request; the test is sent."""
+    one = STARTERS["letter"]
+    asked = {"document": one.design, "subject": one.subject, "preheader": one.preheader}
+    found = unfinished(api.post("/templates/preview", asked).expect(200))
+    assert ("placeholder_content", "preheader") in found and ("placeholder_content", "document.sections[0]") in found
+    row = api.post("/templates", {"name": "Letter", "design": one.design, "subject": "Own"}).expect(201)["id"]
+    sent = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)
+    assert sent["sent"] == 1 and ("placeholder_content", "design.sections[0]") in unfinished(sent)
+
+
+def test_a_simulation_of_a_flow_tells_it(api: Client) -> None:
+    """The notes of a simulation name step and section of what is still a placeholder."""
+    email = flow_emails.made(starters.HOME)["birthday"]
+    flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email]}).expect(201)["id"]
+    notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
+    assert any(one.startswith("It is unfinished: steps[0].design.sections[2]: “Today is yours.") for one in notes)

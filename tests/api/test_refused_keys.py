@@ -1,0 +1,135 @@
+"""Unknown keys that would change what is sent, to whom or when are refused (decisions, section 1)."""
+
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+
+CONTENT = {"subject": "Sale", "body": "<p>Hi</p>"}
+MESSAGE = {"to": "one@example.org", **CONTENT}
+TOMORROW = "2099-01-01T09:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def campaign(api: Client) -> str:
+    """Return the path of a campaign that could be sent."""
+    contact_list = api.post("/lists", {"name": "All"}).expect(201)["id"]
+    api.post("/contacts", {"email": "a@example.org", "list_ids": [contact_list]}).expect(201)
+    trigger = {"contact_list_id": contact_list}
+    made = api.post("/campaigns", {"name": "Sale", "template_attributes": CONTENT, "trigger_attributes": trigger})
+    return f"/campaigns/{made.expect(201)['id']}"
+
+
+MESSAGE_KEYS = [
+    ("html", "<p>other</p>", "`body`"), ("from", "shop@example.org", "`from_email`"), ("cc", ["b@example.org"], "each"),
+    ("bcc", "b@example.org", "each"), ("attachments", [{"name": "a.pdf"}], "link"),
+    ("scheduled_at", TOMORROW, "send_at"),
+    ("sendAt", TOMORROW, "send_at"), ("template", 1, "template_id"), ("variables", {"a": 1}, "data"),
+    ("replyTo", "b@example.org", "reply_to"), ("from_mail", "b@example.org", "from_email"),
+    ("dry_run", True, "test key"), ("design", {"sections": []}, "template"),
+]  # fmt: skip
+SEND_KEYS = [
+    ("send_at", TOMORROW, "scheduled_at"), ("schedule_at", TOMORROW, "scheduled_at"),
+    ("scheduledAt", TOMORROW, "scheduled_at"), ("sheduled_at", TOMORROW, "scheduled_at"),
+    ("hold_second", 60, "hold_seconds"), ("holdSeconds", 60, "hold_seconds"), ("hold", 60, "hold_seconds"),
+    ("subject", "Other", "template_attributes.subject"), ("body", "Other", "template_attributes.body"),
+    ("html", "Other", "template_attributes.body"), ("from_email", "b@example.org", "template_attributes.from_email"),
+    ("from", "b@example.org", "template_attributes.from_email"), ("template_id", 1, "template_attributes"),
+    ("list_ids", [1], "trigger_attributes.data.contact_list_ids"), ("segment_ids", [1], "segment"),
+    ("segment_id", 1, "trigger_attributes.segment_id"), ("contact_list_id", 1, "trigger_attributes.contact_list_id"),
+    ("exclude_list_ids", [1], "exclude_contact_list_ids"), ("contact_ids", [1], "list or a segment"),
+    ("to", ["b@example.org"], "list or a segment"), ("test", True, "test key"), ("dry_run", True, "preflight"),
+    ("tracking", False, "PATCH"), ("channel", "sms", "PATCH"), ("transactional", True, "/messages"),
+    ("cc", "b@example.org", "recipient"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "hint"), MESSAGE_KEYS, ids=[key for key, _, _ in MESSAGE_KEYS])
+def test_a_message_is_refused_with_the_right_name(api: Client, key: str, value: Any, hint: str) -> None:
+    """422 at the key with what to use instead; no message is made."""
+    before = api.get("/messages").headers["X-Total-Count"]
+    fault = api.post("/messages", MESSAGE | {key: value}).expect(422)
+
+    assert (set(fault["validation_errors"]), hint in fault["validation_errors"][key][0]) == ({key}, True), fault
+    assert api.get("/messages").headers["X-Total-Count"] == before
+
+
+@pytest.mark.parametrize(("key", "value", "hint"), SEND_KEYS, ids=[key for key, _, _ in SEND_KEYS])
+def test_a_send_is_refused_with_the_right_name(api: Client, campaign: str, key: str, value: Any, hint: str) -> None:
+    """422 at the key with what to use instead; nothing is sent."""
+    fault = api.post(f"{campaign}/send", {key: value}).expect(422)
+
+    assert (set(fault["validation_errors"]), hint in fault["validation_errors"][key][0]) == ({key}, True), fault
+    assert api.get(campaign).expect(200)["status"] == "draft"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "at"),
+    [
+        ("POST", "/campaigns", {"name": "x", "send_at": TOMORROW}, "send_at"),
+        ("POST", "/campaigns", {"name": "x", "subject": "Other"}, "subject"),
+        ("POST", "/campaigns", {"name": "x", "transactional": True}, "transactional"),
+        ("POST", "/campaigns", {"name": "x", "list_ids": [1]}, "list_ids"),
+        ("POST", "/campaigns", {"name": "x", "template_attributes": {"html": "x"}}, "template_attributes.html"),
+        ("POST", "/campaigns", {"name": "x", "trigger_attributes": {"list_id": 1}}, "trigger_attributes.list_id"),
+        ("PATCH", "{campaign}", {"status": "active", "hold_seconds": 60}, "hold_seconds"),
+        ("PATCH", "{campaign}", {"status": "active", "test": True}, "test"),
+        ("PATCH", "{campaign}", {"schedule_at": TOMORROW}, "schedule_at"),
+        ("PATCH", "{campaign}", {"template_attributes": {"fromEmail": "b@example.org"}},
+         "template_attributes.fromEmail"),
+        ("POST", "{campaign}/send", {"trigger_attributes": {"data": {"exclude_list_ids": [1]}}},
+         "trigger_attributes.data.exclude_list_ids"),
+        ("POST", "{campaign}/send", {"trigger_attributes": {"data": {"exclude_contact_lists_ids": [1]}}},
+         "trigger_attributes.data.exclude_contact_lists_ids"),
+        ("POST", "/templates", {"subject": "s", "html": "<p>x</p>"}, "html"),
+        ("POST", "{template}/send_test", {"to": "b@example.org"}, "to"),
+        ("POST", "{template}/send_test", {"recipients": ["b@example.org"]}, "recipients"),
+        ("POST", "{template}/send_test", {"email": "b@example.org", "subject": "Other"}, "subject"),
+        ("POST", "{template}/send_test", {"email": "b@example.org", "send_at": TOMORROW}, "send_at"),
+    ],
+)  # fmt: skip
+def test_other_requests_refuse_them_too(
+    api: Client, campaign: str, method: str, path: str, body: dict[str, Any], at: str
+) -> None:
+    """Creating and changing campaigns and templates, and tests of a template; nothing is done."""
+    template = f"/templates/{api.get(campaign).expect(200)['template']['id']}"
+    before = api.get("/messages").headers["X-Total-Count"]
+    fault = api.send(method, path.format(campaign=campaign, template=template), body).expect(422)
+
+    assert set(fault["validation_errors"]) == {at}, fault
+    assert api.get(campaign).expect(200)["status"] == "draft"
+    assert api.get("/messages").headers["X-Total-Count"] == before
+
+
+def test_they_are_told_with_all_other_faults(api: Client) -> None:
+    """One answer names the refused key, the wrong field and the missing one."""
+    fault = api.post("/messages", {"html": "x", "cc": ["y"], "send_at": "soon", "subject": "s"}).expect(422)
+
+    assert set(fault["validation_errors"]) == {"html", "cc", "send_at", "to", "body"}
+
+
+def test_null_asks_for_nothing_and_other_keys_are_named(api: Client, campaign: str) -> None:
+    """Null, and false where only true would change something, are ignored and named as any unknown or read-only key."""
+    body = {**MESSAGE, "html": None, "cc": None, "dry_run": False, "test": True, "my_reference": 7}
+    sent = api.post("/messages", body)
+
+    assert sent.status == 201
+    assert set(sent.headers["X-Ignored-Fields"].split(", ")) == {"html", "cc", "dry_run", "test", "my_reference"}
+
+
+def test_what_the_api_answers_may_be_sent_back(api: Client, campaign: str) -> None:
+    """No key of an answer is refused, so that a campaign or a template may be changed in place and sent back."""
+    row = api.get(campaign).expect(200)
+    assert api.patch(campaign, row).status == 200
+    assert api.post("/campaigns", row).status == 201
+    template = row["template"] | {"channel": "email"}
+    assert api.patch(f"/templates/{template['id']}", template).status == 200
+    assert api.patch(campaign, {"template_attributes": template}).status == 200
+
+
+def test_a_body_of_very_many_keys_is_read_at_once(api: Client) -> None:
+    """Comparing unknown keys with known ones is bounded, so a body of 2 MiB costs no more than its size."""
+    body = MESSAGE | {f"unknown_key_{number}": 1 for number in range(60_000)} | {"k" * 100_000: 1}
+
+    assert api.post("/messages", body).status == 201

@@ -1,0 +1,161 @@
+"""Ways to break a request, one field at a time, read from the declarations of what a request may hold."""
+
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from msgspec import Meta, Struct, UnsetType
+from msgspec.structs import fields
+
+from tests.kit.tenants import NEVER
+
+BROKEN = "{{ contact.first_name"
+# Takes the key away
+GONE = object()
+
+
+class Break(NamedTuple):
+    """A change of a request that makes it wrong: the place, what stands there, and the path that is blamed."""
+
+    place: tuple[str | int, ...]
+    value: Any
+    blamed: str
+
+    def clashes(self, other: "Break") -> bool:
+        """Say whether one of two breaks stands within the other, or blames the same path."""
+        short = min(len(self.place), len(other.place))
+        return self.place[:short] == other.place[:short]
+
+
+def text_of(place: tuple[str | int, ...]) -> str:
+    """Return a place as the path that errors name."""
+    text = ""
+    for part in place:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def apply(body: Any, breaks: list[Break]) -> Any:
+    """Return a body with the breaks applied; the body itself stays as it is."""
+    for one in breaks:
+        body = _put(body, one.place, one.value)
+    return body
+
+
+def _put(value: Any, place: tuple[str | int, ...], new: Any) -> Any:
+    if not place:
+        return new
+    key, rest = place[0], place[1:]
+    if isinstance(key, int):
+        items = list(value) if isinstance(value, list) else []
+        items += [{}] * (key + 1 - len(items))
+        items[key] = _put(items[key], rest, new)
+        return items
+    found = dict(value) if isinstance(value, dict) else {}
+    inner = _put(found.get(key), rest, new)
+    if inner is GONE:
+        found.pop(key, None)
+    else:
+        found[key] = inner
+    return found
+
+
+def of_struct(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[Break]:
+    """Yield the ways to break the fields of a declaration, those of nested ones too."""
+    for info in fields(kind):
+        here = (*place, info.encode_name)
+        if info.required:
+            yield Break(here, GONE, text_of(here))
+        yield from of_type(info.type, here)
+    if kind.__struct_config__.forbid_unknown_fields:
+        here = (*place, "no_such_key")
+        yield Break(here, 1, text_of(here))
+    for name in getattr(kind, "REFUSED", {}):
+        here = (*place, name)
+        yield Break(here, "x", text_of(here))
+
+
+def of_type(kind: Any, place: tuple[str | int, ...]) -> Iterator[Break]:
+    """Yield the ways to break one value."""
+    options = [one for one in _options(kind) if one is not UnsetType]
+    path = text_of(place)
+    if NoneType not in options and not any(_unwrap(one)[0] is Any for one in options):
+        yield Break(place, None, path)
+    options = [one for one in options if one is not NoneType]
+    if len(options) > 1:
+        return
+    plain, metas = _unwrap(options[0])
+    extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+    for value in _values(plain, metas, extra):
+        yield Break(place, value, path)
+    if isinstance(plain, type) and issubclass(plain, Struct):
+        yield Break(place, 5, path)
+        yield from of_struct(plain, place)
+    elif get_origin(plain) is list:
+        yield Break(place, "x", path)
+        [each] = get_args(plain)
+        inner = _unwrap(each)[0]
+        if isinstance(inner, type) and issubclass(inner, Struct):
+            yield from of_struct(inner, (*place, 0))
+        most = next((meta.max_length for meta in metas if meta.max_length is not None), None)
+        if most is not None and most <= 500:
+            yield Break(place, [1] * (most + 1), path)
+
+
+def _values(plain: Any, metas: list[Meta], extra: dict[str, Any]) -> Iterator[Any]:
+    if plain is bool or plain is float:
+        yield "x"
+    elif plain is int and "read" not in extra:
+        yield "x"
+        yield from (meta.ge - 1 for meta in metas if meta.ge is not None)
+        yield from (meta.le + 1 for meta in metas if meta.le is not None)
+    elif extra.get("read") is not None:
+        yield "soon"
+    elif plain is str:
+        yield 5
+        yield "a\x00b"
+        if extra.get("line"):
+            yield "a\nb"
+        if extra.get("filled"):
+            yield " "
+        if extra.get("check") or any(meta.pattern for meta in metas):
+            yield "not; right"
+        most = min((meta.max_length for meta in metas if meta.max_length is not None), default=None)
+        if most is not None and most < 100_000:
+            yield "x" * (most + 1)
+    elif get_origin(plain) is Literal:
+        yield "no such word"
+    elif plain is dict or get_origin(plain) is dict:
+        yield 5
+        if extra.get("bytes") and extra["bytes"] < 100_000:
+            yield {"x": "x" * extra["bytes"]}
+
+
+def _is_id(name: str, metas: list[Meta]) -> bool:
+    return name.endswith(("_id", "_ids")) and any(meta.ge == 1 for meta in metas)
+
+
+def ids(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[Break]:
+    """Yield the fields of a declaration that name one thing by its id, each with an id that there never was."""
+    for info in fields(kind):
+        here = (*place, info.encode_name)
+        for option in _options(info.type):
+            plain, metas = _unwrap(option)
+            if plain is int and _is_id(info.encode_name, metas):
+                yield Break(here, NEVER, text_of(here))
+            elif get_origin(plain) is list and _is_id(info.encode_name, _unwrap(get_args(plain)[0])[1]):
+                yield Break(here, [NEVER], text_of(here))
+            elif isinstance(plain, type) and issubclass(plain, Struct):
+                yield from ids(plain, here)
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _unwrap(kind: Any) -> tuple[Any, list[Meta]]:
+    metas: list[Meta] = []
+    while get_origin(kind) is Annotated:
+        metas += [meta for meta in kind.__metadata__ if isinstance(meta, Meta)]
+        kind = kind.__origin__
+    return kind, metas
