@@ -7,8 +7,9 @@ from appliance import clock
 from appliance.campaigns import audience, forecast, groups, lately, preflight, preview, store
 from appliance.contacts import store as contacts
 from appliance.designs import document as designs
+from appliance.designs import readable
 from appliance.messages import senders
-from ui import approving, audiences, together, words
+from ui import approving, audiences, together, unfinished, words
 from ui.forms import Form
 from ui.rights import may
 from ui.session import Visit
@@ -71,6 +72,7 @@ def facts(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
         "sums": sums, "without": groups.left_out(campaign),
         "less": [(why, words.reason(why, campaign.channel), count) for why, count in sums["skipped"].items()],
         "flight": flight, "findings": _findings(flight, campaign_id, visit.user.role),
+        "unfinished": unfinished.among(flight.warnings),
         **rehearsed(sums), "sender": sender,
         "offered": [] if sms else senders.offered(account), "shown": shown,
         "sections": len(designs.sections(campaign.template.design)) if not sms else 0,
@@ -131,7 +133,7 @@ def rehearsed(found: dict[str, Any]) -> dict[str, Any]:
     told = found.get("rehearsal")
     if told is None:
         return {"rehearsal": None, "trouble": []}
-    said = [(f"{words.tag(one['name'])} is empty for {words.people(one['count'])}", "", one["contact_ids"])
+    said = [(f"{readable.label(one['name'])} is empty for {words.people(one['count'])}", "", one["contact_ids"])
             for one in told["lacking"] if one["count"]]  # fmt: skip
     if told["failed"]:
         what = f"Cannot be made for {words.people(told['failed'])}, who would be skipped"
@@ -170,7 +172,7 @@ def place(finding: Any, campaign_id: int) -> str:
         return "/settings/domains"
     if finding.code == "sender_not_ready" and not finding.field.startswith("template"):
         return "/settings/sending"
-    if finding.code.startswith("link_") and ".design." in finding.field:
+    if ".design." in finding.field:
         return f"/campaigns/{campaign_id}/content?path={finding.field.partition('.design.')[2]}"
     found = next((card for start, card in _CARDS if finding.field.startswith(start)), None)
     return f"/campaigns/{campaign_id}?open={found}#card-{found}" if found else ""

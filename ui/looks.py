@@ -1,6 +1,5 @@
 """The brand as forms ask for it: what it looks like with what was typed, and whether that can be read."""
 
-import asyncio
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -9,8 +8,8 @@ from appliance.db.work import call, commit
 from appliance.designs import colours
 from appliance.designs.theme import BUILT_IN, FONTS
 from appliance.messages import looking
-from appliance.pictures import dominant
-from appliance.pictures.kinds import Picture
+from appliance.pictures import process
+from appliance.pictures.kinds import Picture, Unusable
 from appliance.tables import Brand, Media
 from appliance.templates import revisions, starters
 from ui.forms import Form
@@ -140,7 +139,7 @@ async def keep_logo(account_id: int, filename: str, picture: Picture) -> tuple[s
         return made
 
     await commit(both)
-    return await asyncio.to_thread(dominant.dominant, picture.content)
+    return await _colours(account_id, picture.content)
 
 
 async def proposed(account_id: int) -> tuple[str, ...]:
@@ -151,4 +150,12 @@ async def proposed(account_id: int) -> tuple[str, ...]:
         return kept.content if kept else None
 
     content = await call(read)
-    return await asyncio.to_thread(dominant.dominant, content) if content else ()
+    return await _colours(account_id, content) if content else ()
+
+
+async def _colours(account_id: int, content: bytes) -> tuple[str, ...]:
+    """Return the colours to propose of a picture; none while it cannot be decoded, for a page shows more than these."""
+    try:
+        return await media.decode(account_id, process.find_colours, content)
+    except (Unusable, errors.Unavailable):
+        return ()

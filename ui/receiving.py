@@ -14,8 +14,8 @@ from appliance.pictures.kinds import Picture
 _PAST_READING = 20 * media.MOST_BYTES
 
 
-async def picture(request: Request) -> tuple[str, Picture]:
-    """Answer the file's name and the picture made of it; raises Invalid in words about the file, under `file`.
+async def picture(request: Request, account_id: int) -> tuple[str, Picture]:
+    """Return the file's name and the picture made of it; raises Invalid in words about the file, under `file`.
 
     A form that says `full_size` keeps it as wide as it is. The route has to be declared with `stream=True`.
     """
@@ -25,9 +25,7 @@ async def picture(request: Request) -> tuple[str, Picture]:
         form = await _form(request, target)
         if not form.size:
             raise errors.Invalid({"file": ["choose a file with a picture in it"]})
-        made = await asyncio.get_running_loop().run_in_executor(
-            media.STUDIO, _made, target, bool(form.texts.get("full_size"))
-        )
+        made = await media.decode(account_id, _made, target, bool(form.texts.get("full_size")))
     finally:
         await asyncio.to_thread(room.cleanup)
     return form.filename or "", made

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from appliance import clock
+from appliance.designs import readable as merge_tags
 from ui.happenings import event as event
 from ui.happenings import is_ours as is_ours
 from ui.sentences import inside as inside
@@ -220,9 +221,9 @@ def reason(code: str | None, channel: str = "email") -> str:
     return _REASONS.get(code) or code.replace("_", " ").capitalize()
 
 
-def tag(name: str) -> str:
-    """Say the name of a merge tag: `contact.first_name` is First name."""
-    return name.rpartition(".")[2].replace("_", " ").capitalize()
+def readable(text: str | None) -> str:
+    """Return a text with its merge tags as people read them; nothing for None."""
+    return merge_tags.readable(text or "")
 
 
 def name(contact: Any) -> str:
@@ -272,5 +273,5 @@ def query(values: dict[str, Any], last_is_open: bool = False) -> str:
 FILTERS = {
     "number": number, "people": people, "size": size, "when": when, "time": time, "day": day, "initials": initials,
     "reason": reason, "duration": duration, "clock_time": clock_time, "query": query, "full_time": full,
-    "moment": moment,
+    "moment": moment, "readable": readable,
 }  # fmt: skip

@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from typing import Any, cast
 
-from appliance.delivery.offered import Lost
+from appliance.delivery.offered import Lost, NoAnswer
 from appliance.delivery.replies import Garbled, Replies, Reply
 from appliance.delivery.send import Server
 from appliance.errors import Temporary
@@ -152,7 +152,7 @@ class Conversation(asyncio.Protocol):
         if loop.time() < self._deadline:
             self._arm(loop)
         else:
-            self.end(Lost(f"no answer within {self._limit:g} s"))
+            self.end(NoAnswer(f"no answer within {self._limit:g} s"))
 
     async def encrypt(self, context: Any) -> None:
         """Change to TLS; what the server said before the handshake is forgotten. Raises OSError or ssl.SSLError."""

@@ -7,6 +7,8 @@ import ssl
 import threading
 from collections.abc import Callable
 
+from appliance.delivery import causes
+from appliance.delivery.causes import Cause
 from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.offered import Lost, NotEncrypted
 from appliance.delivery.replies import Reply, before_anybody
@@ -31,13 +33,16 @@ async def connect(server: Server, context: Context = ssl.create_default_context)
         await _greet(dialogue, context)
     except ssl.SSLError as error:
         dialogue.abort()
-        raise Ours(f"TLS with {server.host} failed: {error}") from None
+        cause = causes.of(error)
+        raise _because(Ours(f"TLS with {server.host}:{server.port} failed: {cause.words}"), cause) from None
     except (OSError, Lost) as error:
         dialogue.abort()
-        words = getattr(error, "strerror", None) or error
-        raise Unreachable(f"{server.host}:{server.port} cannot be reached: {words}") from None
-    except DeliveryError:
+        cause = causes.of(error, server.connect_timeout)
+        raise _because(Unreachable(f"{server.host}:{server.port} cannot be reached: {cause.words}"), cause) from None
+    except DeliveryError as error:
         await dialogue.close()
+        if error.smtp is not None and not error.cause:
+            _because(error, causes.BUSY if error.smtp < 500 else causes.REJECTED)
         raise
     except NotEncrypted:
         dialogue.abort()
@@ -46,6 +51,12 @@ async def connect(server: Server, context: Context = ssl.create_default_context)
         dialogue.abort()
         raise
     return dialogue
+
+
+def _because(error: DeliveryError, cause: Cause) -> DeliveryError:
+    """Note on an error why there was no conversation, and return it."""
+    error.cause, error.help = cause.name, cause.help
+    return error
 
 
 async def _open(dialogue: Dialogue, context: Context | None) -> None:
@@ -58,8 +69,6 @@ async def _open(dialogue: Dialogue, context: Context | None) -> None:
                 ssl=None if context is None else context(),
                 ssl_handshake_timeout=None if context is None else server.connect_timeout,
             )  # fmt: skip
-    except TimeoutError:
-        raise OSError(f"no connection within {server.connect_timeout:g} s") from None
     except ValueError as error:
         if isinstance(error, OSError):
             raise  # a certificate that is not trusted is both
@@ -152,7 +161,7 @@ async def _log_in(dialogue: Dialogue) -> None:
 
 def _welcome(reply: Reply) -> None:
     if reply.code != 235:
-        raise before_anybody(reply if reply.code >= 400 else reply._replace(code=535))
+        raise _because(before_anybody(reply if reply.code >= 400 else reply._replace(code=535)), causes.LOGIN)
 
 
 def _good(reply: Reply) -> None:

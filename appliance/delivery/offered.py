@@ -20,6 +20,10 @@ class Lost(Exception):
     """The connection is gone; its text says how."""
 
 
+class NoAnswer(Lost):
+    """The other side did not answer in time."""
+
+
 class NotEncrypted(Exception):
     """A server offers encryption that does not come about; its text says why."""
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance import config
-from appliance.delivery import resolver
+from appliance.delivery import causes, resolver
 from appliance.patterns import late
 
 if TYPE_CHECKING:  # it takes 0.4 s to load, and most never need it
@@ -176,8 +176,8 @@ async def _ask(
                 ) as answer:
                     return Answer(answer.status_code, answer.headers, await _body(answer, most, cut))
             except httpx.ConnectError as error:
-                log.info("%s did not let us in at %s: %s", url.host, ip, error)
-    raise _Refused("no address of it let us in")
+                log.info("connection to %s (%s) failed: %s", url.host, ip, causes.of(error).words)
+    raise _Refused("none of its addresses could be reached")
 
 
 class Kept:

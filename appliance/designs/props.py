@@ -44,6 +44,9 @@ class Prop(Struct, frozen=True, kw_only=True):
     fields: tuple["Prop", ...] = ()
     aliases: tuple[str, ...] = ()
     wanted: str = ""  # what to advise while it is empty
+    # Of a text: what may be sent as a section or a starter brings it (`placeholders`). The author's own words are
+    # replaced in both, a title only in an empty section, a label ("Learn more", "Unsubscribe") in neither.
+    wording: Literal["own", "title", "label"] = "own"
 
     def spec(self) -> dict[str, Any]:
         """Answer the declaration as `/templates/spec` shows it."""

@@ -12,6 +12,7 @@ import msgspec
 from appliance import config, datadir
 from appliance.account import settings
 from appliance.config import Loaded
+from appliance.db.open import scalar
 from appliance.doctor import (
     automations,
     copies,
@@ -74,6 +75,8 @@ def look(
     try:
         yield from ground.files(directory)
         yield from ground.database(directory)
+        if account_id is not None and scalar("SELECT 1 FROM account WHERE id = ?", (account_id,)) is None:
+            yield Line("fail", "account", f"there is no account {account_id}")
         loaded = load(settings.read())
         # An option of its own command line may have said where it listens
         listen = datadir.listens(directory) or loaded.config.listen

@@ -12,9 +12,9 @@ from appliance import datadir, tokens
 from appliance.campaigns import books as bookkeeping
 from appliance.campaigns import store
 from appliance.config import Loaded
-from appliance.db import storage
+from appliance.db import identity, storage
 from appliance.db.dialect import catalogue
-from appliance.db.migrations import MIGRATIONS, current
+from appliance.db.migrations import MIGRATIONS
 from appliance.db.open import TooOld, check_version, open_database, rows
 from appliance.doctor.findings import MOST_SHOWN, Line, Over
 from appliance.tables import Campaign
@@ -41,16 +41,12 @@ def files(directory: Path) -> Iterator[Line]:
         yield Line("fail", "data directory", f"{directory} cannot be written by this user")
     else:
         yield Line("ok", "data directory", f"{directory}, private")
-    key = directory / "secret.key"
-    if not key.exists():
-        yield Line("fail", "key file", f"{key} is not there: put back the one that belongs to this database")
-        raise Over
     try:
         tokens.load_key(directory)
     except (tokens.WrongKey, OSError) as error:
         yield Line("fail", "key file", str(error))
-    else:
-        yield Line("ok", "key file", "readable; keep a copy of it apart from backups")
+        raise Over from None
+    yield Line("ok", "key file", "readable; keep a copy of it apart from backups")
 
 
 def _is_open(path: Path) -> bool:
@@ -64,17 +60,23 @@ def _is_open(path: Path) -> bool:
 def database(directory: Path) -> Iterator[Line]:
     """Open the database and look through all of it."""
     path = directory / "campanero.db"
-    if not path.exists():
-        yield Line("fail", "database", f"{path} is not there")
-        raise Over
     try:
         check_version()
+        its = identity.NEW if identity.is_empty(path) else identity.inspect(path)
+        if its.schema == 0:
+            state = "is empty" if path.exists() else "is not there"
+            raise identity.Unusable(f"{path} {state}: restore a backup (campanero restore FILE)")
         open_database(path)
         found = catalogue.damage(MOST_SHOWN)
-        have, want = current(), len(MIGRATIONS)
-    except (TooOld, apsw.Error, peewee.PeeweeException) as error:
+        have, want = its.schema, len(MIGRATIONS)
+    except (TooOld, identity.Unusable, apsw.Error, peewee.PeeweeException) as error:
         yield Line("fail", "database", str(error))
         raise Over from None
+    if its.key_fingerprint is not None:
+        try:
+            tokens.check_key(its.key_fingerprint, directory / tokens.FILE)
+        except tokens.WrongKey as error:
+            yield Line("fail", "key file", str(error))
     yield Line("ok", "SQLite", apsw.sqlite_lib_version())
     if found:
         yield Line("fail", "database", f"is damaged: {'; '.join(found)}")

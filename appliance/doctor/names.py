@@ -27,9 +27,21 @@ def domains(_: Path, account_id: int | None) -> Iterator[Line]:
         seen = look.look(wanted, domain.name)
         wrong = [one for one in seen if one.valid != "valid"]
         for record in wrong:
-            yield _record(domain, record)
+            if record.value:
+                yield _record(domain, record)
+        yield from _nameless(domain, [one for one in wrong if not one.value])
         if not wrong:
             yield Line("ok", f"domain {domain.name}", f"all {len(seen)} records are right")
+
+
+def _nameless(domain: SendingDomain, waiting: list[Record]) -> Iterator[Line]:
+    """Tell once why some records cannot be named yet."""
+    for problem in dict.fromkeys(one.problem for one in waiting):
+        those = [one for one in waiting if one.problem == problem]
+        named = ", ".join(f"{one.record_type} {one.name}" for one in those)
+        is_grave = any(one.required for one in those) and config.current().email.transport != "capture"
+        fix = 'base_url = "https://mail.example.com"' if problem == records.local_name() else ""
+        yield Line("fail" if is_grave else "warn", f"domain {domain.name}", f"{named}: {problem}", fix)
 
 
 def _record(domain: SendingDomain, record: Record) -> Line:

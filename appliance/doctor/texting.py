@@ -1,4 +1,4 @@
-"""The way out of SMS: whether its provider lets us in, and can call us."""
+"""The way out of SMS: whether its provider accepts us, and can call us."""
 
 import asyncio
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from appliance import config
 from appliance.certificates import EXPIRES_SOON_DAYS
-from appliance.delivery import providers, self_check
+from appliance.delivery import causes, providers, self_check
 from appliance.delivery.routing import DIRECT
 from appliance.doctor import ground
 from appliance.doctor.findings import Line
@@ -34,10 +34,13 @@ def way_out(_: Path) -> Iterator[Line]:
         return
     try:
         asyncio.run(asyncio.wait_for(_greet(name), _ANSWER_SECONDS))
-    except (DeliveryError, OSError, TimeoutError) as error:
-        yield Line("fail", "way out", f"{name}: {error or 'no answer'}")
+    except DeliveryError as error:
+        yield Line("fail", "way out", f"{name}: {error}{f'; {error.help}' if error.help else ''}")
+    except TimeoutError:
+        yield Line("fail", "way out", f"{name}: no answer within {_ANSWER_SECONDS} s")
     else:
-        yield Line("ok", "way out", f"{name}: answers and lets us in")
+        login = " and accepts the login" if config.current().email.relay.username else ""
+        yield Line("ok", "way out", f"{name}: answers{login}")
 
 
 async def _greet(name: str) -> None:
@@ -64,7 +67,7 @@ def _door(name: str, address: str, directory: Path, greeting: bytes) -> Iterator
             said = door.recv(100) if greeting else b""
     except OSError as error:
         if ground.runs(directory):
-            yield Line("fail", name, f"nothing answers at {address}, though the service runs: {error}")
+            yield Line("fail", name, f"nothing answers at {address}, though the service runs: {causes.of(error).words}")
         else:
             yield from _free(name, address, target, port)
         return
@@ -111,7 +114,7 @@ def _certificate(base: str, host: str, port: int) -> Iterator[Line]:
         yield Line("fail", "links", f"{base}: no browser trusts its certificate: {error.verify_message}")
         return
     except OSError as error:
-        yield Line("warn", "links", f"{base} cannot be reached from this machine: {error}")
+        yield Line("warn", "links", f"{base} cannot be reached from this machine: {causes.of(error).words}")
         return
     ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(found["notAfter"])), UTC)
     days = (ends - datetime.now(UTC)).days

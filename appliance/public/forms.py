@@ -38,7 +38,7 @@ async def act(request: Request, token: str) -> HTTPResponse:
     raw = {name: values[0] for name, values in answers.form(request).items() if values}
     try:
         form = await call(store.by_key, token)
-        said, errors = _read(form, raw)
+        said, errors = await call(_read, form, raw)
         if errors or said is None:
             return await _page(form, raw, errors, raw.get("t", ""), 422)
         if not reading.is_trapped(raw):

@@ -74,7 +74,9 @@ def _plain(text: str) -> str:
 
 
 def judge(record: Record, domain: str, ask: Ask) -> Verdict:
-    """Judge one record of a domain."""
+    """Judge one record of a domain; one without a value to enter yet is not looked up."""
+    if not record.value:
+        return Verdict("unknown", (), record.problem)
     if record.purpose == "tracking":
         return _tracking(record, ask)
     answer = ask(record.name, record.record_type)

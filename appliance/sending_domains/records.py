@@ -15,6 +15,13 @@ Purpose = Literal[
 ]
 DKIM = ("dkim", "dkim_next", "dkim_second", "dkim_previous")
 
+# Names that no public DNS knows (RFC 6761, 6762, 8375; ICANN 2024 for .internal)
+_LOCAL_NAMES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".localdomain")
+# Private networks (RFC 1918, 6598, 4193)
+_PRIVATE = tuple(
+    ipaddress.ip_network(text)
+    for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+)
 # Whose servers deliver what one of these takes, by the end of its name
 _RELAYS = {
     "amazonaws.com": "amazonses.com", "postmarkapp.com": "spf.mtasv.net", "mailgun.org": "mailgun.org",
@@ -27,7 +34,10 @@ _RELAYS = {
 
 
 class Record(msgspec.Struct):
-    """One record: what to enter, and what was found when it was last asked for."""
+    """One record: what to enter, and what was found when it was last asked for.
+
+    `value` is empty where this installation has no public name yet; `problem` then says what to set.
+    """
 
     record_type: Literal["TXT", "MX", "CNAME"]
     name: str
@@ -50,7 +60,7 @@ def of(domain: SendingDomain) -> list[Record]:
     seen = [msgspec.convert(one, Record) for one in domain.dns_records or []]
     found = []
     for record in _wanted(domain):
-        known = next((one for one in seen if one.same(record)), record)
+        known = next((one for one in seen if one.value and one.same(record)), record)
         found.append(msgspec.structs.replace(known, purpose=record.purpose, required=record.required))
     return found
 
@@ -64,6 +74,8 @@ def zone(wanted: list[Record]) -> str:
     """Write records as the lines of a zone file; no string in one is longer than 255 characters."""
     lines = []
     for one in wanted:
+        if not one.value:
+            continue
         if one.record_type == "TXT":
             parts = [one.value[at : at + 255] for at in range(0, len(one.value), 255)]
             value = " ".join(f'"{part}"' for part in parts)
@@ -78,15 +90,35 @@ def _wanted(domain: SendingDomain) -> list[Record]:
     direct = email.transport == "direct"
     signed = _signatures(domain)
     first = [one for one in signed if one.purpose == "dkim"]
+    mail, links = _public(mail_host()), _public(link_host())
+    term = sends()
+    spf = f"v=spf1 {term} ~all" if term else ""
+    is_private_relay = email.transport == "relay" and not is_public_name(email.relay.host)
     return [
         Record("TXT", f"_campanero.{name}", f"campanero-verification={domain.ownership_token}", "", "ownership", True),
         *first,
-        Record("MX", f"bounce.{name}", mail_host(), "10", "return_path", direct),
-        Record("TXT", f"bounce.{name}", f"v=spf1 {sends()} ~all", "", "spf", direct),
+        _known(Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), local_name()),
+        _known(
+            Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
+            _PRIVATE_RELAY.format(email.relay.host) if is_private_relay else local_name(),
+        ),
         Record("TXT", f"_dmarc.{name}", f"v=DMARC1; p=none; rua=mailto:postmaster@{name}", "", "dmarc", False),
-        Record("CNAME", f"track.{name}", link_host(), "", "tracking", False),
+        _known(Record("CNAME", f"track.{name}", links, "", "tracking", False), local_name()),
         *(one for one in signed if one not in first),
     ]
+
+
+_PRIVATE_RELAY = "the relay is at {}, which receivers cannot see: allow the public address that it sends from"
+
+
+def _known(record: Record, problem: str) -> Record:
+    """Return a record, with what is the matter where it has no value to enter yet."""
+    return record if record.value else msgspec.structs.replace(record, problem=problem)
+
+
+def local_name() -> str:
+    """Say that this installation has no public name, and what to set."""
+    return f"base_url is {config.base_url(config.current())}, which DNS cannot point to: set it to a public host name"
 
 
 def _signatures(domain: SendingDomain) -> list[Record]:
@@ -116,21 +148,38 @@ def mail_host() -> str:
 
 
 def has_public_name() -> bool:
-    """Say whether DNS can point to this installation at all: an address of this machine alone is no name."""
-    host = link_host()
-    return "." in host and not _is_address(host)
+    """Say whether DNS can point to this installation at all."""
+    return is_public_name(link_host())
+
+
+def is_public_name(host: str) -> bool:
+    """Say whether a host is a name that DNS may know: no address, no single word, no name of a local network."""
+    host = host.lower().rstrip(".")
+    return "." in host and not _is_address(host) and not host.endswith(_LOCAL_NAMES)
+
+
+def _public(host: str) -> str:
+    return host if is_public_name(host) else ""
 
 
 def sends() -> str:
-    """Answer the SPF term that stands for whoever hands our mail to its recipients."""
+    """Return the SPF term that stands for whoever hands our mail to its recipients; "" where that is not known.
+
+    A relay on this machine sends from the address that this installation has.
+    """
     email = config.current().email
     host = email.relay.host.lower() if email.transport == "relay" else mail_host()
     included = next((by for end, by in _RELAYS.items() if host == end or host.endswith(f".{end}")), None)
     if included and email.transport == "relay":
         return f"include:{included}"
+    if host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback):
+        host = mail_host()
     if _is_address(host):
-        return f"ip{ipaddress.ip_address(host).version}:{host}"
-    return f"a:{host}"
+        address = ipaddress.ip_address(host)
+        is_local = address.is_loopback or address.is_link_local or address.is_unspecified
+        is_local = is_local or any(address in network for network in _PRIVATE if network.version == address.version)
+        return "" if is_local else f"ip{address.version}:{host}"
+    return f"a:{host}" if is_public_name(host) else ""
 
 
 def _is_address(host: str) -> bool:

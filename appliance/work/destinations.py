@@ -34,7 +34,7 @@ from appliance.work.pool import Pool
 from appliance.work.reach import Reach
 
 log = logging.getLogger("campanero.sender")
-# All servers of a domain together may take so long to let us in
+# All servers of a domain together may take so long to take a connection
 _PATIENCE_SECONDS = 120.0
 
 
@@ -113,7 +113,7 @@ class Destinations:
             return Found(closed=await self._not_reached(way, claim, error))
         except TimeoutError:
             self.pool.closed(way)
-            late = Unreachable(f"no mail server of {way.domain} let us in within {_PATIENCE_SECONDS:.0f} s")
+            late = Unreachable(f"no mail server of {way.domain} took a connection within {_PATIENCE_SECONDS:.0f} s")
             return Found(closed=await self._not_reached(way, claim, late))
         except Exception as error:
             # A fault of ours; whatever is wrong with these servers, the others get their mail

@@ -40,7 +40,7 @@ class Home:
         self.directory = directory
         open_database(directory / "campanero.db")
         migrate()
-        tokens.load_key(directory)
+        tokens.create_key(directory)
         self.configure(**settings)
         self.account_id: int = work.write(lambda: accounts.create("Acme").id)
         self._offset = 0.0

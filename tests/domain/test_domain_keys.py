@@ -66,7 +66,7 @@ def test_a_key_of_another_installation_is_not_read(home: Home, tmp_path: Path) -
     work.write(lambda: keys._store(SendingDomain.get_by_id(1), PAIRS[2][0], "next"))
     work.write(lambda: keys.activate(DomainKey.get(DomainKey.state == "next")))
     assert selectors(home)
-    tokens.load_key(tmp_path / "elsewhere")
+    tokens.create_key(tmp_path / "elsewhere")
     with pytest.raises(KeyUnusable):
         selectors(home)
 

@@ -10,6 +10,7 @@ from dns.zone import from_text
 from appliance.delivery import resolver
 from appliance.sending_domains import look, records
 from appliance.sending_domains.records import Record
+from appliance.tables import SendingDomain
 from tests.domain.home import Home
 from tests.kit.dns import DnsServer, asking
 
@@ -242,3 +243,34 @@ def test_garbage_in_dns_breaks_nothing(zone: DnsServer) -> None:
     for found in look.look(list(WANTED.values()), "a.test"):
         assert found.valid == "invalid", found
         assert all(len(text) <= 1000 and text.isprintable() for text in [*found.found, found.problem or ""])
+
+
+@pytest.mark.parametrize(
+    ("base_url", "transport", "relay", "mx", "spf", "cname"),
+    [
+        ("http://127.0.0.1:8080", "capture", "", "", "", ""),
+        ("http://localhost:8080", "direct", "", "", "", ""),
+        ("http://192.168.1.20:8080", "direct", "", "", "", ""),
+        ("http://mail.home.arpa", "direct", "", "", "", ""),
+        ("http://[::1]:8080", "relay", "127.0.0.1", "", "", ""),
+        ("https://mail.us.test", "relay", "10.0.0.5", "mail.us.test", "", "mail.us.test"),
+        ("https://mail.us.test", "relay", "postfix", "mail.us.test", "", "mail.us.test"),
+        ("https://mail.us.test", "relay", "localhost", "mail.us.test", "v=spf1 a:mail.us.test ~all", "mail.us.test"),
+        ("http://127.0.0.1:8080", "relay", "smtp.us.test", "", "v=spf1 a:smtp.us.test ~all", ""),
+    ],
+)  # fmt: skip
+def test_no_record_names_what_only_this_machine_reaches(
+    home: Home, base_url: str, transport: str, relay: str, mx: str, spf: str, cname: str
+) -> None:
+    """Where there is no public name a record has no value, says what to set, is in no zone file and is not asked."""
+    home.configure(base_url=base_url, email__transport=transport, email__relay__host=relay, email__direct__helo="")
+    domain = SendingDomain(id=1, name="a.test", ownership_token="t", dns_records=[])
+    found = {one.purpose: one for one in records.of(domain)}
+    assert (found["return_path"].value, found["spf"].value, found["tracking"].value) == (mx, spf, cname)
+    waiting = [one for one in found.values() if not one.value]
+    for one in look.look(waiting, "a.test"):
+        assert one.valid == "unknown" and one.problem
+        assert "base_url" in one.problem or relay in one.problem
+    zone = records.zone(list(found.values()))
+    assert not any(word in zone for word in ("127.0.0.1", "localhost", "192.168.", "10.0.0.", "::1", "home.arpa"))
+    assert zone.count("\n") + 1 == len([one for one in found.values() if one.value])

@@ -120,10 +120,10 @@ def test_it_gives_up_after_three_days_by_what_it_knows(home: Home) -> None:
 
 def test_with_direct_delivery_more_is_required(home: Home) -> None:
     """Where we hand mail over ourselves, returned mail and SPF have to be right too."""
-    home.configure(email__transport="relay", email__relay__host="mail.us.example")
+    home.configure(base_url="https://us.example", email__transport="relay", email__relay__host="mail.us.example")
     domain = see(add(home), GOOD, others=WRONG)
     assert domain.status == "verified"
-    home.configure(email__transport="direct")
+    home.configure(base_url="https://us.example", email__transport="direct")
     required = [one.purpose for one in records.of(SendingDomain.get_by_id(domain.id)) if one.required]
     assert required == ["ownership", "dkim", "return_path", "spf"]
     other = add(home, "mill.example", PAIRS[1])
@@ -257,6 +257,7 @@ def test_the_name_of_a_mailbox_provider_is_nobodys(home: Home) -> None:
 
 def test_a_resolver_that_fails_moves_no_return_path(home: Home) -> None:
     """Mail goes on to come back to us while nobody can be asked for the record that leads it here; gone is gone."""
+    home.configure(base_url="https://us.example")
     domain = see(add(home), GOOD)
     mx = next(one for one in records.of(domain) if one.purpose == "return_path")
 

@@ -59,9 +59,10 @@ def test_bounces_after_acceptance_count_too(home: Home) -> None:
 def test_reports_that_mail_is_not_known_as_ours_stop_a_campaign(home: Home) -> None:
     """Three reports of refusals for want of DKIM pause what still goes out, with what to enter; nobody is blamed."""
     campaign = sent(home, 6, 4)
-    for (number,) in rows("SELECT id FROM message WHERE status = 'sent' ORDER BY id LIMIT 3"):
+    for number, to in rows("SELECT id, recipient FROM message WHERE status = 'sent' ORDER BY id LIMIT 3"):
         assert watch.suspects() == []
-        work.write(record.apply, Fact(number, "bounced", "dsn", "550 5.7.30 no valid DKIM signature", 550, "5.7.30"))
+        words = "550 5.7.30 no valid DKIM signature"
+        work.write(record.apply, Fact(number, "bounced", "dsn", words, 550, "5.7.30", to))
     assert watch.suspects() == [(home.account_id, campaign.id)]
     assert work.write(watch.look, home.account_id, campaign.id) == "transport"
     stopped = store.get(home.account_id, campaign.id)

@@ -41,7 +41,8 @@ def world() -> Iterator[World]:
     """One server for all, which signs twice and relays from verified domains; each test has a domain of its own."""
     with SmtpServer() as sink, DnsServer() as dns:
         own = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "false", "CAMPANERO_EMAIL__DKIM_ED25519": "true"}
-        with Server(relay=sink.port, env=dns.env | own).set_up() as server:
+        name = {"CAMPANERO_EMAIL__DIRECT__HELO": "mail.us.example"}  # where returned mail comes to
+        with Server(relay=sink.port, env=dns.env | own | name).set_up() as server:
             yield World(server.give_address(), sink, dns)
 
 

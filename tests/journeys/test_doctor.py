@@ -152,10 +152,10 @@ def test_the_page_of_a_campaign_says_it(fresh_server: FreshServer) -> None:
 
 
 def test_the_way_out_of_sms(fresh_server: FreshServer, fake_sms: FakeSms) -> None:
-    """A provider that lets us in is ok and tells where it calls; one that does not, or is not there, fails."""
+    """A provider that accepts the login is ok and tells where it calls; one that does not, or is not there, fails."""
     server = fresh_server(env=fake_sms.env)
     found = levels(server, 0)
-    assert found["SMS way out"] == ("ok", "twilio: answers and lets us in")
+    assert found["SMS way out"] == ("ok", "twilio: answers and accepts the login")
     assert found["SMS way in"][0] == "ok" and f"{server.url}/hooks/twilio/message" in found["SMS way in"][1]
     server.env["CAMPANERO_SMS__TWILIO__AUTH_TOKEN"] = "wrong"
     level, words = levels(server, 1)["SMS way out"]

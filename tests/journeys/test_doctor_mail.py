@@ -32,7 +32,7 @@ def levels(found: dict[str, list[dict[str, Any]]], start: str) -> dict[str, str]
 @pytest.fixture
 def bakery(fresh_server: FreshServer, dns: DnsServer) -> tuple[Server, DnsServer]:
     """An installation whose account writes from a domain that is verified."""
-    server = fresh_server(env={**dns.env, "CAMPANERO_BASE_URL": "https://127.0.0.1:9"})
+    server = fresh_server(env={**dns.env, "CAMPANERO_BASE_URL": "https://mail.bakery.example:9"})
     api = server.client()
     verified(api, dns, "bakery.example")
     api.patch("/account", {"email_from_email": "ana@bakery.example"}).expect(200)
@@ -119,11 +119,26 @@ def test_a_seed_is_read_as_its_recipient_would(bakery: tuple[Server, DnsServer])
 
 
 def test_a_seed_needs_the_service_and_a_signature(fresh_server: FreshServer, dns: DnsServer) -> None:
-    """Without a domain it is not signed, which is a warning as long as nothing leaves; without the service it fails."""
+    """Without a From address there is nothing to sign and no record to propose; without the service it fails."""
     server = fresh_server(env=dns.env)
     unsigned = found(server, "--seed")
     server.stop()
     ended = found(server, "--seed", expect=1)
 
-    assert unsigned["seed DKIM"][0]["level"] == "warn" and unsigned["seed one-click"][0]["level"] == "warn"
+    assert unsigned["seed sender"][0]["level"] == "warn" and unsigned["seed one-click"][0]["level"] == "warn"
+    assert not any("campanero.invalid" in one["fix"] for lines in unsigned.values() for one in lines)
     assert ended["seed"][0]["fix"] == "campanero serve"
+
+
+def test_no_record_with_an_address_of_this_machine_is_proposed(fresh_server: FreshServer, dns: DnsServer) -> None:
+    """A domain on an installation without a public name: one line names the records that wait and what to set."""
+    server = fresh_server(env=dns.env)
+    made = server.client().post("/domains", {"domain": {"name": "bakery.example"}}).expect(201)
+    lines = found(server)["domain bakery.example"]
+    [waiting] = [one for one in lines if "base_url" in one["words"]]
+    for name in ("MX bounce.bakery.example", "TXT bounce.bakery.example", "CNAME track.bakery.example"):
+        assert name in waiting["words"]
+    assert waiting["level"] == "warn" and waiting["fix"] == 'base_url = "https://mail.example.com"'
+    assert not any(word in one["fix"] for one in lines for word in ("127.0.0.1", "localhost"))
+    assert not any("127.0.0.1" in one["value"] for one in made["dns_records"])
+    assert {one["purpose"] for one in made["dns_records"] if not one["value"]} == {"return_path", "spf", "tracking"}

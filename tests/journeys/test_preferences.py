@@ -78,7 +78,7 @@ def test_one_post_saves_and_says_what_changed(server: Server) -> None:
     page = save(server, path, **form)
     after = stored(server, who)
     assert page.status == 200 and "Text messages to +44…19: off" in page.text and "Other: on" in page.text
-    assert "Chooser: off" in page.text and "What we notice: Nothing" in page.text
+    assert "Chooser: off" in page.text and "Tracking: No tracking" in page.text
     assert (after["subscribed_email"], after["subscribed_phone"], after["list_ids"], after["tracking"]) == (
         True, False, [other], "none",
     )  # fmt: skip
@@ -169,7 +169,7 @@ def test_who_asks_to_be_erased_is_erased_once_they_confirm(server: Server) -> No
     """Asked on the page, confirmed by a POST from a mail; the team sees it, and nothing is left but the suppression."""
     who, path, _ = mailed(server, "Forgetme", first_name="Zacharias")
     asked = [ask(server, "POST", path, {"act": "erase"}) for _ in range(2)]
-    assert [one.status for one in asked] == [200, 200] and "look into your mailbox" in asked[0].text
+    assert [one.status for one in asked] == [200, 200] and "Check your inbox" in asked[0].text
     (letter,) = letters(server, "forgetme@example.org")
     assert stored(server, who)["first_name"] == "Zacharias"
     assert len(events(server, "erase_requested", contact_id=who["id"])) == 1

@@ -20,12 +20,12 @@ def _design(page: Page, tab_to: Callable[[str], None]) -> None:
     page.wait_for_url("**/content")
     words = "Baked by keyboard"
     for kind in ("heading", "footer"):
-        tab_to("#tab-sections, #o-")
+        tab_to("#o-, #tab-palette")
         page.keyboard.press("a")
         expect(page.locator("#palette :focus")).to_be_visible()
         tab_to(f"#palette button[value={kind}]")
         page.keyboard.press("Enter")
-        expect(page.locator(f"#outline li[data-kind={kind}]")).to_be_visible()
+        expect(page.locator(f"#outline li[data-kind={kind}]")).to_be_attached()
         if kind == "heading":
             tab_to("#inspector .ed")
             page.keyboard.press("Control+a")
@@ -74,7 +74,7 @@ def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer, clock: Tes
     expect(page.get_by_text("A test is on its way")).to_be_visible()
     tab_to(".acts a[href$='/send']")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("link", name="Keep editing")).to_be_focused()
+    expect(page.get_by_role("heading", name="Send to 8 people?")).to_be_focused()
     tab_to("dialog button.primary")
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
@@ -96,7 +96,7 @@ def test_who_may_not_send_sees_no_button(browser: Browser, server: Server, api: 
         assert page.get_by_label("Workshop").is_enabled() == may_write
         assert (page.get_by_role("link", name="Send test").count() == 1) == may_write
         page.get_by_role("link", name="Review", exact=True).click()
-        expect(page.get_by_role("dialog")).to_contain_text("Somebody who may send has to send it")
+        expect(page.get_by_role("dialog")).to_contain_text("Someone with permission to send has to send it")
         expect(page.get_by_role("dialog").get_by_role("button")).to_have_count(0)
         page.context.close()
         assert not problems.found

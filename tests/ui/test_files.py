@@ -19,17 +19,17 @@ TOKEN = re.compile(r"--([\w-]+): light-dark\(oklch\(([^)]*)\), oklch\(([^)]*)\)\
 
 # The sheets every page loads, and that of the editor; a page's own sheet or script is small, and loaded there alone.
 SHEETS = ("tokens", "base", "parts", "editor")
-SCRIPTS = {"ui": 8, "editor": 10, "queue": 5.5}
+SCRIPTS = {"ui": 8, "editor": 10, "drop": 7.5, "hand": 7, "drag": 6}
 
 
 def test_the_files_keep_to_their_budgets() -> None:
-    """As served: 32 KB for the sheets of all pages and the editor's, 8 for our script, few for what one page adds."""
+    """As served: 40 KB for the sheets of all pages and the editor's, 8 for our script, few for what one page adds."""
     _, files = shipped()
     size = {name: len(file.plain) for name, file in files.items() if name.startswith(("css/", "js/"))}
-    assert sum(size.pop(f"css/{name}.css", 0) for name in SHEETS) <= 32 * 1024
+    assert sum(size.pop(f"css/{name}.css", 0) for name in SHEETS) <= 40 * 1024
     large = {
         name: bytes for name, bytes in size.items()
-        if bytes > 1024 * (3 if name.endswith(".css") else SCRIPTS.get(name[3:-3], 5))
+        if bytes > 1024 * (3 if name.endswith(".css") else SCRIPTS.get(name[3:-3], 5.5))
     }  # fmt: skip
     assert large == {}
 

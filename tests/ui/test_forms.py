@@ -1,13 +1,18 @@
 """The pages of forms, for those who make one and for those who fill it in, in a browser."""
 
+import io
 import re
 
 import pytest
+import segno
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
+from tests.kit.axe import faults_in_both_looks
 from tests.kit.browser import Problems, new_page, shoot
 from tests.kit.forms import contact, letters, link, make_form
 from tests.kit.server import Server
+from ui.qr import BORDER
 
 
 def test_a_form_is_made_seen_and_filled_in(server: Server, browser_page: Page) -> None:
@@ -119,3 +124,40 @@ def test_the_team_erases_who_asked_and_cannot_be_mailed(server: Server, browser_
     browser_page.get_by_role("button", name="Erase", exact=True).click()
     expect(browser_page.get_by_text("Zoe is erased.")).to_be_visible()
     assert contact(server, "forget@example.org") is None
+
+
+def test_the_qr_code_leads_to_the_form(server: Server, browser_page: Page) -> None:
+    """The page draws the code of its exact address, and gives it as SVG and PNG; nothing is asked of anybody else."""
+    made = make_form(server, "Poster")
+    url, page = made["url"], browser_page
+    page.goto(f"/forms/{made['id']}")
+    wanted = [[bool(module) for module in row] for row in segno.make_qr(url, error="q").matrix]
+    drawn = page.get_by_role("img", name=f"QR code of {url}")
+    expect(drawn).to_be_visible()
+    assert modules(drawn.locator("path").get_attribute("d") or "", len(wanted)) == wanted
+    assert faults_in_both_looks(page) == []
+    expect(page.get_by_text("Don't print it yet")).to_be_visible()  # its address is of this machine alone
+    for label, begins in (("Download SVG", b"<?xml"), ("Download PNG", b"\x89PNG")):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=label).click()
+        source = download.value.path().read_bytes()
+        assert source.startswith(begins) and download.value.suggested_filename.startswith("form-")
+        if begins != b"<?xml":
+            assert sampled(source, len(wanted)) == wanted
+
+
+def modules(path: str, side: int) -> list[list[bool]]:
+    """Return what an SVG path draws as modules."""
+    dark = {(int(x), int(y)) for x, y in re.findall(r"M(\d+) (\d+)h1v1h-1z", path)}
+    return [[(x, y) in dark for x in range(side)] for y in range(side)]
+
+
+def sampled(png: bytes, side: int) -> list[list[bool]]:
+    """Return the modules of a picture, by the middle of each, within its white border."""
+    picture = Image.open(io.BytesIO(png)).convert("L")
+    scale = picture.width // (side + 2 * BORDER)
+    assert picture.width == picture.height == scale * (side + 2 * BORDER)
+    at = [scale * (BORDER + number) + scale // 2 for number in range(side)]
+    edge = {picture.getpixel((x, y)) for x in range(picture.width) for y in (0, scale * BORDER - 1)}
+    assert edge == {255}
+    return [[picture.getpixel((x, y)) == 0 for x in at] for y in at]

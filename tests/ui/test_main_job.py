@@ -72,6 +72,8 @@ def test_add_people_to_a_new_list(page: Page) -> None:
             page.goto("/contacts/new?list=1")
         page.get_by_label("First name").fill(name)
         page.get_by_label("Email").fill(address)
+        page.get_by_label("They agreed to receive messages").check()
+        page.get_by_label("How they agreed").fill("Signed at the market")
         page.get_by_label("Email").press("Tab")
         expect(page.locator(".err")).to_have_count(0)
         page.get_by_role("button", name="Add contact").click()

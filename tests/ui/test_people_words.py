@@ -12,8 +12,7 @@ from ui import words
     [
         (sms_senders._LACKS_SENDER, "SMS are from nobody: set a number or name in the account."),
         (sms_senders._UNNAMED, "No sender is named: whatever carries the SMS has to know its own."),
-        (codes._LOGIN, "Look at the account and the token of the provider in the settings for sending: it does not "
-         "let us in."),
+        (codes._LOGIN, "The provider rejected the login: check account and token in the settings for sending."),
         (codes._SLOWER, "Send more slowly: limit SMS a second, or those of this sender."),
         ("want https for one-click unsubscribing (RFC 8058)", "Want https for one-click unsubscribing."),
         ("this is in use (twice, here)", "This is in use (twice, here)"),

@@ -109,3 +109,30 @@ def test_an_address_of_somebody_else_says_whose_it_is(browser_page: Page, api: C
     expect(browser_page.locator("#f-email-err")).to_contain_text("This address already belongs to Anna Kurz.")
     browser_page.locator("#f-email-err").get_by_role("link", name="Open").click()
     expect(browser_page.get_by_role("heading", level=1)).to_have_text("Anna Kurz")
+
+
+def test_a_contact_that_is_added_is_subscribed_only_with_evidence(browser_page: Page, api: Client) -> None:
+    """No box is ticked before; without it the contact is unsubscribed, and with it the evidence is asked for."""
+    page = browser_page
+    page.goto("/contacts/new")
+    box = page.get_by_label("They agreed to receive messages")
+    expect(box).not_to_be_checked()
+    page.get_by_label("Email").fill("quiet@example.net")
+    page.get_by_role("button", name="Add contact").click()
+    expect(page.locator(".toast")).to_contain_text("quiet@example.net was added, not subscribed: campaigns skip them.")
+    (quiet,) = api.get("/contacts", search="quiet@example.net").json
+    assert not quiet["subscribed_email"]
+    page.goto("/contacts/new")
+    page.get_by_label("Email").fill("loud@example.net")
+    box.check()
+    page.get_by_role("button", name="Add contact").click()
+    expect(page.get_by_text("Say how they agreed. It is kept as evidence of consent.")).to_be_visible()
+    expect(box).to_be_checked()
+    assert axe.faults_in_both_looks(page) == []
+    page.get_by_label("How they agreed").fill("Signed at the market")
+    page.get_by_role("button", name="Add contact").click()
+    expect(page.locator(".toast")).to_contain_text("loud@example.net was added, subscribed.")
+    (loud,) = api.get("/contacts", search="loud@example.net").json
+    told = api.get(f"/contacts/{loud['id']}/consents").json
+    assert loud["subscribed_email"]
+    assert [one["text"] for one in told if one["act"] == "opt_in"] == ["Signed at the market"]

@@ -23,7 +23,8 @@ FORMS = {
         /contacts/*/conversation/parts
         /contacts/*/conversation/seen /contacts/*/delete /contacts/*/erase /contacts/*/merge /contacts/acts
         /contacts/acts/*/undo /contacts/filter /contacts/imports /contacts/imports/* /contacts/imports/*/apply
-        /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo /contacts/suppressions
+        /contacts/imports/*/dates /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo
+        /contacts/suppressions
         /contacts/suppressions/*/lift /flows /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
         /flows/*/discard /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
         /flows/*/steps/*/remove /flows/*/trigger /flows/*/try /flows/*/try/forget /flows/*/undo /flows/acts /forms

@@ -36,10 +36,16 @@ def test_a_mail_server_is_connected_in_the_browser(
     assert faults_in_both_looks(page) == []
 
     page.get_by_label("Server", exact=True).fill("127.0.0.1")
-    page.get_by_label("Port", exact=True).fill(str(free_port()))
+    port = free_port()
+    page.get_by_label("Port", exact=True).fill(str(port))
     page.get_by_label("Encryption").select_option("none")
     page.get_by_role("button", name="Test the server").click()
-    expect(page.get_by_role("status").filter(has_text="does not let us in")).to_be_visible()
+    told = page.get_by_role("status").filter(has_text=f"127.0.0.1:{port} cannot be reached")
+    expect(told).to_contain_text("connection refused, nothing is listening on this port. Check host and port")
+    page.get_by_label("Server", exact=True).fill("nobody.invalid")
+    page.get_by_role("button", name="Test the server").click()
+    expect(page.get_by_role("status").filter(has_text="DNS does not know this host name")).to_be_visible()
+    page.get_by_label("Server", exact=True).fill("127.0.0.1")
     shoot(page, "sending-refused")
     page.get_by_label("Port", exact=True).fill(str(smtp_server.port))
     page.get_by_role("button", name="Test the server").click()

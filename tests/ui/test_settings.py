@@ -44,3 +44,28 @@ def test_tests_of_campaigns_go_to_the_testers_of_the_team(server: Server) -> Non
     assert owner.send("POST", f"/campaigns/{campaign['id']}/test", {"addresses": EMAIL}).status == 303
     page = owner.send("GET", f"/campaigns/{campaign['id']}/test").text
     assert f'value="{EMAIL}"' in page and "tests of this team: ann@example.com, bob@example.com." in page
+
+
+def test_the_country_and_the_language_of_the_account(server: Server) -> None:
+    """Numbers typed on pages are completed by the country; the pages of recipients speak the language."""
+    api, owner = server.client(), Visitor(server, EMAIL)
+    person = {"first_name": "Ann", "phone": "07700 900123"}
+    refused = owner.send("POST", "/contacts", person)
+    assert refused.status == 422 and "This number has no country code." in refused.text
+    said = {"name": "Bakery", "country_code": "GB", "locale": "fr"}
+    assert owner.send("POST", "/settings", said).status == 303
+    account = api.get("/account").expect(200)
+    assert (account["country_code"], account["locale"]) == ("GB", "fr")
+    shown = owner.send("GET", "/settings").text
+    assert '<option value="GB" selected>' in shown and '<option value="fr" selected>Français' in shown
+    assert owner.send("POST", "/contacts", person).status == 303
+    number = api.get("/contacts", search="Ann").json[0]
+    assert number["channels"][0]["value"] == "+447700900123"
+    blocked = {"address": "07700 900124", "reason": "manual"}
+    assert owner.send("POST", "/contacts/suppressions", blocked).status == 303
+    assert api.get("/suppressions").json[0]["address"] == "+447700900124"
+    form = api.post("/forms", {"name": "Lettre", "list_ids": []}).expect(201)
+    assert "Adresse e-mail" in owner.send("GET", f"/f/{form['public_key']}").text
+    api.patch("/account", {"locale": "de-AT"}).expect(200)
+    assert '<option value="de-AT" selected>Deutsch (de-AT)' in owner.send("GET", "/settings").text
+    assert owner.send("POST", "/settings", {**said, "locale": "xx yy"}).status == 422

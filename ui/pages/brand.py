@@ -5,7 +5,7 @@ from sanic.response import HTTPResponse
 
 from appliance import brand, errors
 from appliance.account import audit
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from ui import looks, mail, receiving, rights, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
@@ -47,7 +47,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
 async def sample(request: Request, visit: Visit) -> HTTPResponse:
     """A letter in the brand, with the values that were typed and not kept yet."""
     asked = {name: values[0][:2000] for name, values in request.args.items() if values}
-    return mail.frame(await call(looks.sample, visit.account_id, asked))
+    return mail.frame(await render(looks.sample, visit.account_id, asked))
 
 
 @pages.get("/look", name="look")
@@ -64,7 +64,7 @@ async def logo(request: Request, visit: Visit) -> HTTPResponse:
     """Take a picture as the logo, and propose its colours."""
     back = "/welcome/brand" if request.args.get("first") else "/brand"
     try:
-        filename, picture = await receiving.picture(request)
+        filename, picture = await receiving.picture(request, visit.account_id)
     except errors.Invalid as refused:
         view.say(request, words.sentence(refused.fields["file"][0]))
         return view.go(request, back)

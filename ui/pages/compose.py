@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
 from appliance.campaigns import requests, send, store
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from ui import audiences, composing, together, view
 from ui.blueprint import Pages
 from ui.forms import Form
@@ -129,7 +129,7 @@ async def _save(
 
     try:
         patch = fields.read(requests.CampaignPatch, asked)
-        await call(store.warm, visit.account_id, campaign_id, patch.template_attributes)
+        await render(store.warm, visit.account_id, campaign_id, patch.template_attributes)
         args = (send.change, visit.account_id, campaign_id, patch, visit.by)
         await commit(together.still, form, composing.PARTS[card], kept, *args)
     except errors.Invalid as refused:

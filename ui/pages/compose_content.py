@@ -11,11 +11,12 @@ from appliance import errors, fields
 from appliance.account import users
 from appliance.campaigns import choosing, groups, store
 from appliance.contacts import store as contacts
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from appliance.messages import trial
+from appliance.tables import Campaign
 from appliance.templates import history, starters
 from appliance.templates import store as templates
-from ui import composing, view, words
+from ui import composing, people, unfinished, view, words
 from ui.blueprint import Pages
 from ui.forms import Form, listing, number
 from ui.guard import signed_in
@@ -49,13 +50,13 @@ async def take(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     """Put a copy of a template into the campaign; what was there before is one click away."""
     form = Form.of(request)
     source: int | str = form["starter"] or number(form["template"], 0)
+    before = (await call(store.get, visit.account_id, campaign_id)).template.revision
     try:
         done = await commit(choosing.take, visit.account_id, campaign_id, source, visit.user.id)
     except errors.Invalid as refused:
         view.say(request, words.sentence(next(iter(refused.fields.values()))[0]))
         return view.go(request, f"/campaigns/{campaign_id}?open=content")
-    back = (f"/campaigns/{campaign_id}/template/undo", {"revision": str(done.template.revision)})
-    view.say(request, "It has its own copy now.", back)
+    view.say(request, "It has its own copy now.", _back(done, before))
     return view.go(request, f"/campaigns/{campaign_id}?open=content#card-content")
 
 
@@ -63,15 +64,24 @@ async def take(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
 @signed_in
 async def put_back(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Bring back the content that was there before a template was chosen."""
-    seen = number(Form.of(request)["revision"], 0) or None
+    form = Form.of(request)
+    seen, at = number(form["revision"], 0) or None, number(form["at"], 0)
     campaign = await call(store.get, visit.account_id, campaign_id)
     try:
-        await call(history.warm, visit.account_id, campaign.template_id, "undo")
-        await commit(history.undo, visit.account_id, campaign.template_id, visit.user.id, seen)
+        await render(history.warm, visit.account_id, campaign.template_id, at)
+        await commit(history.restore, visit.account_id, campaign.template_id, at, visit.user.id, seen)
         view.say(request, "The content from before is back.")
     except (errors.Conflict, errors.Invalid):
         view.say(request, "It was changed since. The history of the content has every version.")
     return view.go(request, f"/campaigns/{campaign_id}?open=content")
+
+
+def _back(campaign: Campaign, before: int) -> tuple[str, dict[str, str]] | None:
+    """Return what brings back the revision that a campaign's content had `before`; None where nothing changed."""
+    now = campaign.template.revision
+    if now == before:
+        return None
+    return f"/campaigns/{campaign.id}/template/undo", {"revision": str(now), "at": str(before)}
 
 
 @pages.get("/<campaign_id:int>/html", name="asks_html")
@@ -89,12 +99,12 @@ async def paste(request: Request, visit: Visit, campaign_id: int) -> HTTPRespons
     form.need("html", "Paste the HTML of the email.")
     if form.errors:
         return await _pasting(request, visit, campaign_id, form, 422)
+    before = (await call(store.get, visit.account_id, campaign_id)).template.revision
     try:
         done = await commit(choosing.paste, visit.account_id, campaign_id, form["html"], visit.user.id)
     except errors.Invalid as refused:
         return await _pasting(request, visit, campaign_id, form.take(refused, {"body": "html"}), 422)
-    back = (f"/campaigns/{campaign_id}/template/undo", {"revision": str(done.template.revision)})
-    view.say(request, "It says what you pasted now.", back)
+    view.say(request, "It says what you pasted now.", _back(done, before))
     return view.go(request, f"/campaigns/{campaign_id}?open=content")
 
 
@@ -121,14 +131,15 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     # Numbers have spaces in them
     given = [one.strip() for one in re.split(r"[,;\n]+" if sms else r"[\s,;]+", form["addresses"]) if one.strip()]
     form.need("addresses", "Say where it goes.")
-    raw: dict[str, Any] = {"phones" if sms else "emails": given}
+    to = [people.written_phone(visit, one) for one in given] if sms else given
+    raw: dict[str, Any] = {"phones" if sms else "emails": to}
     if as_whom := number(form["as"], 0):
         raw["contact_id"] = as_whom
     try:
         if form.errors:
             raise errors.Invalid({})
         asked = fields.read(trial.TestRequest, raw)
-        await call(trial.warm, visit.account_id, campaign.template_id)
+        await render(trial.warm, visit.account_id, campaign.template_id)
         told = await commit(trial.send, visit.account_id, campaign.template_id, asked)
     except errors.Invalid as refused:
         if not form.errors:
@@ -146,11 +157,11 @@ async def _asked(request: Request, visit: Visit, campaign_id: int, form: Form | 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
         if search:
-            people = contacts.find(visit.account_id, search, 1, 6).rows
+            offered = contacts.find(visit.account_id, search, 1, 6).rows
         else:
-            people = groups.page(visit.account_id, campaign_id, fields.read(groups.GroupQuery, raw)).rows
+            offered = groups.page(visit.account_id, campaign_id, fields.read(groups.GroupQuery, raw)).rows
         known = contacts.get(visit.account_id, chosen) if chosen else None
-        rest = [one for one in people if known is None or one.id != known.id]
+        rest = [one for one in offered if known is None or one.id != known.id]
         return {"campaign": campaign, "people": ([known] if known else []) + rest[:6],
                 **composing.rights(visit, campaign)}  # fmt: skip
 
@@ -179,4 +190,4 @@ def _sent(told: trial.TestsSent) -> str:
     bad = [one.to for one in told.results if not one.success]
     parts = [f"A test is on its way to {words.listed(good)}."] if good else []
     parts += [f"{words.listed(bad)} may not be written to."] if bad else []
-    return " ".join(parts)
+    return " ".join(parts) + unfinished.after_test(told.warnings)

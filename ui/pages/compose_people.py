@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 from appliance import fields
 from appliance.campaigns import audience, groups, preview, store
 from appliance.contacts import store as contacts
-from appliance.db.work import call
+from appliance.db.work import call, render
 from ui import audiences, composing, mail, view, words
 from ui.blueprint import Pages
 from ui.forms import listing, number
@@ -83,7 +83,7 @@ async def previews(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """The message as one person would get it, by default the first of the audience."""
     person = number(request.args.get("as"), 0, 2**62) or None
-    found = await call(preview.render, visit.account_id, campaign_id, person)
+    found = await render(preview.render, visit.account_id, campaign_id, person)
     if found["error"]:
         return mail.broken(found["error"])
     is_empty = found["sms"] is not None and not found["text"].strip()

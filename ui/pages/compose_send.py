@@ -9,8 +9,8 @@ from appliance import clock, errors
 from appliance.account import audit
 from appliance.campaigns import audience, preflight, requests, send, states, store
 from appliance.contacts import store as contacts
-from appliance.db.work import call, commit
-from ui import composing, view, words
+from appliance.db.work import call, commit, render
+from ui import composing, unfinished, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
@@ -34,9 +34,10 @@ async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Send to exactly the number that was shown; if it changed meanwhile, ask again with the new one."""
     form = Form.of(request)
+    found = unfinished.among((await render(preflight.check, visit.account_id, campaign_id, visit.by)).warnings)
     try:
-        await call(preflight.warm, visit.account_id, campaign_id, None)
-        done = await commit(_send, visit, campaign_id, form)
+        await render(preflight.warm, visit.account_id, campaign_id, None)
+        done = await commit(_send, visit, campaign_id, form, found)
     except errors.Invalid as refused:
         if not form.errors:
             form.take(refused)
@@ -84,7 +85,7 @@ async def schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
         return True
 
     try:
-        await call(preflight.warm, visit.account_id, campaign_id, None)
+        await render(preflight.warm, visit.account_id, campaign_id, None)
         is_armed = await commit(arm)
         said = "Scheduled as before." if is_armed else "It has moved on meanwhile. This is how it stands."
     except errors.Invalid:
@@ -99,13 +100,14 @@ async def armed(request: Request, visit: Visit, campaign_id: int) -> HTTPRespons
     return view.page(request, "campaigns/scheduled.html", **facts)
 
 
-def _send(visit: Visit, campaign_id: int, form: Form) -> Any:
+def _send(visit: Visit, campaign_id: int, form: Form, unfinished_now: list[Any]) -> Any:
     campaign = store.get(visit.account_id, campaign_id)
     now = audience.arithmetic(campaign).sendable
     if form["expected"] != str(now):
         form.wrong("base", f"The audience changed while this was open. It is {words.people(now)} now.")
     elif now > TYPE_OVER and "".join(filter(str.isdecimal, form["typed"])) != str(now):
         form.wrong("typed", f"Type {words.number(now)} to send to that many people.")
+    unfinished.is_confirmed(form, unfinished_now)
     if form.errors:
         raise errors.Invalid({})
     later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()

@@ -25,7 +25,7 @@ _looking = asyncio.Lock()
 @pages.get("/", name="show", strict_slashes=False)
 @signed_in
 async def show(request: Request, visit: Visit) -> HTTPResponse:
-    """What can be looked over; nothing is until somebody asks."""
+    """What can be checked; nothing is until somebody asks."""
     return _page(request, visit, None)
 
 

@@ -156,6 +156,8 @@ def look(record: Record) -> tuple[str, str]:
     """Say how a record was found, as a colour and a word."""
     if record.valid == "valid":
         return "done", "Found"
+    if not record.value:
+        return "paused", "Needs a public address"
     if record.valid == "unknown":
         return ("draft", "Not looked up yet") if record.checked_at is None else ("paused", "Could not be asked")
     missing = "failed" if record.required else "paused"

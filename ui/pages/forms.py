@@ -1,6 +1,6 @@
 """Sign-up forms: the table, making and changing, and what to put on one's own page."""
 
-from typing import Any
+from typing import Any, Literal
 
 from sanic import Request
 from sanic.response import HTTPResponse
@@ -11,7 +11,8 @@ from appliance.db.work import call, commit
 from appliance.engagement import face
 from appliance.forms import snippet, store
 from appliance.messages import senders
-from ui import people, together, view, words
+from appliance.sending_domains import records
+from ui import people, qr, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form, listing
 from ui.guard import signed_in
@@ -76,8 +77,29 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     html = snippet.html(row, shown.language)
     unready = await call(_unready, visit.account_id)
     return view.page(
-        request, "forms/show.html", row=row, lists=lists, snippet=html, asked=store.fields_of(row), unready=unready
-    )
+        request, "forms/show.html", row=row, lists=lists, snippet=html, asked=store.fields_of(row), unready=unready,
+        code=qr.draw(row.url), public=records.has_public_name(),
+    )  # fmt: skip
+
+
+@pages.get("/<form_id:int>/qr.svg", name="qr_svg")
+@signed_in
+async def qr_svg(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """The QR code of a form's page as a drawing to print."""
+    return await _qr_file(visit, form_id, "svg", "image/svg+xml")
+
+
+@pages.get("/<form_id:int>/qr.png", name="qr_png")
+@signed_in
+async def qr_png(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """The QR code of a form's page as a picture to print."""
+    return await _qr_file(visit, form_id, "png", "image/png")
+
+
+async def _qr_file(visit: Visit, form_id: int, kind: Literal["svg", "png"], media_type: str) -> HTTPResponse:
+    row = await call(store.get, visit.account_id, form_id)
+    headers = {"content-disposition": f'attachment; filename="form-{row.id}.{kind}"'}
+    return HTTPResponse(await call(qr.file, row.url, kind), 200, headers, media_type)
 
 
 @pages.get("/<form_id:int>/edit", name="edit")

@@ -46,7 +46,7 @@ async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Keep a picture and answer it as the chosen one; what is wrong with the file is said in its place."""
     try:
-        filename, picture = await receiving.picture(request)
+        filename, picture = await receiving.picture(request, visit.account_id)
         made = await commit(media.add, visit.account_id, filename, picture)
     except errors.Invalid as refused:
         return _answer(request, 422, error=words.sentence(refused.fields["file"][0]))

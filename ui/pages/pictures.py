@@ -1,6 +1,5 @@
 """Pictures: what emails and the brand show, uploaded here, told where it is used, deleted when nothing shows it."""
 
-import asyncio
 from typing import Any
 
 from sanic import Request
@@ -8,7 +7,8 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, media
 from appliance.db.work import call, commit
-from appliance.pictures import small as shrunk
+from appliance.pictures import process
+from appliance.pictures.kinds import Unusable
 from appliance.tables import Media
 from ui import receiving, rights, view, words
 from ui.blueprint import Pages
@@ -38,7 +38,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Keep a picture, and show it with its address."""
     try:
-        filename, picture = await receiving.picture(request)
+        filename, picture = await receiving.picture(request, visit.account_id)
         made = await commit(media.add, visit.account_id, filename, picture)
     except errors.Invalid as refused:
         form = Form()
@@ -69,7 +69,10 @@ async def small(request: Request, visit: Visit, picture_id: int, side: int) -> H
         return found.content
 
     content = await call(read)
-    made = await asyncio.get_running_loop().run_in_executor(media.STUDIO, shrunk.small, content, side)
+    try:
+        made = await media.decode(visit.account_id, process.shrink, content, side)
+    except Unusable:
+        raise errors.NotFound from None
     return HTTPResponse(made, 200, {"cache-control": "private, max-age=31536000, immutable"}, "image/webp")
 
 

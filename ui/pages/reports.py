@@ -51,7 +51,8 @@ async def live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     if not view.is_part(request) or base["campaign"].phase in ("draft", "scheduled"):
         # Somebody took it back meanwhile: it is a draft, and that has another page
         return view.go(request, f"/campaigns/{campaign_id}")
-    answer = view.page(request, "campaigns/report.html", **base)
+    # Whatever the target is: the rest of the page has facts that were not read here
+    answer = view.pieces(request, "campaigns/report.html", ("live",), **base)
     if not base["moving"]:
         answer.headers["HX-Trigger"] = "settled"  # the figures below look once more, and not ten seconds later
     return answer

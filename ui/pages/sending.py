@@ -11,7 +11,8 @@ from appliance.account import audit, settings
 from appliance.config import Loaded
 from appliance.db.work import call, commit
 from appliance.delivery import providers
-from ui import rights, together, view
+from appliance.settings import Email
+from ui import rights, together, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
@@ -39,6 +40,15 @@ _SECRETS = {name for name, info in config.leaves() if config.is_secret(info)}
 _TRY_SECONDS = 20.0
 # Settings are the whole installation's: the account that was there first keeps them.
 _FIRST_ACCOUNT = 1
+# The title of a failed test, by its cause
+_TITLES: dict[str, str] = {
+    **dict.fromkeys(
+        ("refused", "timed_out", "unknown_name", "no_name_server", "no_route", "closed"), "{} cannot be reached"
+    ),
+    **dict.fromkeys(("certificate", "tls"), "No encrypted connection to {}"),
+    "login": "{} rejected the login", "busy": "{} takes no connections at the moment",
+    "rejected": "{} rejected the connection",
+}  # fmt: skip
 _WORDS = {
     "email.relay.host": "Write the name of the server, like smtp.example.com.",
     "email.relay.port": "A port is a number from 1 to 65535: 587 with STARTTLS, 465 with TLS.",
@@ -139,7 +149,7 @@ def _changed(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 async def tried(visit: Visit, form: Form) -> dict[str, Any] | None:
-    """Answer whether the relay of a form lets us in, in its own words; what cannot be asked is noted at its field.
+    """Return whether the relay of a form accepts us, in its own words; what cannot be asked is noted at its field.
 
     A password that is kept goes to the server alone that it was written for. Raises NotAllowed.
     """
@@ -154,10 +164,21 @@ async def tried(visit: Visit, form: Form) -> dict[str, Any] | None:
     except errors.Invalid as refused:
         noted(form, refused)
         return None
-    except (errors.DeliveryError, OSError, TimeoutError) as error:
-        return {"good": False, "server": form["email.relay.host"], "words": str(error) or "No answer in 20 seconds."}
-    login = f" and lets {email.relay.username} in" if email.relay.username else ""
-    return {"good": True, "server": email.relay.host, "words": f"It answers{login}."}
+    except errors.DeliveryError as error:
+        title = _TITLES.get(error.cause, "{} cannot be used with these settings").format(_place(email, error.cause))
+        said = [words.sentence(one) for one in (error.text, error.help) if one]
+        return {"good": False, "title": title, "words": " ".join(said)}
+    except TimeoutError:
+        title = _TITLES["timed_out"].format(_place(email, "timed_out"))
+        return {"good": False, "title": title, "words": f"No answer within {_TRY_SECONDS:g} seconds."}
+    login = f" and accepts the login of {email.relay.username}" if email.relay.username else ""
+    return {"good": True, "title": f"{email.relay.host} is ready", "words": f"It answers{login}."}
+
+
+def _place(email: Email, cause: str) -> str:
+    """Return the server as a title names it: with its port, where that is what cannot be reached."""
+    is_reached = cause in ("login", "busy", "rejected", "")
+    return email.relay.host if is_reached else f"{email.relay.host}:{email.relay.port}"
 
 
 def noted(form: Form, refused: errors.Invalid) -> Form:

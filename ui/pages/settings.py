@@ -11,8 +11,9 @@ from appliance import errors, fields
 from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from appliance.delivery.providers import direct
+from appliance.engagement import words
 from appliance.messages import warming
-from ui import guard, session, together, view
+from ui import countries, guard, session, together, view
 from ui.blueprint import Pages
 from ui.forms import Form, local_path
 from ui.guard import signed_in
@@ -23,9 +24,10 @@ from ui.together import Part, Parts
 pages = Pages("ui_settings", url_prefix="/settings")
 _SWITCHES = ("approval_required", "approval_by_another")
 _RULES = ("block_on_missing_variable", "transactional_allowed")
-_FIELDS = ("name", "time_zone", "email_from_name", "email_from_email", "email_reply_to")
+_FIELDS = ("name", "time_zone", "locale", "country_code", "email_from_name", "email_from_email", "email_reply_to")
 _PARTS = Parts(
-    Part("Name", ("name",)), Part("Time zone", ("time_zone",)), Part("Name people see", ("email_from_name",)),
+    Part("Name", ("name",)), Part("Time zone", ("time_zone",)), Part("Language for recipients", ("locale",)),
+    Part("Country", ("country_code",)), Part("Name people see", ("email_from_name",)),
     Part("Address people see", ("email_from_email",)), Part("Answers go to", ("email_reply_to",)),
     Part("Tests go to", ("test_email_recipients",)),
     Part("Campaigns and flows need approval", ("approval_required",), True),
@@ -120,11 +122,21 @@ def _remember(request: Request, name: str, offered: tuple[str, ...]) -> HTTPResp
     return answer
 
 
+def _languages(form: Form) -> list[tuple[str, str]]:
+    """Return the languages that recipients may read, and the account's own where it names another one."""
+    known = list(words.NAMES.items())
+    locale = form["locale"]
+    if locale and locale not in words.NAMES:
+        known.append((locale, f"{words.NAMES[words.language(locale)]} ({locale})"))
+    return known
+
+
 async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     config = request.app.ctx.config
     is_direct = config.email.transport == "direct"
     return view.page(
-        request, "settings/show.html", status, form=form, zones=zones(), email=config.email, config=config,
+        request, "settings/show.html", status, form=form, zones=zones(), languages=_languages(form),
+        countries=countries.choices("No country"), email=config.email, config=config,
         greets_as=direct.name() if is_direct else None, steps=len(warming.CAPS),
         beginning=await call(warming.days, visit.account_id) if is_direct and config.email.direct.warm_up else (),
     )  # fmt: skip

@@ -54,7 +54,8 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Keep an address from getting mail."""
     form = Form.of(request)
-    raw: dict[str, Any] = {"address": form["address"], "reason": form["reason"], "note": form.text("note")}
+    address = form["address"] if "@" in form["address"] else people.written_phone(visit, form["address"])
+    raw: dict[str, Any] = {"address": address, "reason": form["reason"], "note": form.text("note")}
     form.need("address", "Write an address or a phone number.")
     if form["until"]:
         end = form.moment("until", "", ZoneInfo(visit.account.time_zone))

@@ -14,7 +14,7 @@ from appliance.messages import trial
 from appliance.patterns import late
 from appliance.templates import history, homes, revisions, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
-from ui import view, words
+from ui import people, unfinished, view, words
 from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
@@ -99,8 +99,9 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     # Numbers have spaces in them
     given = re.split(r"[,;\n]+" if is_sms else r"[\s,;]+", typed["emails"])
     emails = [one.strip() for one in given if one.strip()] or ([] if is_sms else [visit.user.email])
+    to = [people.written_phone(visit, one) for one in emails] if is_sms else emails
     try:
-        asked = fields.read(trial.TestRequest, {"phones" if is_sms else "emails": emails})
+        asked = fields.read(trial.TestRequest, {"phones" if is_sms else "emails": to})
         await call(trial.warm, visit.account_id, template_id)
         told = await commit(trial.send, visit.account_id, template_id, asked)
     except errors.Invalid as refused:
@@ -131,7 +132,7 @@ def _sent(told: trial.TestsSent) -> str:
     bad = [one.to for one in told.results if not one.success]
     parts = [f"A test is on its way to {words.listed(good)}."] if good else []
     parts += [f"{words.listed(bad)} may not be written to."] if bad else []
-    return " ".join(parts)
+    return " ".join(parts) + unfinished.after_test(told.warnings)
 
 
 @pages.get("/<template_id:int>/history", name="history")

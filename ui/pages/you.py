@@ -10,7 +10,7 @@ from appliance.account import otp, passwords, second_factor, sessions, signing_i
 from appliance.db.work import call, commit
 from appliance.events import agents
 from appliance.tables import Session
-from ui import once, view
+from ui import once, qr, view
 from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
@@ -138,20 +138,11 @@ async def take_otp(request: Request, visit: Visit, user_id: int) -> HTTPResponse
     return view.go(request, "/settings/team")
 
 
-def _drawn(link: str) -> tuple[int, str]:
-    """Draw a QR code: its side in modules, and the path of the dark ones."""
-    import segno
-
-    rows = [list(row) for row in segno.make(link, error="m").matrix]
-    runs = [f"M{x} {y}h1v1h-1z" for y, row in enumerate(rows) for x, dark in enumerate(row) if dark]
-    return len(rows), "".join(runs)
-
-
 def _key_page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
-    side, dark = _drawn(otp.link(form["secret"], visit.user.email))
+    code = qr.draw(otp.link(form["secret"], visit.user.email))
     key = form["secret"]
     parts = " ".join(key[at : at + 4] for at in range(0, len(key), 4))
-    return view.page(request, "settings/otp.html", status, form=form, side=side, dark=dark, parts=parts)
+    return view.page(request, "settings/otp.html", status, form=form, code=code, parts=parts)
 
 
 def _look(one: Session) -> str:

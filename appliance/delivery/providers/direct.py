@@ -47,7 +47,7 @@ def name() -> str:
 
 
 async def connect(way: Way) -> Dialogue:
-    """Open a conversation with the first server that lets us in, all of them tried (D24).
+    """Open a conversation with the first server that takes it, all of them tried (D24).
 
     Raises Permanent if none of them can ever be reached, Temporary if one spoke and would not, Unreachable if none did.
     """

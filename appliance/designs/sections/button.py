@@ -26,7 +26,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 KIND = Kind(
     "button", "Button", "button",
     (
-        line("text", "Text", "Learn more", aliases=("label",)),
+        line("text", "Text", "Learn more", aliases=("label",), wording="label"),
         url("href", "Link", aliases=("url",)),
         colour("background_color", "Background"),
         colour("text_color", "Text colour"),

@@ -48,8 +48,10 @@ KIND = Kind(
         line("code", "Code"),
         rich("text", "What it gives", aliases=("content", "title")),
         line("expires_at", "Last day", help="a date, such as 2026-12-31"),
-        line("expires_text", "Words before the last day", "Valid until"),
-        group("button", "Button", (line("text", "Text", aliases=("label",)), url("href", "Link", aliases=("url",)))),
+        line("expires_text", "Words before the last day", "Valid until", wording="label"),
+        group("button", "Button", (
+            line("text", "Text", aliases=("label",), wording="label"), url("href", "Link", aliases=("url",)),
+        )),
         choice("border", "Border", "dashed", "solid", "none"),
     ),
     text, in_columns=True, padding=(20, 32, 20, 32), advise=advise,

@@ -22,7 +22,7 @@ def text(view: View) -> str:
 KIND = Kind(
     "footer", "Footer", "footer",
     (
-        line("unsubscribe_text", "Words of the unsubscribe link", "Unsubscribe"),
+        line("unsubscribe_text", "Words of the unsubscribe link", "Unsubscribe", wording="label"),
         flag("preferences", "Link to preferences", True),
         flag("view_in_browser", "Link to the browser", True),
         rich("text", "Text"),

@@ -13,7 +13,7 @@ def text(view: View) -> str:
 KIND = Kind(
     "heading", "Heading", "heading",
     (
-        line("text", "Text", "Heading"),
+        line("text", "Text", "Heading", wording="title"),
         choice("level", "Level", "1", "2", "3", default="2"),
         colour("color", "Colour"),
         number("size", "Size", None, 12, 60),

@@ -56,9 +56,9 @@ KIND = Kind(
     (
         image("image_url", "Picture above", aliases=("src",)),
         image("background_url", "Picture behind"),
-        line("title", "Title", aliases=("heading",)),
+        line("title", "Title", aliases=("heading",), wording="title"),
         words("subtitle", "Words below"),
-        line("cta_text", "Button", aliases=("button_text",)),
+        line("cta_text", "Button", aliases=("button_text",), wording="label"),
         url("cta_url", "Link", aliases=("href", "button_url")),
         number("overlay", "Darken the picture", 40, 0, 80, unit="%"),
         number("height", "Height over a picture", 320, 80, 800),

@@ -29,7 +29,7 @@ KIND = Kind(
     (
         items("items", "Points", (
             line("icon", "Sign", help="an emoji or another character"),
-            line("title", "Title"),
+            line("title", "Title", wording="title"),
             rich("text", "Text", aliases=("content",)),
         ), most=12),
         choice("style", "Style", "bullet", "number", "check", "icon"),

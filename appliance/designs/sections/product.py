@@ -14,7 +14,14 @@ FIELDS = (
     image("image_url", "Picture", aliases=("src", "image")),
     url("href", "Link", aliases=("url", "link")),
     rich("description", "Description", aliases=("text",)),
-    group("button", "Button", (line("text", "Text", aliases=("label",)), url("href", "Link", aliases=("url",)))),
+    group(
+        "button",
+        "Button",
+        (
+            line("text", "Text", aliases=("label",), wording="label"),
+            url("href", "Link", aliases=("url",)),
+        ),
+    ),
 )
 
 

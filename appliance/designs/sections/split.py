@@ -40,9 +40,11 @@ KIND = Kind(
         line("alt", "Words for those who do not see it"),
         choice("side", "Picture on the", "left", "right"),
         choice("ratio", "Widths", "1:1", "1:2", "2:1", help="picture to words"),
-        line("title", "Title", aliases=("heading",)),
+        line("title", "Title", aliases=("heading",), wording="title"),
         rich("text", "Text", aliases=("content", "description")),
-        group("button", "Button", (line("text", "Text", aliases=("label",)), url("href", "Link", aliases=("url",)))),
+        group("button", "Button", (
+            line("text", "Text", aliases=("label",), wording="label"), url("href", "Link", aliases=("url",)),
+        )),
     ),
     text, whole=True, padding=(20, 32, 20, 32), advise=advise,
     inferred=lambda props: bool({"side", "ratio"} & props.keys()),

@@ -10,6 +10,10 @@ from appliance.engagement.words import de, en, es, fr
 _LANGUAGES: dict[str, Mapping[str, str]] = {"en": en.WORDS, "de": de.WORDS, "es": es.WORDS, "fr": fr.WORDS}
 
 
+# The languages that recipients may read, each by its own name
+NAMES = {"en": "English", "de": "Deutsch", "es": "Español", "fr": "Français"}
+
+
 def language(locale: str) -> str:
     """Answer the language that a locale is written in here; English where we have no words for it."""
     short = locale.replace("_", "-").partition("-")[0].lower()
