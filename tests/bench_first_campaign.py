@@ -104,6 +104,8 @@ def add_somebody(person: Person) -> None:
     person.type(page.get_by_label("First name"), "Mara")
     person.type(page.get_by_label("Email"), "mara@example.com")
     person.type(page.get_by_label("Name of your first list"), "Newsletter")
+    person.click(page.get_by_label("They agreed to receive messages"))
+    person.type(page.get_by_label("How they agreed"), "Signed at the market")
     person.click(page.get_by_role("button", name="Add contact"), "main")
     person.told("the first person and list")
 

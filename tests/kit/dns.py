@@ -82,7 +82,8 @@ class DnsServer:
     def publish(self, domain: Mapping[str, Any], *purposes: str) -> None:
         """Enter the records that `/domains` wants of a domain: all, or those of some purposes."""
         for one in domain["dns_records"]:
-            if not purposes or one["purpose"] in purposes:
+            # Without a public name some have no value yet
+            if one["value"] and (not purposes or one["purpose"] in purposes):
                 kind = one["record_type"]
                 value = one["value"] if kind == "TXT" else f"{one['priority']} {one['value']}.".strip()
                 self.set(one["name"], kind, value)

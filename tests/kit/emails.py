@@ -32,7 +32,7 @@ def at_work(browser: Browser, server: Server) -> Iterator[Page]:
     page = sign_in(new_page(browser, server.url, problems, width=1360))
     yield page
     page.context.close()
-    assert not problems.found
+    assert problems.found == [], problems.found
 
 
 def make(api: Client, name: str = "Letter", design: Any = DESIGN) -> int:

@@ -23,7 +23,7 @@ def verified(api: Client, dns: DnsServer, name: str, *, without: tuple[str, ...]
 def publish(dns: DnsServer, domain: Domain, *, without: tuple[str, ...] = ()) -> None:
     """Put the records that a domain asks for into the zone."""
     for one in domain["dns_records"]:
-        if one["purpose"] not in without:
+        if one["value"] and one["purpose"] not in without:
             dns.set(one["name"], one["record_type"], f"{one['priority']} {one['value']}".strip())
 
 

@@ -1,5 +1,6 @@
 """What a process holds at a moment: memory, files, threads, and what lies in its directories."""
 
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,30 @@ def look(server: Server, temporary: Path) -> Vitals:
         sum(1 for _ in temporary.rglob("*")), wal.stat().st_size if wal.exists() else 0,
         (server.data / "campanero.db").stat().st_size,
     )  # fmt: skip
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and what it started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        found = [int(one) for task in Path(f"/proc/{pid}/task").iterdir()
+                 for one in (task / "children").read_text().split()]  # fmt: skip
+    except OSError:
+        return [pid] if children.exists() else []
+    return [pid, *(one for child in found for one in family(child))]
+
+
+def has_ended(pid: int) -> bool:
+    """Wait for a process that is not ours to end, and say whether it did; nobody may have asked for its exit code."""
+    stat, deadline = Path(f"/proc/{pid}/stat"), time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def told(days: list[Vitals]) -> str:
