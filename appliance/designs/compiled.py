@@ -28,7 +28,7 @@ class Compiled:
     def __init__(self, source: str, context: Context) -> None:
         self.context = context
         self.source = source
-        scan(source)
+        self.size = scan(source)  # bytes, about
         environment = language(context in ("html", "url"))
         try:
             self._template = environment.from_string(source)

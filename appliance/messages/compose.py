@@ -2,9 +2,11 @@
 
 import json
 import re
+import threading
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cachetools import LRUCache, cached
 
 from appliance import addresses, config
 from appliance.delivery import mime
@@ -129,9 +131,13 @@ def source_of(
     )  # fmt: skip
 
 
-@lru_cache(maxsize=64)
+def _content_size(content: Content) -> int:
+    return sum(part.size for part in (content.subject, content.html, content.text, content.from_name))
+
+
+@cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_content_size), lock=threading.Lock(), info=True)
 def compile_source(source: Source) -> Content:
-    """Compile a message once; raises MergeError. The last ones are kept, so asking twice is free."""
+    """Compile a message; raises MergeError. The latest are cached."""
     advice: tuple[Advice, ...] = ()
     conditions: Mapping[str, list[Any]] = {}
     if source.design is None:
@@ -165,7 +171,11 @@ def tracked_all(content: Content) -> Content:
     return tracked(content, tuple(link.href for link in content.links), config.base_url(config.current()))
 
 
-@lru_cache(maxsize=64)
+def _texts_size(texts: tuple[str, str]) -> int:
+    return 1_000 + 2 * sum(map(len, texts))
+
+
+@cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_texts_size), lock=threading.Lock())
 def _tracked(html: str, text: str, addresses: tuple[str, ...], base: str) -> tuple[str, str]:
     return rewriting.rewritten(html, text, addresses, base)
 

@@ -1,6 +1,7 @@
 """What reading a template costs: four times the text takes about four times the time, or it is refused at once."""
 
 import time
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -95,3 +96,36 @@ def test_what_stands_in_tags_outside_of_quotes_is_bounded() -> None:
     with pytest.raises(MergeError, match=r"maximum is 65536 characters outside of quotes"):
         merge.compile_template(values * 60, "text")
     assert merge.compile_template("{{ a | default: '" + "," * 100_000 + "' }}", "text")
+
+
+LARGE: dict[str, str] = {
+    "outputs": "{{ a }}" * 2_000,
+    "filters": ("{{ a" + " | upcase" * 20 + " }}") * 300,
+    "a long name": ("{{ a" + ".a" * 500 + " }}") * 60,
+    "text": "word " * 200_000,
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_size_of_a_template_is_not_underestimated(name: str) -> None:
+    """The caches count at least the bytes that a template really takes."""
+    merge.compile_template("{{ a }}", "html")
+    merge.compile_template.cache_clear()
+    tracemalloc.start()
+    try:
+        compiled = merge.compile_template(LARGE[name], "html")
+        assert compiled.size >= tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_templates_are_cached_up_to_a_number_of_bytes() -> None:
+    """Forty large templates leave no more behind than the limit, and the latest is not read again."""
+    merge.compile_template.cache_clear()
+    for number in range(40):
+        merge.compile_template("{{ a }}" * 1_999 + f"{{{{ b{number} }}}}", "html")
+    kept = merge.compile_template.cache_info()
+    assert 10 < kept.currsize // 4_000_000 <= merge.MAX_CACHED_BYTES // 4_000_000
+    merge.compile_template("{{ a }}" * 1_999 + "{{ b39 }}", "html")
+    assert merge.compile_template.cache_info().hits == kept.hits + 1
