@@ -87,8 +87,8 @@ class Reader:
         if len(inner) > 1:
             return self._converted(Union[tuple(inner)], raw, path)  # noqa: UP007 - made of a list, which `|` cannot be
         plain, metas = _unwrap(inner[0])
-        if raw == "" and plain is str and NoneType in options and not any(meta.min_length for meta in metas):
-            return None  # an empty text clears, as null does
+        if raw == "" and is_cleared_by_empty(kind):
+            return None
         if _is_struct(plain):
             return self.struct(plain, raw, path)
         if get_origin(plain) is list:
@@ -235,6 +235,16 @@ def _words(message: str, kind: Any) -> str:
     if message.startswith("Invalid enum value") or get_origin(plain) is Literal:
         return "is not included in the list"
     return "is not a number" if plain in (int, float) else "is invalid"
+
+
+def is_cleared_by_empty(kind: Any) -> bool:
+    """Return whether an empty text stands for null: where null is allowed, and no least length is asked for."""
+    options = [option for option in _options(kind) if option is not UnsetType]
+    texts = [_unwrap(option) for option in options if option is not NoneType]
+    if NoneType not in options or len(texts) != 1:
+        return False
+    [(plain, metas)] = texts
+    return plain is str and not any(meta.min_length for meta in metas)
 
 
 def extras(kind: Any) -> dict[str, Any]:

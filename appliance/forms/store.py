@@ -211,6 +211,8 @@ def _check_fields(written: list[str | FormField], faults: Faults) -> None:
     seen: set[str] = set()
     for index, one in enumerate(written):
         name = one if isinstance(one, str) else one.name
+        if not isinstance(name, str):
+            continue  # absent or wrong, which the reader has told
         found = _KEY.fullmatch(name)
         if found is None:
             faults.add(f"fields[{index}]", "is invalid")
@@ -221,5 +223,5 @@ def _check_fields(written: list[str | FormField], faults: Faults) -> None:
         if key in seen:
             faults.add(f"fields[{index}]", "has already been taken")
         seen.add(key)
-        if not isinstance(one, str) and one.label is not None and _CONTROL.search(one.label):
+        if isinstance(one, FormField) and isinstance(one.label, str) and _CONTROL.search(one.label):
             faults.add(f"fields[{index}].label", "is invalid")

@@ -94,9 +94,9 @@ def of_type(kind: Any, place: tuple[str | int, ...]) -> Iterator[Break]:
     elif get_origin(plain) is list:
         yield Break(place, "x", path)
         [each] = get_args(plain)
-        inner = _unwrap(each)[0]
-        if isinstance(inner, type) and issubclass(inner, Struct):
-            yield from of_struct(inner, (*place, 0))
+        for inner in (_unwrap(option)[0] for option in _options(each)):
+            if isinstance(inner, type) and issubclass(inner, Struct):
+                yield from of_struct(inner, (*place, 0))
         most = next((meta.max_length for meta in metas if meta.max_length is not None), None)
         if most is not None and most <= 500:
             yield Break(place, [1] * (most + 1), path)

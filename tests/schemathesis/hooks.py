@@ -24,7 +24,7 @@ UNSAYABLE = (
     "is for email", "is for sms", "is yourself", "would leave nobody who owns the account", "has no e-mail address",
     "has no phone number", "does not happen to mail", "does not happen to an SMS",
     "only a manual suppression may expire", "only a START from the number lifts this",
-    "cannot be changed: make another template",
+    "cannot be changed: make another template", "differs from the Idempotency-Key header",
 )  # fmt: skip
 # Names out of a registry: of time zones, of ready flows
 REGISTERED = ("time_zone", "starter")

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from appliance import refused_keys
 from appliance.api.document import typed, words
-from appliance.reader import declared
+from appliance.reader import declared, is_cleared_by_empty
 
 
 def all_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
@@ -51,11 +51,21 @@ def _mend(schema: Any) -> Any:
     return mended
 
 
+def _allow_empty(schema: dict[str, Any]) -> None:
+    """Let a pattern take an empty text, which clears as null does."""
+    for part in (schema, *schema.get("anyOf", ())):
+        if "pattern" in part:
+            part["pattern"] = f"^$|{part['pattern']}"
+
+
 def _described(schema: dict[str, Any], kind: type[Struct] | None) -> dict[str, Any]:
     """Give every property its words: those that stand at its declaration, or else those kept for its name."""
     if refused := getattr(kind, "REFUSED", {}):
         schema["description"] += f" These keys are refused (422): {refused_keys.listed(refused)}."
+    cleared = {info.encode_name for info in declared(kind) if is_cleared_by_empty(info.type)} if kind else set()
     for name, one in schema.get("properties", {}).items():
+        if name in cleared:
+            _allow_empty(one)
         for part in one.get("anyOf", ()):
             one |= {"default": part.pop("default")} if "default" in part else {}
         if "description" in one:
