@@ -3,19 +3,25 @@
 Sanic 25.12 reads more than RFC 9112 allows: chunk sizes such as `0x0d`, any two bytes where CRLF ends a chunk, lengths
 in digits of other scripts, two Host lines. Where a proxy in front reads such a request otherwise, the rest of it may be
 taken for another request (request smuggling). What is refused gets 400 and the connection ends, so nothing that
-follows is read. Everything else is left to Sanic.
+follows is read. A request that stalls or trickles in gets 408 (RFC 9110, section 15.5.9), so that nobody holds many
+connections with a few bytes. Everything else is left to Sanic.
 """
 
+import asyncio
 from contextlib import suppress
 
 from sanic.exceptions import BadRequest, BadURL
+from sanic.http.constants import Stage
 from sanic.http.http1 import HTTP_CONTINUE, Http
 from sanic.server.protocols.http_protocol import HttpProtocol
 
+from appliance import config
 from appliance.patterns import late
 
 # Of a chunk's line with its extensions, which nobody uses
 MAX_CHUNK_LINE_BYTES = 256
+# As Apache's mod_reqtimeout has it, so that a large body may be slow and nobody holds a connection by single bytes
+MIN_BODY_BYTES_PER_SECOND = 500
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _HOST = rb"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z!$&'()*+,;=._~%-]+)(?::[0-9]{0,5})?"
 # RFC 9112, sections 3 (request line), 3.2 (target, Host), 5 (no space before a colon, no line that goes on with the
@@ -36,13 +42,32 @@ _CODING_LINE = late(rb"(?i)\r\ntransfer-encoding:")
 _CHUNK_LINE = late(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n\0]*)?")
 
 
+class RequestTooSlow(BadRequest):
+    """A request that did not arrive in time. A BadRequest, after which Sanic gives up what is left of a body."""
+
+    status_code = 408
+
+
 class StrictHttp(Http):
     """The requests of one connection."""
 
-    __slots__ = ()
+    __slots__ = ("_began", "_received_before")
+    protocol: "StrictProtocol"
+
+    def deadline(self, now: float) -> float | None:
+        """Return by when more of a request must arrive, in seconds of the event loop; None between two requests."""
+        protocol = self.protocol
+        if self.stage is Stage.REQUEST:
+            return self._began + protocol.patience
+        if not self.request_body:
+            return None
+        earned = (protocol.received - self._received_before) / MIN_BODY_BYTES_PER_SECOND
+        return min(now, self._began + earned) + protocol.patience
 
     async def http1_request_header(self) -> None:
         """Read the head of a request; raises BadRequest."""
+        self._began = asyncio.get_running_loop().time()
+        self._received_before = self.protocol.received - len(self.recv_buffer)
         buffer, searched = self.recv_buffer, 0
         while (end := buffer.find(b"\r\n\r\n", searched)) < 0 and len(buffer) < self.HEADER_MAX_SIZE:
             if _LONE_LINE_FEED.search(buffer, searched):
@@ -87,10 +112,31 @@ class StrictHttp(Http):
 
 
 class StrictProtocol(HttpProtocol):
-    """A connection whose requests are read strictly."""
+    """A connection whose requests are read strictly; `patience` is `limits.request_timeout` in seconds."""
 
     HTTP_CLASS = StrictHttp
-    __slots__ = ()
+    __slots__ = ("patience", "received")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a connection."""
+        self.received = 0
+        self.patience = config.seconds(self.app.ctx.config.limits.request_timeout)
+        super().connection_made(transport)  # type: ignore[no-untyped-call]  # untyped in the library
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in."""
+        self.received += len(data)
+        super().data_received(data)
+
+    async def receive_more(self) -> None:
+        """Wait for more bytes; raises RequestTooSlow."""
+        http: StrictHttp = self._http
+        try:
+            async with asyncio.timeout_at(http.deadline(asyncio.get_running_loop().time())):
+                await super().receive_more()  # type: ignore[no-untyped-call]  # untyped in the library
+        except TimeoutError:
+            http.keep_alive = False
+            raise RequestTooSlow("Request Timeout") from None
 
 
 def _is_sound(buffer: bytearray, end: int) -> bool:

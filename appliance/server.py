@@ -60,6 +60,9 @@ def build(config: Config) -> "Sanic[Any, Any]":
         GRACEFUL_SHUTDOWN_TIMEOUT=5.0,
         ACCESS_LOG=False,
         KEEP_ALIVE_TIMEOUT=60,
+        # Slow requests end before (`http_reading`); what is left to these is a handler without an answer
+        REQUEST_TIMEOUT=60 + configuration.seconds(config.limits.request_timeout),
+        RESPONSE_TIMEOUT=60 + configuration.seconds(config.limits.request_timeout),
         FALLBACK_ERROR_FORMAT="text",
         OAS=False,
         TOUCHUP=False,

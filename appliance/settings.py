@@ -231,6 +231,9 @@ class Limits(Struct, frozen=True):
     login_attempts: Annotated[int, Meta(ge=1, description="in 15 minutes, per e-mail and per client")] = 10
     body_bytes: Annotated[int, Meta(ge=1024, description="largest JSON body")] = 2097152
     import_bytes: Annotated[int, Meta(ge=1024, description="largest import file")] = 209715200
+    request_timeout: Annotated[
+        Duration, _help("for the head of a request and for a pause in its body; a body has 1 s more for each 500 bytes")
+    ] = "30s"
     max_lateness: Annotated[Duration, _help("a schedule missed by more than this pauses instead of sending")] = "6h"
 
 

@@ -9,11 +9,9 @@ from urllib.parse import quote
 import msgspec
 from sanic import HTTPResponse, Request
 from sanic.exceptions import (
-    HeaderExpectationFailed,
     MethodNotAllowed,
     NotFound,
     PayloadTooLarge,
-    RequestTimeout,
     SanicException,
     ServiceUnavailable,
 )
@@ -175,7 +173,7 @@ def _read(error: Exception) -> tuple[int, str, str, dict[str, Any], dict[str, st
         return 413, "payload_too_large", _WORDS["payload_too_large"], {}, {}
     if isinstance(error, ServiceUnavailable):
         return 503, "unavailable", "the service cannot answer now", {}, {"Retry-After": "5"}
-    if isinstance(error, RequestTimeout | HeaderExpectationFailed):
+    if isinstance(error, SanicException) and error.status_code in (408, 417):
         return error.status_code, "bad_request", "the request did not arrive whole", {}, {}
     if isinstance(error, SanicException) and error.status_code == 431:
         return 431, "bad_request", str(error), {}, {}

@@ -3,11 +3,14 @@
 import json
 import os
 import random
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
+from tests.conftest import FreshServer
 from tests.kit.server import Server
 from tests.kit.uploads import form
 from tests.kit.wire import talk
@@ -228,3 +231,74 @@ def test_bytes_of_chance_fail_nothing(server: Server, full: bool) -> None:
         answer = talk(server.port, bytes(request), timeout=0.05)
         assert not answer.startswith(b"HTTP/1.1 5"), (bytes(request), answer)
     assert "Traceback" not in server.output
+
+
+@pytest.fixture
+def hasty(fresh_server: FreshServer) -> Iterator[Server]:
+    """A server that waits one second for a request."""
+    server = fresh_server(env={"CAMPANERO_LIMITS__REQUEST_TIMEOUT": "1s"})
+    yield server
+    server.stop()
+
+
+def trickle(port: int, begin: bytes, rest: bytes, pause: float, seconds: float = 20) -> tuple[bytes, float]:
+    """Send a beginning at once and the rest byte by byte; return what is answered and how long that took."""
+    began = time.monotonic()
+    received = bytearray()
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
+        link.sendall(begin)
+        with suppress(ConnectionError, TimeoutError):
+            for byte in rest:
+                link.settimeout(pause)
+                with suppress(TimeoutError):
+                    received += link.recv(65_536)
+                    break
+                link.sendall(bytes([byte]))
+            link.settimeout(seconds)
+            while piece := link.recv(65_536):
+                received += piece
+    return bytes(received), time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    ("begin", "rest", "status"),
+    [
+        (b"POST /v1/my/lists", b"", 408),
+        (b"POST /v1/my/lists", b"1" * 100, 408),
+        (b"POST /v1/my/uploads", b"1" * 100, 408),
+        # Refused before its body was read: what is left of that keeps nobody waiting either
+        (b"POST /v1/my/nothing", b"1" * 100, 404),
+        (b"POST /login", b"1" * 100, 403),
+    ],
+)
+def test_a_slow_body_is_given_up(hasty: Server, begin: bytes, rest: bytes, status: int) -> None:
+    """A body that stops or comes byte by byte gets 408, or the refusal it had anyway, and the connection ends."""
+    kind = b"multipart/form-data; boundary=x" if b"uploads" in begin else b"application/json"
+    lines = [begin + b" HTTP/1.1", b"Host: x", f"Authorization: Bearer {hasty.key}".encode(), b"Content-Type: " + kind]
+    start = b"\r\n".join([*lines, b"Content-Length: 1000", b"", b'{"name": '])
+    answer, seconds = trickle(hasty.port, start, rest, 0.1)
+    assert int(answer.split(b" ")[1]) == status, answer
+    assert 0.5 < seconds < 6, seconds
+    if status == 408:
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"] == "the request did not arrive whole"
+    assert lists(hasty) == 0
+
+
+def test_a_slow_head_is_given_up(hasty: Server) -> None:
+    """A head that comes line by line has no more time than one that stops."""
+    answer, seconds = trickle(hasty.port, b"GET /v1/my/lists HTTP/1.1\r\nHost: x\r\nX-A: ", b"a" * 100, 0.1)
+    assert answer.startswith(b"HTTP/1.1 408 "), answer
+    assert 0.5 < seconds < 6, seconds
+
+
+def test_a_slow_upload_arrives(hasty: Server) -> None:
+    """A large body that keeps coming takes many times the limit of a pause."""
+    body = b'{"name": "' + b"x" * 200 + b'"}' + b" " * 20_000
+    request = head(hasty, f"Content-Length: {len(body)}".encode())
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=10) as link:
+        link.sendall(request)
+        for start in range(0, len(body), 2_000):
+            link.sendall(body[start : start + 2_000])
+            time.sleep(0.4)
+        assert link.recv(65_536).startswith(b"HTTP/1.1 201 ")
+    assert lists(hasty) == 1

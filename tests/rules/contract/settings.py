@@ -80,6 +80,7 @@ sms: require_evidence plain_quotes
 tls: certificate key
 webhooks: connections connections_each keep
 network: check_links
+limits: request_timeout
 storage: least_free_mb least_free_percent reserve_mb
 events: keep
 log: file file_mb files
