@@ -3,6 +3,7 @@
 import contextlib
 import unicodedata
 from decimal import Decimal
+from email.utils import parseaddr
 from functools import cache
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ _INVISIBLE = late(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _LABEL = late(r"(?:tel|phone|mobile|mobil|mob|handy|cell|fon|[tpm])[.:]*\s*(?=[+(\d])")
 _WORDS = late(r"\([^)\d]*\)")
 _EXTENSION = late(r"[\s,;]*(?:ext|extension|x|dw|durchwahl|poste)[.:\s]*\d{1,6}\Z")
+_NEEDLESS_QUOTES = late(r"\"([\w!#$%&'*+/=?^`{|}~.-]{1,64})\"@")
 _LOCAL = late(r"[+]?[\d .\-\u2010-\u2015\u2212()/]+")
 _SCIENTIFIC = late(r"\d(?:[.,]\d+)?e\+?\d{1,2}")
 _WHOLE_FLOAT = late(r"(\d{6,15})[.,]0+")
@@ -50,6 +52,18 @@ def email(text: str) -> Address:
     except email_validator.EmailNotValidError:
         raise ValueError("is invalid") from None
     return Address("email", found.normalized, f"{lower(found.local_part)}@{found.ascii_domain.lower()}")
+
+
+def unquoted(text: str) -> str:
+    """Return a text with needless quotes taken from its addresses: `"reader"@example.org` is `reader@example.org`
+    (RFC 5321, section 4.1.2).
+    """
+    return _NEEDLESS_QUOTES.sub(r"\1@", text)
+
+
+def in_header(text: str) -> str:
+    """Return the address in a text as headers, logs and DNS write it: `Ann <ann@example.org>`, `ann@example.org.`."""
+    return unquoted(parseaddr(text)[1] or text).rstrip(".")
 
 
 def lower(text: str) -> str:

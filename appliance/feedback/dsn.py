@@ -7,6 +7,7 @@ verdict and is left out; so are answers of people and their machines (RFC 3834).
 from email.message import Message
 from typing import Literal, NamedTuple
 
+from appliance import addresses
 from appliance.delivery import classes
 from appliance.feedback import mime, old
 from appliance.patterns import late
@@ -83,7 +84,7 @@ def _named(block: dict[str, str]) -> tuple[str, ...]:
         _, semicolon, value = block.get(name, "").partition(";")
         value = value if semicolon else block.get(name, "")
         for spelling in (value, _XTEXT.sub(lambda code: chr(int(code[1], 16)), value)):
-            found |= dict.fromkeys(mime.ADDRESS.findall(spelling)[:2])
+            found |= dict.fromkeys(mime.ADDRESS.findall(addresses.unquoted(spelling))[:2])
     return tuple(found)
 
 
@@ -92,7 +93,7 @@ def _of_words(mail: Message, words: str) -> list[Report]:
     if not old.is_bounce(mail, words):
         return []
     failed = mime.header(mail, "X-Failed-Recipients")
-    named = tuple(dict.fromkeys(mime.ADDRESS.findall(failed or words)))[:_MOST_RECIPIENTS]
+    named = tuple(dict.fromkeys(mime.ADDRESS.findall(addresses.unquoted(failed or words))))[:_MOST_RECIPIENTS]
     said = " ".join(words.split())
     smtp = _SMTP.search(said)
     enhanced = next(iter(_ENHANCED.findall(said)), None)

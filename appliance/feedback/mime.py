@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from email import message_from_bytes
 from email.message import Message
 from email.parser import HeaderParser
+from itertools import islice
 
 from appliance.patterns import late
 
@@ -30,17 +31,29 @@ _CHARSETS = late(
 
 
 def parse(raw: bytes) -> Message | None:
-    """Read a mail, or answer None for one that is beyond the limits."""
-    if len(raw) > LARGEST or raw.count(b"\n") > _MOST_LINES or raw.count(b"\n\r\n") > _MOST_BLANK:
+    """Read a mail as far as the limits go, or return None for one that is too large, too deep or of too many parts.
+
+    What a report says stands before the message that it brings back, so the end of that may be cut off.
+    """
+    if len(raw) > LARGEST:
         return None
-    types = _TYPES.findall(raw)
-    # Counted in headers alone: the addresses of links hold such words too
-    if raw.count(b"\n--") > _MOST_LINES_OF_DASHES or sum(bool(_NESTS.search(one)) for one in types) > 2 * MOST_PARTS:
-        return None
-    if any(len(one) > _LONGEST_TYPE for one in types):
-        return None
-    mail = message_from_bytes(raw)
+    mail = message_from_bytes(_within_limits(raw))
     return mail if len(list(parts(mail, MOST_PARTS + 1))) <= MOST_PARTS and _depth(mail) <= DEEPEST else None
+
+
+def _within_limits(raw: bytes) -> bytes:
+    """Return the beginning of a mail that holds no more than the limits allow."""
+    for text, most in ((b"\n", _MOST_LINES), (b"\n\r\n", _MOST_BLANK), (b"\n--", _MOST_LINES_OF_DASHES)):
+        if raw.count(text) > most:
+            places = (match.start() for match in re.finditer(re.escape(text), raw))
+            raw = raw[: next(islice(places, most, None))]
+    nests = 0
+    for header in _TYPES.finditer(raw):
+        # Counted in headers alone: the addresses of links hold such words too
+        nests += bool(_NESTS.search(header[0]))
+        if len(header[0]) > _LONGEST_TYPE or nests > 2 * MOST_PARTS:
+            return raw[: header.start()]
+    return raw
 
 
 def parts(mail: Message, most: int = MOST_PARTS, into_messages: bool = True) -> Iterator[Message]:

@@ -6,7 +6,6 @@ makes no difference: a report, a provider's hook, a rehearsal. Of a test only a 
 SMS, and what happened to it stands with the test alone.
 """
 
-from email.utils import parseaddr
 from typing import NamedTuple
 
 from appliance import addresses, clock
@@ -106,7 +105,7 @@ def _is_recipient(row: Claim, fact: Fact) -> bool:
 def _names(kind: str, reported: str, recipient_key: str | None) -> bool:
     """Return whether what was reported is the recipient: relays write addresses as headers and DNS do, too."""
     if kind == "email":
-        reported = (parseaddr(reported)[1] or reported).rstrip(".")
+        reported = addresses.in_header(reported)
     try:
         return addresses.read(kind, reported).key == recipient_key
     except ValueError:

@@ -44,6 +44,7 @@ class Session(SMTP):
         self._turned_away = False
         self._taken = self._unread = self._lines = 0
         self._in_message = False
+        self._last = b""  # byte of what came before
 
     def connection_made(self, transport: Any) -> None:
         """Greet, or turn away who is one too many; called once more when the conversation is encrypted."""
@@ -81,9 +82,10 @@ class Session(SMTP):
             self._end(b"421 4.7.0 That is too much\r\n")
         elif self._in_message and self._lines > _MOST_LINES:
             self._end(b"552 5.3.4 That is too much\r\n")
-        elif not self._in_message and _is_bare(data):
+        elif not self._in_message and _is_bare(data, self._last):
             self._end(b"554 5.5.2 Lines end in CRLF\r\n")
         else:
+            self._last = data[-1:]
             super().data_received(data)
 
     def _end(self, words: bytes) -> None:
@@ -110,9 +112,9 @@ class Session(SMTP):
         await self.push("252 2.5.1 Send and see")
 
 
-def _is_bare(data: bytes) -> bool:
-    """Say whether a piece of commands holds an end of line that is none; a CR at its end may still get its LF."""
-    return _BARE.search(data.removesuffix(b"\r").removeprefix(b"\n")) is not None
+def _is_bare(data: bytes, last: bytes) -> bool:
+    """Return whether a piece of commands holds a CR or LF by itself; a CR at its end may still get its LF."""
+    return _BARE.search((last + data if last == b"\r" else data).removesuffix(b"\r")) is not None
 
 
 def is_bare(content: bytes) -> bool:

@@ -285,5 +285,12 @@ def test_an_opt_out_of_somebody_else_is_not_believed(recipient: str | None, worl
 
 def test_all_that_is_wrong_is_told_at_once(world: World) -> None:
     """A post of one's own relay that names neither a message of ours nor anybody."""
-    answer = world.post(world.own(world.sent(), "bounced", internet_message_id="a@b", recipient=None)).expect(422)
-    assert answer["validation_errors"] == {"internet_message_id": ["must exist"], "recipient": ["can't be blank"]}
+    for recipient, fault in (
+        (None, "can't be blank"),
+        (" ", "can't be blank"),
+        ("<>", "is invalid"),
+        ("@", "is invalid"),
+    ):
+        post = world.own(world.sent(), "bounced", internet_message_id="a@b", recipient=recipient)
+        faults = world.post(post).expect(422)["validation_errors"]
+        assert faults == {"internet_message_id": ["must exist"], "recipient": [fault]}, recipient

@@ -214,6 +214,29 @@ def test_a_bounce_of_a_mail_full_of_links_is_read() -> None:
     assert meant(mail.facts(report(RECIPIENT, original=f"Subject: links\n\n{link * 200}"), NUMBER)) == "hard"
 
 
+LARGE: dict[str, str] = {
+    "many lines": "word\n" * 40_000,
+    "many blank lines": "\n" * 5_000,
+    "many rules of dashes": "-- \n" * 1_000,
+    "a long type": "Content-Type: text/plain; name=" + "x" * 3_000 + "\n\nword\n",
+    "many types": "Content-Type: multipart/mixed\n\nword\n" * 300,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_bounce_that_brings_a_large_message_back_is_read(name: str) -> None:
+    """What the report says stands before the message, whatever that is full of."""
+    raw = report(RECIPIENT, original=f"Subject: large\n\n{LARGE[name]}")
+    assert meant(mail.facts(raw.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"), NUMBER)) == "hard"
+
+
+@pytest.mark.parametrize("spelling", ['"reader"@example.org', '<"reader"@example.org>', '"Reader"@EXAMPLE.ORG'])
+def test_a_recipient_in_quotes_that_it_does_not_need_is_the_same(spelling: str) -> None:
+    """RFC 5321, section 4.1.2: quotes are no part of an address."""
+    [ways] = mail.facts(report(spelling), NUMBER)
+    assert RECIPIENT in [str(fact.recipient).lower() for fact in ways]
+
+
 def test_a_complaint_at_a_return_path_is_about_that_message() -> None:
     """That it came there is proof; what names another message is not believed."""
     assert meant(mail.facts(complaint(f"Message-ID: <{marks().message_id}>"), NUMBER)) == "complaint"

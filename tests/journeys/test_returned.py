@@ -217,6 +217,14 @@ def test_no_message_is_hidden_in_another(world: World, end: bytes) -> None:
 def test_commands_end_in_both(world: World) -> None:
     """A command that ends in LF alone ends the conversation."""
     assert world.post.say(b"EHLO a\nMAIL FROM:<>\n").partition("\r\n")[2].startswith("554")
+    said = world.post.say(b"EHLO a\r\n", b"\nMAIL FROM:<>\r\n").splitlines()
+    assert said[-1].startswith("554"), said
+    with socket.create_connection(("127.0.0.1", world.post.port), timeout=5) as here:
+        here.recv(1000)
+        for piece in (b"NOOP\r", b"\n"):
+            here.sendall(piece)
+            time.sleep(0.1)
+        assert here.recv(1000).startswith(b"250")
 
 
 def test_what_is_too_much_is_refused(world: World) -> None:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from appliance import config, signatures
+from appliance import addresses, config, signatures
 from appliance.errors import Faults
 from appliance.feedback.facts import Fact
 from appliance.feedback.providers.shared import (
@@ -39,8 +39,10 @@ async def _read(received: Received, secret: str, fetch: Fetch) -> Told:
     faults = Faults()
     if number is None:
         faults.add("internet_message_id", "must exist")
-    if not body.recipient:
-        faults.add("recipient", "can't be blank")
+    try:
+        addresses.email(addresses.in_header(body.recipient or ""))
+    except ValueError:
+        faults.add("recipient", "is invalid" if (body.recipient or "").strip() else "can't be blank")
     faults.check()
     assert number is not None  # without faults there is one
     smtp, enhanced = codes(body.diagnostic)
