@@ -216,7 +216,7 @@ def test_a_bounce_of_a_mail_full_of_links_is_read() -> None:
 
 LARGE: dict[str, str] = {
     "many lines": "word\n" * 40_000,
-    "many blank lines": "\n" * 5_000,
+    "many blank lines": "\n" * 10_000,
     "many rules of dashes": "-- \n" * 1_000,
     "a long type": "Content-Type: text/plain; name=" + "x" * 3_000 + "\n\nword\n",
     "many types": "Content-Type: multipart/mixed\n\nword\n" * 300,
