@@ -147,8 +147,8 @@ def _trigger() -> dict[str, Any]:
         "description": "What starts a flow, and for whom.",
         "properties": {
             "event": _or_null(
-                {"type": "string", "pattern": EVENT_NAME},
-                "the event that starts it; `manual`: none is chosen yet, and it cannot go live",
+                {"type": "string", "pattern": f"^$|{EVENT_NAME}"},
+                "the event that starts it; `manual`, null or empty: none is chosen yet, and it cannot go live",
             ),
             "segment_id": _or_null(number, "a segment that they have to be in; by itself: coming into it starts it"),
             "contact_list_id": _or_null(number, "the list that they join or leave"),
