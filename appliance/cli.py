@@ -19,7 +19,7 @@ from appliance.config import Loaded
 from appliance.db import identity, storage, work
 from appliance.db.migrations import MIGRATIONS, TooNew
 from appliance.db.open import TooOld, close_database, open_database
-from appliance.errors import ConfigError, Invalid, Refused
+from appliance.errors import ConfigError, Refused
 from appliance.sms.providers import PROVIDERS
 
 
@@ -110,10 +110,18 @@ def _parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
 def _command(where: Any, name: str, function: Callable[[argparse.Namespace], int | None], words: str) -> Any:
     """Add a command with the options that every command has."""
     made = where.add_parser(name, help=words, description=words)
-    made.add_argument("--data", metavar="DIR", help="data directory (default: ./campanero-data)")
-    made.add_argument("--config", metavar="FILE", help="configuration (default: campanero.toml in the data directory)")
+    made.add_argument("--data", metavar="DIR", type=_path, help="data directory (default: ./campanero-data)")
+    default = "configuration (default: campanero.toml in the data directory)"
+    made.add_argument("--config", metavar="FILE", type=_path, help=default)
     made.set_defaults(run=function)
     return made
+
+
+def _path(text: str) -> str:
+    """Return a path from the command line; argparse reports an empty one, as of a variable that is not set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
 
 
 def _people_and_keys(top: Any) -> None:
@@ -191,19 +199,23 @@ def _setup(options: argparse.Namespace) -> None:
 def _key_create(options: argparse.Namespace) -> None:
     from appliance.account import keys
     from appliance.account.acting import By
+    from appliance.fields import read
 
     _open(options)
+    read(keys.KeyWrite, {"name": options.name})
     by = By("cli")
     print(work.write(keys.create, options.account, options.name, options.scope, options.test, by))
 
 
 def _account_add(options: argparse.Namespace) -> None:
-    from appliance.account import accounts, audit
+    from appliance.account import accounts, audit, users
     from appliance.account.acting import By
+    from appliance.fields import read
 
     _open(options)
-    if not options.name.strip():
-        raise Invalid({"name": ["can't be blank"]})
+    if not users.has_users():
+        raise Fault("set-up comes first: campanero setup, or the link that campanero serve prints")
+    read(accounts.AccountWrite, {"name": options.name})
     made = work.write(audit.noting, By("cli"), "account_add", accounts.create, options.name.strip())
     print(made.id)
 

@@ -1,6 +1,7 @@
 """Effective configuration from its five layers: option, environment, file, page, default (first one wins)."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_origin
@@ -130,14 +131,22 @@ def _plain(kind: Any) -> Any:
 
 def _file(given: Path | None, usual: Path, known: Mapping[str, FieldInfo]) -> dict[str, Any]:
     path = given or usual
-    if not path.is_file():
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
         if given is not None:
-            raise ConfigError(f"{given}: no such file")
+            raise ConfigError(f"{given}: no such file") from None
         return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a file'}")
     import tomllib  # most have no file
 
     try:
         tree = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     except RecursionError:

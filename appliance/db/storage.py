@@ -24,9 +24,14 @@ _DAMAGE = (apsw.CorruptError, apsw.NotADBError)
 _FILES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
 _MB = 1_048_576
 _DATABASE = "campanero.db"
-_MOVED = (
-    "campanero.db was removed or replaced while the service runs: put it back, or stop the service and restore a backup"
-)
+_LOG = f"{_DATABASE}-wal"
+_MOVED = {
+    _DATABASE: f"{_DATABASE} was removed or replaced while the service runs: put it back, or stop the service and "
+    "restore a backup",
+    _LOG: f"{_LOG} was removed or replaced while the service runs: put it back, or stop the service, which saves what "
+    "was in it",
+}
+_GONE = os.stat_result([0] * 10)
 # With less than this, even a commit that needs no new page may fail in the next moment
 _FLOOR = _MB
 
@@ -67,8 +72,9 @@ class _Guard:
         self.low: str | None = None
         self.failed: str | None = None
         self.damaged: str | None = None  # until all of the database is proved whole
-        self.database: os.stat_result | None = None  # the file that was opened
-        self.moved: str | None = None  # its name was removed, or leads to another file
+        # The database and its log as they were opened; SQLite removes the log only with the last connection
+        self.files: dict[str, os.stat_result] = {}
+        self.moved: str | None = None  # the name of one of them was removed, or leads to another file
         self._lock = threading.RLock()
         self._said: str | None = None
 
@@ -120,7 +126,9 @@ class _Guard:
 
     def _measure(self, directory: Path) -> None:
         reserve = config.current().storage.reserve_mb * _MB
-        self.moved = _MOVED if self.is_moved() else None
+        self.moved = self.find_moved()
+        if self.moved is None:
+            self.note_log()
         try:
             free, least = room(directory)
         except OSError as error:
@@ -134,16 +142,30 @@ class _Guard:
         elif free >= reserve + _FLOOR or self._reserve.exists():
             self._make(reserve)
 
-    def is_moved(self) -> bool:
-        """Return whether the database file was removed, or replaced by another, since the service opened it."""
-        if self.directory is None or self.database is None:
-            return False
+    def find_moved(self) -> str | None:
+        """Return what is wrong if the database or its log was removed or replaced since the service opened it."""
+        for name, opened in self.files.items():
+            now = self._stat(name)
+            if now is not None and not os.path.samestat(opened, now):
+                return _MOVED[name]
+        return None
+
+    def note_log(self) -> None:
+        """Remember the log of the database once there is one."""
+        if self.files and _LOG not in self.files:
+            log_file = self._stat(_LOG)
+            if log_file is not None and log_file.st_nlink:
+                self.files[_LOG] = log_file
+
+    def _stat(self, name: str) -> os.stat_result | None:
+        """Look at a file; one that is gone has no inode, and None is said of a disk that cannot be asked now."""
+        assert self.directory is not None
         try:
-            return not os.path.samestat(self.database, (self.directory / _DATABASE).stat())
+            return (self.directory / name).stat()
         except FileNotFoundError:
-            return True
+            return _GONE
         except OSError:
-            return False  # the disk cannot be asked at this moment; whoever writes is told why
+            return None  # whoever writes is told why
 
     def _make(self, size: int) -> None:
         if self._reserve.exists() and self._reserve.stat().st_size == size:
@@ -176,7 +198,7 @@ _guard = _Guard()
 def watch(directory: Path | str) -> None:
     """Guard this data directory from here on, and set its reserve aside."""
     _guard.directory = Path(directory)
-    _guard.database = (_guard.directory / _DATABASE).stat()
+    _guard.files = {_DATABASE: (_guard.directory / _DATABASE).stat()}
     _guard.look()
 
 
@@ -220,11 +242,12 @@ def must_be_whole() -> None:
 
 
 def must_be_in_place() -> None:
-    """Raise OSError where the database file was removed or replaced: what is committed now would be lost with it."""
-    if _guard.is_moved():
-        _guard.moved = _MOVED
+    """Raise OSError where the database or its log was removed or replaced: what is committed now would be lost."""
+    moved = _guard.find_moved()
+    if moved is not None:
+        _guard.moved = moved
         _guard.say()
-        raise OSError(errno.ENOENT, _MOVED)
+        raise OSError(errno.ENOENT, moved)
 
 
 def trouble() -> str | None:

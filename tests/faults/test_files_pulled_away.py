@@ -79,6 +79,30 @@ def test_a_database_that_is_pulled_away_takes_no_writes(
     server.stop()
 
 
+@pytest.mark.parametrize("is_put_back", [True, False])
+def test_a_log_of_the_database_that_is_pulled_away_takes_no_writes(
+    is_put_back: bool, fresh_server: FreshServer
+) -> None:
+    """What was acknowledged before is kept, whether the file comes back or the service is stopped."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    api.post("/contacts", {"email": "before@example.org"}).expect(201)
+    log = server.data / "campanero.db-wal"
+    time.sleep(1.5)  # it is looked at once a second
+    _remove(log)
+    assert api.post("/contacts", {"email": "lost@example.org"}).status == 503
+    _until(api, 503, "campanero.db-wal was removed")
+    if is_put_back:
+        (server.data / "put-aside").replace(log)
+        _until(api, 200)
+        api.post("/contacts", {"email": "after@example.org"}).expect(201)
+    server.restart()
+    expected = ["before@example.org", *(["after@example.org"] if is_put_back else [])]
+    assert sorted(row["channels"][0]["value"] for row in api.all("/contacts")) == sorted(expected)
+    assert api.get("/healthz").status == 200
+    server.stop()
+
+
 def test_an_import_beside_an_exchanged_key_brings_back_nobody(fresh_server: FreshServer) -> None:
     """Who was erased is recognised by the key that the service runs with, also in the child that reads a large file."""
     server = fresh_server()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -121,3 +122,40 @@ def test_a_restoration_after_one_that_was_killed_keeps_its_journal(fresh_server:
     (aside / "ready").touch()
     shutil.move(server.data / "optouts.jsonl", aside / "optouts.jsonl")
     assert "1 opt outs" in server.cli("restore", str(kept), "--force").stdout
+
+
+@pytest.mark.parametrize("words", [("--data", ""), ("--config", ""), ("--data", " ")])
+def test_an_empty_path_is_a_wrong_command_line(words: tuple[str, str], server: Server) -> None:
+    """A variable that is not set in a script does not lead to the default directory."""
+    assert f"argument {words[0]}: must not be empty" in server.cli("check", *words, expect=2).stderr
+
+
+def test_a_configuration_that_is_no_file_is_called_what_it_is(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A directory, a pipe that nobody writes to, a link to itself: one line, and nobody waits."""
+    server = fresh_server(start=False, set_up=False)
+    kinds = {"folder": "is a directory", "pipe": "is not a file", "loop": "Too many levels", "nothing": "no such file"}
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name, words in kinds.items():
+        refused = server.cli("check", "--config", str(tmp_path / name), expect=1, timeout=20).stderr
+        assert f"{name}: {words}" in refused and refused.count("\n") == 1
+    server.data.mkdir()
+    (server.data / "campanero.toml").mkdir()
+    assert "campanero.toml: is a directory" in server.cli("check", expect=1).stderr
+
+
+def test_names_have_the_limits_of_the_api(server: Server) -> None:
+    """A key or an account with a name that no page could show is refused."""
+    for words in (("key", "create"), ("account", "add")):
+        assert "name is too long (maximum is 255 characters)" in server.cli(*words, "x" * 256, expect=1).stderr
+        assert "name can't be blank" in server.cli(*words, " ", expect=1).stderr
+
+
+def test_no_account_is_added_before_the_first(fresh_server: FreshServer) -> None:
+    """It would become the one that set-up makes."""
+    server = fresh_server(set_up=False)
+    assert "set-up comes first" in server.cli("account", "add", "More", expect=1).stderr
+    server.cli("setup", "--email", "new@example.com", stdin=PASSWORD)
+    assert server.cli("account", "add", "More").stdout == "2\n"
+    server.stop()
