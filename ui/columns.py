@@ -13,7 +13,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Addresses", (("email", "Email"), ("phone", "Phone"))),
     ("Person", (
         ("name", "Full name"), ("first_name", "First name"), ("last_name", "Last name"),
-        ("country_code", "Country, two letters"), ("source", "Where they came from"), ("tags", "Tags"),
+        ("country_code", "Country"), ("source", "Where they came from"), ("tags", "Tags"),
         ("lists", "Lists, by name"),
     )),
     ("Consent", (

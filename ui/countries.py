@@ -16,6 +16,8 @@ def names() -> tuple[tuple[str, str], ...]:
     return tuple(sorted(((code, known.get(code, code)) for code in addresses.countries()), key=lambda one: one[1]))
 
 
-def choices(none: str) -> list[tuple[str, str]]:
-    """Return what a field offers; `none` is what it says for no country."""
-    return [("", none), *names()]
+def choices(none: str, chosen: str = "") -> list[tuple[str, str]]:
+    """Return what a field offers; `none` is what it says for no country. What is `chosen` already is always offered."""
+    known = names()
+    beyond = [(chosen, chosen)] if chosen and chosen not in dict(known) else []
+    return [("", none), *beyond, *known]

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -146,14 +147,37 @@ def _name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> 
             _line(row, data, text, name)
 
 
+# Languages in which the name of a country is understood; the executable holds the data of these
+COUNTRY_LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl")
+# What people write that CLDR does not have
+_MORE_COUNTRIES = {
+    "uk": "GB", "u.k.": "GB", "england": "GB", "scotland": "GB", "wales": "GB", "great britain": "GB", "holland": "NL",
+    "usa": "US", "u.s.a.": "US", "united states of america": "US", "brd": "DE",
+}  # fmt: skip
+
+
+@cache
+def _countries() -> dict[str, str]:
+    """Return the two letters of each country by its names in COUNTRY_LANGUAGES, without accents."""
+    from babel import Locale
+
+    names = {
+        unaccented(name): code
+        for language in COUNTRY_LANGUAGES
+        for code, name in Locale(language).territories.items()
+        if len(code) == 2 and code.isalpha() and code not in ("EU", "EZ", "UN", "ZZ", "XA", "XB")
+    }
+    return names | _MORE_COUNTRIES
+
+
 def _country_code(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    text = str(cell).upper()
-    if text == "UK":  # as most of its people write it
-        text = "GB"
-    if len(text) == 2 and text.isascii() and text.isalpha():
-        row[target] = text
+    text = str(cell).strip()
+    if len(text) == 2 and text.isascii() and text.isalpha() and text.upper() != "UK":
+        row[target] = text.upper()
+    elif code := _countries().get(unaccented(text)):
+        row[target] = code
     else:
-        leave_out(row, target, cell, "is not the two letters of a country")
+        leave_out(row, target, cell, "is not a country")
 
 
 def _tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:

@@ -25,7 +25,9 @@ _NAMES = {
     "first_name": "first_name firstname fname given_name vorname prenom nombre forename",
     "last_name": "last_name lastname lname surname family_name nachname familienname nom nom_de_famille apellido "
                  "apellidos",
-    "source": "source", "country_code": "country_code country_iso landercode code_pays codigo_de_pais",
+    "source": "source",
+    "country_code": "country_code country country_iso country_name land landercode pays pais paese kraj code_pays "
+                    "codigo_de_pais",
     "tracking": "tracking",
     "tags": "tags tag labels schlagworte schlagworter etiquettes etiquetas", "data": "data attributes custom_fields",
     "status": "status subscription_status email_status email_marketing_status email_marketing_consent",

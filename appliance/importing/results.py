@@ -39,6 +39,8 @@ class _Outcomes:
         # By line, where there is anything to tell: reason, opt-outs kept, what was left out
         self.words: dict[int, tuple[str | None, str, list[Any]]] = {}
         self.states = bytearray()
+        # By contact, where its last line left it: several lines may name one
+        self._last_states = bytearray()
         self._import_id, self._path, self._last = import_id, path, 0
 
     def more(self) -> bool:
@@ -76,8 +78,21 @@ class _Outcomes:
             self.contacts.extend([0] * more)
             self.states.extend(bytes(more))
         self.states[line] = STATES.index(state)
+        if contact_id is not None and state:
+            missing = contact_id + 1 - len(self._last_states)
+            if missing > 0:
+                self._last_states.extend(bytes(missing + 1024))
+            self._last_states[contact_id] = STATES.index(state)
         self.results[line] = _NUMBER[result]
         self.contacts[line] = contact_id or 0
+
+    def state(self, line: int) -> str:
+        """Return how the contact of a line stands after the whole import; empty for a line that changed nothing."""
+        if self.results[line] == _NUMBER["skipped"]:
+            return ""
+        contact_id = self.contacts[line]
+        last = self._last_states[contact_id] if 0 < contact_id < len(self._last_states) else 0
+        return STATES[last or self.states[line]]
 
 
 # The lines that can be asked for alone
@@ -137,7 +152,7 @@ def _row(
         return line, result, "not reached", _safe(text), "", "", "", ""
     words, kept, taken = outcomes.words.get(line, (None, "", []))
     warnings = sentence([*warnings_of(packed), *taken])
-    state = STATES[outcomes.states[line]]
+    state = outcomes.state(line)
     contact_id = outcomes.contacts[line] or ""
     return line, _RESULTS[known], words or "", _safe(text), contact_id, kept, _safe(warnings), state
 

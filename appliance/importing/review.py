@@ -38,6 +38,7 @@ class Review(NamedTuple):
     """What the lines of a file show by themselves."""
 
     faults: Some
+    lost_emails: Some  # of people who arrive by a phone number alone
     doubles: Some
     roles: Some
 
@@ -51,7 +52,11 @@ def of_file(path: Path) -> Review | None:
         return None
     staged = Staged(path)
     try:
-        return Review(Some(*staged.faults(SHOWN)), Some(*staged.doubles(SHOWN)), Some(*staged.named(ROLES, SHOWN)))
+        number, first = staged.lost_emails(SHOWN)
+        lost = Some(number, [(line, value, results.sentence(warnings_of(packed))) for line, value, packed in first])
+        return Review(
+            Some(*staged.faults(SHOWN)), lost, Some(*staged.doubles(SHOWN)), Some(*staged.named(ROLES, SHOWN))
+        )
     finally:
         staged.close()
 

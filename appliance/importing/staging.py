@@ -157,9 +157,16 @@ class Staged:
         return {line: (value, warnings) for line, value, warnings in table}
 
     def warned(self, limit: int) -> list[int]:
-        """Return the first lines that something is left out of."""
-        sql = "SELECT line FROM person WHERE warnings NOT NULL ORDER BY line LIMIT ?"
+        """Return the first lines that something is left out of, but those that `lost_emails` tells."""
+        where = "warnings NOT NULL AND instr(warnings, '[\"email\",') = 0"
+        sql = f"SELECT line FROM person WHERE {where} ORDER BY line LIMIT ?"
         return [row[0] for row in self._here.execute(sql, (limit,))]
+
+    def lost_emails(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+        """Return how many rows have an email address that could not be read beside another address, and the first of
+        them with what was left out."""
+        where = "FROM person WHERE instr(warnings, '[\"email\",') > 0"
+        return self._some(f"SELECT count(*) {where}", f"SELECT line, value, warnings {where}", limit, {})
 
     def named(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
         """Answer how many addresses have one of some names before the @, and the first of them."""

@@ -185,8 +185,7 @@ def test_the_numbers_of_the_check_are_those_of_the_import(tmp_path: Path, option
 
         assert {name: check[name] for name in COUNTED} == {name: job[name] for name in COUNTED}
         told, planned = results(api, job["id"]), results(api, check["id"])
-        # Not the state: of a person in several rows it is as of the part of the import that a row was in
-        names = ("line", "result", "warnings")
+        names = ("line", "result", "warnings", "state")
         assert [[row[name] for name in names] for row in planned] == [[row[name] for name in names] for row in told]
         ids = {int(row["contact_id"]) for row in told if row["result"] in ("created", "updated")}
         counted = {"subscribed": 0, "unsubscribed": 0, "suppressed": 0}

@@ -77,3 +77,19 @@ def test_who_left_left_with_every_address() -> None:
     assert [one.consent for one in person(**row, subscribed_email="yes").given()] == ["in", None]
     told = person(**row, subscribed_email="yes", subscribed_phone="no").given()
     assert [one.consent for one in told] == ["in", "off"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        ("de", "DE"), ("uk", "GB"), ("UK", "GB"), ("Germany", "DE"), ("Deutschland", "DE"), ("Allemagne", "DE"),
+        ("Österreich", "AT"), ("OESTERREICH", None), ("Osterreich", "AT"), ("United Kingdom", "GB"), ("España", "ES"),
+        ("Brasil", "BR"), ("Polska", "PL"), ("England", "GB"), ("USA", "US"), ("Mars", None), ("DEU", None),
+    ],
+)  # fmt: skip
+def test_a_country_is_read_by_its_name(cell: str, code: str | None) -> None:
+    """By two letters, or by its name in the languages of most files; anything else is left out and told."""
+    row: dict[str, Any] = {}
+    cells.READ["country_code"](row, {}, cell, "country_code")
+    assert row.get("country_code") == code
+    assert row.get("warnings", []) == ([] if code else [("country_code", cell, "is not a country")])

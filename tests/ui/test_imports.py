@@ -215,3 +215,34 @@ def test_the_check_says_who_arrives_how_and_asks_what_it_cannot_know(
     people = {one["channels"][0]["value"]: one for one in api.all("/contacts")}
     assert people["m1@example.org"]["data"] == {"joined": "2026-04-03"}
     assert [one["value"] for one in people["m1@example.org"]["channels"]] == ["m1@example.org", "+447700900001"]
+
+
+def test_an_email_address_that_is_lost_is_told_before_anything_else(
+    browser_page: Page, api: Client, tmp_path: Path
+) -> None:  # fmt: skip
+    """Whoever arrives by a phone number alone stands apart from values that nobody misses."""
+    page, path = browser_page, tmp_path / "lost.csv"
+    rows = [f"k{number}@example.org,n/a?,Germany" for number in range(12)]
+    path.write_text("email,phone,country\n" + "\n".join(rows) + "\nann@@example.org,+441632960011,Mars\n")
+    handed_in(page, path)
+    page.get_by_label("Where they come from").fill("The shop")
+    page.get_by_role("radio", name="Subscribe them").check()
+    page.get_by_role("button", name="Check the file").click()
+    lost, others = page.get_by_text("1 row loses its email address"), page.get_by_text("12 rows will be imported")
+    expect(lost).to_be_visible()
+    order = page.locator("details.worth summary").all_inner_texts()
+    assert "1 row loses its email address" in order[0] and "12 rows will be imported without" in order[1]
+    lost.click()
+    expect(page.get_by_role("row", name="+441632960011")).to_contain_text("ann@@example.org")
+    others.click()
+    expect(page.get_by_role("row", name="+441632960011")).to_have_count(1)
+    assert axe.faults_in_both_looks(page) == []
+    page.get_by_role("button", name="Import 13 contacts").click()
+    expect(page.get_by_text("1 row was imported without its email address")).to_be_visible()
+    [contact] = [one for one in api.all("/contacts") if one["channels"][0]["value"] == "k3@example.org"]
+    assert contact["country_code"] == "DE"
+    page.goto(f"/contacts/{contact['id']}/edit")
+    page.get_by_label("Country").select_option("France")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="k3@example.org")).to_be_visible()
+    assert api.get(f"/contacts/{contact['id']}").json["country_code"] == "FR"

@@ -224,6 +224,7 @@ async def _form(request: Request, visit: Visit, form: Form, contact: Any, status
     return view.page(
         request, "contacts/form.html", status, form=form, contact=contact, lists=found, data=data, shown=shown,
         kinds=own_data.KINDS, country=dict(countries.names()).get(visit.account.country_code or ""),
+        countries=countries.choices("None", form["country_code"]),
     )  # fmt: skip
 
 
