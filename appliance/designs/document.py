@@ -169,6 +169,12 @@ def strings(value: Any) -> Iterator[str]:
             waiting.extend(reversed(one))
 
 
+def with_footer(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document that ends in the footer that the law wants, and nothing more."""
+    footer = {"type": "footer", "props": {"preferences": False, "view_in_browser": False}}
+    return {**document, "sections": [*sections(document), footer]}
+
+
 def canonical(document: Any) -> str:
     """Answer a document as one text, the same for the same document."""
     return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -143,9 +143,11 @@ def compile_source(source: Source) -> Content:
     if source.design is None:
         html, text = _written(source)
     else:
-        rendered = render.render(
-            json.loads(source.design), Look(*json.loads(source.look)), source.locale, source.marked
-        )
+        design, look = json.loads(source.design), Look(*json.loads(source.look))
+        rendered = render.render(design, look, source.locale, source.marked)
+        # A canvas shows the sections of its document alone
+        if source.marketing and not source.marked and not signing.is_signed(rendered.html):
+            rendered = render.render(designs.with_footer(design), look, source.locale)
         html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
         text = source.text or _beside(source.body) or rendered.text
     if source.marketing:

@@ -16,6 +16,7 @@ from appliance.tables import Message
 from tests.domain.home import Home
 
 LOOK = Look(company_name="Acme Ltd", physical_address="1 Main St, Town")
+BARE = {"preferences": False, "view_in_browser": False}
 URL = "https://news.example.org/u/token"
 FOR_SOME: dict[str, Any] = {"show_if": [{"name": "first_name", "predicate": "eq", "value": "Ann"}]}
 TEXT: dict[str, Any] = {"type": "text", "props": {"content": "<p>Hello {{ first_name }}</p>"}}
@@ -71,8 +72,25 @@ def test_what_stands_in_conditions_does_not_count(body: str) -> None:
     """A body whose link and address are not there for all gets both appended."""
     said = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
     found = filled(compose.compile_source(compose.source_of(said, LOOK, "en", True)))
-    assert f'<a href="{URL}">Unsubscribe</a>' in found.html and f"Unsubscribe: {URL}" in found.text
+    assert (
+        f'<a href="{URL}" style="color:inherit">Unsubscribe</a>' in found.html and f"Unsubscribe: {URL}" in found.text
+    )
     assert "Acme Ltd, 1 Main St, Town" in found.html and "Acme Ltd, 1 Main St, Town" in found.text
+
+
+def test_a_design_without_a_footer_gets_one_of_its_own() -> None:
+    """It stands within the letter's column, as a footer that somebody drew."""
+    design = {"sections": [{"type": "text", "props": {"text": "<p>Hello</p>"}}]}
+    said = {"subject": "Hi", "body": "", "preheader": None, "from_name": None, "design": design}
+    drawn = {**design, "sections": [*design["sections"], {"type": "footer", "props": BARE}]}
+    pages = [
+        filled(compose.compile_source(compose.source_of({**said, "design": each}, LOOK, "en", True)))
+        for each in (design, drawn)
+    ]
+    assert pages[0] == pages[1] and pages[0].html.count("1 Main St, Town") == 1
+    assert f"Unsubscribe: {URL}" in pages[0].text and pages[0].html.count(URL) == 1
+    canvas = compose.source_of(said, LOOK, "en", True)._replace(marked=True)
+    assert filled(compose.compile_source(canvas)).html.count("Unsubscribe") == 1
 
 
 def test_an_address_asked_for_before_it_is_shown_counts() -> None:
