@@ -136,7 +136,7 @@ def sms_sender(text: str) -> str:
 
 
 def is_sender_service(text: str) -> bool:
-    """Say whether the sender of an SMS is a service that chooses one of its numbers for each."""
+    """Return whether the sender of an SMS is a service that chooses one of its numbers for each."""
     return _SENDER_SERVICE.fullmatch(text) is not None
 
 
@@ -156,7 +156,7 @@ def sought(written: str) -> str:
 
 
 def ascii_form(address: str) -> str | None:
-    """Answer an e-mail address as it can stand on the wire without SMTPUTF8, or None if its local part cannot."""
+    """Return an e-mail address as it can stand on the wire without SMTPUTF8, or None if its local part cannot."""
     local, _, domain = address.rpartition("@")
     if not local.isascii():
         return None
@@ -180,7 +180,7 @@ def countries() -> frozenset[str]:
 
 
 def country_of(phone_number: str) -> str | None:
-    """Answer the two-letter country of an E.164 number where the number tells it."""
+    """Return the two-letter country of an E.164 number where the number tells it."""
     import phonenumbers
 
     try:

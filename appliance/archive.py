@@ -38,10 +38,10 @@ class Archive:
             at += line
 
     def names(self) -> list[str]:
-        """Answer what is there."""
+        """Return what is there."""
         return list(self._places)
 
     def read(self, name: str) -> bytes:
-        """Answer the bytes of one, as they were put in; raises KeyError."""
+        """Return the bytes of one, as they were put in; raises KeyError."""
         start, length = self._places[name]
         return os.pread(self._handle, length, start)

@@ -10,13 +10,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def path(*parts: str) -> Path:
-    """Answer where a shipped file or folder is, for example `path("static")`."""
+    """Return where a shipped file or folder is, for example `path("static")`."""
     packed.fetch(parts[0])
     return ROOT.joinpath(*parts)
 
 
 def written(name: str) -> Any:
-    """Answer what was written down under a name when the executable was built; None from the sources."""
+    """Return what was written down under a name when the executable was built; None from the sources."""
     try:
         data = path(name).read_bytes()
     except FileNotFoundError:

@@ -56,7 +56,7 @@ _EMPTY: dict[str, Any] = {"links": [], "default_header": {}, "default_footer": {
 
 
 def get(account_id: int) -> Brand:
-    """Answer the brand, which every account has from the start."""
+    """Return the brand, which every account has from the start."""
     found = Brand.get_or_none(Brand.account == account_id)
     if found is None:
         raise NotFound
@@ -84,7 +84,7 @@ def update(account_id: int, request: BrandWrite) -> Brand:
 
 
 def tried(account_id: int, request: BrandWrite) -> Brand:
-    """Answer the brand with these changes, kept nowhere; what `update` would refuse is left out."""
+    """Return the brand with these changes, kept nowhere; what `update` would refuse is left out."""
     brand, faults = get(account_id), Faults()
     _check(account_id, request, faults)
     wrong = {path.partition("[")[0].partition(".")[0] for path in faults.fields}
@@ -121,7 +121,7 @@ def _check(account_id: int, request: BrandWrite, faults: Faults) -> None:
 
 
 def _is_logo(account_id: int, value: str) -> bool:
-    """Say whether this is an address without merge tags, or the name of an upload of the account."""
+    """Return whether this is an address without merge tags, or the name of an upload of the account."""
     if "{{" in value or "{%" in value:
         return False
     if _is_address(value):
@@ -137,7 +137,7 @@ def _is_address(value: str) -> bool:
 
 
 def _leads_somewhere(url: str) -> bool:
-    """Say whether a link is http, https or mailto and says where to."""
+    """Return whether a link is http, https or mailto and says where to."""
     if not url.lower().startswith("mailto:"):
         return _is_address(url)
     try:
@@ -147,13 +147,13 @@ def _leads_somewhere(url: str) -> bool:
 
 
 def _layer(values: dict[str, Any]) -> dict[str, Any]:
-    """Answer the properties that a brand gives its headers or footers: written as such, or as a whole section."""
+    """Return the properties that a brand gives its headers or footers: written as such, or as a whole section."""
     inner = values.get("props")
     return inner if isinstance(inner, dict) else values
 
 
 def look(brand: Brand) -> Look:
-    """Answer what of a brand shows in a mail; an account that has not named its company signs with its own name."""
+    """Return what of a brand shows in a mail; an account that has not named its company signs with its own name."""
     return Look(
         company_name=brand.company_name or brand.account.name,
         physical_address=brand.physical_address,
@@ -171,12 +171,12 @@ def look(brand: Brand) -> Look:
 
 
 def _link_name(link: dict[str, str]) -> str:
-    """Answer what a link is called: its title, its icon, or where it leads."""
+    """Return what a link is called: its title, its icon, or where it leads."""
     named = (link.get("title") or "").strip() or (link.get("icon") or "").strip()
     place = urlsplit(link["url"])
     return named or (place.hostname or place.path).removeprefix("www.")
 
 
 def is_complete(brand: Brand) -> bool:
-    """Say whether colour and company name are both set (specification, Brand)."""
+    """Return whether colour and company name are both set (specification, Brand)."""
     return bool(brand.brand_color and brand.company_name)

@@ -10,7 +10,7 @@ _NAMED = ("sanic", "peewee", "huey", "aiosmtpd", "msgspec", "python-liquid", "ap
 
 
 def components() -> dict[str, str]:
-    """Answer name and version of what is inside; run from the sources, of what matters most."""
+    """Return name and version of what is inside; run from the sources, of what matters most."""
     import apsw
 
     first = {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
@@ -23,7 +23,7 @@ def components() -> dict[str, str]:
 
 
 def licences() -> str:
-    """Answer the licences of what is inside. Raises Refused where nothing is: packages carry their own."""
+    """Return the licences of what is inside. Raises Refused where nothing is: packages carry their own."""
     try:
         return assets.path("licences.txt").read_text(encoding="utf-8")
     except FileNotFoundError:

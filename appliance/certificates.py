@@ -35,13 +35,13 @@ class Facts(NamedTuple):
 
     @property
     def fault(self) -> str:
-        """Say why nobody trusts it today; nothing if somebody may."""
+        """Return why nobody trusts it today; nothing if somebody may."""
         if clock.now_ms() >= self.ends:
             return f"its time was over on {_day(self.ends)}"
         return f"its time begins only on {_day(self.begins)}" if clock.now_ms() < self.begins else ""
 
     def is_of(self, host: str) -> bool:
-        """Say whether a browser that goes to this host takes it."""
+        """Return whether a browser that goes to this host takes it."""
         above = host.partition(".")[2]
         return host in self.names or (bool(above) and f"*.{above}" in self.names)
 

@@ -24,7 +24,7 @@ def _start(word: str) -> "subprocess.Popen[bytes]":
 
 
 def _command(*words: str) -> tuple[list[str], dict[str, str]]:
-    """Answer how to run this very program once more, found where this one was found, and its environment."""
+    """Return how to run this very program once more, found where this one was found, and its environment."""
     frozen = getattr(sys, "frozen", False)
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = dict(os.environ) if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

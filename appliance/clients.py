@@ -18,7 +18,7 @@ def networks(trusted: tuple[str, ...]) -> tuple[Network, ...]:
 
 
 def address(peer: str, forwarded: Iterable[str], trusted: Sequence[str]) -> str:
-    """Answer the client of a request: who is connected, or whom the proxies that we trust name in X-Forwarded-For.
+    """Return the client of a request: who is connected, or whom the proxies that we trust name in X-Forwarded-For.
 
     The header is read from its end, for only what a trusted proxy added is true; what is before may be anybody's.
     """
@@ -51,13 +51,13 @@ def _read(text: str) -> Address | None:
 
 
 def is_near(peer: str) -> bool:
-    """Say whether an address is of this machine or its network, as that of a proxy mostly is."""
+    """Return whether an address is of this machine or its network, as that of a proxy mostly is."""
     found = _read(peer)
     return found is not None and found.is_private
 
 
 def kept(ip: str | None, how: str) -> str | None:
-    """Answer what is kept of an address: `full`, its network (`truncated`: /24 and /48), or nothing (`none`)."""
+    """Return what is kept of an address: `full`, its network (`truncated`: /24 and /48), or nothing (`none`)."""
     found = _read(ip) if ip and how != "none" else None
     if found is None:
         return None
@@ -68,7 +68,7 @@ def kept(ip: str | None, how: str) -> str | None:
 
 
 def household(ip: str) -> str:
-    """Answer what counts as one client for a rate: an address, of IPv6 the /64 that one line has."""
+    """Return what counts as one client for a rate: an address, of IPv6 the /64 that one line has."""
     found = _read(ip)
     if found is None or found.version == 4:
         return ip

@@ -55,17 +55,17 @@ def imagined(ms: int) -> Iterator[None]:
 
 
 def now() -> float:
-    """Answer the time as seconds since 1970 UTC."""
+    """Return the time as seconds since 1970 UTC."""
     return now_ms() / 1000 if _imagined.at is not None else time.time() + _offset()
 
 
 def now_ms() -> int:
-    """Answer the time as whole milliseconds since 1970 UTC, the form in which every table stores it."""
+    """Return the time as whole milliseconds since 1970 UTC, the form in which every table stores it."""
     return int((time.time() + _offset()) * 1000) if _imagined.at is None else _imagined.at
 
 
 def steady() -> float:
-    """Answer seconds that only go forward, whatever is done to the machine's clock; for pauses and rates."""
+    """Return seconds that only go forward, whatever is done to the machine's clock; for pauses and rates."""
     return time.monotonic() + _offset()
 
 
@@ -79,7 +79,7 @@ def iso(ms: int | None) -> str | None:
 
 @lru_cache(4096)
 def _hour(number: int) -> str:
-    """Answer an hour since 1970 as its times begin; a page shows hundreds of times of a few."""
+    """Return an hour since 1970 as its times begin; a page shows hundreds of times of a few."""
     return datetime.fromtimestamp(number * 3600, UTC).strftime("%Y-%m-%dT%H:")
 
 
@@ -92,7 +92,7 @@ def parse(text: str) -> int:
 
 
 def _bounded(moment: datetime) -> int:
-    """Answer a moment in milliseconds; before 1970 and after 9999 nothing could be stored and shown again."""
+    """Return a moment in milliseconds; before 1970 and after 9999 nothing could be stored and shown again."""
     ms = int(moment.timestamp() * 1000)
     if not 0 <= ms <= _LATEST:
         raise ValueError("a time has to lie between 1970 and 9999")

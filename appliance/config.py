@@ -37,7 +37,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def seconds(duration: str) -> float:
-    """Answer a duration like `600s` or `72h` in seconds."""
+    """Return a duration like `600s` or `72h` in seconds."""
     return float(duration[:-1]) * _UNITS[duration[-1]]
 
 
@@ -52,7 +52,7 @@ def leaves(kind: type[msgspec.Struct] = Config, prefix: str = "") -> Iterator[tu
 
 
 def value_of(config: Config, name: str) -> Any:
-    """Answer the value of a setting by its dotted name."""
+    """Return the value of a setting by its dotted name."""
     value: Any = config
     for part in name.split("."):
         value = getattr(value, "from_" if part == "from" else part)
@@ -60,12 +60,12 @@ def value_of(config: Config, name: str) -> Any:
 
 
 def is_secret(info: FieldInfo) -> bool:
-    """Say whether a setting is never shown."""
+    """Return whether a setting is never shown."""
     return bool(_extra(info).get("secret"))
 
 
 def help_of(info: FieldInfo) -> str:
-    """Answer a setting's line of help."""
+    """Return a setting's line of help."""
     return next((m.description for m in _metas(info) if m.description), "")
 
 
@@ -214,7 +214,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
 
 
 def _inbound(config: Config) -> list[str]:
-    """Say what is wrong with the listener for returned mail."""
+    """Return what is wrong with the listener for returned mail."""
     here, faults = config.inbound, []
     host, _, port = here.listen.rpartition(":")
     if here.listen and (not host or not port.isdecimal() or int(port) > 65535):
@@ -223,7 +223,7 @@ def _inbound(config: Config) -> list[str]:
 
 
 def _pair(prefix: str, certificate: str, key: str) -> list[str]:
-    """Say what is wrong with the names of a certificate and its key."""
+    """Return what is wrong with the names of a certificate and its key."""
     named = (("certificate", certificate), ("key", key))
     faults = [f"{prefix}{name}: no file {path!r}" for name, path in named if path and not Path(path).is_file()]
     if key and not certificate:
@@ -232,7 +232,7 @@ def _pair(prefix: str, certificate: str, key: str) -> list[str]:
 
 
 def _sms(config: Config) -> list[str]:
-    """Say what is wrong with sender and words of SMS; what their provider lacks it says itself."""
+    """Return what is wrong with sender and words of SMS; what their provider lacks it says itself."""
     here, faults = config.sms, []
     try:
         is_sender = not here.twilio.from_ or addresses.sms_sender(here.twilio.from_) == here.twilio.from_
@@ -244,7 +244,7 @@ def _sms(config: Config) -> list[str]:
 
 
 def _advice(config: Config) -> list[str]:
-    """Say what may be meant so and will not do."""
+    """Return what may be meant so and will not do."""
     name, found = config.email.direct.helo or host(config), []
     if config.email.transport == "direct" and ("." not in name or name.replace(".", "").isdecimal()):
         found.append(f"email.direct.helo: servers refuse whoever greets as {name}; set the full name of this machine")
@@ -254,29 +254,29 @@ def _advice(config: Config) -> list[str]:
 
 
 def base_url(config: Config) -> str:
-    """Answer the address of every link, without a slash at the end; never taken from a request (decisions, 17)."""
+    """Return the address of every link, without a slash at the end; never taken from a request (decisions, 17)."""
     return (config.base_url or own_url(config)).rstrip("/")
 
 
 def own_url(config: Config) -> str:
-    """Answer the address we listen at."""
+    """Return the address we listen at."""
     return f"{'https' if config.tls.certificate else 'http'}://{config.listen}"
 
 
 def reached(listen: str) -> tuple[str, int]:
-    """Answer where somebody on this machine reaches what listens at HOST:PORT, which may be every address."""
+    """Return where somebody on this machine reaches what listens at HOST:PORT, which may be every address."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host), int(port)
 
 
 def is_https(config: Config) -> bool:
-    """Say whether people reach us over https: by a certificate of our own, or through a proxy that has one."""
+    """Return whether people reach us over https: by a certificate of our own, or through a proxy that has one."""
     return base_url(config).startswith("https://")
 
 
 def host(config: Config) -> str:
-    """Answer the host of `base_url`."""
+    """Return the host of `base_url`."""
     return urlsplit(base_url(config)).hostname or ""
 
 
@@ -291,14 +291,14 @@ def use(config: Config, layers: Loaded | None = None) -> None:
 
 
 def layers() -> Loaded:
-    """Answer what the configuration of this process was joined from."""
+    """Return what the configuration of this process was joined from."""
     if _layers is None:
         raise RuntimeError("the configuration was not joined from layers")
     return _layers
 
 
 def current() -> Config:
-    """Answer the configuration of this process."""
+    """Return the configuration of this process."""
     if _current is None:
         raise RuntimeError("the configuration is not loaded")
     return _current

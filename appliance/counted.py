@@ -42,7 +42,7 @@ class _Kind(ABC):
 
     @abstractmethod
     def family(self, account_id: int | None) -> Family:
-        """Answer what was counted: for an account, or (None) all of it."""
+        """Return what was counted: for an account, or (None) all of it."""
 
     def _named(self, values: Labels) -> tuple[tuple[str, str], ...]:
         return tuple(zip(self.labels, values, strict=True))
@@ -65,7 +65,7 @@ class Counter(_Kind):
             self._counts[key] = self._counts.get(key, 0) + number
 
     def family(self, account_id: int | None) -> Family:
-        """Answer what was counted; a counter without labels is there from the start."""
+        """Return what was counted; a counter without labels is there from the start."""
         sums: dict[Labels, int] = {} if self.labels else {(): 0}
         with self._lock:
             for (whose, values), number in self._counts.items():
@@ -91,7 +91,7 @@ class Histogram(_Kind):
             total[0] += seconds
 
     def family(self, account_id: int | None) -> Family:
-        """Answer what was seen; it is nobody's but the installation's."""
+        """Return what was seen; it is nobody's but the installation's."""
         with self._lock:
             seen = [(values, [*counts], total[0]) for values, (counts, total) in sorted(self._seen.items())]
         found: list[Sample] = []
@@ -116,7 +116,7 @@ class Gauge(_Kind):
         self._says = says
 
     def family(self, account_id: int | None) -> Family:
-        """Answer how it stands; where nobody says so, nothing."""
+        """Return how it stands; where nobody says so, nothing."""
         found = [] if self._says is None else sorted(self._says())
         return Family(self.name, "gauge", self.words, [Sample("", self._named(values), one) for values, one in found])
 
@@ -128,7 +128,7 @@ def gauge(name: str, words: str, samples: Iterable[tuple[dict[str, str], Any]]) 
 
 
 def families(account_id: int | None) -> list[Family]:
-    """Answer all that was counted; for an account, only what is its own."""
+    """Return all that was counted; for an account, only what is its own."""
     return [
         one.family(account_id) for _, one in sorted(_declared.items())
         if account_id is None or isinstance(one, Counter)

@@ -130,12 +130,12 @@ def settle(path: Path) -> None:
 
 
 def is_stopped(directory: Path | str) -> bool:
-    """Say whether a file `STOP` in the directory stops all sending; looked at before every message."""
+    """Return whether a file `STOP` in the directory stops all sending; looked at before every message."""
     return os.path.lexists(f"{directory}/{STOP_FILE}")
 
 
 def stopped_since(directory: Path | str) -> int | None:
-    """Answer when that file was last written, in milliseconds; None if it is gone."""
+    """Return when that file was last written, in milliseconds; None if it is gone."""
     try:
         return os.lstat(f"{directory}/{STOP_FILE}").st_mtime_ns // 1_000_000
     except OSError:
@@ -188,7 +188,7 @@ def _recorded_pid(directory: Path) -> int | None:
 
 
 def listens(directory: Path) -> str:
-    """Answer where the service listens, or did when it ran last; nothing if it never ran."""
+    """Return where the service listens, or did when it ran last; nothing if it never ran."""
     try:
         return (directory / _RECORD).read_text().partition("\n")[2].strip()
     except OSError:

@@ -185,7 +185,7 @@ class Faults:
                 self.add(path, message)
 
     def of(self, reader: Callable[..., T], *args: Any) -> T | None:
-        """Answer what a reader answers, or None with all that it has found wrong noted."""
+        """Return what a reader answers, or None with all that it has found wrong noted."""
         try:
             return reader(*args)
         except Invalid as refused:

@@ -99,7 +99,7 @@ def read_sound(kind: type[Struct], raw: Any, path: str = "", loose: bool = False
 
 
 def is_too_deep(value: Any) -> bool:
-    """Say whether lists and objects stand in each other deeper than any of ours do (decisions, section 4)."""
+    """Return whether lists and objects stand in each other deeper than any of ours do (decisions, section 4)."""
     deepest, level = 0, [value]
     while level and deepest <= DEEPEST:
         deepest += 1
@@ -113,7 +113,7 @@ def is_too_deep(value: Any) -> bool:
 
 
 def given(struct: Struct) -> dict[str, Any]:
-    """Answer the fields of a Struct that were sent, None included; absent ones keep what is stored."""
+    """Return the fields of a Struct that were sent, None included; absent ones keep what is stored."""
     found = {}
     for info in declared(type(struct)):
         value = getattr(struct, info.name)
@@ -139,7 +139,7 @@ class PageQuery(Struct):
     per: _Size | UnsetType = UNSET
 
     def size(self) -> int:
-        """Answer how many rows a page has: 50, at most 100."""
+        """Return how many rows a page has: 50, at most 100."""
         for value in (self.limit, self.per_page, self.per):
             if isinstance(value, int):
                 return min(value, MAX_PAGE_SIZE)

@@ -59,13 +59,13 @@ def read_what_runs() -> None:
 
 
 def loader_of(unpacked: Path) -> int | None:
-    """Answer which process unpacked into a directory, which its name says; None if it was not unpacked by a loader."""
+    """Return which process unpacked into a directory, which its name says; None if it was not unpacked by a loader."""
     named = re.fullmatch(r"_MEI([0-9a-f]{8})\w{6}", unpacked.name)
     return int(named[1], 16) if named else None
 
 
 def runs_our_file(pid: int) -> bool:
-    """Say whether a process runs the file that this one runs."""
+    """Return whether a process runs the file that this one runs."""
     try:
         return Path(f"/proc/{pid}/exe").samefile("/proc/self/exe")
     except OSError:

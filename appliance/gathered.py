@@ -26,7 +26,7 @@ class _AtHand(SourceFileLoader):
         self._finder = finder
 
     def get_code(self, fullname: str) -> CodeType:
-        """Answer the code, which is kept no longer than until it is run."""
+        """Return the code, which is kept no longer than until it is run."""
         return self._finder.take(fullname)
 
 
@@ -42,7 +42,7 @@ class Gathered:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Answer how a module of the piece is loaded, and where its file would be."""
+        """Return how a module of the piece is loaded, and where its file would be."""
         is_package = self._packages.get(fullname)
         if is_package is None:
             return None
@@ -56,7 +56,7 @@ class Gathered:
         return spec
 
     def take(self, name: str) -> CodeType:
-        """Answer the code of a module; whoever asks a second time waits until it is read a second time."""
+        """Return the code of a module; whoever asks a second time waits until it is read a second time."""
         held = self._codes.pop(name, None)
         found = (held or self._load()[name])[1]
         code: CodeType = marshal.loads(found) if isinstance(found, bytes) else found  # noqa: S302 - our own

@@ -21,7 +21,7 @@ async def read_as_text(request: Request) -> None:
 
 
 def is_unread(request: Request) -> bool:
-    """Say whether this stands for a request whose head could not be read: the library makes one up for its refusal."""
+    """Return whether this stands for a request whose head could not be read: Sanic makes one up for its refusal."""
     return not request.head
 
 

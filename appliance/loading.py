@@ -21,7 +21,7 @@ _until = 0.0
 
 
 async def once(name: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Answer what a function does that loads modules, on another thread; who asks for the same name waits for that."""
+    """Return what a function does that loads modules, on another thread; who asks for the same name waits for that."""
     going: asyncio.Future[T] | None = _under_way.get(name)
     if going is None:
         going = asyncio.get_running_loop().run_in_executor(None, _joined, function, *arguments)
@@ -49,12 +49,12 @@ def _done(name: str, future: "asyncio.Future[Any]") -> None:
 
 
 def is_asked() -> bool:
-    """Say whether somebody waits for a module, or for what is made with it."""
+    """Return whether somebody waits for a module, or for what is made with it."""
     return bool(_under_way) or time.monotonic() < _until
 
 
 async def module(name: str) -> Any:
-    """Answer a module, loaded if it is not yet."""
+    """Return a module, loaded if it is not yet."""
     found = _whole.get(name)
     if found is None:
         found = _whole[name] = await once(name, import_module, name)
@@ -62,7 +62,7 @@ async def module(name: str) -> Any:
 
 
 def handler(name: str, function: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Answer what stands for an asynchronous function of a module, and loads that when it is first called."""
+    """Return what stands for an asynchronous function of a module, and loads that when it is first called."""
 
     async def handle(*arguments: Any, **values: Any) -> Any:
         return await getattr(await module(name), function)(*arguments, **values)

@@ -113,7 +113,7 @@ class _File(logging.handlers.RotatingFileHandler):
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Say whether a line is about us: a form that cannot be read is its sender's fault, and told to them."""
+    """Return whether a line is about us: a form that cannot be read is its sender's fault, and told to them."""
     return record.msg != "Failed when parsing form"
 
 

@@ -36,19 +36,19 @@ class Served(NamedTuple):
 
 
 def url(signed_id: str) -> str:
-    """Answer the public address of a picture."""
+    """Return the public address of a picture."""
     return f"{config.base_url(config.current())}{PATH}{signed_id}"
 
 
 def shown(address: str | None) -> str | None:
-    """Answer what is written where a picture stands, a signed id or an address, as an address."""
+    """Return what is written where a picture stands, a signed id or an address, as an address."""
     if not address or address.lower().startswith(("http://", "https://")):
         return address or None
     return url(address)
 
 
 def named(account_id: int, address: str) -> str | None:
-    """Answer the signed id of an upload from its public address, so that it outlives a move to another host."""
+    """Return the signed id of an upload from its public address, so that it outlives a move to another host."""
     signed_id = address.removeprefix(url(""))
     known = Media.account == account_id, Media.signed_id == signed_id
     return signed_id if signed_id != address and Media.select().where(*known).exists() else None
@@ -87,7 +87,7 @@ def add(account_id: int, filename: str, picture: Picture) -> Media:
 
 
 def get(account_id: int, media_id: int) -> Media:
-    """Answer a picture, all but its content."""
+    """Return a picture, all but its content."""
     found: Media | None = _pictures(account_id).where(Media.id == media_id).get_or_none()
     if found is None:
         raise NotFound
@@ -95,7 +95,7 @@ def get(account_id: int, media_id: int) -> Media:
 
 
 def page(account_id: int, number: int = 1, limit: int = _PER_PAGE, search: str = "") -> Page:
-    """Answer the account's pictures, newest first, without their content; `search` is a part of the file's name."""
+    """Return the account's pictures, newest first, without their content; `search` is a part of the file's name."""
     query = _pictures(account_id)
     if search:
         query = query.where(Media.filename.contains(search))
@@ -108,13 +108,13 @@ def _pictures(account_id: int) -> Any:
 
 
 def served(signed_id: str) -> Served | None:
-    """Answer a picture to whoever knows its name, or None."""
+    """Return a picture to whoever knows its name, or None."""
     found = one("SELECT content_type, content FROM media WHERE signed_id = ?", (signed_id,))
     return Served(*found) if found else None
 
 
 def is_kept(signed_id: str) -> bool:
-    """Say whether a picture of this name is served."""
+    """Return whether a picture of this name is served."""
     return one("SELECT 1 FROM media WHERE signed_id = ?", (signed_id,)) is not None
 
 
@@ -122,7 +122,7 @@ _BRAND = "coalesce(b.logo, '') || b.default_header || b.default_footer || b.defa
 
 
 def used_in(account_id: int, media_id: int) -> list[dict[str, Any]]:
-    """Answer what shows a picture: templates, campaigns with what they sent, flows, the brand, single messages.
+    """Return what shows a picture: templates, campaigns with what they sent, flows, the brand, single messages.
 
     A name that nobody can guess stands in a text for no other reason, so texts are searched for it.
     """
@@ -138,7 +138,7 @@ def used_in(account_id: int, media_id: int) -> list[dict[str, Any]]:
 
 
 def _used(account_id: int, name: str) -> list[dict[str, Any]]:
-    """Answer what is still worked on, or was sent to many, with a picture of this name."""
+    """Return what is still worked on, or was sent to many, with a picture of this name."""
     written = f"({position_of('?1', 't.body')} OR {position_of('?1', 't.design')})"
     asked = {
         "template_id": f"SELECT t.id, t.name FROM template t WHERE t.account_id = ?2 AND t.flow_id IS NULL "

@@ -25,7 +25,7 @@ class Source(Protocol):
     """Where a body comes from."""
 
     async def read(self) -> bytes | None:
-        """Answer the next piece, or None after the last."""
+        """Return the next piece, or None after the last."""
 
 
 class OtherType(Exception):
@@ -49,7 +49,7 @@ class Form(NamedTuple):
 
 
 def boundary(content_type: str) -> bytes | None:
-    """Answer the boundary that a Content-Type names, or None if it is no multipart form."""
+    """Return the boundary that a Content-Type names, or None if it is no multipart form."""
     if content_type.partition(";")[0].strip().lower() != "multipart/form-data":
         return None
     found = _BOUNDARY.search(content_type)
@@ -149,7 +149,7 @@ class _Reader:
         return found
 
     async def until(self, end: bytes, most: int) -> bytes:
-        """Answer what comes before `end`, and drop `end`."""
+        """Return what comes before `end`, and drop `end`."""
         while (place := self._have.find(end)) < 0:
             if len(self._have) > most + len(end):
                 raise TooLarge

@@ -24,7 +24,7 @@ class _Late:
 
 
 def late(text: AnyStr, flags: int = 0) -> "re.Pattern[AnyStr]":
-    """Answer a pattern that `re.compile` would answer, but for errors in it, which come when it is first used."""
+    """Return a pattern that `re.compile` would answer, but for errors in it, which come when it is first used."""
     _waiting.append(made := _Late(text, flags))
     return cast("re.Pattern[AnyStr]", made)
 

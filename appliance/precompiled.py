@@ -18,7 +18,7 @@ FILE = "compiled-templates"
 
 
 def of(kind: str) -> "BytecodeCache | None":
-    """Answer where an environment finds its templates compiled; None where they are not."""
+    """Return where an environment finds its templates compiled; None where they are not."""
     held = _held().get(kind)
     return None if held is None else _finding(held)
 
@@ -40,7 +40,7 @@ def _finding(held: Mapping[str, bytes]) -> "BytecodeCache":
 
     class Finding(BytecodeCache):
         def get_cache_key(self, name: str, filename: str | None = None) -> str:
-            """Answer the name alone: the file lies in another place at each start."""
+            """Return the name alone: the file lies in another place at each start."""
             return name
 
         def load_bytecode(self, bucket: "Bucket") -> None:

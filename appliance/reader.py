@@ -255,5 +255,5 @@ def extras(kind: Any) -> dict[str, Any]:
 
 @cache
 def declared(kind: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Answer the fields of a Struct, worked out once: that takes longer than to read a request by them."""
+    """Return the fields of a Struct, worked out once: that takes longer than to read a request by them."""
     return struct_fields(kind)

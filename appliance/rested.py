@@ -21,7 +21,7 @@ class Rested(Generic[T]):
         self._making: dict[Hashable, threading.Lock] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Answer what belongs to a key, made now unless it is known from a moment ago; who asks meanwhile waits."""
+        """Return what belongs to a key, made now unless it is known from a moment ago; who asks meanwhile waits."""
         with self._lock:
             known = self._known.get(key)
             making = self._making.setdefault(key, threading.Lock())
@@ -48,7 +48,7 @@ class Rested(Generic[T]):
         return made
 
     def last(self, key: Hashable) -> T | None:
-        """Answer what is known of a key, however old; None if nothing is."""
+        """Return what is known of a key, however old; None if nothing is."""
         with self._lock:
             known = self._known.get(key)
         return known[1] if known is not None else None

@@ -26,7 +26,7 @@ class Guards(NamedTuple):
 
 
 def guards(before: Callable[..., Any], after: Callable[..., Any]) -> Guards:
-    """Answer the guards of a door; among those of the whole service they have the place of this moment."""
+    """Return the guards of a door; among those of the whole service they have the place of this moment."""
     return Guards(
         (Middleware(before, MiddlewareLocation.REQUEST),),
         (Middleware(after, MiddlewareLocation.RESPONSE),),
@@ -106,7 +106,7 @@ class PathRouter(Router):
                 raise TypeError(f"{method} {path} is there already, so this router does not add it")
 
     def _made(self, one: Promised) -> Route:
-        """Answer a route as the library makes it (`Router.add`, `Sanic.finalize_middleware`)."""
+        """Return a route as the library makes it (`Router.add`, `Sanic.finalize_middleware`)."""
         app = self.ctx.app
         name, methods = app.generate_name(one.name), frozenset(one.methods)
         made = Route(self, one.path.strip("/"), name, one.handler, methods, static="<" not in one.path)
@@ -129,7 +129,7 @@ class PathRouter(Router):
     def resolve(
         self, path: str, *, method: str | None = None, orig: str | None = None, extra: dict[str, str] | None = None
     ) -> tuple[Any, Callable[..., Any], dict[str, Any]]:
-        """Answer the route of a path, its handler, and the values in the path; slashes at the end do not count.
+        """Return the route of a path, its handler, and the values in the path; slashes at the end do not count.
 
         Raises NotFound, and NoMethod with the methods that there are.
         """
@@ -157,7 +157,7 @@ class PathRouter(Router):
 
 
 def _walk(here: Crossing, parts: list[str], at: int, values: dict[int, Any]) -> Ends | None:
-    """Answer what is at the end of a path, and note its values; None where it leads nowhere."""
+    """Return what is at the end of a path, and note its values; None where it leads nowhere."""
     if at == len(parts):
         return here.ends or None
     part = parts[at]

@@ -169,7 +169,7 @@ def _speaks_json(path: str) -> bool:
 
 
 def _wants_json(request: Request, path: str) -> bool:
-    """Say whether whoever asks for a path that there is not reads JSON: a program, and no browser.
+    """Return whether whoever asks for a path that there is not reads JSON: a program, and no browser.
 
     Below `/api` it is a program that has the wrong base, unless it asks for HTML.
     """

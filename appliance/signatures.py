@@ -16,13 +16,13 @@ def _made(key: bytes, name: str, sent: str, body: bytes) -> str:
 
 
 def is_signed(secret: str, name: str, sent: str, body: bytes, given: str) -> bool:
-    """Say whether one of the signatures of a request, with spaces between them, is right."""
+    """Return whether one of the signatures of a request, with spaces between them, is right."""
     rights = [_made(key, name, sent, body).encode() for key in _keys(secret)]
     return any(hmac.compare_digest(one.encode(), right) for one in given.split(" ") for right in rights)
 
 
 def _keys(secret: str) -> list[bytes]:
-    """Answer the keys of a secret: what follows `whsec_` is base64, anything else is the key itself.
+    """Return the keys of a secret: what follows `whsec_` is base64, anything else is the key itself.
 
     Some take the secret for the key with all its letters, so what they sign is right too; we sign with the first.
     """

@@ -92,7 +92,7 @@ def check_key(expected: str, path: Path) -> None:
 
 
 def derive(purpose: str) -> bytes:
-    """Answer a 32-byte key for one purpose, derived from the installation's key."""
+    """Return a 32-byte key for one purpose, derived from the installation's key."""
     if not _key:
         raise RuntimeError("the installation's key is not loaded")
     return hashlib.blake2b(purpose.encode(), key=_key, digest_size=32).digest()
@@ -113,12 +113,12 @@ def _mac(purpose: str, body: bytes, size: int) -> bytes:
 
 @lru_cache(maxsize=32)
 def _begun(key: bytes, purpose: str, size: int) -> "hashlib.blake2b":
-    """Answer a MAC that is ready for its message; to begin one costs more than to copy it."""
+    """Return a MAC that is ready for its message; to begin one costs more than to copy it."""
     return hashlib.blake2b(key=derive("link:" + purpose), digest_size=size)
 
 
 def read(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
-    """Answer the number inside a token of this purpose, or None if it is not ours."""
+    """Return the number inside a token of this purpose, or None if it is not ours."""
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except (ValueError, UnicodeEncodeError):
@@ -133,12 +133,12 @@ def read(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
 
 
 def address_hash(kind: str, key: str) -> bytes:
-    """Answer the keyed hash under which an address is remembered after its contact is gone."""
+    """Return the keyed hash under which an address is remembered after its contact is gone."""
     return address_hasher()(kind, key)
 
 
 def address_hasher() -> Callable[[str, str], bytes]:
-    """Answer `address_hash` with its key at hand, for a million addresses."""
+    """Return `address_hash` with its key at hand, for a million addresses."""
     begun = hashlib.blake2b(key=derive("address"), digest_size=20)
 
     def hashed(kind: str, key: str) -> bytes:
@@ -150,12 +150,12 @@ def address_hasher() -> Callable[[str, str], bytes]:
 
 
 def digest(secret: str) -> str:
-    """Answer the SHA-256 under which a random secret of full strength is stored."""
+    """Return the SHA-256 under which a random secret of full strength is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def random_base62(length: int) -> str:
-    """Answer that many random characters of 0-9, A-Z and a-z."""
+    """Return that many random characters of 0-9, A-Z and a-z."""
     return "".join(secrets.choice(_BASE62) for _ in range(length))
 
 
@@ -166,7 +166,7 @@ def sign_hex(purpose: str, number: int, mac_bytes: int = 8) -> str:
 
 
 def read_hex(purpose: str, token: str, mac_bytes: int = 8) -> int | None:
-    """Answer the number inside a token of `sign_hex`, in whatever case it comes back, or None if it is not ours."""
+    """Return the number inside a token of `sign_hex`, in whatever case it comes back, or None if it is not ours."""
     if len(token) != 2 * (6 + mac_bytes) or not token.isascii() or not token.isalnum():
         return None
     try:

@@ -15,7 +15,7 @@ UNWRITABLE = late("[\x00\ud800-\udfff]")
 
 
 def text_fault(value: str, extra: dict[str, Any]) -> str | None:
-    """Say what is wrong with a text: what no row or header can hold, or nothing where something is asked for."""
+    """Return what is wrong with a text: what no row or header can hold, or nothing where something is asked for."""
     if UNWRITABLE.search(value) or (extra.get("line") and _CONTROL.search(value)):
         return "is invalid"
     if extra.get("filled") and not value.strip():
@@ -24,7 +24,7 @@ def text_fault(value: str, extra: dict[str, Any]) -> str | None:
 
 
 def data_fault(value: Any, extra: dict[str, Any]) -> str | None:
-    """Say what is wrong with a value that is no text: a number that is none, or more bytes than are kept."""
+    """Return what is wrong with a value that is no text: a number that is none, or more bytes than are kept."""
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a number"
     most = extra.get("bytes")
@@ -40,7 +40,7 @@ def data_fault(value: Any, extra: dict[str, Any]) -> str | None:
 
 
 def _is_endless(value: Any) -> bool:
-    """Say whether there is a number in it that is none: 1e400 is written back as null."""
+    """Return whether there is a number in it that is none: 1e400 is written back as null."""
     if isinstance(value, float):
         return not math.isfinite(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -54,7 +54,7 @@ def _country(value: str) -> str:
 
 
 def http_url(value: str) -> str:
-    """Answer an address as it is; raises ValueError unless it is http or https and names a host."""
+    """Return an address as it is; raises ValueError unless it is http or https and names a host."""
     try:
         parts = urlsplit(value)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", value)

@@ -27,7 +27,7 @@ _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # that of addresses 
 
 
 def contents(executable: Path) -> tuple[list[str], list[str]]:
-    """Answer the names of the modules and of the files inside."""
+    """Return the names of the modules and of the files inside."""
     archive = CArchiveReader(str(executable))
     # What is unpacked later is named after what brings it along, too: `owner,owner:path`
     files = {name.rpartition(":")[2]: name for name in archive.toc}
@@ -38,7 +38,7 @@ def contents(executable: Path) -> tuple[list[str], list[str]]:
 
 
 def oldest_glibc(tree: Path) -> str:
-    """Answer the C library that the most demanding file of a tree asks for."""
+    """Return the C library that the most demanding file of a tree asks for."""
     asked = {(2, 0)}
     for file in sorted(tree.rglob("*")):
         if file.is_file() and not file.is_symlink() and file.open("rb").read(4) == b"\x7fELF":
@@ -48,7 +48,7 @@ def oldest_glibc(tree: Path) -> str:
 
 
 def licences(words: str) -> list[dict[str, Any]]:
-    """Answer a licence as the form wants it: one of the list by its name, everything else as an expression."""
+    """Return a licence as the form wants it: one of the list by its name, everything else as an expression."""
     plain = re.fullmatch(r"[\w.+-]+", words) and not words.startswith("LicenseRef-")
     if re.fullmatch(r"[\w.+-]+(?: (?:OR|AND|WITH) [\w.+-]+)+|LicenseRef-[\w.-]+|.*\(.*\).*", " ".join(words.split())):
         return [{"expression": " ".join(words.split())}]
@@ -56,7 +56,7 @@ def licences(words: str) -> list[dict[str, Any]]:
 
 
 def component(part: Part, ref: str) -> dict[str, Any]:
-    """Answer a part in the words of the form, with what is compiled into it."""
+    """Return a part in the words of the form, with what is compiled into it."""
     said: dict[str, Any] = {"type": "library", "bom-ref": ref, "name": part.name}
     if part.version:
         said["version"] = part.version
@@ -67,7 +67,7 @@ def component(part: Part, ref: str) -> dict[str, Any]:
 
 
 def bill(executable: Path, version: str, glibc: str) -> dict[str, Any]:
-    """Answer the whole bill."""
+    """Return the whole bill."""
     digest = hashlib.sha256(executable.read_bytes()).hexdigest()
     moment = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), UTC)
     found = parts(*contents(executable))

@@ -54,18 +54,18 @@ def rows(file: str) -> Iterator[list[str]]:
 
 
 def normal(name: str) -> str:
-    """Answer a package's name as indexes compare it."""
+    """Return a package's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def pinned() -> list[str]:
-    """Answer the packages of the lock."""
+    """Return the packages of the lock."""
     lines = (HERE / "requirements.lock").read_text().splitlines()
     return [line.partition("==")[0] for line in lines if "==" in line]
 
 
 def licence_of(name: str) -> str:
-    """Answer a part's licence as its row says, in the words of SPDX."""
+    """Return a part's licence as its row says, in the words of SPDX."""
     known = {normal(one): cells[2] for cells in rows("README.md") for one in cells[0].split(", ")}
     if normal(name) not in known:
         raise Unknown(f"packaging/licences/README.md has no row for {name}")
@@ -73,7 +73,7 @@ def licence_of(name: str) -> str:
 
 
 def owners() -> dict[str, str]:
-    """Answer which package of the lock each of its files and modules belongs to."""
+    """Return which package of the lock each of its files and modules belongs to."""
     found = {"zones.zip": "tzdata"}
     for name in pinned():
         for file in metadata.distribution(name).files or ():
@@ -87,7 +87,7 @@ def owners() -> dict[str, str]:
 
 
 def parts(modules: Iterable[str], files: Iterable[str]) -> list[Part]:
-    """Answer the parts that these modules and files are of. Raises Unknown for what belongs to nobody."""
+    """Return the parts that these modules and files are of. Raises Unknown for what belongs to nobody."""
     known, packages, libraries, strange = owners(), set(), set(), []
     for name in sorted({*modules, *files}):
         top = re.split(r"[./]", name)[0]
@@ -203,7 +203,7 @@ def _vendored() -> Iterator[Part]:
 
 
 def notices(found: list[Part]) -> str:
-    """Answer the licences of all parts as one text, as they ask to be passed on."""
+    """Return the licences of all parts as one text, as they ask to be passed on."""
     rule = "=" * 100
     said = [(ROOT / "LICENSE").read_text(encoding="utf-8")]
     for part in found:
@@ -217,6 +217,6 @@ def notices(found: list[Part]) -> str:
 
 
 def versions(found: list[Part]) -> dict[str, str]:
-    """Answer name and version of every part and what is compiled into it, where it is known."""
+    """Return name and version of every part and what is compiled into it, where it is known."""
     inner = {one.name: one.version for part in found for one in part.within if one.name in ("sqlite", "openssl")}
     return {**{normal(part.name): part.version for part in found}, **inner}

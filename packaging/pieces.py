@@ -29,7 +29,7 @@ _ASKING = {"pytz"}
 
 
 def imported(statement: str) -> set[str]:
-    """Answer the modules that a fresh interpreter has after a statement."""
+    """Return the modules that a fresh interpreter has after a statement."""
     site = str(Path(PyInstaller.__file__).parents[1])
     tell = f"import sys; sys.path.append({site!r}); {statement}; print(*sys.modules)"
     done = subprocess.check_output([sys.executable, "-S", "-c", tell], cwd=ROOT, text=True)
@@ -37,22 +37,22 @@ def imported(statement: str) -> set[str]:
 
 
 def of_a_start() -> set[str]:
-    """Answer the modules that a start imports."""
+    """Return the modules that a start imports."""
     return imported(_START)
 
 
 def of_all_doors() -> set[str]:
-    """Answer the modules that a start imports, and all that is there for who asks: pages, endpoints, links, queue."""
+    """Return the modules that a start imports, and all that is there for who asks: pages, endpoints, links, queue."""
     return imported(f"{_START}; {_SOON}")
 
 
 def of_the_reader() -> set[str]:
-    """Answer the modules that the reader of the piece needs itself."""
+    """Return the modules that the reader of the piece needs itself."""
     return imported("from appliance import gathered")
 
 
 def of_whole_packages(modules: Iterable[str], at_start: set[str], files: Iterable[str]) -> set[str]:
-    """Answer the modules of packages that no start imports anything of, and that have no files beside their code."""
+    """Return the modules of packages that no start imports anything of, and that have no files beside their code."""
     tops = {name.partition(".")[0] for name in at_start} | {Path(file).parts[0] for file in files} | _ASKING
     return {name for name in modules if name.partition(".")[0] not in tops}
 

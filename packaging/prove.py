@@ -59,7 +59,7 @@ class Service:
         raise Failed("the service does not answer")
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str, str]:
-        """Ask over HTTP; answers the status, the body and the cookie."""
+        """Ask over HTTP; returns the status, the body and the cookie."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         said = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"} if self._key else {}
         text = body if isinstance(body, str) or body is None else json.dumps(body)

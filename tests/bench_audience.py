@@ -33,11 +33,11 @@ class Bench:
         self._segment: int | None = None
 
     def any_id(self) -> int:
-        """Answer the id of somebody."""
+        """Return the id of somebody."""
         return self.random.randint(1, self.contacts)
 
     def any_day(self) -> str:
-        """Answer a day on which people were added."""
+        """Return a day on which people were added."""
         return (datetime.now(UTC) - timedelta(days=self.random.randint(1, 390))).date().isoformat()
 
     def put(self, email: str, **body: Any) -> Any:
@@ -76,14 +76,14 @@ class Bench:
         return self.api.post("/segments/count", {"filters": filters})
 
     def segment(self) -> int:
-        """Answer a saved segment of the five conditions, made once."""
+        """Return a saved segment of the five conditions, made once."""
         if self._segment is None:
             body = {"name": "Five", "filters": self.broad()}
             self._segment = int(self.api.post("/segments", body).expect(201)["id"])
         return self._segment
 
     def any_name(self) -> str:
-        """Answer the beginning of somebody's name."""
+        """Return the beginning of somebody's name."""
         return f"{self.random.choice(FIRST)} {self.random.choice(LAST)}{self.random.randint(1, self.contacts) % 1000}"
 
 
@@ -118,7 +118,7 @@ FIGURES: dict[str, tuple[float, Figure]] = {
 
 
 def percentiles(figure: Figure, bench: Bench) -> tuple[float, float, float]:
-    """Answer p50, p95, p99 in milliseconds."""
+    """Return p50, p95, p99 in milliseconds."""
     times = []
     for _ in range(bench.requests):
         begin = time.perf_counter()

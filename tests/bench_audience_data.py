@@ -35,7 +35,7 @@ Rows = Iterator[tuple[Any, ...]]
 
 
 def draw(number: int, what: int) -> float:
-    """Answer a number from 0 up to 1 that belongs to an id and a purpose, as if thrown with dice."""
+    """Return a number from 0 up to 1 that belongs to an id and a purpose, as if thrown with dice."""
     x = (number * 0x9E3779B97F4A7C15 + what * 0xD1B54A32D192ED03) & _ALL
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _ALL
@@ -49,7 +49,7 @@ class Skewed:
         self._sums = list(accumulate(weights))
 
     def __call__(self, chance: float) -> int:
-        """Answer the place that a chance from 0 up to 1 falls on."""
+        """Return the place that a chance from 0 up to 1 falls on."""
         return bisect(self._sums, chance * self._sums[-1])
 
 
@@ -60,13 +60,13 @@ _tags, _countries = Skewed([62, 24, 3, 4, 7]), Skewed([60, 20, 12, 8])
 
 
 def name(number: int) -> tuple[str, str]:
-    """Answer somebody's names."""
+    """Return somebody's names."""
     last = LAST[int(draw(number, 2) * len(LAST))]
     return FIRST[_names(draw(number, 1))], f"{last}{int(draw(number, 3) * 1000)}"
 
 
 def person(number: int, contacts: int, now: int) -> tuple[Any, ...]:
-    """Answer the row of a contact: added one after the other, give or take a day."""
+    """Return the row of a contact: added one after the other, give or take a day."""
     added = now - 400 * DAY + int((number / contacts * 398 + draw(number, 4)) * DAY)
     city = f'"city":"{CITIES[_cities(draw(number, 5))]}",' if draw(number, 6) < 0.8 else ""
     visits = int(1 / (1.002 - draw(number, 7)))
@@ -91,7 +91,7 @@ def memberships(number: int, now: int) -> Rows:
 
 
 def event(number: int, contacts: int, now: int) -> tuple[Any, ...]:
-    """Answer the row of an event: in the order of time, more of them lately, most of them by few people."""
+    """Return the row of an event: in the order of time, more of them lately, most of them by few people."""
     when = now - int(360 * DAY * (1 - number / (contacts * EVENTS)) ** 1.5)
     rank = int(contacts * draw(number, 40) ** 2)
     kind = KINDS[_kinds(draw(number, 41))]
@@ -192,7 +192,7 @@ def fill(path: Path, contacts: int, say: Callable[[str], None] = print) -> None:
 
 
 def make(cache: Path, contacts: int) -> Path:
-    """Answer the data directory of the big database, made now unless it is there."""
+    """Return the data directory of the big database, made now unless it is there."""
     edition = hashlib.sha256(f"{SQL}{_EDITION}".encode()).hexdigest()[:8]
     data = cache / f"audience-{contacts}-{edition}"
     if not (data / "done").exists():

@@ -22,7 +22,7 @@ VALUES: dict[str, Any] = {
 
 
 def source(number: int, loop: bool = False) -> Source:
-    """Answer a mail of twelve sections, another one for each number."""
+    """Return a mail of twelve sections, another one for each number."""
     text = (
         f'<p>Dear {{{{ contact.first_name | default: "friend" }}}} in {{{{ contact.data.city }}}}, {number}: '
         f'{WORDS * 12} <a href="https://x.test/?c={{{{ contact.id }}}}">Read more</a></p>'
@@ -46,7 +46,7 @@ def source(number: int, loop: bool = False) -> Source:
 
 
 def each(content: Content, times: int) -> float:
-    """Answer the microseconds that one recipient takes."""
+    """Return the microseconds that one recipient takes."""
     start = time.perf_counter()
     for _ in range(times):
         compose.fill(content, VALUES)

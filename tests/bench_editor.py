@@ -35,7 +35,7 @@ _ASKED = """() => performance.getEntriesByType("resource").map((one) =>
 
 
 def letter(sections: int) -> dict[str, Any]:
-    """Answer a design of so many sections, a third of them headings, texts, buttons."""
+    """Return a design of so many sections, a third of them headings, texts, buttons."""
     found = [{"id": "press", "type": "button", "props": {"text": "Read", "href": "https://example.org"}},
              {"id": "title", "type": "heading", "props": {"text": "News"}}]  # fmt: skip
     for at in range(sections - 3):

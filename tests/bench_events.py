@@ -108,7 +108,7 @@ def pages(api: Client, key: str, port: int, each: int) -> None:
 
 
 def posts(server: Server, key: str, count: int, connections: int) -> int:
-    """Post events one by one; answers how many were acknowledged."""
+    """Post events one by one; returns how many were acknowledged."""
     chance = random.Random(2)
     asked = [
         request(key, "POST", "/events", {
@@ -130,7 +130,7 @@ def posts(server: Server, key: str, count: int, connections: int) -> int:
 
 
 def batches(server: Server, key: str, count: int) -> int:
-    """Post events a thousand at once, and all of them again; answers how many were acknowledged."""
+    """Post events a thousand at once, and all of them again; returns how many were acknowledged."""
     api = server.client(validate=False, keep_alive=True)
     other = Meanwhile(0.02, lambda number: api.post("/events", {"event": "checkout", "contact_id": 1 + number}))
     asked = [

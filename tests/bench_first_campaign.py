@@ -64,7 +64,7 @@ class Person:
         time.sleep(HOME)
 
     def told(self, part: str) -> None:
-        """Say how long this part took."""
+        """Return how long this part took."""
         now = time.monotonic()
         print(f"{part:<44}{now - self.part_began:7.1f} s", flush=True)
         self.part_began = now

@@ -93,7 +93,7 @@ def timed(server: Server, flow_id: int, count: int, words: str) -> None:
 
 
 def latency(server: Server, times: int) -> None:
-    """Say how long it takes from the answer of `POST /events` until the first step is done, at rest."""
+    """Return how long it takes from the answer of `POST /events` until the first step is done, at rest."""
     path, api = server.data / "campanero.db", server.client(validate=False, keep_alive=True)
     here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     took = []
@@ -109,7 +109,7 @@ def latency(server: Server, times: int) -> None:
 
 
 def sent(server: Server, count: int) -> None:
-    """Say how quickly what a flow put into the ledger was handed over to the built-in inbox."""
+    """Return how quickly what a flow put into the ledger was handed over to the built-in inbox."""
     here = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
     open_rows = "SELECT count(*) FROM message WHERE status IN ('queued', 'sending')"
     begun, first = time.perf_counter(), here.execute(open_rows).fetchone()[0]

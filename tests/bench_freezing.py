@@ -44,7 +44,7 @@ class Others(threading.Thread):
 
 
 def during(server: Server, contacts: int, words: str, act: Any, is_over: Any) -> float:
-    """Do something while others write; prints how long it and they took, and answers the seconds."""
+    """Do something while others write; prints how long it and they took, and returns the seconds."""
     api = server.client(validate=False, keep_alive=True)
     others = Others(server.client(validate=False, keep_alive=True), contacts)
     others.start()
@@ -69,7 +69,7 @@ def during(server: Server, contacts: int, words: str, act: Any, is_over: Any) ->
 
 
 def private(server: Server) -> int:
-    """Answer the megabytes that are the process's own, not mapped from files."""
+    """Return the megabytes that are the process's own, not mapped from files."""
     return memory(server.pid)["RssAnon"] // 1024
 
 
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def digest(path: Path) -> str:
-    """Answer a fingerprint of who has a row, to hold runs against each other."""
+    """Return a fingerprint of who has a row, to hold runs against each other."""
     here = apsw.Connection(str(path))
     found = hashlib.blake2b(digest_size=6)
     for row in here.execute("SELECT contact_id, recipient, skip_reason FROM message ORDER BY id"):

@@ -28,7 +28,7 @@ PLACES = 4
 
 
 def understood(rounds: int = 20) -> float:
-    """Answer how many mails are read in a second, on one core."""
+    """Return how many mails are read in a second, on one core."""
     with tempfile.TemporaryDirectory() as directory:
         tokens.create_key(Path(directory))
         config.use(config.load({"data_dir": directory}, {}).config)

@@ -46,7 +46,7 @@ def put_back(server: Server) -> None:
 
 
 def late(times: list[float]) -> str:
-    """Say how long something took, in milliseconds."""
+    """Return how long something took, in milliseconds."""
     found = sorted(times)
     return f"p50 {found[len(found) // 2] * 1000:.1f}, p95 {found[int(len(found) * 0.95)] * 1000:.1f}, " \
            f"max {found[-1] * 1000:.1f} ms"  # fmt: skip

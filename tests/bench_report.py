@@ -69,7 +69,7 @@ def _hits(draw: random.Random, campaign_id: int, one: dict[str, Any], hits: int,
 
 
 def late(times: list[float]) -> str:
-    """Say how long answers took, in milliseconds."""
+    """Return how long answers took, in milliseconds."""
     found = sorted(times)
     return f"p50 {found[len(found) // 2] * 1000:.0f}, p95 {found[int(len(found) * 0.95)] * 1000:.0f} ms"
 

@@ -233,7 +233,7 @@ def _each(what: Callable[[int], object], count: int) -> float:
 
 
 def made(port: int, options: Any) -> Server:
-    """Answer a service that is set up to send into a sink."""
+    """Return a service that is set up to send into a sink."""
     env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
     env |= {"CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
     server = Server(relay=port, env=env, executable=options.executable).set_up().start()

@@ -34,7 +34,7 @@ LINKS = 8
 
 
 async def follow(port: int, paths: list[str], connections: int) -> tuple[float, list[float]]:
-    """Follow all links over so many connections; answers the rate and how long each took."""
+    """Follow all links over so many connections; returns the rate and how long each took."""
     requests = (f"GET {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: {AGENT}\r\n\r\n".encode() for path in paths)
     rate, times = await ask(port, requests, connections, (302,))
     if len(times) != len(paths):
@@ -66,7 +66,7 @@ def recorded(server: Server, where: str = "1") -> int:
 
 
 def settled(server: Server) -> float:
-    """Wait until all that was recorded is judged; answers the seconds."""
+    """Wait until all that was recorded is judged; returns the seconds."""
     begin = time.perf_counter()
     while recorded(server, "verdict IS NULL"):
         time.sleep(0.05)
@@ -74,7 +74,7 @@ def settled(server: Server) -> float:
 
 
 def late(times: list[float]) -> str:
-    """Say how long answers took, in milliseconds."""
+    """Return how long answers took, in milliseconds."""
     found = sorted(times)
     return f"p50 {found[len(found) // 2] * 1000:.1f}, p99 {found[int(len(found) * 0.99)] * 1000:.1f} ms"
 

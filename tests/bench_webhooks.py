@@ -33,7 +33,7 @@ class Taker(asyncio.Protocol):
         self._transport, self._have = transport, b""
 
     def data_received(self, data: bytes) -> None:
-        """Answer once a request is whole."""
+        """Return once a request is whole."""
         self._have += data
         head, found, body = self._have.partition(b"\r\n\r\n")
         if not found:

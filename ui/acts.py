@@ -19,7 +19,7 @@ _SKIPPED = {
 
 
 def name_of(account_id: int, act: str, argument: dict[str, Any]) -> str:
-    """Answer what an act is about: the name of a list, or a tag."""
+    """Return what an act is about: the name of a list, or a tag."""
     if not act.startswith("list_"):
         return str(argument.get("tag", ""))
     try:
@@ -29,7 +29,7 @@ def name_of(account_id: int, act: str, argument: dict[str, Any]) -> str:
 
 
 def going(act: Any, name: str) -> str:
-    """Say what is going on."""
+    """Return what is going on."""
     reached, number = words.number(act.reached), words.people(act.number)
     return {
         "list_add": f"Adding to {name}: {reached} of {number}",
@@ -42,13 +42,13 @@ def going(act: Any, name: str) -> str:
 
 
 def quarter(act: Any) -> str:
-    """Say how far an act is in quarters, for those who listen."""
+    """Return how far an act is in quarters, for those who listen."""
     share = 25 * (4 * act.reached // act.number) if act.number else 100
     return f"{share} % done"
 
 
 def done(act: Any, name: str) -> str:
-    """Say what became of an act, and whom it left as they are."""
+    """Return what became of an act, and whom it left as they are."""
     if act.state == "failed":
         return f"{name} was deleted meanwhile. {words.people(act.changed)} were reached before."
     who = words.people(act.changed) if act.changed else "Nobody"
@@ -74,7 +74,7 @@ def _left(skipped: dict[str, int]) -> str:
 
 
 def question(act: str, number: int) -> dict[str, str]:
-    """Answer what is asked before an act that cannot be undone: title, text, verb, and the safe way out."""
+    """Return what is asked before an act that cannot be undone: title, text, verb, and the safe way out."""
     who = words.people(number)
     if act == "unsubscribe":
         return {

@@ -29,7 +29,7 @@ class Approval(NamedTuple):
 
 
 def of(visit: Visit, row: Any, here: str, codes: Sequence[str]) -> Approval:
-    """Answer how a campaign or flow stands; `here` is its page, `codes` what keeps it from going out."""
+    """Return how a campaign or flow stands; `here` is its page, `codes` what keeps it from going out."""
     wanted = bool(row.account.approval_required)
     decides = may(visit.user.role, "POST", f"{here}/approve")
     allowed = decides and approving.allows(row, visit.by)

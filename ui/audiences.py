@@ -31,7 +31,7 @@ class Choices(NamedTuple):
 
 
 def choices(account_id: int) -> Choices:
-    """Answer what an audience may be chosen from."""
+    """Return what an audience may be chosen from."""
     found: tuple[list[Any], list[Any]] = ([], [])
     for into, ask, query in ((found[0], lists.page, lists.ListQuery), (found[1], segments.page, SegmentQuery)):
         for number in range(1, _PAGES + 1):
@@ -58,13 +58,13 @@ def name(campaign: Any, names: dict[str, str]) -> str:
 
 
 def chosen(campaign: Any) -> list[int]:
-    """Answer the lists that an audience unites."""
+    """Return the lists that an audience unites."""
     both = [campaign.trigger.contact_list_id, *(campaign.trigger.data.get("contact_list_ids") or [])]
     return [one for one in dict.fromkeys(both) if one]
 
 
 def left_out(campaign: Any) -> list[str]:
-    """Answer what an audience leaves out, as `list-3` and `segment-4`."""
+    """Return what an audience leaves out, as `list-3` and `segment-4`."""
     data = campaign.trigger.data
     return [
         f"{kind}-{one}"
@@ -77,7 +77,7 @@ class Parts(together.Parts):
     """For whom a campaign is, as two at one draft may each change it."""
 
     def words(self, form: Form, key: str, known: Mapping[str, str]) -> str:
-        """Say who is meant, by names as `list-3` and `segment-4`."""
+        """Return who is meant, by names as `list-3` and `segment-4`."""
         if "without" in self.names(key):
             return super().words(form, key, known)
         if form["who"] == "all":
@@ -89,7 +89,7 @@ class Parts(together.Parts):
 
 
 def form(campaign: Any) -> Form:
-    """Answer the form that says for whom a campaign is."""
+    """Return the form that says for whom a campaign is."""
     data = campaign.trigger.data
     values = {
         "who": "all" if audience.is_everyone(data) else "some",

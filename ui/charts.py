@@ -29,12 +29,12 @@ class Step(NamedTuple):
 
 
 def is_long(buckets: Sequence[Any]) -> bool:
-    """Say whether there is more to show than the first two days."""
+    """Return whether there is more to show than the first two days."""
     return len(buckets) > _HOURS
 
 
 def columns(buckets: Sequence[Any], by: str) -> list[Column]:
-    """Answer the columns of first opens and clicks: by hour those of one or two days, by day all since it began."""
+    """Return the columns of first opens and clicks: by hour those of one or two days, by day all since it began."""
     if not buckets:
         return []
     begin = words.moment(buckets[0].from_) or 0
@@ -67,7 +67,7 @@ def _days(buckets: Sequence[Any], begin: int) -> list[Column]:
 
 
 def top(most: int) -> int:
-    """Answer a round number at or above the largest one, for the end of a scale."""
+    """Return a round number at or above the largest one, for the end of a scale."""
     if most <= 5:
         return max(most, 1)
     power = 1
@@ -77,5 +77,5 @@ def top(most: int) -> int:
 
 
 def marks(labels: Sequence[str]) -> tuple[str, str, str]:
-    """Answer what stands below the first, the middle and the last column."""
+    """Return what stands below the first, the middle and the last column."""
     return labels[0], labels[len(labels) // 2], labels[-1]

@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 
 def shown(found: Import, form: Form) -> list[Column]:
-    """Answer the columns of a file; what was typed stands before what was guessed."""
+    """Return the columns of a file; what was typed stands before what was guessed."""
     made = []
     for index, column in enumerate(found.columns):
         target = str(column["target"])
@@ -58,7 +58,7 @@ def shown(found: Import, form: Form) -> list[Column]:
 
 
 def asked(found: Import, form: Form) -> dict[str, str]:
-    """Answer where the form sends each column, by its name; notes what cannot be."""
+    """Return where the form sends each column, by its name; notes what cannot be."""
     goes: dict[str, str] = {}
     taken: dict[str, str] = {}
     for index, column in enumerate(found.columns):
@@ -79,7 +79,7 @@ def asked(found: Import, form: Form) -> dict[str, str]:
 
 
 def options(found: Import, form: Form) -> dict[str, Any]:
-    """Answer what a form asks of an import, in the words of the domain; notes what is missing."""
+    """Return what a form asks of an import, in the words of the domain; notes what is missing."""
     if found.resource == "suppressions":
         return {"map": asked(found, form)}
     form.need("consent_source", "Say where these contacts come from. It is kept with each of them as evidence.")

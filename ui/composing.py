@@ -54,7 +54,7 @@ _ELSEWHERE = {
 
 
 def facts(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
-    """Answer everything the pages of a draft show; raises NotFound. Not `exact`, it follows each change at once, and
+    """Return everything the pages of a draft show; raises NotFound. Not `exact`, it follows each change at once, and
     people who come and go in a very large audience a few seconds later.
     """
     account_id, account = visit.account_id, visit.account
@@ -83,7 +83,7 @@ def facts(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
 
 
 def rights(visit: Visit, campaign: Any) -> dict[str, bool]:
-    """Answer what somebody may do with a campaign, so that no button is shown that would be refused.
+    """Return what somebody may do with a campaign, so that no button is shown that would be refused.
 
     What goes out by itself is looked at by who may not send.
     """
@@ -93,7 +93,7 @@ def rights(visit: Visit, campaign: Any) -> dict[str, bool]:
 
 
 def forms(campaign: Any, visit: Visit) -> dict[str, Form]:
-    """Answer the forms of the four cards, and that of its name."""
+    """Return the forms of the four cards, and that of its name."""
     template = campaign.template
     when = {"when": "now"}
     if campaign.scheduled_at is not None:
@@ -110,7 +110,7 @@ def forms(campaign: Any, visit: Visit) -> dict[str, Form]:
 
 
 def done(found: dict[str, Any]) -> dict[str, bool]:
-    """Say which of the cards have all they need."""
+    """Return which of the cards have all they need."""
     template = found["template"]
     return {
         "to": found["has_audience"] and found["sums"]["sendable"] > 0,
@@ -121,7 +121,7 @@ def done(found: dict[str, Any]) -> dict[str, bool]:
 
 
 def rehearsal_of(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Answer how far the message is made for everybody, and of an SMS what that takes."""
+    """Return how far the message is made for everybody, and of an SMS what that takes."""
     found = preflight.check(account_id, campaign_id, count=lately.arithmetic).facts
     campaign = store.get(account_id, campaign_id)
     shown = preview.render(account_id, campaign_id) if campaign.channel == "sms" else None
@@ -129,7 +129,7 @@ def rehearsal_of(account_id: int, campaign_id: int) -> dict[str, Any]:
 
 
 def rehearsed(found: dict[str, Any]) -> dict[str, Any]:
-    """Answer what the rehearsal found in words, with the people whom it concerns."""
+    """Return what the rehearsal found in words, with the people whom it concerns."""
     told = found.get("rehearsal")
     if told is None:
         return {"rehearsal": None, "trouble": []}
@@ -145,7 +145,7 @@ def rehearsed(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _findings(flight: preflight.Preflight, campaign_id: int, role: str) -> list[tuple[str, str, str]]:
-    """Answer the checklist: its tone, its words, and where it is mended by who may."""
+    """Return the checklist: its tone, its words, and where it is mended by who may."""
     found = [
         (tone, said(one), place(one, campaign_id))
         for tone, some in (("bad", flight.blockers), ("warn", flight.warnings))
@@ -163,7 +163,7 @@ def said(finding: Any) -> str:
 
 
 def place(finding: Any, campaign_id: int) -> str:
-    """Answer where a finding is mended."""
+    """Return where a finding is mended."""
     if "postal" in finding.message:
         return "/brand"
     if finding.code in _ELSEWHERE:

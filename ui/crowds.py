@@ -71,7 +71,7 @@ def rules(text: str) -> list[Any]:
 
 
 def order(table: Table) -> Order:
-    """Answer the order of a table of people."""
+    """Return the order of a table of people."""
     found = ORDERS[table.sort.removeprefix("-")]
     return found._replace(down=table.sort.startswith("-"))
 
@@ -93,7 +93,7 @@ def fill(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
 
 
 def chips(account_id: int) -> tuple[Chip, ...]:
-    """Answer the filters most people use, with how many each shows."""
+    """Return the filters most people use, with how many each shows."""
     found = store.tallies(account_id)
     return (
         Chip("", "Everyone", found.everybody),

@@ -36,7 +36,7 @@ class Declared(NamedTuple):
 
 
 def routes() -> Iterator[Promised]:
-    """Answer the routes of all pages, guarded."""
+    """Return the routes of all pages, guarded."""
     written, guarded = assets.written(FILE), guards(_foreign, _headers)
     for one in table() if written is None else (Declared(*told) for told in written):
         yield Promised(
@@ -46,7 +46,7 @@ def routes() -> Iterator[Promised]:
 
 
 def table() -> list[Declared]:
-    """Answer what all pages declare, for `routes` of the executable."""
+    """Return what all pages declare, for `routes` of the executable."""
     return [one for name in pages.NAMES for one in _told(name, _loaded(name))]
 
 
@@ -65,7 +65,7 @@ def _told(module: str, blueprint: Pages) -> Iterator[Declared]:
 
 
 def _awaiting(module: str, name: str) -> Handler:
-    """Answer what stands for a handler until somebody asks for its page."""
+    """Return what stands for a handler until somebody asks for its page."""
 
     async def handle(request: Request, *arguments: Any, **values: Any) -> HTTPResponse | None:
         if name not in _handlers:

@@ -91,12 +91,12 @@ _NOUNS = {"user": "person of the team", "key": "API key", "act": "act", "run": "
 
 
 def said(action: str) -> str:
-    """Say what was done; a name that is not known here is written as it is."""
+    """Return what was done; a name that is not known here is written as it is."""
     return _SAID.get(action) or action.replace("_", " ").capitalize()
 
 
 def who(actor: str, names: dict[str, str]) -> str:
-    """Say who did it."""
+    """Return who did it."""
     kind, _, number = actor.partition(":")
     name = names.get(actor) or _ACTORS.get(actor)
     if name:
@@ -105,13 +105,13 @@ def who(actor: str, names: dict[str, str]) -> str:
 
 
 def subject(text: str, names: dict[str, str]) -> str:
-    """Say what it was done to, as `campaign 3`; a person of the team and a key by their names."""
+    """Return what it was done to, as `campaign 3`; a person of the team and a key by their names."""
     kind, _, number = text.partition(":")
     return names.get(text) or f"{_NOUNS.get(kind, kind.replace('_', ' '))} {number}".strip()
 
 
 def facts(data: dict[str, Any]) -> str:
-    """Answer what else is known of it on one line."""
+    """Return what else is known of it on one line."""
     return ", ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in data.items() if value != [])
 
 

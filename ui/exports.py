@@ -72,7 +72,7 @@ _NAMES = {
 
 
 def filters(kind: Kind, args: Any) -> dict[str, str]:
-    """Answer the filters of a list's address, without what only says how it was looked at."""
+    """Return the filters of a list's address, without what only says how it was looked at."""
     found = {name: str(args.get(name))[:500] for name in args if name not in _LOOKS}
     return {name: value for name, value in found.items() if value.strip()}
 
@@ -93,7 +93,7 @@ def read(kind: Kind, asked: dict[str, str]) -> tuple[Any, ...]:
 
 
 def chips(account_id: int, kind: Kind, asked: dict[str, str]) -> list[tuple[str, str]]:
-    """Answer each filter in words, with the query of the page without it."""
+    """Return each filter in words, with the query of the page without it."""
     found: list[tuple[str, str]] = []
     rest = dict(asked)
     if kind.query is ContactQuery:
@@ -139,7 +139,7 @@ _MOST = 64
 
 
 def going(account_id: int, ticket: str) -> Going | None:
-    """Answer how far the file of a ticket is, or None if it has not begun."""
+    """Return how far the file of a ticket is, or None if it has not begun."""
     found = _going.get(ticket)
     return found if found is not None and found.account_id == account_id else None
 

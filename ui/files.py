@@ -33,7 +33,7 @@ class File(NamedTuple):
 
 @cache
 def shipped() -> tuple[str, dict[str, File]]:
-    """Answer the digest over all static files, and the files by their path."""
+    """Return the digest over all static files, and the files by their path."""
     root = assets.path("static")
     found: dict[str, File] = {}
     digest = hashlib.sha256()
@@ -48,14 +48,14 @@ def shipped() -> tuple[str, dict[str, File]]:
 
 
 def compact(sheet: str) -> str:
-    """Answer a style sheet of ours without what only people read; strings in it must not hold several spaces."""
+    """Return a style sheet of ours without what only people read; strings in it must not hold several spaces."""
     for pattern, instead in _SPARE:
         sheet = pattern.sub(instead, sheet)
     return sheet.strip()
 
 
 def url(name: str) -> str:
-    """Answer the address of a static file; a name that is not shipped is a bug and raises."""
+    """Return the address of a static file; a name that is not shipped is a bug and raises."""
     digest, found = shipped()
     if name not in found:
         raise KeyError(f"no static file {name}")
@@ -92,7 +92,7 @@ def _packed(file: File) -> bytes:
 
 
 def owns(path: str) -> bool:
-    """Say whether a path is one of these files, without which no page looks right."""
+    """Return whether a path is one of these files, without which no page looks right."""
     return path.startswith("/static/")
 
 

@@ -30,7 +30,7 @@ class Look(NamedTuple):
 
 
 async def shown(account_id: int, rows: Rows, place: str = SEGMENT, counted: bool = True) -> Look:
-    """Answer rows as a page shows them, with the number of people if it is found soon; else the page asks for it."""
+    """Return rows as a page shows them, with the number of people if it is found soon; else the page asks for it."""
     made = await call(look, account_id, rows, place, counted)
     if made.tally is not None:
         await settled(made.tally)
@@ -45,7 +45,7 @@ async def settled(tally: Counting, seconds: float = PATIENCE) -> None:
 
 
 def look(account_id: int, rows: Rows, place: str = SEGMENT, counted: bool = True) -> Look:
-    """Answer rows as a page shows them, with a count that is under way; runs on a reader (`await call(look, …)`).
+    """Return rows as a page shows them, with a count that is under way; runs on a reader (`await call(look, …)`).
 
     Faults of what is complete are noted at the rows. `place` is `split` where a flow asks: there the event that
     began it can be asked about, and then nobody can be counted ahead.
@@ -94,7 +94,7 @@ def _pairs(rows: list[Row], nodes: list[Node]) -> list[tuple[Row, Node]]:
 
 
 def _needs_event(nodes: list[Node]) -> bool:
-    """Say whether an answer depends on the event that began a flow, or on when somebody entered it."""
+    """Return whether an answer depends on the event that began a flow, or on when somebody entered it."""
     for node in nodes:
         if isinstance(node, Group):
             if _needs_event(node.parts):

@@ -72,7 +72,7 @@ class _Offers:
         )  # fmt: skip
 
     def _guess(self, row: Row, event: str) -> str:
-        """Answer the type that values of a path have where it is seen, or nothing."""
+        """Return the type that values of a path have where it is seen, or nothing."""
         event = event or (self.event if row.name.startswith("event.") else "")
         if row.name.startswith("event.") and not event:
             return ""
@@ -123,7 +123,7 @@ def _fields(account_id: int, place: str, event: str) -> list[tuple[str, list[tup
 
 
 def _inside(account_id: int, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Answer what can be asked about the data of an event."""
+    """Return what can be asked about the data of an event."""
     found = [(f"event.{key.path}", key.path) for key in seen.event_keys(account_id, event)]
     return [("Its data", [*found, (ANY_EVENT_DATA, "Something else in its data…")])]
 
@@ -139,7 +139,7 @@ def _group(field: Field) -> str:
 
 
 def _with(groups: list[tuple[str, list[tuple[str, str]]]], row: Row) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Answer the fields with the one that the row has, even where it is not offered to others."""
+    """Return the fields with the one that the row has, even where it is not offered to others."""
     if not row.name or row.name == "group" or any(row.name == name for _, found in groups for name, _ in found):
         return groups
     label = row.event.replace("_", " ") if row.type == "history" else row.field.label if row.field else row.name

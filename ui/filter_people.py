@@ -49,7 +49,7 @@ class Check(NamedTuple):
 
 
 def sample(account_id: int, shown: Look) -> Sample:
-    """Answer some of the people whom rows mean, with the columns that the rules use: a wrong rule is seen at once."""
+    """Return some of the people whom rows mean, with the columns that the rules use: a wrong rule is seen at once."""
     if shown.tally is None:
         return Sample([], [])
     nodes = people.nodes(account_id, shown.tally.filters)
@@ -88,7 +88,7 @@ def _answer(account_id: int, node: Node, row: explain.Row) -> Answer:
 
 
 def _columns(nodes: list[Node]) -> list[Leaf | Lived]:
-    """Answer what the rules look at, each thing once."""
+    """Return what the rules look at, each thing once."""
     found: dict[tuple[str, str], Leaf | Lived] = {}
     for node in nodes:
         for leaf in _columns(node.parts) if isinstance(node, Group) else [node]:

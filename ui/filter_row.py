@@ -39,7 +39,7 @@ class Row:
 
     @property
     def field(self) -> Field | None:
-        """Answer the field that is meant, or None as long as none is chosen."""
+        """Return the field that is meant, or None as long as none is chosen."""
         if self.name.startswith("event:"):
             return fields.BY_NAME["event"]
         if self.name in (ANY_DATA, ANY_EVENT_DATA):
@@ -48,22 +48,22 @@ class Row:
 
     @property
     def type(self) -> str:
-        """Answer the type of the field, or nothing."""
+        """Return the type of the field, or nothing."""
         return self.field.type if self.field else ""
 
     @property
     def takes(self) -> str:
-        """Answer what the value is: a text, numbers, days …"""
+        """Return what the value is: a text, numbers, days …"""
         return filter_values.takes(self.type, self.predicate)
 
     @property
     def is_blank(self) -> bool:
-        """Say whether nothing was chosen here yet."""
+        """Return whether nothing was chosen here yet."""
         return not self.name or (self.type == "group" and all(row.is_blank for row in self.rows))
 
     @property
     def is_complete(self) -> bool:
-        """Say whether a filter can be made of it; a group needs one complete rule."""
+        """Return whether a filter can be made of it; a group needs one complete rule."""
         if self.field is None or not self.predicate:
             return False
         if self.type == "group":
@@ -76,7 +76,7 @@ class Row:
 
     @property
     def event(self) -> str:
-        """Answer the event that a history is about."""
+        """Return the event that a history is about."""
         return self["path"] if self.name == ANY_EVENT else self.name.partition(":")[2]
 
     def settle(self) -> None:
@@ -95,7 +95,7 @@ class Row:
             self.rows = [Row(f"{self.key}-a"), Row(f"{self.key}-b")]
 
     def filter(self) -> dict[str, Any]:
-        """Answer the filter that it means; rules inside that are not complete are left out."""
+        """Return the filter that it means; rules inside that are not complete are left out."""
         name = self.name
         if name in (ANY_DATA, ANY_EVENT_DATA):
             name = name[:-1] + self["path"]
@@ -109,5 +109,5 @@ class Row:
 
 
 def parts(rows: list[Row]) -> list[dict[str, Any]]:
-    """Answer the filters of the rows that are complete."""
+    """Return the filters of the rows that are complete."""
     return [row.filter() for row in rows if row.is_complete]

@@ -19,7 +19,7 @@ _OFTEN = {"least": "at least", "most": "at most", "exactly": "exactly", "between
 
 
 def takes(type_: str, predicate: str) -> str:
-    """Answer what the value of a predicate is: a text, numbers, days …; nothing for one that the type has not."""
+    """Return what the value of a predicate is: a text, numbers, days …; nothing for one that the type has not."""
     if type_ == "history":
         return "event" if predicate in ("performed", "not_performed") else ""
     if type_ == "group":
@@ -34,7 +34,7 @@ def takes(type_: str, predicate: str) -> str:
 
 
 def is_complete(kind: str, values: list[str]) -> bool:
-    """Say whether the values that a predicate needs are there."""
+    """Return whether the values that a predicate needs are there."""
     if kind in ("flag", ""):
         return kind == "flag"
     if kind == "pair":
@@ -43,7 +43,7 @@ def is_complete(kind: str, values: list[str]) -> bool:
 
 
 def tidy(row: Any) -> list[str]:
-    """Answer the posted values of a row: where several may stand, one for each line."""
+    """Return the posted values of a row: where several may stand, one for each line."""
     if row["kind"] == EXACT:
         return [line for text in row.values for line in text.split("\n") if line.strip()]
     if row["as"] in (*MANY, "many numbers"):
@@ -53,7 +53,7 @@ def tidy(row: Any) -> list[str]:
 
 
 def carried(before: str, now: str, values: list[str]) -> list[str]:
-    """Answer what of the values still makes sense under another predicate of the same field."""
+    """Return what of the values still makes sense under another predicate of the same field."""
     texts, ids = ("text", "texts", "value", "values"), ("id", "ids")
     numbers, times = ("number", "many numbers", "pair"), ("time", "pair")
     for alike in (texts, ids, numbers, times, ("value", "values", "pair")):
@@ -63,7 +63,7 @@ def carried(before: str, now: str, values: list[str]) -> list[str]:
 
 
 def value(row: Any) -> Any:
-    """Answer the value of a filter from its texts; what cannot be read stays a text, so that the rules say why."""
+    """Return the value of a filter from its texts; what cannot be read stays a text, so that the rules say why."""
     kind, texts = row.takes, row.values
     first = texts[0] if texts else ""
     if kind == "flag":
@@ -106,7 +106,7 @@ def put(row: Any, raw: Any) -> None:
 
 
 def _kind(items: list[Any]) -> str:
-    """Answer of what type values of custom data are; several types, or texts with odd spaces, are written exactly."""
+    """Return of what type values of custom data are; several types, or texts with odd spaces, are written exactly."""
     if all(isinstance(one, bool) for one in items):
         return "boolean"
     if all(isinstance(one, int | float) and not isinstance(one, bool) for one in items):
@@ -155,7 +155,7 @@ def _id(text: str) -> Any:
 
 
 def history(row: Any) -> dict[str, Any]:
-    """Answer how often and when something must have happened, as a filter says it."""
+    """Return how often and when something must have happened, as a filter says it."""
     often, times = row["often"] or "least", _number(row["times"] or "1")
     found: dict[str, Any] = {"at_least": times}
     if often == "most":
@@ -176,7 +176,7 @@ def history(row: Any) -> dict[str, Any]:
 
 
 def of_history(raw: dict[str, Any]) -> dict[str, str]:
-    """Answer how often and when, as the fields of a row."""
+    """Return how often and when, as the fields of a row."""
     least, most = raw.get("at_least"), raw.get("at_most")
     least = 1 if least is None else least
     found = {"often": "least", "times": str(least)}

@@ -57,16 +57,16 @@ class Rows:
         return made
 
     def __iter__(self) -> Iterator[Row]:
-        """Answer every row, those inside others too."""
+        """Return every row, those inside others too."""
         return _all(self.rows)
 
     def filters(self) -> list[dict[str, Any]]:
-        """Answer the filters of the contract, of every row in which a field was chosen."""
+        """Return the filters of the contract, of every row in which a field was chosen."""
         _place(self.rows, "filters", strict=True)
         return _strict(self.rows)
 
     def complete(self) -> list[dict[str, Any]]:
-        """Answer the filters of the rows that are complete: what can be counted while others are being written."""
+        """Return the filters of the rows that are complete: what can be counted while others are being written."""
         _place(self.rows, "filters", strict=False)
         return parts(self.rows)
 
@@ -84,7 +84,7 @@ class Rows:
                 self.error = self.error or said
 
     def act(self, posted: Mapping[str, list[str]]) -> bool:
-        """Do what a button of the rows says (add, remove, move, copy); answers whether one was pressed."""
+        """Do what a button of the rows says (add, remove, move, copy); returns whether one was pressed."""
         said = next(iter(posted.get(f"{self.prefix}.act", ())), "")
         verb, _, key = said.partition(":")
         key, _, value = key.partition(":")
@@ -95,11 +95,11 @@ class Rows:
         return True
 
     def parent(self, row: Row) -> str:
-        """Answer the key of the row that a row stands in, or nothing."""
+        """Return the key of the row that a row stands in, or nothing."""
         return next((one.key for one in self if any(row is inner for inner in one.rows)), "")
 
     def siblings(self, key: str) -> tuple[list[Row], int] | None:
-        """Answer the rows among which a row stands, and its place there."""
+        """Return the rows among which a row stands, and its place there."""
         for among in _levels(self.rows):
             for index, row in enumerate(among):
                 if row.key == key:
@@ -107,13 +107,13 @@ class Rows:
         return None
 
     def fresh(self) -> Iterator[str]:
-        """Answer keys that no row has."""
+        """Return keys that no row has."""
         taken = {row.key for row in self}
         return (key for key in (f"n{number}" for number in count()) if key not in taken)
 
 
 def _shorter(path: str) -> str:
-    """Answer a path without its last step: `a.value[1]` is inside `a.value`, and that inside `a`."""
+    """Return a path without its last step: `a.value[1]` is inside `a.value`, and that inside `a`."""
     return path[: max(path.rfind("["), path.rfind("."), 0)]
 
 

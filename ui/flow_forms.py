@@ -63,7 +63,7 @@ def shown(step: dict[str, Any]) -> StepForm:
 
 
 def read(form: Form, kind: str) -> dict[str, Any]:
-    """Answer what a form says of a step of a kind, beside filters; raises Invalid for what cannot be read."""
+    """Return what a form says of a step of a kind, beside filters; raises Invalid for what cannot be read."""
     raw: dict[str, Any] = {}
     for field in BY_TYPE[kind].fields:
         text = form[field.name]
@@ -83,7 +83,7 @@ def read(form: Form, kind: str) -> dict[str, Any]:
 
 
 def event_name(text: str) -> str | None:
-    """Answer the name of an event as people write it: `Became reader` is `became_reader`."""
+    """Return the name of an event as people write it: `Became reader` is `became_reader`."""
     return re.sub(r"[\s-]+", "_", text.strip().lower()) or None
 
 
@@ -151,7 +151,7 @@ def start_shown(start: Start, goal: str | None) -> StepForm:
 
 
 def start_read(form: Form, before: Start) -> dict[str, Any]:
-    """Answer what a form says of a trigger; keys that its event does not know are dropped."""
+    """Return what a form says of a trigger; keys that its event does not know are dropped."""
     event = form["event"]
     if event == OTHER:
         event = event_name(form["event_name"]) or ""
@@ -187,7 +187,7 @@ _OURS = ("path", "yearly", "offset_days", "at", "frequency", "keywords", "tag")
 
 
 def _path(text: str) -> str | None:
-    """Answer where a date stands; a bare name is one of the contact's data."""
+    """Return where a date stands; a bare name is one of the contact's data."""
     text = text.strip()
     if not text:
         return None
@@ -213,5 +213,5 @@ def _said(message: str, name: str | None, path: str) -> str:
 
 
 def starting_events() -> list[str]:
-    """Answer the names of events of clients that are offered where a name is typed."""
+    """Return the names of events of clients that are offered where a name is typed."""
     return [one["name"] for one in spec.spec()["events"] if one["group"] == "client"]

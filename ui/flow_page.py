@@ -29,7 +29,7 @@ START = "start"
 def facts(
     visit: Visit, flow_id: int, query: Mapping[str, Any], form: StepForm | None = None, shows: str | None = None
 ) -> dict[str, Any]:
-    """Answer all that the page of a flow shows; `shows` is what stands beside the tree, `form` what was typed there."""
+    """Return all that the page of a flow shows; `shows` is what stands beside the tree, `form` what was typed there."""
     flow = people.flow_of(visit.account_id, flow_id)
     drawn = sketch.seen(flow)
     said = sketch.said(drawn.steps)
@@ -64,14 +64,14 @@ def facts(
 
 
 def _is_wrong(form: StepForm | None) -> bool:
-    """Say whether what was sent is not saved: something is wrong with it, or others saved meanwhile."""
+    """Return whether what was sent is not saved: something is wrong with it, or others saved meanwhile."""
     return form is not None and bool(form.errors or form.met or (form.where is not None and form.where.met))
 
 
 def findings(
     drawn: Sketch, blocked: Sequence[tuple[int | None, Blocker]], said: Sequence[Any]
 ) -> list[tuple[str, str, str]]:
-    """Answer what keeps a flow from going live as a checklist, each line leading to where it is mended."""
+    """Return what keeps a flow from going live as a checklist, each line leading to where it is mended."""
     titles = {step["id"]: flow_tree.said(drawn.flow.account_id, step)[0] for _, step in document.walk(said)}
     found = []
     for step_id, one in blocked:
@@ -107,7 +107,7 @@ def _chosen(query: Mapping[str, Any]) -> str:
 def _panel(
     visit: Visit, drawn: Sketch, said: list[Any], step: Any, kind: str, form: StepForm | None, known: Any
 ) -> dict[str, Any]:
-    """Answer what stands beside the tree: the form of a step, of a new one, or of the start."""
+    """Return what stands beside the tree: the form of a step, of a new one, or of the start."""
     found: dict[str, Any] = {
         "step": step, "chosen": step["id"] if step else START, "kind": None, "figures": None, "title": "",
         "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
@@ -152,7 +152,7 @@ def _opened(step: dict[str, Any]) -> StepForm:
 
 
 def _texted(visit: Visit, step: Any) -> Any:
-    """Answer an SMS as somebody made up would get it, with what it takes; None if it cannot be made."""
+    """Return an SMS as somebody made up would get it, with what it takes; None if it cannot be made."""
     body = (step.get("content") or {}).get("body") or ""
     asked = looking.PreviewRequest(document={}, body=body, channel="sms", transactional=bool(step["transactional"]))
     try:
@@ -162,7 +162,7 @@ def _texted(visit: Visit, step: Any) -> Any:
 
 
 def _standing(drawn: Sketch, said: list[Any], step: Any) -> dict[str, Any]:
-    """Answer where a step stands, where else it may stand, and who stands in it and before it."""
+    """Return where a step stands, where else it may stand, and who stands in it and before it."""
     place = tree.place(drawn.steps, step["id"])
     stand = publishing.inside(drawn.flow.id)
     above = sum(stand.get(one["id"], 0) for one in tree.above(drawn.steps, step["id"]))
@@ -190,18 +190,18 @@ def _place_words(one: tree.Valid, titles: dict[int, str]) -> str:
 async def panel(
     request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
 ) -> HTTPResponse:
-    """Answer the page, or the part of it that was saved, with what else changes by that."""
+    """Return the page, or the part of it that was saved, with what else changes by that."""
     found = await call(facts, visit, flow_id, request.args, form, shows)
     return view.page(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **found)
 
 
 def step_path(flow_id: int, shows: int | str) -> str:
-    """Answer the page of a flow with a step beside it."""
+    """Return the page of a flow with a step beside it."""
     return f"/flows/{flow_id}?step={shows}"
 
 
 async def saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
-    """Answer what was saved, or the page with it where no script asked."""
+    """Return what was saved, or the page with it where no script asked."""
     if view.is_part(request):
         return await panel(request, visit, flow_id, shows)
     view.say(request, "Saved.")

@@ -39,12 +39,12 @@ class _Start(Parts):
     """What starts a flow says one thing together, in the fields that its event has; the rest is not asked for."""
 
     def value(self, form: Form, key: str) -> Any:
-        """Answer what a form says in a part; what its event does not know is nothing."""
+        """Return what a form says in a part; what its event does not know is nothing."""
         names = _asked(form) if "event" in self.names(key) else self.names(key)
         return [[name, *filter(None, self._of(form, name))] for name in names]
 
     def words(self, form: Form, key: str, known: Mapping[str, str]) -> str:
-        """Say what starts it, and for whom."""
+        """Return what starts it, and for whom."""
         if "event" not in self.names(key):
             return form["goal"] or "nothing"
         event = form["event_name"] if form["event"] == OTHER else LABELS.get(form["event"], form["event"])
@@ -56,7 +56,7 @@ START = _Start(Part("Start", _START), Part("Goal", ("goal",)))
 
 
 def _asked(form: Form) -> list[str]:
-    """Answer the fields that say something about the event of a form."""
+    """Return the fields that say something about the event of a form."""
     event = form["event"]
     found = ["event", *(["event_name"] if event == OTHER else [])]
     if event == "manual":
@@ -69,7 +69,7 @@ def _asked(form: Form) -> list[str]:
 
 
 def of_step(kind: str) -> Parts:
-    """Answer the parts of the form of a step of a kind."""
+    """Return the parts of the form of a step of a kind."""
     found = []
     for field in BY_TYPE[kind].fields:
         if field.type == "filters":
@@ -82,7 +82,7 @@ def of_step(kind: str) -> Parts:
 
 
 def step(account_id: int, flow_id: int, step_id: int) -> dict[str, Any]:
-    """Answer a step as it is kept, with its content; raises NotFound."""
+    """Return a step as it is kept, with its content; raises NotFound."""
     found = tree.find(sketch.said(sketch.of(account_id, flow_id).steps), step_id)
     if found is None:
         raise NotFound
@@ -98,29 +98,29 @@ def shown(step: dict[str, Any]) -> StepForm:
 
 
 def where(start: Start) -> Form:
-    """Answer the form of the conditions of a start, as one value."""
+    """Return the form of the conditions of a start, as one value."""
     return Form({"rules": rules(Rows.of(start.data.get("where") or []))})
 
 
 def rules(found: Rows) -> str:
-    """Answer rules as one value of a form."""
+    """Return rules as one value of a form."""
     return json.dumps(found.filters(), sort_keys=True)
 
 
 def said(account_id: int, *both: Rows) -> dict[str, str]:
-    """Answer rules in words, by their value."""
+    """Return rules in words, by their value."""
     told = ((rules(one), filter_look.look(account_id, one, counted=False).sentence) for one in both)
     return {value: sentence or "everybody" for value, sentence in told}
 
 
 def named_in(account_id: int, kind: str) -> Known:
-    """Answer the names of the lists that a step of a kind chooses from."""
+    """Return the names of the lists that a step of a kind chooses from."""
     names = {str(row.id): row.name for row in named.all_lists(account_id)}
     return {field.label: names for field in BY_TYPE[kind].fields if field.type == "list"}
 
 
 def named_at_start(account_id: int) -> Known:
-    """Answer the names of the lists and segments that a start chooses from."""
+    """Return the names of the lists and segments that a start chooses from."""
     lists = {f"contact_list_id {row.id}": row.name for row in named.all_lists(account_id)}
     found = segments.page(account_id, SegmentQuery(limit=100)).rows
     return {"Start": lists | {f"segment_id {row.id}": row.name for row in found}}

@@ -55,19 +55,19 @@ class Figures(NamedTuple):
 
 
 def figures(found: FlowReport | None) -> Figures:
-    """Answer the numbers of a report by step."""
+    """Return the numbers of a report by step."""
     if found is None:
         return Figures(0, {})
     return Figures(found.runs.entered.count, {one.id: one for one in found.steps})
 
 
 def looks() -> dict[str, tuple[str, str]]:
-    """Answer icon and colour of each kind of step."""
+    """Return icon and colour of each kind of step."""
     return {kind.type: (kind.icon, TONES.get(kind.icon, "good")) for kind in BY_TYPE.values()}
 
 
 def page_of(number: Number | Any) -> str:
-    """Answer the page behind a number of a report."""
+    """Return the page behind a number of a report."""
     return str(number.people).replace("/v1/my/flows/", "/flows/").replace("/runs?", "/people?")
 
 
@@ -75,7 +75,7 @@ def cards(
     drawn: Sketch, steps: Sequence[dict[str, Any]], known: Figures, lacks: Mapping[int, list[str]],
     marks: Mapping[int, str], level: Sequence[dict[str, Any]] | None = None,
 ) -> list[Card]:  # fmt: skip
-    """Answer the cards of a flow whose steps stand with their words."""
+    """Return the cards of a flow whose steps stand with their words."""
     among = list(steps if level is None else level)
     made = [_card(drawn, steps, step, known, lacks, marks) for step in among]
     for index, one in enumerate(made):
@@ -107,7 +107,7 @@ def _card(
 
 
 def said(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
-    """Say what a step does: the heading of its card, and the line below."""
+    """Return what a step does: the heading of its card, and the line below."""
     kind, content = step["type"], step.get("content") or {}
     label = BY_TYPE[kind].label
     if kind == "email":
@@ -129,7 +129,7 @@ def said(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
 
 
 def _count(kind: str, found: StepFigures | None) -> tuple[int | None, str, str]:
-    """Answer the one number of a card: how many wait, got it, or came."""
+    """Return the one number of a card: how many wait, got it, or came."""
     if found is None:
         return None, "", ""
     number, label = {
@@ -149,7 +149,7 @@ def _rate(found: StepFigures | None) -> str:
 
 
 def _distance(steps: Sequence[dict[str, Any]], number: int) -> str:
-    """Say how far from the start a step is, in days."""
+    """Return how far from the start a step is, in days."""
     seconds = tree.seconds_before(list(steps), number)
     if not seconds:
         return ""
@@ -157,7 +157,7 @@ def _distance(steps: Sequence[dict[str, Any]], number: int) -> str:
 
 
 def _stream(found: StepFigures | None, entered: int) -> float:
-    """Answer which share of who entered went on from a step; 0 where that is not known."""
+    """Return which share of who entered went on from a step; 0 where that is not known."""
     return found.went_on.count / entered if found is not None and entered else 0.0
 
 
@@ -181,7 +181,7 @@ def _ways(found: StepFigures | None, entered: int) -> tuple[float, float]:
 
 
 def start_words(account_id: int, start: Start) -> tuple[str, str]:
-    """Say what starts a flow, and how often for one person."""
+    """Return what starts a flow, and how often for one person."""
     if start.event == "manual":
         return "Nothing starts it yet", "People enter only by hand"
     told = words.event(start.event)[2] if start.event in kinds.RESERVED else f"“{start.event}” happens"

@@ -29,11 +29,11 @@ class Wish(NamedTuple):
     choices: tuple[str, ...]
 
     def link(self, **other: str) -> str:
-        """Answer the query of this wish, with some of it otherwise."""
+        """Return the query of this wish, with some of it otherwise."""
         return words.query({**self.values, **other}) or "?"
 
     def toggled(self, choice: str) -> str:
-        """Answer the query with a choice made, or taken back."""
+        """Return the query with a choice made, or taken back."""
         left = [one for one in self.choices if one != choice]
         return self.link(do=" ".join(left if choice in self.choices else [*left, choice]))
 
@@ -49,7 +49,7 @@ def wish(said: Mapping[str, Any]) -> Wish:
 
 
 def asked(drawn: Sketch, one: Wish, zone: ZoneInfo) -> Asked:
-    """Answer what the middle is asked; raises Invalid with faults by the fields of the form."""
+    """Return what the middle is asked; raises Invalid with faults by the fields of the form."""
     raw: dict[str, Any] = {}
     values = one.values
     if values.get("contact", "").isdecimal():
@@ -72,7 +72,7 @@ def asked(drawn: Sketch, one: Wish, zone: ZoneInfo) -> Asked:
 
 
 def _does(drawn: Sketch, choice: str) -> dict[str, Any]:
-    """Answer what somebody does before a branch: an hour after the message before it, or an hour before its time."""
+    """Return what somebody does before a branch: an hour after the message before it, or an hour before its time."""
     number, _, event = choice.partition(".")
     step_id = int(number)
     steps = tree.above(drawn.steps, step_id)
@@ -126,7 +126,7 @@ def counted(drawn: Sketch, cards: list[Card], steps: list[StepCount], entered: i
 
 
 def offers(found: Simulated, one: Wish) -> dict[int, list[tuple[str, str, bool]]]:
-    """Answer for each branch that asks what people did: the event, where choosing it leads, whether it is chosen."""
+    """Return for each branch on an event: the event, where choosing it leads, whether it is chosen."""
     made: dict[int, list[tuple[str, str, bool]]] = {}
     for entry in found.timeline:
         if entry.type == "split" and entry.step_id is not None:
@@ -144,7 +144,7 @@ def _can_be_assumed(event: str) -> bool:
 
 
 def expected(found: Simulated, titles: Mapping[int, str]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Answer what a test of this rehearsal may expect: a key, words, and the expectation."""
+    """Return what a test of this rehearsal may expect: a key, words, and the expectation."""
     made: list[tuple[str, str, dict[str, Any]]] = []
     for entry in found.timeline:
         if entry.step_id is None or entry.told != "step":
@@ -161,5 +161,5 @@ def expected(found: Simulated, titles: Mapping[int, str]) -> list[tuple[str, str
 
 
 def messages(found: Simulated) -> list[Entry]:
-    """Answer what was told that shows a message, in its order."""
+    """Return what was told that shows a message, in its order."""
     return [one for one in found.timeline if one.message is not None and (one.message.html or one.message.text)]

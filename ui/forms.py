@@ -51,19 +51,19 @@ class Form:
         return self.values.get(name, "")
 
     def all(self, name: str) -> list[str]:
-        """Answer every value of a field that may be chosen several times."""
+        """Return every value of a field that may be chosen several times."""
         return self.lists.get(name, [])
 
     def exact(self, name: str) -> str:
-        """Answer a field as it was typed, spaces and all; for passwords."""
+        """Return a field as it was typed, spaces and all; for passwords."""
         return next(iter(self.all(name)), "")
 
     def ids(self, name: str) -> list[int]:
-        """Answer the chosen ids of a field; what is no number is left out."""
+        """Return the chosen ids of a field; what is no number is left out."""
         return [int(text) for text in self.all(name) if text.isdecimal() and len(text) < 19]
 
     def text(self, name: str) -> str | None:
-        """Answer a field's text, or None if it is empty."""
+        """Return a field's text, or None if it is empty."""
         return self[name] or None
 
     def wrong(self, name: str, sentence: str) -> None:
@@ -86,7 +86,7 @@ class Form:
         return self
 
     def moment(self, day: str, hour: str, zone: ZoneInfo) -> int | None:
-        """Answer the moment that a date and a time name in a zone, in milliseconds; notes what is missing or wrong."""
+        """Return the moment that a date and a time name in a zone, in milliseconds; notes what is missing or wrong."""
         try:
             local = datetime.fromisoformat(f"{self[day]}T{self[hour] or '09:00'}").replace(tzinfo=zone)
         except ValueError:
@@ -114,21 +114,21 @@ def sentence(message: str, path: str = "") -> str:
 
 
 def number(text: str | None, default: int = 1, most: int = 10**6) -> int:
-    """Answer a whole number of a query, within bounds; what is none is the default."""
+    """Return a whole number of a query, within bounds; what is none is the default."""
     if not text or not text.isdecimal() or len(text) > 9:
         return default
     return max(1, min(int(text), most))
 
 
 def listing(request: Request, limit: int) -> tuple[dict[str, Any], str]:
-    """Answer what every table is asked with, its page and what is searched for, and the latter by itself."""
+    """Return what every table is asked with, its page and what is searched for, and the latter by itself."""
     search = (request.args.get("search") or "").strip()[:254]
     raw: dict[str, Any] = {"page": number(request.args.get("page")), "limit": limit}
     return raw | ({"search": search} if search else {}), search
 
 
 def local_path(text: str | None) -> str:
-    """Answer a path on this site to go on to; anything that could lead elsewhere is the start page."""
+    """Return a path on this site to go on to; anything that could lead elsewhere is the start page."""
     if not text or not text.startswith("/") or text.startswith(("//", "/\\")) or any(ord(c) < 33 for c in text):
         return "/"
     return text

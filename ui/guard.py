@@ -34,13 +34,13 @@ Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
 
 def mail_policy() -> str:
-    """Answer the policy of a mail within a page: its pictures come over https, or are uploads of ours."""
+    """Return the policy of a mail within a page: its pictures come over https, or are uploads of ours."""
     place = urlsplit(config.base_url(config.current()))
     return _MAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.PATH}")
 
 
 def is_foreign(request: Request) -> bool:
-    """Say whether an unsafe request did not come from a page of ours, by what only the browser can say of it."""
+    """Return whether an unsafe request did not come from a page of ours, by what only the browser can say of it."""
     if request.method in SAFE:
         return False
     site = request.headers.get("sec-fetch-site")
@@ -55,7 +55,7 @@ def is_foreign(request: Request) -> bool:
 
 
 def _parts(url: str) -> SplitResult:
-    """Answer the parts of an address that anybody may have written; what is none has none."""
+    """Return the parts of an address that anybody may have written; what is none has none."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -63,13 +63,13 @@ def _parts(url: str) -> SplitResult:
 
 
 def referer(request: Request) -> str:
-    """Answer the page that a write came from, as an address here: under which name it is reached only browsers know."""
+    """Return the page that a write came from, as an address here: under which name it is reached only browsers know."""
     current = _parts(request.headers.get("referer") or "/")
     return current.path + (f"?{current.query}" if current.query else "")
 
 
 async def refuse_foreign(request: Request) -> HTTPResponse | None:
-    """Answer 403 to a write that another site started."""
+    """Return 403 to a write that another site started."""
     if is_foreign(request):
         return problem(request, 403, "foreign")
     return None
@@ -84,7 +84,7 @@ async def add_headers(request: Request, response: HTTPResponse) -> None:
 
 
 def problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
-    """Answer a friendly page for something that did not work."""
+    """Return a friendly page for something that did not work."""
     again = local_path(_here(request)) if status == 503 and request.method in SAFE else ""
     context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, **words}
     if context["visit"] and view.is_part(request) and (request.method not in SAFE or kind == "stopping"):
@@ -97,7 +97,7 @@ def problem(request: Request, status: int, kind: str, **words: Any) -> HTTPRespo
 
 
 async def fault(request: Request, error: Exception) -> HTTPResponse:
-    """Answer a page for what no page caught: an unknown address, a body too large, a bug."""
+    """Return a page for what no page caught: an unknown address, a body too large, a bug."""
     status = int(getattr(error, "status_code", None) or 500)
     known = {404: "not_found", 405: "not_found", 413: "too_large", 503: "unavailable"}
     kind = known.get(status, "broken" if status >= 500 else "unclear")
@@ -105,14 +105,14 @@ async def fault(request: Request, error: Exception) -> HTTPResponse:
 
 
 async def stopping(request: Request) -> HTTPResponse:
-    """Answer a page while the service ends and takes nothing new."""
+    """Return a page while the service ends and takes nothing new."""
     response = await _outside(request, 503, "stopping")
     response.headers["retry-after"] = "5"
     return response
 
 
 async def _outside(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
-    """Answer a problem where no page was asked."""
+    """Return a problem where no page was asked."""
     try:
         request.ctx.visit = await session.visit(request)
     except errors.Unavailable:

@@ -49,10 +49,10 @@ _EVENTS = {
 
 
 def event(name: str) -> tuple[str, str, str]:
-    """Answer icon, tone and words of an event; one we do not know shows its own name."""
+    """Return icon, tone and words of an event; one we do not know shows its own name."""
     return _EVENTS.get(name) or ("zap", "hold", name.replace("_", " ").capitalize())
 
 
 def is_ours(name: str) -> bool:
-    """Say whether an event is one that the service itself writes."""
+    """Return whether an event is one that the service itself writes."""
     return name in _EVENTS

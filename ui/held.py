@@ -9,7 +9,7 @@ _READS = msgspec.json.Decoder(list[tuple[str, str]])
 
 
 def of(request: Request) -> str:
-    """Answer the fields of a posted form as a text; empty where there is nothing to hold."""
+    """Return the fields of a posted form as a text; empty where there is nothing to hold."""
     posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
     fields = [
         (name, value)
@@ -21,7 +21,7 @@ def of(request: Request) -> str:
 
 
 def fields(text: str) -> list[tuple[str, str]]:
-    """Answer the fields of such a text; none where it was tampered with."""
+    """Return the fields of such a text; none where it was tampered with."""
     try:
         return _READS.decode(text)
     except msgspec.DecodeError:

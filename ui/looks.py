@@ -44,7 +44,7 @@ class Mark(NamedTuple):
 
 
 def form_of(row: Brand) -> Form:
-    """Answer a form with what is kept."""
+    """Return a form with what is kept."""
     form = Form({name: getattr(row, name) or "" for name in PLAIN} | {"logo": media.shown(row.logo) or ""})
     form.values["links"] = "\n".join(" ".join(filter(None, (one["url"], one.get("title")))) for one in row.links or [])
     form.values["example_copy"] = "\n---\n".join(row.example_copy or [])
@@ -52,7 +52,7 @@ def form_of(row: Brand) -> Form:
 
 
 def write_of(form: Form) -> brand.BrandWrite:
-    """Answer what a form asks to keep; raises Invalid. A colour may be written without its #."""
+    """Return what a form asks to keep; raises Invalid. A colour may be written without its #."""
     for name in COLOURS:
         if form[name] and not form[name].startswith("#"):
             form.values[name] = f"#{form[name]}"
@@ -79,7 +79,7 @@ def noted(form: Form, refused: errors.Invalid) -> Form:
 
 
 def question(form: Form) -> str:
-    """Answer the query of a sample that shows what stands in a form."""
+    """Return the query of a sample that shows what stands in a form."""
     return urlencode({name: form[name] for name in _SHOWN if name in form.values})
 
 
@@ -100,7 +100,7 @@ def sample(account_id: int, asked: dict[str, str]) -> str:
 
 
 def marks(form: Form) -> list[Mark]:
-    """Answer what can be read on what, of the colours in a form; of what is no colour nothing."""
+    """Return what can be read on what, of the colours in a form; of what is no colour nothing."""
     brand_colour, text, page = (colours.known(form[name]) if form[name] else None for name in COLOURS)
     found = []
     if text and page:
@@ -117,13 +117,13 @@ def _mark(label: str, one: str, other: str) -> Mark:
 
 
 def fonts(form: Form) -> list[tuple[str, str]]:
-    """Answer the fonts to choose from, with those a form has already."""
+    """Return the fonts to choose from, with those a form has already."""
     extra = [form[name] for name in ("font_heading", "font_body") if form[name] and form[name] not in FONTS]
     return [("", "As the reader's machine has it"), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
 
 
 async def shown(account_id: int, form: Form) -> dict[str, Any]:
-    """Answer what a page shows around the fields of a form: the sample's question, marks, fonts, the logo's colours."""
+    """Return what a page shows around the fields of a form: the sample's question, marks, fonts, the logo's colours."""
     return {
         "question": question(form), "marks": marks(form), "fonts": fonts(form), "built_in": BUILT_IN,
         "proposed": await proposed(account_id), "most": media.MOST_BYTES // 1_048_576,
@@ -143,7 +143,7 @@ async def keep_logo(account_id: int, filename: str, picture: Picture) -> tuple[s
 
 
 async def proposed(account_id: int) -> tuple[str, ...]:
-    """Answer the colours of the logo, if it is a picture of ours."""
+    """Return the colours of the logo, if it is a picture of ours."""
 
     def read() -> bytes | None:
         kept = media.served(brand.get(account_id).logo or "")

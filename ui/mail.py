@@ -19,7 +19,7 @@ _NOTE = (
 
 
 def frame(html: str) -> HTTPResponse:
-    """Answer the HTML of a mail as a document of its own; its links open in a new window."""
+    """Return the HTML of a mail as a document of its own; its links open in a new window."""
     if not html.strip():
         return _document(_NOTE.format("Nothing written yet."))
     html = rewriting.without_picture(html, config.base_url(config.current()))
@@ -31,14 +31,14 @@ def frame(html: str) -> HTTPResponse:
 
 
 def text(body: str) -> str:
-    """Answer the text of an SMS as HTML."""
+    """Return the text of an SMS as HTML."""
     style = "white-space:pre-wrap;overflow-wrap:anywhere;margin:16px;font:16px/1.5 sans-serif"
     shown = f'<p dir="auto" style="{style}">{escape(body)}</p>'
     return shown if body.strip() else ""
 
 
 def broken(why: str) -> HTTPResponse:
-    """Answer why a mail cannot be shown."""
+    """Return why a mail cannot be shown."""
     return _document(_NOTE.format(f"This cannot be shown yet: {escape(why)}."))
 
 

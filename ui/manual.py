@@ -40,18 +40,18 @@ class Guide(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """Answer the names of all guides, in their order."""
+    """Return the names of all guides, in their order."""
     return tuple(name for _, some in GUIDES for name in some)
 
 
 def listed(base: str) -> list[tuple[str, list[Guide]]]:
-    """Answer all guides below their headings."""
+    """Return all guides below their headings."""
     return [(title, [read(name, base) for name in some]) for title, some in GUIDES]
 
 
 @cache
 def read(name: str, base: str) -> Guide:
-    """Answer a guide whose examples speak to this address; a name that is none raises KeyError."""
+    """Return a guide whose examples speak to this address; a name that is none raises KeyError."""
     if name not in names():
         raise KeyError(name)
     text = assets.path("ui", "guides", f"{name}.md").read_text(encoding="utf-8")
@@ -63,7 +63,7 @@ def read(name: str, base: str) -> Guide:
 
 
 def slug(words: str) -> str:
-    """Answer what a heading is called in addresses."""
+    """Return what a heading is called in addresses."""
     return re.sub(r"[^a-z0-9_]+", "-", words.lower()).strip("-")
 
 
@@ -73,7 +73,7 @@ def _plain(words: str) -> str:
 
 @cache
 def _markdown() -> Any:
-    """Answer the one reader of Markdown: HTML in it is text, so that a guide cannot break the page policy."""
+    """Return the one reader of Markdown: HTML in it is text, so that a guide cannot break the page policy."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("commonmark", {"html": False}).enable("table")

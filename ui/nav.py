@@ -48,7 +48,7 @@ TABS = ("Home", "Campaigns", "Contacts", "Inbox")
 
 
 def items(path: str) -> list[Item]:
-    """Answer the navigation with the line of this path marked."""
+    """Return the navigation with the line of this path marked."""
     return [Item(label, href, icon, group, _is_here(path, href)) for label, href, icon, group in _LINES]
 
 

@@ -13,5 +13,5 @@ def keep(session_id: int, kind: str, shown: Any) -> None:
 
 
 def take(session_id: int, kind: str) -> Any:
-    """Answer it, for the first and only time."""
+    """Return it, for the first and only time."""
     return _kept.pop((session_id, kind), None)

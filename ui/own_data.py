@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
 
 def rows(data: dict[str, Any]) -> list[Row]:
-    """Answer the rows for what is kept of a person; tags have a place of their own."""
+    """Return the rows for what is kept of a person; tags have a place of their own."""
     return [Row(key, *_shown(value)) for key, value in data.items() if key != "tags"]
 
 
@@ -38,7 +38,7 @@ def _shown(value: Any) -> tuple[str, str]:
 
 
 def posted(form: Form) -> list[Row]:
-    """Answer the rows that were posted, without the one that was taken out, and with one more if it was asked for."""
+    """Return the rows that were posted, without the one that was taken out, and with one more if it was asked for."""
     drop = form["drop"]
     return [row for index, row in enumerate(_all(form)) if str(index) != drop]
 
@@ -54,26 +54,26 @@ class Parts(together.Parts):
     _MINE = "data."
 
     def keys(self, form: Form, now: Form) -> list[str]:
-        """Answer the plain parts and every name; of a form that does not show the data, none."""
+        """Return the plain parts and every name; of a form that does not show the data, none."""
         rows = [*_all(now), *_all(form)] if "data_shown" in form.values else []
         return super().keys(form, now) + list(dict.fromkeys(self._MINE + row.key for row in rows if row.key))
 
     def all(self, now: Form) -> list[str]:
-        """Answer the plain parts and every name."""
+        """Return the plain parts and every name."""
         return [*super().all(now), *(self._MINE + row.key for row in _all(now))]
 
     def label(self, key: str) -> str:
-        """Answer what people call a part."""
+        """Return what people call a part."""
         return key.removeprefix(self._MINE)
 
     def value(self, form: Form, key: str) -> Any:
-        """Answer what a form says in a part; of a name its kind and its value."""
+        """Return what a form says in a part; of a name its kind and its value."""
         if not key.startswith(self._MINE):
             return super().value(form, key)
         return [[row.kind, row.value] for row in _all(form) if row.key == self.label(key)]
 
     def words(self, form: Form, key: str, known: Mapping[str, str]) -> str:
-        """Say what a part is."""
+        """Return what a part is."""
         if not key.startswith(self._MINE):
             return super().words(form, key, known)
         return next((row.value or "empty" for row in _all(form) if row.key == self.label(key)), "nothing")

@@ -11,7 +11,7 @@ MOST = 100
 
 
 def evidence(visit: Visit) -> Evidence:
-    """Answer the evidence of what this person does on a page."""
+    """Return the evidence of what this person does on a page."""
     return Evidence("ui", visit.actor, visit.request.ctx.client, visit.request.headers.get("user-agent"))
 
 
@@ -34,17 +34,17 @@ def phone_fault(visit: Visit, text: str) -> str | None:
 
 
 def all_lists(account_id: int) -> list[Any]:
-    """Answer the lists of an account, by name; enough of them to choose from."""
+    """Return the lists of an account, by name; enough of them to choose from."""
     found = lists.page(account_id, lists.ListQuery(limit=MOST)).rows
     return sorted(found, key=lambda row: row.name.casefold())
 
 
 def by_id(ids: set[int]) -> dict[int, Any]:
-    """Answer people by their ids, with their addresses."""
+    """Return people by their ids, with their addresses."""
     return {contact.id: contact for contact in store.by_ids(sorted(ids))}
 
 
 def owner(account_id: int, kind: str, text: str) -> Any:
-    """Answer who has an address or a number, with their addresses; None if nobody has."""
+    """Return who has an address or a number, with their addresses; None if nobody has."""
     found = channels.owner(account_id, addresses.read(kind, text))
     return store.get(account_id, found) if found else None

@@ -32,7 +32,7 @@ def shortened(url: str, most: int = 60) -> str:
 
 
 def facts(figures: Report, stats: dict[str, int], usual: Usual | None) -> list[Fact]:
-    """Answer what people did, what counts most first."""
+    """Return what people did, what counts most first."""
     reached = figures.ledger.delivered_to
     clicks, opens = figures.clicks, figures.opens
     clicked = Fact(
@@ -66,7 +66,7 @@ def facts(figures: Report, stats: dict[str, int], usual: Usual | None) -> list[F
 def steps(
     campaign_id: int, figures: Report, stats: dict[str, int], usual: Usual | None, after: Sequence[After]
 ) -> list[Step]:
-    """Answer the way from sent to done: who was reached, opened, clicked, and did what a program recorded."""
+    """Return the way from sent to done: who was reached, opened, clicked, and did what a program recorded."""
     to, reached = f"/campaigns/{campaign_id}/people?", figures.ledger.delivered_to
     made = [Step("Reached", reached, reached, f"{to}accepted=true")]
     if figures.sms is not None:
@@ -87,7 +87,7 @@ def steps(
 
 
 def top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
-    """Answer the links that most people followed."""
+    """Return the links that most people followed."""
     found = sorted(
         (one for one in figures.links if one.counted and one.clicked.count), key=lambda one: -one.clicked.count
     )
@@ -98,7 +98,7 @@ def top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
 
 
 def places(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
-    """Answer where most people are: the providers of their mailboxes, or the countries of their numbers."""
+    """Return where most people are: the providers of their mailboxes, or the countries of their numbers."""
     to = f"/campaigns/{campaign_id}/people"
     if figures.sms is not None:
         return [

@@ -26,7 +26,7 @@ _FORMS = (
 
 
 def may(role: str, method: str, path: str) -> bool:
-    """Say whether a role may do this: everybody looks, and looks after their own sign-in.
+    """Return whether a role may do this: everybody looks, and looks after their own sign-in.
 
     A viewer changes nothing; an author writes and does not send; an editor does not approve; brand, settings and
     emptying the built-in inbox are for owners and admins. An address is the same with a slash at its end, as the

@@ -37,7 +37,7 @@ class Visit:
 
 
 def zone(name: str | None) -> ZoneInfo:
-    """Answer the time zone of that name, or UTC if this machine does not know it."""
+    """Return the time zone of that name, or UTC if this machine does not know it."""
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError):
@@ -45,17 +45,17 @@ def zone(name: str | None) -> ZoneInfo:
 
 
 def is_secure(request: Request) -> bool:
-    """Say whether people reach us over https."""
+    """Return whether people reach us over https."""
     return config.is_https(request.app.ctx.config)
 
 
 def cookie_name(request: Request) -> str:
-    """Answer the session cookie's name; over https the browser itself guards the `__Host-` prefix."""
+    """Return the session cookie's name; over https the browser itself guards the `__Host-` prefix."""
     return "__Host-campanero" if is_secure(request) else "campanero"
 
 
 async def visit(request: Request) -> Visit | None:
-    """Answer who is signed in on this request, or None."""
+    """Return who is signed in on this request, or None."""
     token = request.cookies.get(cookie_name(request))
     if not token:
         return None
@@ -72,7 +72,7 @@ async def visit(request: Request) -> Visit | None:
 
 
 def _find(token: str, whole: bool) -> tuple[Any, glance.Glance | None]:
-    """Answer a session, and for a whole page how sending stands, which is at its edge."""
+    """Return a session, and for a whole page how sending stands, which is at its edge."""
     session = sessions.find(token)
     return session, glance.of(session.user.account_id) if whole and session is not None else None
 
@@ -100,13 +100,13 @@ async def end(request: Request, response: HTTPResponse) -> None:
 
 
 def theme(request: Request) -> str:
-    """Answer `light` or `dark` if this browser chose one, else an empty text (as the system says)."""
+    """Return `light` or `dark` if this browser chose one, else an empty text (as the system says)."""
     chosen = request.cookies.get("theme") or ""
     return chosen if chosen in ("light", "dark") else ""
 
 
 def keys_on(request: Request) -> bool:
-    """Say whether single keys do something in this browser; who dictates or slips may switch them off (WCAG 2.1.4)."""
+    """Return whether keyboard shortcuts of one key are on in this browser (WCAG 2.1.4)."""
     return request.cookies.get("keys") != "off"
 
 

@@ -82,49 +82,49 @@ class Table:
 
     @property
     def kept(self) -> dict[str, str]:
-        """Answer what a search or another page keeps: the filters, the order and the size that were asked for."""
+        """Return what a search or another page keeps: the filters, the order and the size that were asked for."""
         size = {"limit": str(self.limit)} if self._says_limit else {}
         order = {"sort": self.sort} if self.sort != self.default else {}
         return {name: value for name, value in {**self.state, **order, **size}.items() if value}
 
     @property
     def matching(self) -> dict[str, str]:
-        """Answer what decides who is in the table: the words searched for, and the filters."""
+        """Return what decides who is in the table: the words searched for, and the filters."""
         return {name: value for name, value in {"search": self.search, **self.state}.items() if value}
 
     @property
     def is_narrowed(self) -> bool:
-        """Say whether something is filtered out."""
+        """Return whether something is filtered out."""
         return bool(self.matching)
 
     @property
     def raw(self) -> dict[str, Any]:
-        """Answer what every list of the middle is asked with."""
+        """Return what every list of the middle is asked with."""
         found: dict[str, Any] = {"page": self.page, "limit": self.limit}
         return found | ({"search": self.search} if self.search else {})
 
     def href(self, **changes: str | int) -> str:
-        """Answer the address of the table with some of its state changed; whoever narrows it begins at page one."""
+        """Return the address of the table with some of its state changed; whoever narrows it begins at page one."""
         values = {"search": self.search, **self.kept} | {name: str(value) for name, value in changes.items()}
         query = urlencode({name: value for name, value in values.items() if value})
         return f"{self.path}?{query}" if query else self.path
 
     def without(self, names: Sequence[str]) -> str:
-        """Answer the address without some filters."""
+        """Return the address without some filters."""
         return self.href(**dict.fromkeys(names, ""))
 
     def order(self, column: Column) -> str:
-        """Answer the order that a click on a column's heading asks for: its own way first, then the other."""
+        """Return the order that a click on a column's heading asks for: its own way first, then the other."""
         first = column.first + column.sort
         other = column.sort if column.first else f"-{column.sort}"
         return other if self.sort == first else first
 
     def aria_sort(self, column: Column) -> str:
-        """Answer how the table is ordered by a column, as `aria-sort` says it."""
+        """Return how the table is ordered by a column, as `aria-sort` says it."""
         return {column.sort: "ascending", f"-{column.sort}": "descending"}.get(self.sort, "none")
 
     def counted(self) -> str:
-        """Say how many there are, and which of them are shown."""
+        """Return how many there are, and which of them are shown."""
         whole = words.count(self.found.total, self.one, self.many)
         first = (self.found.page - 1) * self.found.limit + 1
         last = first + len(self.found.rows) - 1
@@ -151,19 +151,19 @@ class Selection:
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """Answer the hidden fields that say the same again."""
+        """Return the hidden fields that say the same again."""
         if self.is_all:
             return [(_ALL, "yes"), *((f"{_STATE}{name}", value) for name, value in self.state.items())]
         return [("ids", str(one)) for one in self.ids] + [(f"{_STATE}{key}", text) for key, text in self.state.items()]
 
     def back(self, path: str) -> str:
-        """Answer the address of the table they were chosen in."""
+        """Return the address of the table they were chosen in."""
         query = urlencode({name: value for name, value in self.state.items() if value})
         return f"{path}?{query}" if query else path
 
 
 def asked(request: Request, name: str) -> str:
-    """Answer a text of the query, never longer than the middle takes."""
+    """Return a text of the query, never longer than the middle takes."""
     return (request.args.get(name) or "").strip()[: LONGEST if name != "filters" else 20_000]
 
 
@@ -173,7 +173,7 @@ def _sort(request: Request, columns: Sequence[Column], default: str) -> str:
 
 
 def _limit(request: Request) -> tuple[int, bool]:
-    """Answer how many rows a page has, and whether the address says so: else as this browser chose the last time."""
+    """Return how many rows a page has, and whether the address says so: else as this browser chose the last time."""
     said = number(request.args.get("limit"), 0)
     if said:
         return min(said, SIZES[-1]), True
@@ -182,13 +182,13 @@ def _limit(request: Request) -> tuple[int, bool]:
 
 
 def density(request: Request) -> str:
-    """Answer `compact` if this browser chose it, else an empty text."""
+    """Return `compact` if this browser chose it, else an empty text."""
     chosen = request.args.get("density") or request.cookies.get("density")
     return "compact" if chosen == "compact" else ""
 
 
 def answer(request: Request, template: str, table: Table, status: int = 200, /, **context: Any) -> HTTPResponse:
-    """Answer a page with a table, or its block `rows`; what was chosen of its look is remembered in the browser."""
+    """Return a page with a table, or its block `rows`; what was chosen of its look is remembered in the browser."""
     response = view.page(request, template, status, t=table, found=table.found, also=("filters",), **context)
     chosen = {"rows": request.args.get("limit"), "density": request.args.get("density")}
     known = {"rows": {str(one) for one in SIZES}, "density": {"compact", "roomy"}}

@@ -28,7 +28,7 @@ class Talk(NamedTuple):
 
 
 def of(account_id: int, contact: Contact, page: int = 1, form: Form | None = None) -> Talk | None:
-    """Answer the conversation with a person, or None if there is neither a number nor anything that was said."""
+    """Return the conversation with a person, or None if there is neither a number nor anything that was said."""
     found = reading.conversation(account_id, contact.id, page, SHOWN)
     number = writing.number_of(contact)
     if number is None and not found.total:
@@ -41,16 +41,16 @@ def of(account_id: int, contact: Contact, page: int = 1, form: Form | None = Non
 
 
 def is_ours(line: Line) -> bool:
-    """Say whether a line is a message of ours."""
+    """Return whether a line is a message of ours."""
     return line.message is not None
 
 
 def words(line: Line) -> str:
-    """Answer what a line says."""
+    """Return what a line says."""
     return line.body or "These words are not kept any more."
 
 
 def unread(line: Line) -> Any:
-    """Answer what came in if it may be a refusal that nobody has looked at yet, else None."""
+    """Return what came in if it may be a refusal that nobody has looked at yet, else None."""
     heard = line.incoming
     return heard if heard is not None and heard.kind == "refusal" and heard.seen_at is None else None

@@ -50,21 +50,21 @@ class Parts:
         self._parts = {part.label: part for part in parts}
 
     def keys(self, form: Form, now: Form) -> list[str]:
-        """Answer which parts the form has; of a field that it does not show nothing was sent."""
+        """Return which parts the form has; of a field that it does not show nothing was sent."""
         return [
             key for key, one in self._parts.items() if one.is_ticked or any(name in form.values for name in one.names)
         ]
 
     def label(self, key: str) -> str:
-        """Answer what people call a part."""
+        """Return what people call a part."""
         return key
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Answer the fields of a part."""
+        """Return the fields of a part."""
         return self._parts[key].names
 
     def value(self, form: Form, key: str) -> Any:
-        """Answer what a form says in a part, in an order of its own."""
+        """Return what a form says in a part, in an order of its own."""
         return [sorted(filter(None, self._of(form, name))) for name in self._parts[key].names]
 
     def take(self, form: Form, key: str, now: Form) -> None:
@@ -74,16 +74,16 @@ class Parts:
             form.values[name], form.lists[name] = next(iter(found), ""), found
 
     def words(self, form: Form, key: str, known: Mapping[str, str]) -> str:
-        """Say what a part is; `known` are names of what it chooses from."""
+        """Return what a part is; `known` are names of what it chooses from."""
         found = [known.get(one, one) for values in self.value(form, key) for one in values]
         return ", ".join(found) or "nothing"
 
     def mark(self, now: Form) -> dict[str, str]:
-        """Answer what each part is, as a digest."""
+        """Return what each part is, as a digest."""
         return {key: digest(self.value(now, key)) for key in self.all(now)}
 
     def all(self, now: Form) -> Iterable[str]:
-        """Answer all parts there are."""
+        """Return all parts there are."""
         return list(self._parts)
 
     @staticmethod
@@ -93,7 +93,7 @@ class Parts:
 
 
 def opened(form: F, parts: Parts) -> F:
-    """Answer a form that shows what is kept, and remembers that."""
+    """Return a form that shows what is kept, and remembers that."""
     form.values["seen"] = _written(parts.mark(form))
     return form
 

@@ -42,7 +42,7 @@ _PARTS = {
 
 @cache
 def environment() -> "Environment":
-    """Answer the one template environment of the interface."""
+    """Return the one template environment of the interface."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -85,19 +85,19 @@ def icon(name: str, label: str = "") -> Markup:
 
 
 def is_part(request: Request) -> bool:
-    """Say whether the browser asks for a part of a page."""
+    """Return whether the browser asks for a part of a page."""
     return request.headers.get("hx-request") == "true" and request.headers.get("hx-request-type") != "full"
 
 
 def target(request: Request) -> str:
-    """Answer the id of the element that will be replaced, as the browser names it (`form#to`)."""
+    """Return the id of the element that will be replaced, as the browser names it (`form#to`)."""
     return str(request.headers.get("hx-target") or "").partition("#")[2]
 
 
 def page(
     request: Request, template: str, status: int = 200, /, *, also: tuple[str, ...] = (), **context: Any
 ) -> HTTPResponse:
-    """Answer a page, or the one block of it that the request's target names.
+    """Return a page, or the one block of it that the request's target names.
 
     A block is named like the id of its element (`-` as `_`). `also` names further blocks that follow a partial answer
     and replace the elements of the same id.
@@ -118,14 +118,14 @@ def page(
 def pieces(
     request: Request, template: str, names: tuple[str, ...], status: int = 200, /, **context: Any
 ) -> HTTPResponse:
-    """Answer blocks of a page, one after the other; a script puts each where the element of its id stands."""
+    """Return blocks of a page, one after the other; a script puts each where the element of its id stands."""
     found = environment().get_template(template)
     values = _context(request, context)
     return _html("".join(_block(found, name, values) for name in names), status)
 
 
 def whole(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
-    """Answer a whole page."""
+    """Return a whole page."""
     values = _context(request, context)
     visit = values["visit"]
     values["notice"] = _notice(visit.session.id) if visit else None
@@ -133,12 +133,12 @@ def whole(request: Request, template: str, status: int = 200, /, **context: Any)
 
 
 def fragment(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
-    """Answer a template that is a part of several pages, by itself."""
+    """Return a template that is a part of several pages, by itself."""
     return _html(environment().get_template(template).render(_context(request, context)), status)
 
 
 def over(request: Request, template: str, status: int, /, **context: Any) -> HTTPResponse:
-    """Answer a part with what is shown in the page's dialog instead, so that the page stays with what was typed."""
+    """Return a part with what is shown in the page's dialog instead, so that the page stays with what was typed."""
     response = fragment(request, template, status, **context)
     response.headers.update({"hx-retarget": "#dialog", "hx-reswap": "innerHTML"})
     return response

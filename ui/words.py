@@ -126,7 +126,7 @@ def size(value: int) -> str:
 
 
 def local(ms: int) -> datetime:
-    """Answer a moment in the account's zone."""
+    """Return a moment in the account's zone."""
     return datetime.fromtimestamp(ms / 1000, zone.get())
 
 
@@ -227,23 +227,23 @@ def readable(text: str | None) -> str:
 
 
 def name(contact: Any) -> str:
-    """Answer what to call a person: their name, else their address, else their number."""
+    """Return what to call a person: their name, else their address, else their number."""
     full_name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
     return full_name or next((channel.value for channel in contact.channels), f"Person {contact.id}")
 
 
 def email_of(contact: Any) -> Any:
-    """Answer the email channel of a person, or None."""
+    """Return the email channel of a person, or None."""
     return next((channel for channel in contact.channels if channel.kind == "email"), None)
 
 
 def phone_of(contact: Any) -> Any:
-    """Answer the phone channel of a person, or None."""
+    """Return the phone channel of a person, or None."""
     return next((channel for channel in contact.channels if channel.kind == "phone"), None)
 
 
 def initials(text: str) -> str:
-    """Answer one or two letters that stand for a name."""
+    """Return one or two letters that stand for a name."""
     text = text.partition("<")[0].strip(' "') or text.strip("<>")
     parts = [part for part in text.partition("@")[0].replace(".", " ").split() if part[:1].isalnum()]
     return "".join(part[0] for part in parts[:2]) or "?"

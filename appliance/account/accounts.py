@@ -103,7 +103,7 @@ def create(name: str) -> Account:
 
 
 def get(account_id: int) -> Account:
-    """Answer an account; raises NotFound."""
+    """Return an account; raises NotFound."""
     account = Account.get_or_none(Account.id == account_id)
     if account is None:
         raise NotFound
@@ -152,7 +152,7 @@ def check(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
 
 
 def _stored(value: Any, empty: Any = None) -> Any:
-    """Answer what a column keeps: empty texts are none, and objects are kept as they are written, each address once."""
+    """Return what a column keeps: empty texts are none, and objects are kept as they are written, each address once."""
     if value is None:
         return empty
     if isinstance(value, str):
@@ -168,7 +168,7 @@ def counts(account_id: int) -> dict[str, int]:
 
 
 def crowd(account_id: int) -> tuple[int, int]:
-    """Answer how many people and how many lists an account has; of many, at most a moment ago."""
+    """Return how many people and how many lists an account has; of many, at most a moment ago."""
 
     def count() -> tuple[int, int]:
         people, lists = (

@@ -27,7 +27,7 @@ class Reject(Struct):
 
 
 def lacks(row: Any, by: By) -> str | None:
-    """Say what keeps a campaign or flow from going out by somebody's hand, or None."""
+    """Return what keeps a campaign or flow from going out by somebody's hand, or None."""
     if row.approval_state == "rejected":
         return REJECTED
     if row.approval_state == "approved" or not row.account.approval_required or allows(row, by):
@@ -36,7 +36,7 @@ def lacks(row: Any, by: By) -> str | None:
 
 
 def allows(row: Any, by: By) -> bool:
-    """Say whether somebody may approve of a campaign or flow.
+    """Return whether somebody may approve of a campaign or flow.
 
     Where an account wants somebody else to look, whoever asked or changed it last may not, unless nobody else may. What
     a key says is said by whoever made it; what a program wrote by itself is nobody's, and its key is trusted with it.

@@ -32,7 +32,7 @@ class Attempt:
 
 
 def of_address(email: str) -> str:
-    """Answer the name under which attempts on a mailbox count, whatever way its address is written."""
+    """Return the name under which attempts on a mailbox count, whatever way its address is written."""
     try:
         return f"email:{addresses.email(email).key}"
     except ValueError:
@@ -40,7 +40,7 @@ def of_address(email: str) -> str:
 
 
 def of_client(ip: str) -> str:
-    """Answer the name under which attempts of a client count; of IPv6 that is its line."""
+    """Return the name under which attempts of a client count; of IPv6 that is its line."""
     return f"client:{clients.household(ip)}"
 
 

@@ -82,7 +82,7 @@ async def exported(by: By, account_id: int, name: str, filters: Iterable[str], r
 
 
 def changed(body: msgspec.Struct) -> dict[str, Any]:
-    """Answer which keys a request changes, as the data of an act: of switches the value too, of nothing else."""
+    """Return which keys a request changes, as the data of an act: of switches the value too, of nothing else."""
     sent = {name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not UNSET}
     return {"changed": list(sent), **{name: value for name, value in sent.items() if isinstance(value, bool)}}
 
@@ -105,7 +105,7 @@ def pieces(account_id: int, query: AuditQuery) -> Iterator[list[Audit]]:
 
 
 def asked(account_id: int, query: AuditQuery) -> Any:
-    """Answer what a query names, in no order; raises Invalid for moments that cannot be read."""
+    """Return what a query names, in no order; raises Invalid for moments that cannot be read."""
     found = Audit.select().where(Audit.account == account_id)
     for name in ("actor", "action", "subject"):
         if (value := getattr(query, name)) is not UNSET:
@@ -119,18 +119,18 @@ def asked(account_id: int, query: AuditQuery) -> Any:
 
 
 def names(account_id: int) -> dict[str, str]:
-    """Answer what the people and keys of an account are called, by `user:7` and `key:3`; who is gone too."""
+    """Return what the people and keys of an account are called, by `user:7` and `key:3`; who is gone too."""
     told = "SELECT 'user:' || id, name FROM user WHERE account_id = :id UNION ALL "
     told += "SELECT 'key:' || id, name FROM api_key WHERE account_id = :id"
     return {row[0]: row[1] for row in rows(told, {"id": account_id})}
 
 
 def actions(account_id: int) -> list[str]:
-    """Answer what was ever done in an account, by name; for choosing from."""
+    """Return what was ever done in an account, by name; for choosing from."""
     return [row[0] for row in rows("SELECT DISTINCT action FROM audit WHERE account_id = ? ORDER BY 1", (account_id,))]
 
 
 def actors(account_id: int) -> list[str]:
-    """Answer whoever did something in an account, for choosing from: people first, then keys."""
+    """Return whoever did something in an account, for choosing from: people first, then keys."""
     found = rows("SELECT DISTINCT actor FROM audit WHERE account_id = ?", (account_id,))
     return sorted((row[0] for row in found), key=lambda actor: (not actor.startswith("user:"), actor))

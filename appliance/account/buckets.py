@@ -33,7 +33,7 @@ class Level(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Answer what an answer says of it."""
+        """Return what an answer says of it."""
         return {
             "RateLimit-Limit": str(self.limit), "RateLimit-Remaining": str(self.remaining),
             "RateLimit-Reset": str(self.reset),
@@ -84,11 +84,11 @@ class Buckets:
 
 
 def per_minute(rate: Rate, limits: Limits) -> int:
-    """Answer what a class takes in a minute; 0: as much as comes."""
+    """Return what a class takes in a minute; 0: as much as comes."""
     number: int = getattr(limits, f"{rate}_per_minute")
     return number
 
 
 def burst(rate: Rate, minute: int) -> int:
-    """Answer how many of a class may come at once: a tenth of a minute's, of sends a half."""
+    """Return how many of a class may come at once: a tenth of a minute's, of sends a half."""
     return max(1, minute // _BURST.get(rate, _USUAL_BURST))

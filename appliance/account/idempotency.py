@@ -22,7 +22,7 @@ class Once(NamedTuple):
 
 
 def payload_digest(payload: Any) -> str:
-    """Answer the digest that tells whether two payloads are the same, whatever the order of their keys."""
+    """Return the digest that tells whether two payloads are the same, whatever the order of their keys."""
     # The standard encoder takes what the other refuses, such as half of a surrogate pair in an ignored key
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -65,7 +65,7 @@ def once(
 
 
 def old(most: int) -> list[int]:
-    """Answer some repeats that nobody is answered by any more."""
+    """Return some repeats that nobody is answered by any more."""
     found = rows("SELECT id FROM idempotency WHERE created_at < ? LIMIT ?", (clock.now_ms() - KEPT_MS, most))
     return [row[0] for row in found]
 

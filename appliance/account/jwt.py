@@ -68,7 +68,7 @@ def issue(user: User, ip: str | None, user_agent: str | None) -> Issued:
 
 
 def find(token: str) -> Found | None:
-    """Answer who a token belongs to, or None: forged, expired, of another installation, or ended."""
+    """Return who a token belongs to, or None: forged, expired, of another installation, or ended."""
     claims = _claims(token)
     if claims is None:
         return None
@@ -84,7 +84,7 @@ def find(token: str) -> Found | None:
 
 
 def audience() -> str:
-    """Answer what tokens of this installation are for; whatever its address is, it stays the same."""
+    """Return what tokens of this installation are for; whatever its address is, it stays the same."""
     return tokens.derive("jwt audience").hex()[:32]
 
 

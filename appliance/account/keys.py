@@ -57,7 +57,7 @@ class Credential(NamedTuple):
     made_by: int | None = None  # of a key: the person who made it
 
     def reaches(self, scope: str) -> bool:
-        """Say whether the credential reaches a scope; writing includes reading."""
+        """Return whether the credential reaches a scope; writing includes reading."""
         return scope in self.scopes or (scope.endswith(":read") and scope[:-4] + "write" in self.scopes)
 
 
@@ -135,7 +135,7 @@ def page(account_id: int, query: PageQuery) -> Page:
 
 
 def find(key: str) -> Credential | None:
-    """Answer who a key belongs to, or None; one indexed read by its digest, so nothing is compared that could leak."""
+    """Return who a key belongs to, or None; one indexed read by its digest, so nothing is compared that could leak."""
     if not key.startswith((LIVE, TEST)):
         return None
     row = one(
@@ -149,12 +149,12 @@ def find(key: str) -> Credential | None:
 
 
 def last_used(key: ApiKey) -> int | None:
-    """Answer when a key was used last, also where that is not written yet; None for never."""
+    """Return when a key was used last, also where that is not written yet; None for never."""
     return max((moment for moment in (key.last_used_at, _used.get(key.id)) if moment is not None), default=None)
 
 
 def unwritten() -> dict[int, int]:
-    """Answer the uses that may be written now: of each key one in a minute, so that no request waits for a write."""
+    """Return the uses that may be written now: of each key one in a minute, so that no request waits for a write."""
     now = clock.now_ms()
     return {number: moment for number, moment in list(_used.items())
             if moment > _written.get(number, -1) and abs(now - _written.get(number, 0)) >= _EVERY_MS}  # fmt: skip

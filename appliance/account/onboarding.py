@@ -7,7 +7,7 @@ from appliance.account import users
 
 
 def setup_token() -> str | None:
-    """Answer the secret of the set-up link, or None once there is a user.
+    """Return the secret of the set-up link, or None once there is a user.
 
     It is derived from the installation's key, so that a restart prints the same link and nothing need be stored.
     """
@@ -17,6 +17,6 @@ def setup_token() -> str | None:
 
 
 def check_setup(token: str) -> bool:
-    """Say whether a set-up link may still be used."""
+    """Return whether a set-up link may still be used."""
     wanted = setup_token()
     return wanted is not None and hmac.compare_digest(wanted, token)

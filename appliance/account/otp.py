@@ -29,13 +29,13 @@ def new_key() -> str:
 
 
 def link(key: str, email: str) -> str:
-    """Answer what a QR code says to an app."""
+    """Return what a QR code says to an app."""
     asked = {"secret": key, "issuer": ISSUER, "algorithm": "SHA1", "digits": DIGITS, "period": PERIOD}
     return f"otpauth://totp/{quote(ISSUER)}:{quote(email)}?{urlencode(asked)}"
 
 
 def code_at(key: str, step: int) -> str:
-    """Answer the code of a half minute (RFC 4226, section 5.3)."""
+    """Return the code of a half minute (RFC 4226, section 5.3)."""
     mac = hmac.digest(base64.b32decode(key), step.to_bytes(8, "big"), hashlib.sha1)
     at = mac[-1] & 15
     number = int.from_bytes(mac[at : at + 4], "big") & 0x7FFF_FFFF
@@ -43,7 +43,7 @@ def code_at(key: str, step: int) -> str:
 
 
 def step_of(key: str, typed: str, after: int | None = None) -> int | None:
-    """Answer the half minute that a typed code belongs to, or None; up to `after` all codes are used up."""
+    """Return the half minute that a typed code belongs to, or None; up to `after` all codes are used up."""
     digits = "".join(typed.split())
     now = clock.now_ms() // 1000 // PERIOD
     found = None
@@ -55,7 +55,7 @@ def step_of(key: str, typed: str, after: int | None = None) -> int | None:
 
 
 def is_key(key: str) -> bool:
-    """Say whether a text is a key as `new_key` makes it."""
+    """Return whether a text is a key as `new_key` makes it."""
     try:
         return len(base64.b32decode(key)) == _SECRET_BYTES
     except (binascii.Error, ValueError):
@@ -63,7 +63,7 @@ def is_key(key: str) -> bool:
 
 
 def is_on(user: User) -> bool:
-    """Say whether somebody signs in with a second factor."""
+    """Return whether somebody signs in with a second factor."""
     return user.otp_secret is not None
 
 
@@ -102,7 +102,7 @@ def drop(user: User) -> None:
 
 
 def _opened(user: User) -> str | None:
-    """Answer the key of somebody; one that was sealed with another installation's key opens nothing."""
+    """Return the key of somebody; one that was sealed with another installation's key opens nothing."""
     sealed = base64.b64decode(user.otp_secret) if user.otp_secret else b""
     plain = sealing.opened(tokens.derive("otp"), f"user:{user.id}", sealed)
     return plain.decode() if plain is not None else None

@@ -21,7 +21,7 @@ def make(purpose: str, user: User, until_ms: int) -> str:
 
 
 def holder(purpose: str, text: str) -> User | None:
-    """Answer whose pass it is, if it is one of ours for this purpose and of now; None for all else."""
+    """Return whose pass it is, if it is one of ours for this purpose and of now; None for all else."""
     if len(text) > _LONG or not text.isascii():
         return None
     try:

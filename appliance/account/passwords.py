@@ -44,7 +44,7 @@ def make(password: str) -> str:
 
 
 def holds(password_hash: str, password: str) -> bool:
-    """Say whether a password belongs to a hash."""
+    """Return whether a password belongs to a hash."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
@@ -54,7 +54,7 @@ def holds(password_hash: str, password: str) -> bool:
 
 
 async def check(password_hash: str | None, password: str) -> bool:
-    """Say whether a password belongs to a hash; without one it takes the same time.
+    """Return whether a password belongs to a hash; without one it takes the same time.
 
     On threads of its own, few together: who signs in keeps nobody from reading. Raises TooMany where too many wait.
     """

@@ -25,15 +25,15 @@ _REACH = {
 
 
 def scopes(role: str) -> frozenset[str]:
-    """Answer what a role reaches over the API; a role that is not known reaches nothing."""
+    """Return what a role reaches over the API; a role that is not known reaches nothing."""
     return _REACH.get(role, frozenset())
 
 
 def approves(role: str) -> bool:
-    """Say whether a role may approve of campaigns and flows."""
+    """Return whether a role may approve of campaigns and flows."""
     return "campaigns:approve" in scopes(role)
 
 
 def starts(role: str) -> bool:
-    """Say whether a role may let things go out, or stop them: an author and a viewer may not."""
+    """Return whether a role may let things go out, or stop them: an author and a viewer may not."""
     return "campaigns:send" in scopes(role)

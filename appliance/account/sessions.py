@@ -41,7 +41,7 @@ def keep(user_id: int, secret: str, kind: Kind, ip: str | None, user_agent: str 
 
 
 def old(most: int) -> list[int]:
-    """Answer some sign-ins that are over."""
+    """Return some sign-ins that are over."""
     return [row.id for row in Session.select(Session.id).where(Session.expires_at < clock.now_ms()).limit(most)]
 
 
@@ -52,7 +52,7 @@ def forget(some: list[int]) -> int:
 
 
 def find(token: str) -> Session | None:
-    """Answer the live session of a cookie with its user and account, or None."""
+    """Return the live session of a cookie with its user and account, or None."""
     found: Session | None = (
         Session.select(Session, User, Account)
         .join(User)
@@ -67,12 +67,12 @@ def find(token: str) -> Session | None:
 
 
 def needs_touch(session: Session) -> bool:
-    """Say whether the time of last use is old enough to be written again."""
+    """Return whether the time of last use is old enough to be written again."""
     return is_old(session.last_seen_at)
 
 
 def is_old(last_seen_at: int) -> bool:
-    """Say whether a time of last use is old enough to be written again."""
+    """Return whether a time of last use is old enough to be written again."""
     return clock.now_ms() - last_seen_at > _TOUCH_MS
 
 
@@ -104,7 +104,7 @@ def leave(session: Session) -> None:
 
 
 def of_user(user_id: int) -> list[Session]:
-    """Answer the sign-ins of somebody that hold, the one used last first."""
+    """Return the sign-ins of somebody that hold, the one used last first."""
     found = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
     return list(found.order_by(Session.last_seen_at.desc(), Session.id.desc()))
 
@@ -116,7 +116,7 @@ def page(user_id: int, query: PageQuery) -> Page:
 
 
 def get(user_id: int, session_id: int) -> Session:
-    """Answer a sign-in of somebody; raises NotFound."""
+    """Return a sign-in of somebody; raises NotFound."""
     found = Session.get_or_none(
         Session.user == user_id, Session.id == session_id, Session.expires_at > clock.now_ms()
     )  # fmt: skip
@@ -135,7 +135,7 @@ def close(user_id: int, session_id: int, by: By) -> Session:
 
 
 def close_all(user_id: int, but: int | None, by: By) -> int:
-    """End every sign-in of somebody, except one; answers how many those were."""
+    """End every sign-in of somebody, except one; returns how many those were."""
     writing()
     others = [one for one in of_user(user_id) if one.id != but]
     for one in others:

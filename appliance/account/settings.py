@@ -37,7 +37,7 @@ _BOUND = {
 
 
 def read() -> dict[str, Any]:
-    """Answer what was set on pages, by dotted name; a name that this version does not know is left out.
+    """Return what was set on pages, by dotted name; a name that this version does not know is left out.
 
     A secret that was sealed with another key counts as not set, and the log says so.
     """
@@ -48,7 +48,7 @@ def read() -> dict[str, Any]:
 
 
 def may_set(name: str) -> bool:
-    """Say whether a page may change a setting: not what option, environment or file have fixed."""
+    """Return whether a page may change a setting: not what option, environment or file have fixed."""
     return name in _OF_PAGES and config.layers().sources[name] in ("page", "default")
 
 
@@ -74,7 +74,7 @@ def save(values: Mapping[str, Any]) -> Loaded:
 
 
 def joined(values: Mapping[str, Any]) -> Loaded:
-    """Answer the configuration as it would be with these settings; nothing is kept.
+    """Return the configuration as it would be with these settings; nothing is kept.
 
     Raises Invalid with every fault, by dotted name. Where the server changes that a secret was written for, the secret
     has to be among the settings; one that file or environment fixed holds its server in place.
@@ -110,7 +110,7 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _faults(error: ConfigError) -> Invalid:
-    """Answer the faults of a joined configuration by the setting each begins with."""
+    """Return the faults of a joined configuration by the setting each begins with."""
     found: dict[str, list[str]] = {}
     known = dict(config.leaves())
     for fault in str(error).split("; "):

@@ -39,7 +39,7 @@ class CodeNeeded(Refused):
 
 
 async def enter(email: str, password: str, code: str | None, ip: str) -> User:
-    """Answer who signs in; raises WrongSignIn, CodeNeeded, or TooMany."""
+    """Return who signs in; raises WrongSignIn, CodeNeeded, or TooMany."""
     name = attempts.of_address(email)
     with attempts.attempt(name, attempts.of_client(ip)) as one:
         user = await call(users.of_address, email)
@@ -58,7 +58,7 @@ async def enter(email: str, password: str, code: str | None, ip: str) -> User:
 
 
 async def enter_code(pass_: str, code: str, ip: str) -> User | None:
-    """Answer who signs in by the code alone, having shown the password just now; None if that is too long ago.
+    """Return who signs in by the code alone, having shown the password just now; None if that is too long ago.
 
     Raises WrongSignIn or TooMany.
     """
@@ -73,7 +73,7 @@ async def enter_code(pass_: str, code: str, ip: str) -> User | None:
 
 
 async def prove(user: User, password: str, code: str | None, ip: str) -> list[str]:
-    """Answer what is not right of what somebody who is signed in says to show that it is still them.
+    """Return what is not right of what somebody who is signed in says to show that it is still them.
 
     It counts as an attempt, so that a browser that was left open is no way to guess. A code that is right is used up.
     Raises TooMany.

@@ -56,13 +56,13 @@ def page(account_id: int, query: UserQuery) -> Page:
 
 
 def members(account_id: int) -> list[User]:
-    """Answer everybody of an account: who may sign in first, then by name."""
+    """Return everybody of an account: who may sign in first, then by name."""
     found = User.select().where(User.account == account_id).order_by(User.name, User.id)
     return sorted(found, key=lambda user: (user.disabled_at is not None, user.name.casefold()))
 
 
 def keys(account_id: int) -> list[ApiKey]:
-    """Answer the keys of an account that open something, newest first."""
+    """Return the keys of an account that open something, newest first."""
     found = ApiKey.select().where(ApiKey.account == account_id, ApiKey.revoked_at.is_null())
     return list(found.order_by(ApiKey.id.desc()))
 
@@ -73,7 +73,7 @@ def password() -> str:
 
 
 def get(account_id: int, user_id: int) -> User:
-    """Answer a person of an account; raises NotFound."""
+    """Return a person of an account; raises NotFound."""
     found = User.get_or_none(User.account == account_id, User.id == user_id)
     if found is None:
         raise NotFound
@@ -81,7 +81,7 @@ def get(account_id: int, user_id: int) -> User:
 
 
 def ruled(by: By, user_id: int) -> User:
-    """Answer somebody for whoever looks after the team to decide about; raises NotFound or NotAllowed."""
+    """Return somebody for whoever looks after the team to decide about; raises NotFound or NotAllowed."""
     actor = _actor(by)
     found = get(actor.account_id, user_id)
     _rules(actor, found.role, found)
@@ -109,7 +109,7 @@ def check_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
 
 
 def check(by: By, user_id: int, changes: UserPatch, gets_password: bool = False) -> User:
-    """Answer whom a change is about; raises as `update`, with all faults."""
+    """Return whom a change is about; raises as `update`, with all faults."""
     actor, wants = _actor(by), given(changes)
     found = get(actor.account_id, user_id)
     role, disabled = wants.get("role", found.role), wants.get("disabled", found.disabled_at is not None)
@@ -182,7 +182,7 @@ def rename(user_id: int, name: str, ip: str | None = None) -> User:
 
 
 def is_theirs(user: User, typed: str) -> bool:
-    """Say whether somebody typed their own password; takes its time, so never on the loop or the writer."""
+    """Return whether somebody typed their own password; takes its time, so never on the loop or the writer."""
     return passwords.holds(user.password_hash, typed)
 
 
@@ -207,7 +207,7 @@ def _oneself(user_id: int, ip: str | None) -> By:
 
 
 def _actor(by: By) -> User:
-    """Answer who looks after the team, as they are now; raises NotAllowed for everybody else."""
+    """Return who looks after the team, as they are now; raises NotAllowed for everybody else."""
     found = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
     if found is None or found.role not in RULERS:
         raise NotAllowed("Only owners and admins look after the team.", required_role="admin")
@@ -221,7 +221,7 @@ def _rules(actor: User, role: str, found: User | None = None) -> None:
 
 
 def _is_last(found: User) -> bool:
-    """Say whether nobody else owns the account."""
+    """Return whether nobody else owns the account."""
     others = User.select().where(
         User.account == found.account_id, User.role == "owner", User.disabled_at.is_null(), User.id != found.id
     )

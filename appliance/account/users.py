@@ -21,7 +21,7 @@ class NewUser(msgspec.Struct):
 
 
 def has_users() -> bool:
-    """Say whether anybody was set up yet."""
+    """Return whether anybody was set up yet."""
     return bool(User.select(User.id).limit(1).exists())
 
 
@@ -78,7 +78,7 @@ def check_address(email: str) -> None:
 
 
 def of_address(email: str) -> User | None:
-    """Answer who signs in with an address, in whatever way it is written; None if nobody does."""
+    """Return who signs in with an address, in whatever way it is written; None if nobody does."""
     try:
         key = addresses.email(email).key
     except ValueError:

@@ -23,7 +23,7 @@ _PEOPLE = {
 
 
 async def credential(request: Request) -> Credential:
-    """Answer who asks: by a key, or by a JWT. Every kind of failure is the same 401."""
+    """Return who asks: by a key, or by a JWT. Every kind of failure is the same 401."""
     header = request.headers.getall("authorization", [])
     scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
     found, is_stale = None, False
@@ -41,7 +41,7 @@ async def credential(request: Request) -> Credential:
 
 
 def _find(token: str) -> tuple[Credential | None, bool]:
-    """Answer who a credential belongs to, and whether its time of last use wants to be written."""
+    """Return who a credential belongs to, and whether its time of last use wants to be written."""
     key = keys.find(token)
     if key is not None or token.count(".") != 2:
         return key, False

@@ -75,7 +75,7 @@ async def _warm(request: Call) -> None:
 
 
 async def _shown(row: Campaign) -> Answer:
-    """Answer a campaign as a verb left it; the rows of a large one are counted here, where nobody waits for that."""
+    """Return a campaign as a verb left it; the rows of a large one are counted here, where nobody waits for that."""
     return Answer(shaping.campaign(await call(store.sum_up, row)))
 
 

@@ -22,7 +22,7 @@ ROUTES = Routes()
 
 
 def evidence(request: Call) -> Evidence:
-    """Answer how a write over the API came about, with the words that it says somebody agreed to."""
+    """Return how a write over the API came about, with the words that it says somebody agreed to."""
     words = getattr(request.body, "consent_source", None)
     return Evidence(
         source="api", actor=request.actor, ip=request.request.ctx.client,

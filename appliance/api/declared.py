@@ -23,23 +23,23 @@ class Endpoint(NamedTuple):
 
 
 def endpoints() -> tuple[Endpoint, ...]:
-    """Answer all of them, in the order of the document."""
+    """Return all of them, in the order of the document."""
     written = assets.written(FILE)
     return table() if written is None else tuple(Endpoint(*one) for one in written)
 
 
 def table() -> tuple[Endpoint, ...]:
-    """Answer what the sources declare, for `endpoints` of the executable."""
+    """Return what the sources declare, for `endpoints` of the executable."""
     return tuple(map(endpoint, routes()))
 
 
 def endpoint(route: Route) -> Endpoint:
-    """Answer what the server has to know of a route."""
+    """Return what the server has to know of a route."""
     return Endpoint(route.method, route.path, route.second_id, route.form is not None)
 
 
 def routes() -> tuple[Route, ...]:
-    """Answer all routes, loaded if they are not yet; that may take a while."""
+    """Return all routes, loaded if they are not yet; that may take a while."""
     global _routes
     if not _routes:
         from appliance.api.routes import ROUTES
@@ -50,7 +50,7 @@ def routes() -> tuple[Route, ...]:
 
 
 async def route(known: Route | int) -> Route:
-    """Answer the route of that number, or the one that is known; who comes first waits until all are loaded."""
+    """Return the route of that number, or the one that is known; who comes first waits until all are loaded."""
     if not isinstance(known, int):
         return known
     if not _routes:

@@ -26,7 +26,7 @@ _buckets = Buckets()
 
 
 def owns(path: str) -> bool:
-    """Say whether a path is this door's, so that its errors are JSON."""
+    """Return whether a path is this door's, so that its errors are JSON."""
     return _PATHS.fullmatch(path) is not None
 
 
@@ -105,7 +105,7 @@ def _handler(known: Route | int) -> Callable[..., Coroutine[Any, Any, HTTPRespon
 
 
 async def _admitted(request: Request, route: Route) -> Credential:
-    """Answer who asks, if they may: a valid credential, within its rate, that reaches the route (decisions, section 3).
+    """Return who asks, if they may: a valid credential, within its rate, that reaches the route (decisions, section 3).
 
     How its bucket stands is told with whatever is answered from here on.
     """
@@ -123,7 +123,7 @@ async def _admitted(request: Request, route: Route) -> Credential:
 
 
 async def fault(request: Request, error: Exception) -> HTTPResponse:
-    """Answer what went wrong; that a body is too large learn only those who may ask at all (decisions, section 3)."""
+    """Return what went wrong; that a body is too large learn only those who may ask at all (decisions, section 3)."""
     known = getattr(request.route.ctx, "declared", None) if request.route else None
     if isinstance(error, PayloadTooLarge) and known is not None:
         try:

@@ -39,7 +39,7 @@ def _ids(found: Sequence[Entry], kind: str) -> list[int]:
 
 
 def of(account_id: int, contact_id: int) -> ContactExport:
-    """Answer everything that is kept about a contact; raises NotFound."""
+    """Return everything that is kept about a contact; raises NotFound."""
     contact = store.get(account_id, contact_id)
     return ContactExport(
         exported_at=str(clock.iso(clock.now_ms())),

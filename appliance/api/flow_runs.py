@@ -22,7 +22,7 @@ class ReportQuery(Struct):
 
 
 async def _detail(request: Call) -> FlowRunDetail:
-    """Answer a run; what its event said only to who may read events."""
+    """Return a run; what its event said only to who may read events."""
 
     def read() -> FlowRunDetail:
         return detailed(people.get(request.account_id, request.id, request.inner))

@@ -146,7 +146,7 @@ async def _inside(request: Call) -> dict[str, list[str]]:
 
 
 def _options(form: ImportForm, faults: Faults) -> ImportOptions:
-    """Read what is asked of an import; notes what is wrong with it, and answers the rest."""
+    """Read what is asked of an import; notes what is wrong with it, and returns the rest."""
     if form.options is UNSET or not form.options.strip():
         return ImportOptions()
     try:

@@ -48,7 +48,7 @@ class SignedIn(Struct):
 
 
 async def enter(request: Request) -> HTTPResponse:
-    """Answer a JWT for who signs in."""
+    """Return a JWT for who signs in."""
     asked = _asked(read.json_object(request, request.body))
     try:
         user = await signing_in.enter(asked.email, asked.password, asked.otp, request.ctx.client)

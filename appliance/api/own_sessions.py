@@ -45,7 +45,7 @@ async def close(request: Call) -> Answer:
 
 
 def _own_id(request: Call) -> int:
-    """Answer who asks; only a person comes here."""
+    """Return who asks; only a person comes here."""
     assert request.credential.user_id is not None
     return request.credential.user_id
 

@@ -28,7 +28,7 @@ async def preflight(request: Request, public_key: str) -> HTTPResponse:
 
 
 def _cors(request: Request, form: Form) -> dict[str, str]:
-    """Answer what lets a page of another origin read the answer, if the form names that origin."""
+    """Return what lets a page of another origin read the answer, if the form names that origin."""
     origin = (request.headers.get("origin") or "").lower()
     return {"Vary": "Origin"} | ({"Access-Control-Allow-Origin": origin} if origin in form.origins else {})
 
@@ -54,7 +54,7 @@ async def submit(request: Request, public_key: str) -> HTTPResponse:
 
 
 def _body(request: Request) -> tuple[bool, Mapping[str, Any]]:
-    """Answer whether a browser's form was sent, and what was; raises a fault for anything else."""
+    """Return whether a browser's form was sent, and what was; raises a fault for anything else."""
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind not in _KINDS:
         raise Fault(415, "unsupported_media_type", f"send the body as {' or '.join(_KINDS)}")

@@ -35,7 +35,7 @@ def raw_body(request: Request, route: Route) -> Any:
 
 
 def json_object(request: Request, content: bytes) -> dict[str, Any]:
-    """Answer a body as the JSON object it is; faults of type and JSON."""
+    """Return a body as the JSON object it is; faults of type and JSON."""
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Fault(415, "unsupported_media_type", "send the body as application/json")

@@ -62,26 +62,26 @@ class Fault(Exception):
 
 
 def request_id(request: Request) -> str:
-    """Answer the id of this request, made once."""
+    """Return the id of this request, made once."""
     if not hasattr(request.ctx, "request_id"):
         request.ctx.request_id = secrets.token_hex(8)
     return str(request.ctx.request_id)
 
 
 def about(request: Request) -> dict[str, str]:
-    """Answer what an entry of the log says of a request, for programs that read it."""
+    """Return what an entry of the log says of a request, for programs that read it."""
     return {"request_id": request_id(request), "method": request.method, "path": request.path}
 
 
 def json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> HTTPResponse:
-    """Answer a value as JSON."""
+    """Return a value as JSON."""
     return HTTPResponse(_encoder.encode(value), status, headers, content_type="application/json")
 
 
 async def media(
     request: Request, kind: str, value: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> HTTPResponse | None:
-    """Answer bytes of another type, or stream an iterator of them; what fails before the first piece is a proper fault.
+    """Return bytes of another type, or stream an iterator of them; what fails before the first piece is a proper fault.
 
     A failure after it can only break the connection, which tells the client that the answer is not whole.
     """
@@ -121,7 +121,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def page_headers(page: Page) -> dict[str, str]:
-    """Answer the headers of a list (specification, Limits)."""
+    """Return the headers of a list (specification, Limits)."""
     headers = {
         "X-Total-Count": str(page.total),
         "X-Total-Pages": str(page.pages),
@@ -135,7 +135,7 @@ def page_headers(page: Page) -> dict[str, str]:
 
 
 def fault(request: Request, error: Exception) -> HTTPResponse:
-    """Answer any exception as the error body of decisions, section 3; only real bugs are logged with their trace."""
+    """Return any exception as the error body of decisions, section 3; only real bugs are logged with their trace."""
     status, code, message, extra, headers = _read(error)
     if status == 405:
         # The library tells them in no order
@@ -151,7 +151,7 @@ def fault(request: Request, error: Exception) -> HTTPResponse:
 
 
 def _methods(request: Request) -> Iterator[str]:
-    """Answer the methods that a path takes; Sanic names them only where the path has no id at its end."""
+    """Return the methods that a path takes; Sanic names them only where the path has no id at its end."""
     for method in _METHODS:
         try:
             request.app.router.resolve(path=request.path, method=method)

@@ -50,7 +50,7 @@ async def _healthz(request: Request) -> HTTPResponse:
 
 
 async def _readyz(request: Request) -> HTTPResponse:
-    """Say whether requests are answered and messages sent; one word why not, and nothing of anybody."""
+    """Return whether requests are answered and messages sent; one word why not, and nothing of anybody."""
     missing = _missing(request.app.ctx)
     if missing is not None:
         raise Unavailable(f"the service is not ready: {missing}", "unavailable")
@@ -59,7 +59,7 @@ async def _readyz(request: Request) -> HTTPResponse:
 
 
 def _missing(here: Any) -> str | None:
-    """Answer what the service lacks; that it ends is said before, to every request."""
+    """Return what the service lacks; that it ends is said before, to every request."""
     if not getattr(here, "ready", False):
         return "starting"
     if storage.trouble() is not None:

@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Struct)
 
 @cache
 def _fields(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
-    """Answer the fields of a shape, and whether each is a time."""
+    """Return the fields of a shape, and whether each is a time."""
     return tuple((name, name.endswith("_at")) for name in kind.__struct_fields__)
 
 

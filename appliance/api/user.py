@@ -28,7 +28,7 @@ class OwnPatch(Struct):
 
 
 def _own_id(request: Call) -> int:
-    """Answer who asks; only a person comes here."""
+    """Return who asks; only a person comes here."""
     assert request.credential.user_id is not None
     return request.credential.user_id
 
@@ -68,7 +68,7 @@ async def update(request: Call) -> Answer:
 
 
 async def _hashed(user: User, asked: OwnPatch) -> str | None:
-    """Answer the new password as it is stored, None if there is none; raises as `_check_password`."""
+    """Return the new password as it is stored, None if there is none; raises as `_check_password`."""
     await _check_password(user, asked)
     return await asyncio.to_thread(passwords.make, asked.password) if isinstance(asked.password, str) else None
 

@@ -65,7 +65,7 @@ class Source(Protocol):
     """What is packed: reads are all that is asked of it."""
 
     def read(self, size: int, /) -> bytes:
-        """Answer the next bytes, no more than so many."""
+        """Return the next bytes, no more than so many."""
         ...
 
 

@@ -25,12 +25,12 @@ class Kept(NamedTuple):
 
 
 def stamp(moment: int) -> str:
-    """Answer a moment as names of files say it, in UTC."""
+    """Return a moment as names of files say it, in UTC."""
     return time.strftime(_STAMP, time.gmtime(moment / 1000))
 
 
 def name(moment: int) -> str:
-    """Answer the name of a scheduled backup."""
+    """Return the name of a scheduled backup."""
     return f"campanero-{stamp(moment)}.tar.gz"
 
 

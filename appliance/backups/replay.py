@@ -54,7 +54,7 @@ class _Known:
         }
 
     def channel(self, account_id: int, kind: str, hashed: bytes) -> Channel | None:
-        """Answer the channel that has an address, as it is now."""
+        """Return the channel that has an address, as it is now."""
         number = self._ids.get((account_id, kind, hashed))
         return Channel.get_or_none(Channel.id == number) if number is not None else None
 

@@ -114,7 +114,7 @@ def _set_aside(directory: Path, manifest: Manifest, tell: Callable[[str], None])
 
 
 def _free_name(folder: Path) -> str:
-    """Answer a name that nothing has there yet: a restoration may be killed and begun again within a second."""
+    """Return a name that nothing has there yet: a restoration may be killed and begun again within a second."""
     base = f"before-restore-{files.stamp(clock.now_ms())}"
     names = (base, *(f"{base}-{number}" for number in range(2, 1_000)))
     return next(name for name in names if not any((folder / f"{name}{end}").exists() for end in ("", ".tar.gz")))
@@ -167,7 +167,7 @@ def _must_be_usable(path: Path, manifest: Manifest) -> None:
 
 
 def _hold() -> list[int]:
-    """Stop all sending, and pause what goes on by itself; answers those flows."""
+    """Stop all sending, and pause what goes on by itself; returns those flows."""
     writing()
     run("UPDATE account SET sending_stopped = 1, stop_reason = ?", (waiting.HELD,))
     # Whoever was signed in then, and out since, is not let in again by an old cookie

@@ -37,7 +37,7 @@ _working = threading.Lock()
 
 
 def state() -> State:
-    """Answer whether one is made now, and what became of the last."""
+    """Return whether one is made now, and what became of the last."""
     return State(_known.running or _known.asked, _known.failure)
 
 
@@ -48,7 +48,7 @@ def ask() -> None:
 
 
 def is_due() -> bool:
-    """Say whether one is to be made: asked for, or so long after the last; the first, so long after the account."""
+    """Return whether one is to be made: asked for, or so long after the last; the first, so long after the account."""
     if _known.asked:
         return True
     every = config.seconds(config.current().backup.every) * 1000
@@ -61,7 +61,7 @@ def is_due() -> bool:
 
 
 def _latest() -> int | None:
-    """Answer when the last scheduled one was made, or since when there could have been one."""
+    """Return when the last scheduled one was made, or since when there could have been one."""
     own = [one.made_at for one in files.kept(_directory()) if one.is_own]
     born = own[0] if own else scalar("SELECT min(created_at) FROM account")
     return int(born) if born is not None else None

@@ -27,7 +27,7 @@ def upgrade(directory: Path, tell: Callable[[str], None]) -> int:
 
 
 def _is_of_now(directory: Path, target: Path) -> bool:
-    """Say whether a backup is younger than all that was written since."""
+    """Return whether a backup is younger than all that was written since."""
     if not target.exists():
         return False
     files = [directory / f"campanero.db{end}" for end in ("", "-wal")]

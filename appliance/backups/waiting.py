@@ -45,18 +45,18 @@ class Waiting(NamedTuple):
 
 
 def is_held(account: Account) -> bool:
-    """Say whether an account was restored and nobody has let it send since."""
+    """Return whether an account was restored and nobody has let it send since."""
     return bool(account.sending_stopped) and account.stop_reason == HELD
 
 
 def last() -> Restoration | None:
-    """Answer the last restoration of this installation, or None."""
+    """Return the last restoration of this installation, or None."""
     found: Restoration | None = Restoration.select().order_by(Restoration.id.desc()).first()
     return found
 
 
 def of_account(account_id: int) -> Waiting:
-    """Answer what an account would send."""
+    """Return what an account would send."""
     found = last()
     campaigns = [
         Wave(*row)

@@ -23,7 +23,7 @@ class Act(NamedTuple):
 
 
 def last(campaign: Campaign) -> Act | None:
-    """Answer how a campaign came into the phase it is in, where somebody paused or stopped it."""
+    """Return how a campaign came into the phase it is in, where somebody paused or stopped it."""
     event = _OF_PHASE.get(campaign.phase)
     found = one(_LAST, (campaign.account_id, f"campaign:{campaign.id}", event)) if event else None
     if found is None:

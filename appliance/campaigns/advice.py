@@ -23,7 +23,7 @@ _MOST_NAMED = 10
 
 
 def warnings(case: Case, facts: dict[str, Any], rehearsed: Rehearsal | None) -> list[Finding]:
-    """Answer everything worth a second look; `rehearsed` is what the rehearsal found so far."""
+    """Return everything worth a second look; `rehearsed` is what the rehearsal found so far."""
     found = [finding for look in (*_LOOKS, *(_MAIL if case.email else sms_checks.LOOKS)) for finding in look(case)]
     found += _size(case, max(facts["html_bytes"], rehearsed.outcome.html_bytes if rehearsed else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
@@ -135,12 +135,12 @@ def _size(case: Case, largest: int) -> list[Finding]:
 
 
 def _broke_off(outcome: Outcome) -> bool:
-    """Say whether there was no time for all; of very many SMS only some are made by intention."""
+    """Return whether there was no time for all; of very many SMS only some are made by intention."""
     return outcome.sms is None or outcome.done < min(outcome.total, MOST_MADE)
 
 
 def _rehearsed(rehearsed: Rehearsal) -> Iterator[Finding]:
-    """Tell what the render for every recipient found."""
+    """Return what the render for every recipient found."""
     outcome = rehearsed.outcome
     if rehearsed.status == "failed":
         yield Finding("rehearsal", "the rehearsal for every recipient broke off: the log says why", "base")

@@ -27,5 +27,5 @@ class After(NamedTuple):
 
 
 def of(campaign: Campaign) -> list[After]:
-    """Answer the events of a program that most people caused within a week after their first click."""
+    """Return the events of a program that most people caused within a week after their first click."""
     return _known.get(campaign.id, lambda: [After(*row) for row in rows(_SQL, (_WEEK_MS, campaign.id))])

@@ -14,5 +14,5 @@ _SPACES = late(r"\s+")
 
 
 def words(text: str | None) -> str | None:
-    """Answer a server's words as they are the same for everybody."""
+    """Return a server's words as they are the same for everybody."""
     return None if text is None else _SPACES.sub(" ", _OWN_TO_ONE.sub("…", text)).strip()

@@ -39,7 +39,7 @@ class Arithmetic(NamedTuple):
 
 
 def is_everyone(data: dict[str, Any]) -> bool:
-    """Say whether a trigger's data asks for all contacts."""
+    """Return whether a trigger's data asks for all contacts."""
     return data.get("audience_type") == "all_contacts"
 
 
@@ -56,7 +56,7 @@ def confirm_everyone(campaign: Campaign) -> None:
 
 
 def is_set(campaign: Campaign) -> bool:
-    """Say whether a campaign names any audience."""
+    """Return whether a campaign names any audience."""
     trigger = campaign.trigger
     return bool(
         trigger.contact_list_id or trigger.segment_id or trigger.data.get("contact_list_ids")
@@ -65,7 +65,7 @@ def is_set(campaign: Campaign) -> bool:
 
 
 def is_unbounded(campaign: Campaign) -> bool:
-    """Say whether nothing narrows the audience: all contacts asked for, or only segments without filters."""
+    """Return whether nothing narrows the audience: all contacts asked for, or only segments without filters."""
     trigger = campaign.trigger
     chosen = _lists(campaign)
     if trigger.segment_id and _filters(trigger.segment_id):
@@ -80,13 +80,13 @@ def _filters(segment_id: int) -> list[Any]:
 
 
 def excludes(campaign: Campaign) -> bool:
-    """Say whether anybody is left out of a campaign on purpose."""
+    """Return whether anybody is left out of a campaign on purpose."""
     data = campaign.trigger.data
     return bool(data.get("exclude_contact_list_ids") or data.get("exclude_segment_ids"))
 
 
 def of(campaign: Campaign, whole: bool = False) -> Audience:
-    """Answer the people of a campaign: lists united, cut with the segment, less the excluded ones unless `whole`."""
+    """Return the people of a campaign: lists united, cut with the segment, less the excluded ones unless `whole`."""
     trigger, data = campaign.trigger, campaign.trigger.data
     account_id = campaign.account_id
     parameters: dict[str, Any] = {"account": account_id}
@@ -108,7 +108,7 @@ def of(campaign: Campaign, whole: bool = False) -> Audience:
 
 
 def parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any]]:
-    """Answer what an audience is put together from: kind, id and condition of each part, and their parameters."""
+    """Return what an audience is put together from: kind, id and condition of each part, and their parameters."""
     data, parameters = campaign.trigger.data, {"account": campaign.account_id}
     found: list[tuple[str, int, str]] = []
     for kind, prefix, lists in (
@@ -125,7 +125,7 @@ def parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any
 
 
 def missing(campaign: Campaign) -> list[str]:
-    """Answer the keys of a trigger that name a list or segment that is gone; left out, an exclusion would be none."""
+    """Return the keys of a trigger that name a list or segment that is gone; left out, an exclusion would be none."""
     data, account_id = campaign.trigger.data, campaign.account_id
     gone = []
     for key, table in (
@@ -156,7 +156,7 @@ def _found(account_id: int, numbers: list[int]) -> dict[int, ContactList | None]
 
 
 def _any_list(account_id: int, lists: dict[int, ContactList | None], parameters: dict[str, Any], prefix: str) -> str:
-    """Answer who is in one of some lists: members, and of mirrors whoever is in the segment at this moment."""
+    """Return who is in one of some lists: members, and of mirrors whoever is in the segment at this moment."""
     # Checked to be whole numbers when they were written; said again so that nothing else can stand here
     static = ",".join(str(int(number)) for number, found in lists.items() if found is None or not found.segment_id)
     parts = [f"c.id IN (SELECT contact_id FROM membership WHERE contact_list_id IN ({static}))"] if static else []
@@ -190,7 +190,7 @@ def arithmetic(campaign: Campaign) -> Arithmetic:
 
 
 def sample(campaign: Campaign, limit: int = 5) -> list[int]:
-    """Answer some of the people who would get it, or `ALL` of them, by contact id."""
+    """Return some of the people who would get it, or `ALL` of them, by contact id."""
     people = of(campaign)
     found = rows(
         f"SELECT c.id FROM contact c {_CHANNEL} WHERE c.id IN ({people.sql}) AND ({_reason(people)}) IS NULL "
@@ -201,7 +201,7 @@ def sample(campaign: Campaign, limit: int = 5) -> list[int]:
 
 
 def kind(campaign: Campaign) -> str:
-    """Answer the kind of address a campaign goes to."""
+    """Return the kind of address a campaign goes to."""
     return "phone" if campaign.channel == "sms" else "email"
 
 
@@ -210,7 +210,7 @@ def _reason(people: Audience) -> str:
 
 
 def members(people: Audience) -> str:
-    """Answer the people as SQL that may be narrowed: contact id, the channel they get it on, and why not if so."""
+    """Return the people as SQL that may be narrowed: contact id, the channel they get it on, and why not if so."""
     return (
         f"SELECT c.id AS contact, h.id AS channel, {_reason(people)} AS why FROM contact c {_CHANNEL} "
         f"WHERE c.id IN ({people.sql})"

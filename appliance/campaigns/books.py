@@ -38,7 +38,7 @@ _TWICE = (
 
 
 def quick(campaign: Campaign) -> list[str]:
-    """Compare a campaign, loaded with its sums at one moment, with its rows; answers what differs, in words."""
+    """Compare a campaign, loaded with its sums at one moment, with its rows; returns what differs, in words."""
     stats, found = campaign.stats, []
     if stats["audience"] != campaign.audience_count:
         found.append(f"{campaign.audience_count} people were written down, {stats['audience']} have a row")

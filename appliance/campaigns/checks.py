@@ -21,7 +21,7 @@ def locked(campaign: Campaign) -> Invalid:
 
 
 def changes(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
-    """Say whether a request would change what is locked."""
+    """Return whether a request would change what is locked."""
     if isinstance(request, CampaignPatch):
         if isinstance(request.channel, str) and request.channel != campaign.channel:
             return True

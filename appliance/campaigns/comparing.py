@@ -28,7 +28,7 @@ class Usual(NamedTuple):
 
 
 def usual(campaign: Campaign) -> Usual | None:
-    """Answer the averages of the last ten campaigns before this one, or None if there were fewer than two."""
+    """Return the averages of the last ten campaigns before this one, or None if there were fewer than two."""
     before = rows(_LAST, (campaign.account_id, campaign.channel, campaign.id, campaign.started_at or 2**62))
     if len(before) < 2:
         return None

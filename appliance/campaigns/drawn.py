@@ -23,7 +23,7 @@ _STEPS = 200_000
 
 
 def directory() -> Path:
-    """Answer where lists are kept: beside the database, private as all of it."""
+    """Return where lists are kept: beside the database, private as all of it."""
     base = Path(config.current().data_dir) / "audiences"
     base.mkdir(mode=0o700, exist_ok=True)
     return base
@@ -37,7 +37,7 @@ class Send(NamedTuple):
 
 
 def path(send: Send) -> Path:
-    """Answer the file of a list."""
+    """Return the file of a list."""
     return directory() / f"{send.campaign_id}-{send.moment}.list"
 
 

@@ -61,7 +61,7 @@ def explain(account_id: int, campaign_id: int, contact_id: int) -> CampaignExpla
 
 
 def _now(campaign: Campaign, contact_id: int) -> tuple[bool, str | None]:
-    """Answer whether somebody would get a draft, and what keeps it back."""
+    """Return whether somebody would get a draft, and what keeps it back."""
     people = audience.of(campaign)
     found = one(
         f"SELECT why, channel FROM ({audience.members(people)}) WHERE contact = :one",

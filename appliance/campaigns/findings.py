@@ -46,7 +46,7 @@ class Case(NamedTuple):
 
 
 def transport(campaign: Campaign) -> str:
-    """Answer what will carry a campaign: a test key's go to capture whatever is set."""
+    """Return what will carry a campaign: a test key's go to capture whatever is set."""
     here = config.current()
     if campaign.test:
         return "capture"
@@ -54,5 +54,5 @@ def transport(campaign: Campaign) -> str:
 
 
 def persons(count: int) -> str:
-    """Say how many people."""
+    """Return how many people."""
     return "1 person" if count == 1 else f"{count:,} people"

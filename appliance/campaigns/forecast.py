@@ -19,7 +19,7 @@ class Forecast(NamedTuple):
 
 
 def of(campaign: Campaign, count: int, sender: str | None) -> Forecast | None:
-    """Answer how long so many messages (of SMS: parts) take; None where nothing we know of limits them."""
+    """Return how long so many messages (of SMS: parts) take; None where nothing we know of limits them."""
     if count <= 0 or transport(campaign) == "capture":
         return None
     limits = _sms() if campaign.channel == "sms" else _email(sender)

@@ -116,7 +116,7 @@ def _who(campaign: Campaign) -> Any:
 
 
 def _is_large(campaign: Campaign) -> bool:
-    """Say whether a campaign is frozen in chunks: as it was weighed, or counted now as far as needed."""
+    """Return whether a campaign is frozen in chunks: as it was weighed, or counted now as far as needed."""
     who, large, when = _weighed.pop(campaign.id, (None, False, 0.0))
     if who == _who(campaign) and when > time.monotonic() - _KNOWN_SECONDS:
         return bool(large)
@@ -146,7 +146,7 @@ def _reserved(count: int = 0) -> int:
 
 
 def _values(campaign: Campaign, provider: str) -> dict[str, Any]:
-    """Answer what all rows of a campaign have in common."""
+    """Return what all rows of a campaign have in common."""
     now = clock.now_ms()
     held = campaign.hold_until is not None and campaign.hold_until > now
     return {
@@ -159,7 +159,7 @@ def _values(campaign: Campaign, provider: str) -> dict[str, Any]:
 
 
 def state(campaign: Campaign) -> Freezing | None:
-    """Answer how far a campaign is, or None for one that is frozen, or not to be."""
+    """Return how far a campaign is, or None for one that is frozen, or not to be."""
     return None if campaign.freezing is None else convert(campaign.freezing, Freezing)
 
 
@@ -175,7 +175,7 @@ def listed(send: Send, count: int) -> None:
 
 
 def chunk(send: Send, size: int) -> int:
-    """Write the rows of the next so many people of the attached list; answers how many are left."""
+    """Write the rows of the next so many people of the attached list; returns how many are left."""
     writing()
     campaign = Campaign.get_by_id(send.campaign_id)
     found = state(campaign)

@@ -52,7 +52,7 @@ def page(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
 
 
 def neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
-    """Say where somebody stands among those who get a campaign, and who comes before and after."""
+    """Return where somebody stands among those who get a campaign, and who comes before and after."""
     sql, parameters = _by_reason(campaign, None)
     values = {**parameters, "at": contact_id}
     total, position, before, after = rows(

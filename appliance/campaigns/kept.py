@@ -12,7 +12,7 @@ _OUT = ("status", "domain", "country", "problem", "pending", "unsubscribed", "co
 
 
 def filters(campaign_id: int, query: RecipientQuery) -> Filters | None:
-    """Answer the filters of a segment that finds who a query of recipients finds; None where there are none such."""
+    """Return the filters of a segment that finds who a query of recipients finds; None where there are none such."""
     if any(getattr(query, name) is not UNSET for name in _OUT) or query.accepted is False:
         return None
     asked = {"opened": query.opened, "clicked": query.clicked}

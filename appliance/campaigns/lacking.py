@@ -15,7 +15,7 @@ _MOST = 200
 
 
 def counts(audience: Audience, names: Iterable[str]) -> dict[str, int]:
-    """Answer for each variable about a contact how many people lack it: those for whom a `default` would be shown.
+    """Return for each variable about a contact how many lack it: those for whom a `default` would be shown.
 
     Variables about anything else are left out, for they are the same for everybody.
     """
@@ -33,7 +33,7 @@ def counts(audience: Audience, names: Iterable[str]) -> dict[str, int]:
 
 
 def _lacks(name: str, placeholder: str, parameters: dict[str, Any]) -> str | None:
-    """Answer as SQL whether the contact `c` lacks a variable; None for one that is not about contacts."""
+    """Return as SQL whether the contact `c` lacks a variable; None for one that is not about contacts."""
     root, _, rest = name.partition(".")
     if root != "contact":
         rest = root if root in _BARE and not rest else ""

@@ -36,7 +36,7 @@ _UNFINISHED = "freezing IS NOT NULL OR closing IS NOT NULL"
 
 
 def is_due() -> bool:
-    """Say whether there are rows to be written or ended."""
+    """Return whether there are rows to be written or ended."""
     return one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None
 
 
@@ -61,7 +61,7 @@ class Large:
             self._busy.release()
 
     def _next(self) -> tuple[int, bool] | None:
-        """Answer the next campaign, and whether it is to be ended; those come first."""
+        """Return the next campaign, and whether it is to be ended; those come first."""
         now = time.monotonic()
         found = rows(
             f"SELECT id, closing IS NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY closing IS NULL, id",
@@ -116,7 +116,7 @@ class Large:
 
 
 def next_size(size: int, worked: float, whole: float) -> int:
-    """Answer how many rows the next chunk is given, after one that took so many seconds of a processor and in all.
+    """Return how many rows the next chunk is given, after one that took so many seconds of a processor and in all.
 
     At most twice as many as before.
     """
@@ -125,7 +125,7 @@ def next_size(size: int, worked: float, whole: float) -> int:
 
 
 def _timed(verb: Callable[[T, int], int], of: T, size: int) -> tuple[int, float, float]:
-    """Run a verb on the writer; answers the rows that are left, the seconds its thread worked, and those in all."""
+    """Run a verb on the writer; returns the rows that are left, the seconds its thread worked, and those in all."""
     begun, worked = time.perf_counter(), time.thread_time()
     left = verb(of, size)
     return left, time.thread_time() - worked, time.perf_counter() - begun

@@ -24,13 +24,13 @@ def arithmetic(campaign: Campaign) -> Arithmetic:
 
 
 def first(campaign: Campaign) -> int | None:
-    """Answer somebody who would get it, who may be gone since; None if there is nobody."""
+    """Return somebody who would get it, who may be gone since; None if there is nobody."""
     found = _first.get(_key(campaign), lambda: audience.sample(campaign, 1))
     return found[0] if found else None
 
 
 def mailed(campaign: Campaign) -> tuple[int, int | None]:
-    """Answer when anybody of the audience got mail last (0 for never), and was added last (None for an empty one)."""
+    """Return when anybody of the audience got mail last (0 for never), and was added last (None for an empty one)."""
 
     def find() -> tuple[int, int | None]:
         people = audience.of(campaign)
@@ -44,6 +44,6 @@ def mailed(campaign: Campaign) -> tuple[int, int | None]:
 
 
 def _key(campaign: Campaign) -> Hashable:
-    """Answer what says who is meant, so that another audience is another one at once."""
+    """Return what says who is meant, so that another audience is another one at once."""
     people = audience.of(campaign)
     return people.sql, repr(sorted(people.parameters.items())), people.double_opt_in, audience.kind(campaign)

@@ -54,7 +54,7 @@ _known: "OrderedDict[int, Check]" = OrderedDict()
 
 
 def of(case: Case) -> Check | None:
-    """Answer what is known of the links of a draft as it stands now; asks for what is not. None where it is off."""
+    """Return what is known of the links of a draft as it stands now; asks for what is not. None where it is off."""
     if not config.current().network.check_links or case.content is None:
         return None
     template, now = case.campaign.template, time.monotonic()
@@ -135,7 +135,7 @@ async def _asked(href: str) -> tuple[Literal["fine", "broken", "unchecked"], str
 
 
 def facts(check: Check) -> dict[str, Any]:
-    """Answer what is known of the links as preflight shows it."""
+    """Return what is known of the links as preflight shows it."""
     found = list(check.answers.values())
     told = {
         state: [{"href": one.href, "why": one.words} for one in found if one.state == state]
@@ -162,7 +162,7 @@ def findings(case: Case, check: Check) -> list[Finding]:
 
 
 def section(design: Any, href: str) -> str:
-    """Answer the field that holds a link: the innermost section with it, else the body."""
+    """Return the field that holds a link: the innermost section with it, else the body."""
     for entry in reversed(outline.entries(design)):
         own = {**entry.section.props, "columns": None}
         if any(href in text or href.replace("&", "&amp;") in text for text in document.strings(own)):

@@ -24,7 +24,7 @@ _COLD = "background:#ffffff;color:#5c6068;border:1px solid #8a8d93"
 
 
 def html(campaign: Campaign, links: list[LinkFigures]) -> str:
-    """Answer what a campaign said, invented values filled in, with number and people behind each link.
+    """Return what a campaign said, invented values filled in, with number and people behind each link.
 
     Raises MergeError if it cannot be shown.
     """

@@ -58,7 +58,7 @@ def check(
 
 
 def _size(case: Case) -> int:
-    """Answer the bytes of an email's HTML as somebody invented gets it; what cannot be made for them is as written."""
+    """Return the bytes of an email's HTML as somebody invented gets it; what cannot be made for them is as written."""
     if case.content is None:
         return 0
     try:
@@ -79,7 +79,7 @@ def warm(account_id: int, campaign_id: int, content: Any, trigger: Any = None) -
 
 
 def is_written(document: Mapping[str, Any]) -> bool:
-    """Say whether there is anything to read: sections, or a body."""
+    """Return whether there is anything to read: sections, or a body."""
     return bool((document["body"] or "").strip() or designs.sections(document["design"]))
 
 
@@ -180,12 +180,12 @@ _BLOCKERS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 
 
 def blockers(case: Case) -> list[Finding]:
-    """Answer everything that refuses a send."""
+    """Return everything that refuses a send."""
     return [finding for look in _BLOCKERS for finding in look(case)]
 
 
 def sender_of(campaign: Campaign, account: Account) -> dict[str, str | None]:
-    """Answer from whom a campaign is (decisions, section 6, Sender); of SMS `number` may be another by country."""
+    """Return from whom a campaign is (decisions, section 6, Sender); of SMS `number` may be another by country."""
     template = campaign.template
     if campaign.channel == "sms":
         own = sms_senders.sender_to(account.sms_from, None, transport(campaign)) or None

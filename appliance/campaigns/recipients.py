@@ -90,7 +90,7 @@ def _everybody(campaign_id: int, query: RecipientQuery) -> Page:
 
 
 def ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
-    """Answer the messages that a query names, newest first, all of them; raises NotFound."""
+    """Return the messages that a query names, newest first, all of them; raises NotFound."""
     return [
         row[0]
         for row in _chosen(account_id, campaign_id, query).select(Message.id).order_by(Message.id.desc()).tuples()
@@ -98,7 +98,7 @@ def ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
 
 
 def people(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
-    """Answer the contacts that a query names, each once, those who are gone left out; raises NotFound."""
+    """Return the contacts that a query names, each once, those who are gone left out; raises NotFound."""
     asked = _chosen(account_id, campaign_id, query).where(Message.contact.is_null(False))
     return list(dict.fromkeys(row[0] for row in asked.select(Message.contact).order_by(Message.id).tuples()))
 
@@ -134,12 +134,12 @@ def _chosen(account_id: int, campaign_id: int, query: RecipientQuery) -> Any:
 
 
 def unsubscribed(campaign_id: int) -> list[int]:
-    """Answer the messages of a campaign whose own links people used to opt out."""
+    """Return the messages of a campaign whose own links people used to opt out."""
     return [row[0] for row in rows(UNSUBSCRIBED, (*bounds(campaign_id), campaign_id))]
 
 
 def bounds(campaign_id: int) -> tuple[int | None, int | None]:
-    """Answer the first and the last message of a campaign; each status has its own in the index."""
+    """Return the first and the last message of a campaign; each status has its own in the index."""
     ends = [
         scalar(f"SELECT {what}(id) FROM message WHERE campaign_id = ? AND status = ?", (campaign_id, status))
         for status in messages.STATUSES
@@ -163,7 +163,7 @@ def _hits(campaign_id: int, kind: str) -> Any:
 
 
 def _at(name: str) -> Any:
-    """Answer who has a mailbox at a provider, or at a domain by itself."""
+    """Return who has a mailbox at a provider, or at a domain by itself."""
     wanted = None
     for domain in groups.domains_of(name.strip().lower()):
         tail = Message.recipient_key.endswith(f"@{domain}")
@@ -172,7 +172,7 @@ def _at(name: str) -> Any:
 
 
 def _in(campaign_id: int, country: str) -> Any:
-    """Answer who has a number of a country (its two letters), or one that is of none (`UNKNOWN`)."""
+    """Return who has a number of a country (its two letters), or one that is of none (`UNKNOWN`)."""
     wanted = None if country.lower() == UNKNOWN else country.upper()
     found = rows(_NUMBERS, (*bounds(campaign_id), campaign_id))
     prefixes = [prefix for prefix, number in found if numbers.look(number).country == wanted]

@@ -44,7 +44,7 @@ _known: "OrderedDict[int, Rehearsal]" = OrderedDict()
 
 
 def of(campaign: Campaign) -> Rehearsal:
-    """Answer the rehearsal of a campaign as it stands now; one that is not there, or out of date, is asked for."""
+    """Return the rehearsal of a campaign as it stands now; one that is not there, or out of date, is asked for."""
     key = _key(campaign)
     with _lock:
         found = _known.get(campaign.id)
@@ -106,11 +106,11 @@ def _task(campaign_id: int) -> Task:
 
 
 def _is_draft(campaign_id: int) -> bool:
-    """Say whether there is still anything to be decided by what is found."""
+    """Return whether there is still anything to be decided by what is found."""
     sql = "SELECT 1 FROM campaign WHERE id = ? AND phase IN ('draft', 'scheduled') AND deleted_at IS NULL"
     return one(sql, (campaign_id,)) is not None
 
 
 def facts(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Answer a rehearsal as preflight shows it."""
+    """Return a rehearsal as preflight shows it."""
     return {"status": rehearsal.status, **msgspec.to_builtins(rehearsal.outcome)}

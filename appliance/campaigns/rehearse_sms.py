@@ -78,7 +78,7 @@ class Making:
         return problem
 
     def sum_up(self, done: int, total: int) -> Texts:
-        """Answer what was found with so many of all who get it."""
+        """Return what was found with so many of all who get it."""
         found, made = self.found, sum(self._by_parts.values())
         parts = sum(count * people for count, people in self._by_parts.items())
         found.is_exact = done >= total
@@ -108,7 +108,7 @@ class Making:
 
 
 def _refused(contact: Contact, key: str) -> str | None:
-    """Answer why no SMS of a campaign goes to a number, as it is asked again right before one would."""
+    """Return why no SMS of a campaign goes to a number, as it is asked again right before one would."""
     found = sms_rules.refused(key)
     if found is not None:
         return found[0]
@@ -116,10 +116,10 @@ def _refused(contact: Contact, key: str) -> str | None:
 
 
 def spread(ids: list[int], most: int = MOST_MADE) -> list[int]:
-    """Answer so many of the people at most, evenly from the first to the last."""
+    """Return so many of the people at most, evenly from the first to the last."""
     return ids if len(ids) <= most else [ids[index * len(ids) // most] for index in range(most)]
 
 
 def _phone(contact: Contact) -> Channel | None:
-    """Answer the number that an SMS goes to: the first that may be written to, as the audience has it."""
+    """Return the number that an SMS goes to: the first that may be written to, as the audience has it."""
     return next((one for one in contact.channels if one.kind == "phone" and is_sendable(one)), None)

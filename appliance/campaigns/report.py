@@ -37,11 +37,11 @@ class _Group(NamedTuple):
     people: int
 
     def alike(self) -> "_Group":
-        """Answer it without what was said to one recipient alone."""
+        """Return it without what was said to one recipient alone."""
         return self._replace(text=alike.words(self.text), people=0)
 
     def key(self) -> str:
-        """Answer a short name that leads back to the same messages."""
+        """Return a short name that leads back to the same messages."""
         return hashlib.sha256(repr(self[:4]).encode()).hexdigest()[:16]
 
 
@@ -65,7 +65,7 @@ def problems(campaign: Campaign) -> list[dict[str, Any]]:
 
 
 def troubled(campaign: Campaign, key: str) -> list[int]:
-    """Answer the messages of one of the groups of `problems`."""
+    """Return the messages of one of the groups of `problems`."""
     condition = f"m.campaign_id = ? AND m.status IN {_BADLY} OR {_AGAIN}"
     values = (campaign.id, *_waiting(campaign))
     found = rows(f"SELECT m.id, {_WHY} FROM message m {_JUDGED} WHERE {condition}", values)
@@ -122,13 +122,13 @@ def in_hand(campaign_id: int) -> int:
 
 
 def doubts(campaign_id: int, most: int = 5) -> list[Message]:
-    """Answer some of the messages of which nobody knows whether they arrived, the first ones first."""
+    """Return some of the messages of which nobody knows whether they arrived, the first ones first."""
     asked = Message.select().where(Message.campaign == campaign_id, Message.status == "uncertain")
     return list(asked.order_by(Message.id).limit(most))
 
 
 def progress(campaign: Campaign) -> dict[str, Any]:
-    """Answer how many wait for another attempt, the rate while it was looked at lately, and the time left if known."""
+    """Return how many wait for another attempt, the rate while it was looked at lately, and the time left if known."""
     seconds, sent = _lately(campaign.id, campaign.sent_count)
     rate = sent / seconds if seconds >= 1 else 0.0
     known = seconds >= _KNOWN_SECONDS and rate > 0 and campaign.phase == "sending"

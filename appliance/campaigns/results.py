@@ -74,7 +74,7 @@ _memory = _Memory()
 
 
 def of(account_id: int, campaign_id: int) -> Report:
-    """Answer the report of a campaign; raises NotFound."""
+    """Return the report of a campaign; raises NotFound."""
     with snapshot():
         campaign = store.row(account_id, campaign_id)
         if campaign.audience_count < _LARGE:
@@ -95,7 +95,7 @@ def of(account_id: int, campaign_id: int) -> Report:
 
 
 def people(campaign_id: int, **chosen: Any) -> str:
-    """Answer the path that lists some people of a campaign."""
+    """Return the path that lists some people of a campaign."""
     query = f"?{urlencode(chosen)}" if chosen else ""
     return f"/v1/my/campaigns/{campaign_id}/recipients{query}"
 
@@ -176,7 +176,7 @@ def _engaged(campaign_id: int, kind: str, asked: _Asked, count: int, whole: int)
 
 
 def _links(campaign_id: int, asked: _Asked, clicked: int) -> list[LinkFigures]:
-    """Answer every link as it was numbered, also those nobody followed."""
+    """Return every link as it was numbered, also those nobody followed."""
     clickers: dict[int, int] = dict(rows(_CLICKERS, (campaign_id,)))
     made = []
     for link in Link.select().where(Link.campaign == campaign_id).order_by(Link.number):
@@ -217,7 +217,7 @@ def _trouble(campaign_id: int, found: dict[str, Any]) -> Trouble:
 
 
 def _over_time(campaign: Campaign) -> list[Bucket]:
-    """Answer when people opened and clicked for the first time, from the hour it began to the last one of them."""
+    """Return when people opened and clicked for the first time, from the hour it began to the last one of them."""
     if campaign.started_at is None:
         return []
     begin = campaign.started_at - campaign.started_at % _HOUR_MS
@@ -240,5 +240,5 @@ def _when(campaign_id: int, what: str, begin: int) -> dict[int, int]:
 
 
 def _start(index: int) -> int:
-    """Answer when a bucket begins, after the first one did."""
+    """Return when a bucket begins, after the first one did."""
     return min(index, _HOURS) * _HOUR_MS + max(0, index - _HOURS) * 24 * _HOUR_MS

@@ -166,7 +166,7 @@ def _status(campaign: Campaign, request: CampaignPatch) -> str | None:
 
 
 def due() -> list[tuple[int, int]]:
-    """Answer (account, id) of the armed campaigns whose time has come, the earliest first."""
+    """Return (account, id) of the armed campaigns whose time has come, the earliest first."""
     return rows(
         "SELECT account_id, id FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? AND deleted_at IS NULL "
         "ORDER BY scheduled_at LIMIT 20",

@@ -46,13 +46,13 @@ def too_long(case: Case) -> Iterator[Finding]:
 
 
 def facts(case: Case) -> dict[str, Any]:
-    """Answer what is known at once: who it is from and how it tells people to leave; nothing of the parts yet."""
+    """Return what is known at once: who it is from and how it tells people to leave; nothing of the parts yet."""
     sender = sms_senders.sender_to(case.account.sms_from, None, transport(case.campaign)) or None
     return {"from": sender, "opt_out_hint": case.account.sms_opt_out_hint, "parts": None, "is_exact": None}
 
 
 def foreseen(rehearsed: Rehearsal) -> dict[str, Any]:
-    """Answer how many parts it will take as far as the rehearsal has come; null until it knows."""
+    """Return how many parts it will take as far as the rehearsal has come; null until it knows."""
     found = rehearsed.outcome.sms
     if rehearsed.status != "complete" or found is None:
         return {}
@@ -103,7 +103,7 @@ def _between(hours: dict[str, str]) -> str:
 
 
 def rehearsed(case: Case, found: Rehearsal) -> Iterator[Finding]:
-    """Tell what the texts of everybody have shown."""
+    """Return what the texts of everybody have shown."""
     sms = found.outcome.sms
     if sms is None or found.status != "complete":
         return

@@ -146,7 +146,7 @@ def _refuse_lost(campaign: Campaign) -> None:
 
 
 def counted(campaign: Campaign) -> dict[str, int]:
-    """Answer what an automatic stop looks at: accepted, refused as nobody's, bounced, complained, unwelcome."""
+    """Return what an automatic stop looks at: accepted, refused as nobody's, bounced, complained, unwelcome."""
     return {
         "sent": campaign.sent_count, "refused": campaign.refused_count, "bounced": campaign.bounced_count,
         "complained": campaign.complained_count, **verdicts.unwelcome(campaign.id),
@@ -234,7 +234,7 @@ def bring_back(account_id: int, campaign_id: int) -> Campaign:
 
 
 def settle() -> int:
-    """Complete live campaigns that have no open row left; answers how many."""
+    """Complete live campaigns that have no open row left; returns how many."""
     writing()
     ready = (
         connection()

@@ -47,7 +47,7 @@ def _ordered(order: str) -> tuple[Any, ...]:
 
 
 def matching(account_id: int, query: CampaignQuery) -> Any:
-    """Answer the campaigns that a query lets through, as a query without an order."""
+    """Return the campaigns that a query lets through, as a query without an order."""
     found = _select().where(Campaign.account == account_id)
     if isinstance(query.status, str):
         phases = _PHASE_ALIASES.get(query.status)
@@ -81,7 +81,7 @@ def asked(account_id: int) -> int:
 
 
 def get(account_id: int, campaign_id: int) -> Campaign:
-    """Answer a campaign with trigger, template and sums, all of one moment (see `dress`); raises NotFound."""
+    """Return a campaign with trigger, template and sums, all of one moment (see `dress`); raises NotFound."""
     with snapshot():
         found = _select().where(Campaign.account == account_id, Campaign.id == campaign_id).first()
         if found is None:
@@ -90,7 +90,7 @@ def get(account_id: int, campaign_id: int) -> Campaign:
 
 
 def row(account_id: int, campaign_id: int) -> Campaign:
-    """Answer a campaign as its row says, without anything that is counted; raises NotFound."""
+    """Return a campaign as its row says, without anything that is counted; raises NotFound."""
     found = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
     )
@@ -100,14 +100,14 @@ def row(account_id: int, campaign_id: int) -> Campaign:
 
 
 def some(account_id: int, ids: list[int]) -> list[Campaign]:
-    """Answer those of some campaigns that are there, as `get` does, in the order of their ids."""
+    """Return those of some campaigns that are there, as `get` does, in the order of their ids."""
     with snapshot():
         found = _select().where(Campaign.account == account_id, Campaign.id.in_(ids)).order_by(Campaign.id)
         return [dress(campaign) for campaign in found]
 
 
 def summed(campaign_id: int) -> Campaign | None:
-    """Answer a campaign with its sums, all of one moment, whoever it belongs to and also if it was deleted."""
+    """Return a campaign with its sums, all of one moment, whoever it belongs to and also if it was deleted."""
     with snapshot():
         found = Campaign.get_or_none(Campaign.id == campaign_id)
         return None if found is None else sum_up(found)
@@ -172,7 +172,7 @@ def warm(account_id: int, campaign_id: int, content: Any) -> None:
 
 
 def edit(campaign: Campaign, request: CampaignPatch, by: By) -> bool:
-    """Write a checked change into a campaign; answers whether content or audience changed.
+    """Write a checked change into a campaign; returns whether content or audience changed.
 
     Raises Conflict if it moved on since it was read, Invalid (`campaign_locked`) past the lock.
     """

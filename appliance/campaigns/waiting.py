@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
 
 
 def of(campaign: Campaign) -> Waiting | None:
-    """Answer what a campaign waits for; None if it is not live, or moves."""
+    """Return what a campaign waits for; None if it is not live, or moves."""
     if campaign.phase not in ("scheduled", "holding", "sending", "paused"):
         return None
     account = Account.get_by_id(campaign.account_id)
@@ -161,7 +161,7 @@ def _begins(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) ->
 
 
 def _full(campaign: Campaign, now: Standing, provider: str) -> Full | None:
-    """Answer the limit of an hour that holds this campaign up: that of all, of its sender, or of all whom it is for."""
+    """Return the limit of an hour that holds this campaign up: that of all, of its sender, or of all whom it is for."""
     if provider != config.current().email.transport:
         return None
     names = {full.name: full for full in now.full}
@@ -177,14 +177,14 @@ def _line(campaign: Campaign) -> tuple[int, str]:
 
 
 def _groups(campaign: Campaign) -> list[str]:
-    """Answer the groups of the people who come next."""
+    """Return the groups of the people who come next."""
     asked = f"SELECT provider, recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_FEW}"
     found = rows(asked, _line(campaign))
     return [*dict.fromkeys(routing.group_of(provider, address or "") for provider, address in found)]
 
 
 def _next(campaign: Campaign) -> list[str]:
-    """Answer the numbers of the people who come next."""
+    """Return the numbers of the people who come next."""
     asked = f"SELECT recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_FEW}"
     return [number or "" for (number,) in rows(asked, _line(campaign))]
 

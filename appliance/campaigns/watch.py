@@ -22,7 +22,7 @@ _LIVE = ("sending", "holding")
 
 
 def suspects() -> list[tuple[int, int]]:
-    """Answer (account, id) of the live campaigns that have to stop."""
+    """Return (account, id) of the live campaigns that have to stop."""
     live = Campaign.select().where(Campaign.phase.in_(_LIVE), Campaign.deleted_at.is_null())
     return [(campaign.account_id, campaign.id) for campaign in live if verdict(campaign) is not None]
 
@@ -40,7 +40,7 @@ def look(account_id: int, campaign_id: int) -> str | None:
 
 
 def verdict(campaign: Campaign) -> str | None:
-    """Say why a campaign has to stop, or None."""
+    """Return why a campaign has to stop, or None."""
     address = (campaign.sender or {}).get("email")
     if not campaign.test and address and senders.is_lost(campaign.account_id, address):
         return "domain_failed"
@@ -58,7 +58,7 @@ def verdict(campaign: Campaign) -> str | None:
 
 
 def _words(campaign_id: int) -> str:
-    """Answer what was said last about a message that came back for what we are, and what helps."""
+    """Return what was said last about a message that came back for what we are, and what helps."""
     kind, enhanced, text = verdicts.of_unwelcome(campaign_id) or (classes.AUTHENTICATION.name, None, None)
     found = classes.BY_NAME[kind]
     help = classes.remedy(enhanced, text or "") if found is classes.AUTHENTICATION else found.help

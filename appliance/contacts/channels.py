@@ -91,7 +91,7 @@ class Plan:
             self.steps.append(("move" if channel else "add", channel, address, desired))
 
     def _planned(self, address: Address, desired: bool | None) -> bool:
-        """Say whether an address is being added already; saying it twice is no fault, and the clearer word counts."""
+        """Return whether an address is being added already: naming it twice is allowed; the clearer word counts."""
         for index, (act, channel, planned, before) in enumerate(self.steps):
             if act in ("add", "move") and planned == address:
                 self.steps[index] = (act, channel, planned, before if desired is None else desired)
@@ -135,7 +135,7 @@ class Plan:
 
 
 def owner(account_id: int, address: Address) -> int | None:
-    """Answer the contact who has an address, or None."""
+    """Return the contact who has an address, or None."""
     found: int | None = scalar(
         "SELECT contact_id FROM channel WHERE account_id = ? AND kind = ? AND key = ?",
         (account_id, address.kind, address.key),

@@ -25,7 +25,7 @@ class Offer(NamedTuple):
 
 
 def offers(account_id: int, contact_id: int) -> list[Offer]:
-    """Answer the public lists of an account as one person sees them, by name.
+    """Return the public lists of an account as one person sees them, by name.
 
     A list that mirrors a segment is offered to those who are in it, or left it: nobody else can join it.
     """
@@ -74,7 +74,7 @@ def leave(channel: Channel, list_id: int, evidence: Evidence) -> bool:
 
 
 def is_refused(contact_id: int, list_ids: list[int]) -> bool:
-    """Say whether a person left one of some lists by their own act."""
+    """Return whether a person left one of some lists by their own act."""
     marks = ",".join("?" * len(list_ids))
     sql = f"SELECT 1 FROM list_refusal WHERE contact_id = ? AND contact_list_id IN ({marks}) LIMIT 1"
     return bool(list_ids and rows(sql, [contact_id, *list_ids]))

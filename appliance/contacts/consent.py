@@ -43,7 +43,7 @@ class Evidence(msgspec.Struct):
 
 
 def suppression(account_id: int, kind: str, address_hash: bytes, but: tuple[str, ...] = ()) -> str | None:
-    """Answer the gravest reason now in force for an address, or None; `but` are reasons that do not count."""
+    """Return the gravest reason now in force for an address, or None; `but` are reasons that do not count."""
     found = {
         row[0]
         for row in rows(
@@ -56,12 +56,12 @@ def suppression(account_id: int, kind: str, address_hash: bytes, but: tuple[str,
 
 
 def in_force(channel: Channel) -> str | None:
-    """Answer the gravest reason now in force for a channel's address, or None."""
+    """Return the gravest reason now in force for a channel's address, or None."""
     return suppression(channel.account_id, channel.kind, tokens.address_hash(channel.kind, channel.key))
 
 
 def remembered(account_id: int, kind: str, address_hash: bytes) -> tuple[str, int] | None:
-    """Answer (by, when) of an opt-out that outlived its contact, or None."""
+    """Return (by, when) of an opt-out that outlived its contact, or None."""
     row = one(
         "SELECT by, created_at FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?",
         (account_id, kind, address_hash),
@@ -130,7 +130,7 @@ def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
 
 
 def imported(channel: Channel, wanted: bool, evidence: Evidence) -> bool:
-    """Apply an import's `opt_in` to a channel; answers whether an opt-out was kept. A file lifts only operators'."""
+    """Apply an import's `opt_in` to a channel; returns whether an opt-out was kept. A file lifts only operators'."""
     writing()
     if not wanted:
         return False

@@ -172,7 +172,7 @@ def _there(task: Task) -> set[int]:
 
 
 def _people(task: Task, skipped: Counter[str]) -> list[Contact]:
-    """Answer those who are still there; counts those who are not."""
+    """Return those who are still there; counts those who are not."""
     found = [one for one in store.by_ids(task.contact_ids) if one.account_id == task.account_id]
     if len(found) < len(task.contact_ids):
         skipped[GONE] += len(task.contact_ids) - len(found)

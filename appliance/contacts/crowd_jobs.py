@@ -69,7 +69,7 @@ def _check(account_id: int, act: str, argument: dict[str, Any]) -> None:
 
 
 def step(act_id: int) -> bool:
-    """Take an act one bite further; answers whether there is more to do."""
+    """Take an act one bite further; returns whether there is more to do."""
     writing()
     found = CrowdAct.get_or_none(CrowdAct.id == act_id)
     if found is None or found.state != "working":
@@ -105,7 +105,7 @@ def _end(found: CrowdAct, state: str) -> None:
 
 
 def get(account_id: int, act_id: int) -> CrowdAct:
-    """Answer an act, with how many people it has come to in `reached`; raises NotFound."""
+    """Return an act, with how many people it has come to in `reached`; raises NotFound."""
     found = CrowdAct.get_or_none(CrowdAct.account == account_id, CrowdAct.id == act_id)
     if found is None:
         raise NotFound
@@ -121,7 +121,7 @@ def _dressed(found: CrowdAct) -> CrowdAct:
 
 
 def recent(account_id: int, most: int = 100) -> list[CrowdAct]:
-    """Answer the acts of an account that are under way or still remembered, the newest first, as `get` does."""
+    """Return the acts of an account that are under way or still remembered, the newest first, as `get` does."""
     found = CrowdAct.select().where(CrowdAct.account == account_id).order_by(CrowdAct.id.desc()).limit(most)
     return [_dressed(one) for one in found]
 
@@ -143,7 +143,7 @@ def undo(account_id: int, act_id: int, user_id: int, evidence: Evidence) -> Crow
 
 
 def is_due() -> bool:
-    """Say whether an act is under way."""
+    """Return whether an act is under way."""
     return bool(rows("SELECT 1 FROM crowd_act WHERE state = 'working' LIMIT 1"))
 
 
@@ -158,7 +158,7 @@ def tend(stopping: threading.Event) -> None:
 
 
 def old_parts(most: int) -> list[int]:
-    """Answer some parts of acts that ended more than a day ago; each holds the ids of many people."""
+    """Return some parts of acts that ended more than a day ago; each holds the ids of many people."""
     sql = "SELECT p.id FROM crowd_act a JOIN crowd_part p ON p.act_id = a.id WHERE a.ended_at < ? LIMIT ?"
     return [row[0] for row in rows(sql, (clock.now_ms() - _KEPT_MS, most))]
 
@@ -170,7 +170,7 @@ def forget_parts(some: list[int]) -> int:
 
 
 def old(most: int) -> list[int]:
-    """Answer some acts that ended more than a day ago; asked when their parts are gone."""
+    """Return some acts that ended more than a day ago; asked when their parts are gone."""
     sql = "SELECT id FROM crowd_act WHERE ended_at < ? LIMIT ?"
     return [row[0] for row in rows(sql, (clock.now_ms() - _KEPT_MS, most))]
 
@@ -188,5 +188,5 @@ def count(account_id: int, contact_ids: list[int]) -> int:
 
 
 def first(account_id: int, contact_ids: list[int], number: int = 5) -> list[Any]:
-    """Answer the first of some people, with their addresses."""
+    """Return the first of some people, with their addresses."""
     return [one for one in store.by_ids(contact_ids[:number]) if one.account_id == account_id]

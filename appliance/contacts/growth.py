@@ -27,7 +27,7 @@ class Growth(NamedTuple):
 
 
 def of(account_id: int, most: int = 4, days: int = 30) -> list[Growth]:
-    """Answer how the largest lists grew."""
+    """Return how the largest lists grew."""
     return _known.get((account_id, most, days), lambda: _of(account_id, most, days))
 
 

@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 
 def nameless(account_id: int) -> Contact | None:
-    """Answer the last one added of those without a first name."""
+    """Return the last one added of those without a first name."""
     if not columns(account_id)["first_name"].lacking:
         return None
     found = first(
@@ -47,7 +47,7 @@ def nameless(account_id: int) -> Contact | None:
 
 
 def columns(account_id: int) -> dict[str, Key]:
-    """Answer what every contact has a place for, of everybody."""
+    """Return what every contact has a place for, of everybody."""
     return _columns(account_id, int(time.monotonic() // _SECONDS))
 
 
@@ -66,7 +66,7 @@ def _columns(account_id: int, moment: int) -> dict[str, Key]:
 
 
 def keys(account_id: int) -> list[Key]:
-    """Answer the keys of people's data, those that most have first, by whoever was added last."""
+    """Return the keys of people's data, those that most have first, by whoever was added last."""
     return _keys(account_id, int(time.monotonic() // _SECONDS))
 
 
@@ -80,7 +80,7 @@ def _keys(account_id: int, moment: int) -> list[Key]:
 
 
 def counted(objects: list[Any]) -> list[Key]:
-    """Answer the keys of some objects, those that most have first, with the first value of each."""
+    """Return the keys of some objects, those that most have first, with the first value of each."""
     many, examples = Counter[str](), dict[str, str]()
     for one in objects:
         for name, value in _flat(one, ""):
@@ -90,7 +90,7 @@ def counted(objects: list[Any]) -> list[Key]:
 
 
 def _flat(value: Any, before: str) -> list[tuple[str, Any]]:
-    """Answer the plain values of an object, and of objects in it, by their way there."""
+    """Return the plain values of an object, and of objects in it, by their way there."""
     found = []
     for name, inner in (value or {}).items() if isinstance(value, dict | None) else ():
         if isinstance(inner, dict) and not before:

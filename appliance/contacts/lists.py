@@ -75,7 +75,7 @@ def page(account_id: int, query: ListQuery, order: str = "-created") -> Page:
 
 
 def get(account_id: int, list_id: int) -> ContactList:
-    """Answer a list; raises NotFound."""
+    """Return a list; raises NotFound."""
     found = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
     if found is None:
         raise NotFound
@@ -92,7 +92,7 @@ def dress(found: ContactList) -> ContactList:
 
 
 def changed_since(account_id: int, moment: int, event_id: int) -> bool:
-    """Say whether something that segments look at may have changed since a moment and an event."""
+    """Return whether something that segments look at may have changed since a moment and an event."""
     newest = scalar("SELECT max(updated_at) FROM contact WHERE account_id = ?", (account_id,)) or 0
     # A change is stamped a little before it can be seen
     return newest > moment - _MARGIN_MS or (scalar("SELECT max(id) FROM event") or 0) > event_id
@@ -213,7 +213,7 @@ def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None 
 
 
 def unknown(account_id: int, contact_ids: list[int]) -> set[int]:
-    """Answer those of some contact ids that are nobody's here."""
+    """Return those of some contact ids that are nobody's here."""
     found: set[int] = set()
     for start in range(0, len(contact_ids), _CHUNK):
         part = contact_ids[start : start + _CHUNK]
@@ -224,7 +224,7 @@ def unknown(account_id: int, contact_ids: list[int]) -> set[int]:
 
 
 def faults(account_id: int, list_ids: list[int], contact_id: int | None = None) -> dict[str, list[str]]:
-    """Answer what is wrong with the lists a contact shall be in: each must exist and take members.
+    """Return what is wrong with the lists a contact shall be in: each must exist and take members.
 
     A view of a segment takes none, but may be named again where the contact is in it already.
     """

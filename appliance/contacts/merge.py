@@ -24,7 +24,7 @@ _TRACKING = ("full", "aggregate", "none")
 
 
 def two(account_id: int, contact_id: int, other_id: int) -> tuple[Contact, Contact]:
-    """Answer who is to become one with whom; raises NotFound or Invalid."""
+    """Return who is to become one with whom; raises NotFound or Invalid."""
     contact = store.get(account_id, contact_id)
     if other_id == contact_id:
         raise Invalid({"contact_id": ["is invalid"]})
@@ -59,7 +59,7 @@ def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -
 
 
 def _united(contact: Contact, other: Contact) -> dict[str, Any]:
-    """Answer the data of both; what both have is this one's, tags are united without case."""
+    """Return the data of both; what both have is this one's, tags are united without case."""
     data = {**other.data, **contact.data}
     both = {fold(tag): tag for tag in tags.of(other.data) + tags.of(contact.data)}
     return {**data, "tags": list(both.values())} if both else data
@@ -79,7 +79,7 @@ def _fields(contact: Contact, other: Contact, data: dict[str, Any]) -> None:
 
 
 def _out(contact: Contact, kind: str) -> consent.By | None:
-    """Say who took a person out of a kind: they have such addresses, none is subscribed, and one was opted out."""
+    """Return who took a person out of a kind: they have such addresses, none is subscribed, and one was opted out."""
     mine = [channel for channel in contact.channels if channel.kind == kind]
     if any(channel.subscribed for channel in mine):
         return None

@@ -35,7 +35,7 @@ _one_at_a_time = threading.Lock()
 
 
 def is_due() -> bool:
-    """Say whether some mirror should be populated now; called once a second, always from the same thread."""
+    """Return whether some mirror should be populated now; called once a second, always from the same thread."""
     for mirror in ContactList.select().where(ContactList.segment.is_null(False)).order_by(ContactList.id):
         version = catalogue.changes_elsewhere()
         if mirror.id not in _pending and _is_due(mirror, version):

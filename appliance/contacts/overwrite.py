@@ -18,7 +18,7 @@ def _keep_again() -> None:
 
 
 def forget_words(pages: int = 250) -> bool:
-    """Take some of the words of people who are gone out of the search index; answers whether there may be more.
+    """Take some of the words of people who are gone out of the search index; returns whether there may be more.
 
     The index keeps a word until the part it stands in is written anew, which may be never.
     """

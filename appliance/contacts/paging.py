@@ -33,12 +33,12 @@ class Order(NamedTuple):
     down: bool = True
 
     def by(self, way: str) -> str:
-        """Answer the terms of ORDER BY for one way through it, `DESC` or `ASC`."""
+        """Return the terms of ORDER BY for one way through it, `DESC` or `ASC`."""
         return f"{self.column} {way}, c.id {way}"
 
     @property
     def source(self) -> str:
-        """Answer the contacts as they are met on the way."""
+        """Return the contacts as they are met on the way."""
         return f"contact c {by_index(self.along) if self.along else NO_INDEX}"
 
 
@@ -52,7 +52,7 @@ ORDERS = {
 
 
 def everybody(account_id: int, offset: int, limit: int, order: Order = NEWEST) -> tuple[list[int], int]:
-    """Answer a page of ids of all contacts, in an order, and how many there are."""
+    """Return a page of ids of all contacts, in an order, and how many there are."""
     count = people.total(account_id)
     return _cut(count, offset, limit, lambda way, skip, take: _ids(
         f"SELECT c.id FROM {order.source} WHERE c.account_id = ? ORDER BY {order.by(way)} LIMIT ? OFFSET ?",
@@ -61,7 +61,7 @@ def everybody(account_id: int, offset: int, limit: int, order: Order = NEWEST) -
 
 
 def members(account_id: int, list_id: int, count: int, offset: int, limit: int, order: Order = NEWEST) -> list[int]:
-    """Answer a page of ids of a list that has `count` members, in an order."""
+    """Return a page of ids of a list that has `count` members, in an order."""
     if count <= 0:
         return []
     passed = (min(offset, max(count - offset, 0)) + limit) * people.total(account_id) / count
@@ -84,7 +84,7 @@ def filtered(
     where: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None,
     order: Order = NEWEST,
 ) -> tuple[list[int], int]:  # fmt: skip
-    """Answer a page of ids of the contacts `c` that a condition lets through, in an order, and how many there are.
+    """Return a page of ids of the contacts `c` that a condition lets through, in an order, and how many there are.
 
     Conditions on times alone have an index each. Any other is counted by reading everybody once, as long as nothing is
     written only once, and its page is met on the way from the newest, or from the oldest where that is nearer. A
@@ -126,7 +126,7 @@ def _cut(
 
 
 def hits(account_id: int, text: str) -> tuple[list[int], int | None]:
-    """Answer whom some words find, best first, and None; or, of too many to rank, nobody and how many there are."""
+    """Return whom some words find, best first, and None; or, of too many to rank, nobody and how many there are."""
     words = search.match(text)
     if words is None:
         return [], None
@@ -141,7 +141,7 @@ def hits(account_id: int, text: str) -> tuple[list[int], int | None]:
 
 
 def _addresses(account_id: int, text: str) -> list[int]:
-    """Answer whose address begins with a text that looks like the beginning of one: all of it, to the last letter."""
+    """Return whose address begins with a text that looks like the beginning of one: all of it, to the last letter."""
     begin = addresses.sought(text) if "@" in text else ""
     if "@" not in begin[1:] or any(letter.isspace() for letter in begin):
         return []
@@ -154,12 +154,12 @@ def _addresses(account_id: int, text: str) -> list[int]:
 
 
 def many_hits(account_id: int, text: str, offset: int = 0, limit: int = -1) -> list[int]:
-    """Answer a page of ids of a search that finds too many to rank, the last added first."""
+    """Return a page of ids of a search that finds too many to rank, the last added first."""
     return search.newest(search.match(text), _shared_by(account_id), offset, limit)
 
 
 def ordered(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> list[int]:
-    """Answer a page, in an order, of some contacts."""
+    """Return a page, in an order, of some contacts."""
     marks = ",".join("?" * len(ids))
     found = rows(
         f"SELECT c.id FROM contact c WHERE c.id IN ({marks}) ORDER BY {order.by('DESC' if order.down else 'ASC')} "
@@ -170,12 +170,12 @@ def ordered(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> l
 
 
 def _shared_by(account_id: int) -> int | None:
-    """Answer the account if several share the search index; None if all that is found is its own."""
+    """Return the account if several share the search index; None if all that is found is its own."""
     return account_id if int(scalar("SELECT count(*) FROM account")) > 1 else None
 
 
 def among_hits(account_id: int, text: str, offset: int, limit: int) -> list[int]:
-    """Answer a page, newest first, of a search that finds many: walk past everybody until enough are met."""
+    """Return a page, newest first, of a search that finds many: walk past everybody until enough are met."""
     words = search.match(text)
     found: list[int] = []
     last: tuple[int, int] = (2**62, 2**62)

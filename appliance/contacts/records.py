@@ -37,7 +37,7 @@ class Records(Generic[M]):
         )
 
     def find(self, where: str, parameters: Any = ()) -> list[M]:
-        """Answer the rows that a condition names (it may end in ORDER BY)."""
+        """Return the rows that a condition names (it may end in ORDER BY)."""
         return [self._made(list(row)) for row in rows(f"{self._select} WHERE {where}", parameters)]
 
     def _made(self, values: list[Any]) -> M:

@@ -61,7 +61,7 @@ class ContactQuery(PageQuery):
     updated_before: DayOrWhen | UnsetType = UNSET
 
     def text(self) -> str | None:
-        """Answer the words searched for, or None."""
+        """Return the words searched for, or None."""
         for value in (self.search, self.q, self.query):
             if isinstance(value, str) and value.strip():
                 return value

@@ -41,7 +41,7 @@ def index(contact: Contact, channels: list[Channel]) -> None:
 def entry(
     contact_id: int, names: tuple[str | None, ...], addresses: list[tuple[str, str]]
 ) -> tuple[int, str, str, str]:
-    """Answer the words of a contact, for `WRITE`; addresses are (kind, value)."""
+    """Return the words of a contact, for `WRITE`; addresses are (kind, value)."""
     return (
         contact_id,
         " ".join(part for part in names if part),
@@ -56,19 +56,19 @@ def forget(contact_id: int) -> None:
 
 
 def ranked(words: str, account_id: int | None, most: int) -> list[tuple[int, float]]:
-    """Answer whom words find, of one account or of all, with how far each is from the best; at most so many."""
+    """Return whom words find, of one account or of all, with how far each is from the best; at most so many."""
     asked = {"words": words, "account": account_id}
     return rows(f"SELECT s.rowid, bm25(contact_search) FROM {_of(account_id)} WHERE {_FOUND} LIMIT {most}", asked)
 
 
 def number(words: str, account_id: int | None) -> int:
-    """Answer how many words find, of one account or of all."""
+    """Return how many words find, of one account or of all."""
     asked = {"words": words, "account": account_id}
     return int(scalar(f"SELECT count(*) FROM {_of(account_id)} WHERE {_FOUND}", asked))
 
 
 def newest(words: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
-    """Answer a page of those whom words find, of one account or of all, the last added first."""
+    """Return a page of those whom words find, of one account or of all, the last added first."""
     found = rows(
         f"SELECT s.rowid FROM {_of(account_id)} WHERE {_FOUND} ORDER BY s.rowid DESC LIMIT :limit OFFSET :offset",
         {"words": words, "account": account_id, "limit": limit, "offset": offset},
@@ -77,7 +77,7 @@ def newest(words: str | None, account_id: int | None, offset: int, limit: int) -
 
 
 def between(words: str | None, low: int, high: int) -> set[int]:
-    """Answer whom words find among neighbouring ids."""
+    """Return whom words find among neighbouring ids."""
     found = "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?"
     return {row[0] for row in rows(found, (words, low, high))}
 

@@ -30,7 +30,7 @@ _BOOLEANS = {"subscribed_email": "email", "subscribed_phone": "phone"}
 
 
 def get(account_id: int, contact_id: int) -> Contact:
-    """Answer a contact with channels and lists; raises NotFound."""
+    """Return a contact with channels and lists; raises NotFound."""
     found = CONTACTS.find("id = ? AND account_id = ?", (contact_id, account_id))
     if not found:
         raise NotFound
@@ -89,14 +89,14 @@ def tallies(account_id: int) -> Tallies:
 
 
 def all_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> list[int]:
-    """Answer the ids of everybody whom filters let through, in no order that matters; raises Invalid."""
+    """Return the ids of everybody whom filters let through, in no order that matters; raises Invalid."""
     condition, parameters = where(account_id, query, rules)
     with people.limited():
         return [row[0] for row in rows(f"SELECT c.id FROM contact c {NO_INDEX} WHERE {condition}", parameters)]
 
 
 def _by_time(asked: set[str]) -> bool:
-    """Say whether filters are moments alone, for which there are indexes."""
+    """Return whether filters are moments alone, for which there are indexes."""
     return all(name.endswith(("_after", "_before")) for name in asked)
 
 
@@ -113,7 +113,7 @@ def _searched(account_id: int, query: ContactQuery, offset: int, order: Order) -
 
 
 def filters(query: ContactQuery) -> set[str]:
-    """Answer the names of the filters that a query uses."""
+    """Return the names of the filters that a query uses."""
     words = {"search", "q", "query"}
     asked = set(given(query)) - {"page", "limit", "per_page", "per"}
     return (asked - words) | ({"search"} if query.text() is not None else set())
@@ -130,7 +130,7 @@ def find(account_id: int, text: str, page_number: int = 1, limit: int = 50) -> P
 
 
 def where(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tuple[str, dict[str, Any]]:
-    """Answer the filters of a query, and rules as those of a segment, as a condition over the contact `c`, with its
+    """Return the filters of a query, and rules as those of a segment, as a condition over the contact `c`, with its
     parameters; raises Invalid.
     """
     clauses = ["c.account_id = :account"]
@@ -197,7 +197,7 @@ def _own_segment(account_id: int, segment_id: Any) -> list[Compiled]:
 
 
 def _parts(account_id: int, rules: Sequence[Any], prefix: str) -> list[Compiled]:
-    """Answer rules as conditions that hold together, the one to begin with first."""
+    """Return rules as conditions that hold together, the one to begin with first."""
     start, others = drive.way(people.nodes(account_id, rules), people.scope(account_id), prefix)
     return [Compiled(f"c.id IN ({start.sql})", start.parameters), others] if start else [others]
 
@@ -252,10 +252,10 @@ def _look_again(channel: Channel) -> None:
 
 
 def marks(values: list[int]) -> str:
-    """Answer the question marks for some values."""
+    """Return the question marks for some values."""
     return ",".join("?" * len(values))
 
 
 def is_sendable(channel: Channel) -> bool:
-    """Say whether marketing may go to a channel: consent given and nothing against the address."""
+    """Return whether marketing may go to a channel: consent given and nothing against the address."""
     return bool(channel.subscribed and channel.suppression is None)

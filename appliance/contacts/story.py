@@ -54,7 +54,7 @@ def page(account_id: int, contact_id: int, kind: str = "", number: int = 1, limi
 
 
 def live_runs(account_id: int, contact_id: int) -> list[LiveRun]:
-    """Answer the flows that a contact is in now, the longest first."""
+    """Return the flows that a contact is in now, the longest first."""
     found = rows(
         "SELECT f.id, f.name, r.created_at, r.due_at, f.status = 'paused' FROM run r JOIN flow f ON f.id = r.flow_id "
         "WHERE r.contact_id = ? AND r.status = 'live' AND f.account_id = ? AND f.hidden = 0 AND f.deleted_at IS NULL "
@@ -65,7 +65,7 @@ def live_runs(account_id: int, contact_id: int) -> list[LiveRun]:
 
 
 def actors(account_id: int, evidence: list[Any]) -> dict[str, str]:
-    """Answer the names of the people of the team who stand in evidence as `user:N`."""
+    """Return the names of the people of the team who stand in evidence as `user:N`."""
     ids = {one.actor.removeprefix("user:") for one in evidence if one.actor and one.actor.startswith("user:")}
     wanted = [int(one) for one in ids if one.isdecimal()]
     found = User.select().where(User.account == account_id, User.id.in_(wanted)) if wanted else ()
@@ -73,7 +73,7 @@ def actors(account_id: int, evidence: list[Any]) -> dict[str, str]:
 
 
 def alike(account_id: int, contact_id: int, most: int = 5) -> list[Any]:
-    """Answer people who may be the same person: of the same name, written in whatever case."""
+    """Return people who may be the same person: of the same name, written in whatever case."""
     contact = store.get(account_id, contact_id)
     names = (contact.first_name, contact.last_name)
     if not all(names):

@@ -186,7 +186,7 @@ def lift(account_id: int, suppression_id: int, why: str | None, evidence: Eviden
 
 
 def _channel(found: Suppression) -> Channel | None:
-    """Answer the channel of a suppressed address; of an erased one only the hash can tell."""
+    """Return the channel of a suppressed address; of an erased one only the hash can tell."""
     mine = (Channel.account == found.account_id, Channel.kind == found.kind)
     if found.address is not None:
         return Channel.get_or_none(*mine, Channel.key == addresses.read(found.kind, found.address).key)
@@ -197,7 +197,7 @@ def _channel(found: Suppression) -> Channel | None:
 
 
 def get(account_id: int, suppression_id: int) -> Suppression:
-    """Answer a suppression in force; raises NotFound."""
+    """Return a suppression in force; raises NotFound."""
     found = Suppression.get_or_none(
         Suppression.account == account_id, Suppression.id == suppression_id, _in_force(clock.now_ms())
     )
@@ -255,7 +255,7 @@ def _matches(words: str) -> Any:
 
 
 def history(found: Suppression) -> History:
-    """Answer who has a suppressed address, and the evidence about it, newest first."""
+    """Return who has a suppressed address, and the evidence about it, newest first."""
     channel = _channel(found)
     of_nobody = Consent.contact.is_null()
     whose = of_nobody | (Consent.contact == channel.contact_id) if channel else of_nobody
@@ -266,7 +266,7 @@ def history(found: Suppression) -> History:
 
 
 def is_due() -> bool:
-    """Say whether a suppression has run out."""
+    """Return whether a suppression has run out."""
     return bool(rows("SELECT 1 FROM suppression WHERE expires_at <= ? LIMIT 1", (clock.now_ms(),)))
 
 
@@ -288,7 +288,7 @@ def expire() -> int:
 
 
 def _kind(channel: Any, address: str) -> str:
-    """Answer the kind of address a channel's name means; without one the @ decides."""
+    """Return the kind of address a channel's name means; without one the @ decides."""
     if channel is UNSET:
         return "email" if "@" in address else "phone"
     return "email" if channel == "email" else "phone"

@@ -36,7 +36,7 @@ def checked(data: dict[str, Any], field: str, faults: Faults) -> dict[str, Any]:
 
 
 def fault(tag: Any) -> str | None:
-    """Say what is wrong with one tag, or None."""
+    """Return what is wrong with one tag, or None."""
     if not isinstance(tag, str):
         return "is invalid"
     if not tag.strip():
@@ -45,7 +45,7 @@ def fault(tag: Any) -> str | None:
 
 
 def of(data: dict[str, Any]) -> list[str]:
-    """Answer the tags in a contact's data."""
+    """Return the tags in a contact's data."""
     tags = data.get("tags")
     return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 

@@ -54,5 +54,5 @@ def consents(account_id: int, contact_id: int, number: int = 1, limit: int = 50)
 
 
 def hashes(contact: Contact) -> dict[bytes, str]:
-    """Answer a contact's addresses by the hashes under which they are remembered."""
+    """Return a contact's addresses by the hashes under which they are remembered."""
     return {tokens.address_hash(channel.kind, channel.key): channel.value for channel in contact.channels}

@@ -158,7 +158,7 @@ def _plan(account_id: int, contact: Contact | None, request: ContactWrite, made_
 
 
 def _data(contact: Contact | None, request: ContactWrite, faults: Faults) -> dict[str, Any] | None:
-    """Answer the data after an upsert: what is sent goes over what is there."""
+    """Return the data after an upsert: what is sent goes over what is there."""
     if request.data is UNSET or request.data is None:
         return None
     return tags.checked({**(contact.data if contact else {}), **request.data}, "data", faults)

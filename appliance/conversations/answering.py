@@ -57,6 +57,6 @@ def _company(account: Account) -> str:
 
 
 def text_of(message_id: int) -> str | None:
-    """Answer what one of our own answers says, or None if it is none."""
+    """Return what one of our own answers says, or None if it is none."""
     found = one(f"SELECT {field_of('data', 'answer')} FROM message_content WHERE message_id = ?", (message_id,))
     return found[0] if found else None

@@ -24,7 +24,7 @@ _KNOWING = (
 
 
 def home(sender: str, to: str) -> int:
-    """Answer the account that an SMS is for: whose number it came to, else who last wrote to whoever wrote it.
+    """Return the account that an SMS is for: whose number it came to, else who last wrote to whoever wrote it.
 
     Empty `to`: whoever brought it does not say which number it came to.
     """
@@ -41,18 +41,18 @@ def home(sender: str, to: str) -> int:
 
 
 def spelled(account_id: int, to: str) -> str:
-    """Answer a number or name of ours as the account has it, from which it is answered."""
+    """Return a number or name of ours as the account has it, from which it is answered."""
     ours = Account.get_by_id(account_id).sms_from or config.current().sms.twilio.from_
     return str(ours) if ours and _key(ours) == _key(to) else to
 
 
 def knowing(sender: str) -> list[int]:
-    """Answer the accounts that have a number or have written to it."""
+    """Return the accounts that have a number or have written to it."""
     return [row[0] for row in rows(_KNOWING, {"key": sender})]
 
 
 def number(sender: str) -> Address | None:
-    """Answer the number that an SMS came from, or None for what is none (a short code, a name).
+    """Return the number that an SMS came from, or None for what is none (a short code, a name).
 
     Providers lose the plus, or say 00 or a scheme before it: that costs nobody whom we know their STOP.
     """
@@ -69,13 +69,13 @@ def number(sender: str) -> Address | None:
 
 
 def last_to(account_id: int, sender: str, test: bool) -> int | None:
-    """Answer which message an account last sent to a number, which one from there may answer; a test to a test."""
+    """Return which message an account last sent to a number, which one from there may answer; a test to a test."""
     found = one(_LAST, (sender, account_id, test))
     return found[0] if found else None
 
 
 def _key(name: str) -> str:
-    """Answer a number or name of ours as it is compared; of a number the digits, for providers lose its plus."""
+    """Return a number or name of ours as it is compared; of a number the digits, for providers lose its plus."""
     try:
         return addresses.phone(name).key[1:]
     except ValueError:

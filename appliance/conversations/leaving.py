@@ -41,12 +41,12 @@ def leave(account_id: int, said: Said) -> bool:
 
 
 def has_left(address: Address, account_id: int) -> bool:
-    """Say whether a STOP from a number is in force in an account."""
+    """Return whether a STOP from a number is in force in an account."""
     return one(_STOPPED, (account_id, _hash(address))) is not None
 
 
 def may_return(address: Address, account_id: int) -> bool:
-    """Say whether a START means something to an account: somebody has the number, or a STOP from it is in force."""
+    """Return whether a START means something to an account: somebody has the number, or a STOP from it is in force."""
     known = "SELECT 1 FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ?"
     return one(known, (account_id, address.key)) is not None or has_left(address, account_id)
 

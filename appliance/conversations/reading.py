@@ -127,7 +127,7 @@ def _number(text: str) -> str:
 
 
 def from_contact(account_id: int, contact_id: int) -> list[Incoming]:
-    """Answer all that a contact wrote, the newest first, also from their number when it was nobody's."""
+    """Return all that a contact wrote, the newest first, also from their number when it was nobody's."""
     contact = store.get(account_id, contact_id)
     keys = [channel.key for channel in contact.channels if channel.kind == "phone"]
     theirs = Incoming.contact == contact_id
@@ -137,7 +137,7 @@ def from_contact(account_id: int, contact_id: int) -> list[Incoming]:
 
 
 def get(account_id: int, incoming_id: int) -> Incoming:
-    """Answer what came in; raises NotFound."""
+    """Return what came in; raises NotFound."""
     found = Incoming.get_or_none(Incoming.account == account_id, Incoming.id == incoming_id)
     if found is None:
         raise NotFound

@@ -70,7 +70,7 @@ def receive(provider: str, heard: Heard, test: bool = False, account_id: int | N
 
 
 def is_acted_on(account_id: int, sender: str, body: str) -> bool:
-    """Say whether what somebody would write now is a word of theirs about their consent, or a cry for help."""
+    """Return whether what somebody would write now is a word of theirs about their consent, or a cry for help."""
     message = _read("", Heard(None, sender, "", body), test=False)
     return _meaning(account_id, message).meaning not in ("other", "perhaps")
 
@@ -86,17 +86,17 @@ def _read(provider: str, heard: Heard, test: bool) -> Message:
 
 
 def _bare(message: Message, read: Read) -> Message:
-    """Answer as much of a message as another account may know: that they leave or come back, not in which words."""
+    """Return as much of a message as another account may know: that they leave or come back, not in which words."""
     return message._replace(to="", body="START" if read.meaning == "start" else "STOP")
 
 
 def _clean(text: str) -> str:
-    """Answer a text without what no database and no page can hold."""
+    """Return a text without what no database and no page can hold."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def _meaning(home: int, message: Message) -> Read:
-    """Say what a message means; what its provider has acted on means that, whatever the words are."""
+    """Return what a message means; what its provider has acted on means that, whatever the words are."""
     read = keywords.read(message.body, config.current().sms.stop_words)
     said = (message.answered or "").strip().lower()
     if said in ("stop", "start", "help") and read.meaning != said:
@@ -140,7 +140,7 @@ def _take(account_id: int, message: Message, read: Read, is_home: bool) -> None:
 
 
 def _changes(account_id: int, message: Message, read: Read, last: int | None, is_home: bool) -> bool:
-    """Do what a message asks for in an account; answers whether it is to be answered there."""
+    """Do what a message asks for in an account; returns whether it is to be answered there."""
     assert message.address is not None
     said = leaving.Said(message.address, message.body, last, message.test)
     if read.meaning in ("stop", "refusal"):

@@ -38,7 +38,7 @@ class Awaited(NamedTuple):
 
     @property
     def is_keyword(self) -> bool:
-        """Say whether a flow waits for it as a keyword."""
+        """Return whether a flow waits for it as a keyword."""
         return self.events[0][0] == "keyword"
 
     @property
@@ -48,7 +48,7 @@ class Awaited(NamedTuple):
 
 
 def awaited(account_id: int, body: str) -> Awaited:
-    """Answer what a message means to the flows of an account.
+    """Return what a message means to the flows of an account.
 
     It is a `keyword` where a live flow is started by keywords and names this one, or names none and this is a word
     alone; else a `message`; and both where flows of both kinds name it, so that each of them is started.
@@ -67,7 +67,7 @@ def awaited(account_id: int, body: str) -> Awaited:
 
 
 def is_machine(account_id: int, sender: str) -> bool:
-    """Say whether a number has answered flows so often within a day that it must be a machine.
+    """Return whether a number has answered flows so often within a day that it must be a machine.
 
     What it writes starts no more flows, or the two would answer each other for ever, each time at a price.
     """

@@ -40,7 +40,7 @@ _LANGUAGES: dict[str, Mapping[str, str]] = {"en": _EN, "de": _DE, "es": _ES, "fr
 
 
 def say(kind: str, locale: str, company: str, contact: str | None) -> str:
-    """Answer the reply to a keyword (`stop`, `start`, `help`); English where we have no words for a locale."""
+    """Return the reply to a keyword (`stop`, `start`, `help`); English where we have no words for a locale."""
     short = locale.replace("_", "-").partition("-")[0].lower()
     words = _LANGUAGES.get(short, _EN)
     where = words["contact"].format(contact=contact) if contact else ""

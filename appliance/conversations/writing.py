@@ -11,7 +11,7 @@ from appliance.tables import Channel, Contact, Message
 
 
 def number_of(contact: Contact) -> Channel | None:
-    """Answer the phone channel that a person is written to, or None if there is none."""
+    """Return the phone channel that a person is written to, or None if there is none."""
     return next((channel for channel in contact.channels if channel.kind == "phone"), None)
 
 
@@ -20,7 +20,7 @@ _BODY = "{{ data.said }}"
 
 
 def weigh(account_id: int, text: str) -> Shown:
-    """Answer what words take as an SMS to one person: parts, alphabet, and which character forces that."""
+    """Return what words take as an SMS to one person: parts, alphabet, and which character forces that."""
     return texts.shown(looking.text(account_id, _BODY, {"data": {"said": text}}, marketing=False))
 
 

@@ -16,7 +16,7 @@ def _letter(char: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Answer a text in the form in which two that differ only by case are the same."""
+    """Return a text in the form in which two that differ only by case are the same."""
     if text.isascii():
         return text.lower()
     return "".join(char.lower() if char.isascii() else _letter(char) for char in text)
@@ -28,5 +28,5 @@ def name_key(text: str) -> str:
 
 
 def folded(value: object) -> str | None:
-    """Answer what SQL's function of that name does: a text folded, NULL for anything else."""
+    """Return what SQL's function of that name does: a text folded, NULL for anything else."""
     return fold(value) if isinstance(value, str) else None

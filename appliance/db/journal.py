@@ -110,7 +110,7 @@ def keep(lines: list[bytes]) -> None:
 
 
 def mark(path: Path) -> Mark | None:
-    """Answer where a journal ends now; None where there is none yet."""
+    """Return where a journal ends now; None where there is none yet."""
     try:
         with path.open("rb") as file:
             name = _read(file.readline()).get("journal")

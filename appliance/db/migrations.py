@@ -40,7 +40,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (_first, _restorations, _install
 
 
 def current() -> int:
-    """Answer how many migrations this database has had."""
+    """Return how many migrations this database has had."""
     return int(scalar("PRAGMA user_version"))
 
 

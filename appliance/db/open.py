@@ -39,7 +39,7 @@ class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
     """Peewee's database on apsw, which carries a current SQLite of its own."""
 
     def get_binary_type(self) -> type[memoryview]:
-        """Answer what bytes are bound as, as Python's own `sqlite3` has it, which the executable does without."""
+        """Return what bytes are bound as, as Python's own `sqlite3` has it, which the executable does without."""
         return memoryview
 
 
@@ -74,7 +74,7 @@ def close_database() -> None:
 
 
 def connection() -> Any:
-    """Answer this thread's raw apsw connection, opened if need be."""
+    """Return this thread's raw apsw connection, opened if need be."""
     return database.connection()
 
 
@@ -93,13 +93,13 @@ def rows(sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
 
 
 def one(sql: str, parameters: Any = ()) -> tuple[Any, ...] | None:
-    """Answer the first row, or None."""
+    """Return the first row, or None."""
     found = rows(sql, parameters)
     return found[0] if found else None
 
 
 def scalar(sql: str, parameters: Any = ()) -> Any:
-    """Answer the first column of the first row, or None."""
+    """Return the first column of the first row, or None."""
     found = one(sql, parameters)
     return found[0] if found else None
 

@@ -46,7 +46,7 @@ class Pretended(RuntimeError):
 
 
 def is_shadowed() -> bool:
-    """Say whether this thread only pretends."""
+    """Return whether this thread only pretends."""
     return state.pretends
 
 

@@ -41,7 +41,7 @@ class StorageError(Unavailable):
 
 
 def storage_error(error: BaseException) -> StorageError | None:
-    """Answer the refusal for an error that says the storage is full, read-only or locked; None for any other."""
+    """Return the refusal for an error that says the storage is full, read-only or locked; None for any other."""
     cause = _cause(error)
     if cause is None:
         return None
@@ -186,7 +186,7 @@ class _Guard:
 
 
 def room(directory: Path) -> tuple[int, float]:
-    """Answer the bytes that are free on the disk of a directory, and below how many nothing is sent."""
+    """Return the bytes that are free on the disk of a directory, and below how many nothing is sent."""
     here, disk = config.current().storage, os.statvfs(directory)
     free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     return free, min(here.least_free_mb * _MB, whole * here.least_free_percent / 100)
@@ -251,12 +251,12 @@ def must_be_in_place() -> None:
 
 
 def trouble() -> str | None:
-    """Answer why nothing is sent for now, in words for people; None when all is well."""
+    """Return why nothing is sent for now, in words for people; None when all is well."""
     return _guard.trouble
 
 
 def unwritable() -> str | None:
-    """Answer why nothing can be written at this moment; None when it can, be it ever so little."""
+    """Return why nothing can be written at this moment; None when it can, be it ever so little."""
     return _guard.trouble if _guard.full or _guard.failed or _guard.moved else None
 
 
@@ -268,5 +268,5 @@ def must_write() -> None:
 
 
 def is_full() -> bool:
-    """Say whether only what has happened already may be written."""
+    """Return whether only what has happened already may be written."""
     return _guard.full

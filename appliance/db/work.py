@@ -56,7 +56,7 @@ def stop() -> None:
 
 
 def is_stopped() -> bool:
-    """Say whether the writer of this process has ended; what is offered then is never stored."""
+    """Return whether the writer of this process has ended; what is offered then is never stored."""
     return _writer is None
 
 
@@ -142,7 +142,7 @@ def writing() -> None:
 
 
 def is_writing() -> bool:
-    """Say whether this thread is inside a writing verb, where nothing may take long."""
+    """Return whether this thread is inside a writing verb, where nothing may take long."""
     return state.inside
 
 
@@ -223,5 +223,5 @@ def _let_go() -> None:
 
 
 async def commit(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a writing verb on the writer thread; answers when it is on disk."""
+    """Run a writing verb on the writer thread; returns when it is on disk."""
     return await asyncio.wrap_future(submit(function, *arguments, **named))

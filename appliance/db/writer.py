@@ -111,7 +111,7 @@ class Writer:
                 job.future.set_exception(StorageError("the service is shutting down"))
 
     def _connected(self) -> Any:
-        """Answer this thread's connection, opened if need be, with the keeper of its log told of it."""
+        """Return this thread's connection, opened if need be, with the keeper of its log told of it."""
         here = connection()
         if here is not self._watched:
             here.execute(f"PRAGMA cache_size = -{_CACHE}").fetchall()
@@ -129,7 +129,7 @@ class Writer:
             job.future.set_exception(storage_error(error) or error)
 
     def _batch(self, job: _Job | None) -> _Job | None:
-        """Run what is queued in one transaction; answers the job behind it that must be alone, if one is."""
+        """Run what is queued in one transaction; returns the job behind it that must be alone, if one is."""
         done: list[_Job] = []
         stop, following = False, None
         try:
@@ -160,7 +160,7 @@ class Writer:
         return following
 
     def _give_up(self, batch: list[_Job], error: Exception) -> None:
-        """Answer whoever has no answer yet of a batch that broke; what is open of it is undone with its connection."""
+        """Return whoever has no answer yet of a batch that broke; what is open of it is undone with its connection."""
         log.error("a batch of writes broke", exc_info=error)
         storage.failed(error)
         for job in batch:

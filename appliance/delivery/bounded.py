@@ -13,7 +13,7 @@ import httpx
 
 
 def client(context: ssl.SSLContext, idle_seconds: float, most: int) -> httpx.AsyncClient:
-    """Answer a client that follows nobody, knows no proxy, and reads so many bytes between two questions."""
+    """Return a client that follows nobody, knows no proxy, and reads so many bytes between two questions."""
     transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
     transport._pool = httpcore.AsyncConnectionPool(
         ssl_context=context, max_connections=None, keepalive_expiry=idle_seconds, network_backend=Backend(most)

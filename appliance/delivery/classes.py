@@ -194,7 +194,7 @@ _FOR_GOOD: _Rules = ((_INACTIVE, DISABLED), (_NOWHERE, NOWHERE), (_NOBODY, HARD)
 
 
 def classify(smtp: int | None, enhanced: str | None, text: str) -> Class:
-    """Say what a refusal means, from its basic code, its enhanced code and its words, as far as each is known."""
+    """Return what a refusal means, from its basic code, its enhanced code and its words, as far as each is known."""
     text = text[:4_000]
     enhanced = _code_in(enhanced or "") or _code_in(text)
     final = smtp >= 500 if smtp is not None else enhanced is None or enhanced.startswith("5")
@@ -216,7 +216,7 @@ def classify(smtp: int | None, enhanced: str | None, text: str) -> Class:
 
 
 def _exact(enhanced: str | None, final: bool) -> Class | None:
-    """Answer what an enhanced code means by itself; one for good counts only with a refusal for good."""
+    """Return what an enhanced code means by itself; one for good counts only with a refusal for good."""
     if enhanced is None or (enhanced.startswith("5") and not final):
         return None
     _, subject, last = enhanced.split(".")
@@ -233,7 +233,7 @@ def _code_in(text: str) -> str | None:
 
 
 def remedy(enhanced: str | None, text: str) -> str:
-    """Answer what to do about a refusal that names our authentication: the record that is missing or wrong."""
+    """Return what to do about a refusal that names our authentication: the record that is missing or wrong."""
     _, _, last = (enhanced or _code_in(text) or "").rpartition(".")
     if last.isdecimal() and int(last) in _HELP:
         return _HELP[int(last)]
@@ -242,5 +242,5 @@ def remedy(enhanced: str | None, text: str) -> str:
 
 
 def is_unwelcome(smtp: int | None, enhanced: str | None, text: str) -> bool:
-    """Say whether a refusal is about where the mail comes from: every other recipient there will be refused alike."""
+    """Return whether a refusal is about where the mail comes from: all other recipients there are refused alike."""
     return classify(smtp, enhanced, text) in (REPUTATION, BLOCKLIST)

@@ -91,7 +91,7 @@ class Conversation(asyncio.Protocol):
             self._transport.abort()
 
     def is_open(self) -> bool:
-        """Say whether another message may follow here."""
+        """Return whether another message may follow here."""
         return self.lost is None and self.messages < self.server.most_messages
 
     @property
@@ -101,14 +101,14 @@ class Conversation(asyncio.Protocol):
         return str(tls.version()) if tls is not None else "none"
 
     async def banner(self) -> Reply:
-        """Answer what the server says first; raises Lost."""
+        """Return what the server says first; raises Lost."""
         if self._banner is not None and self.lost is None:
             return self._banner
         reply: Reply = await self.within(self.expect())
         return reply
 
     def expect(self) -> "asyncio.Future[Reply]":
-        """Answer what the next reply will be; raises Lost where it is awaited."""
+        """Return what the next reply will be; raises Lost where it is awaited."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         if self.lost is not None:
             future.set_exception(self.lost)

@@ -120,7 +120,7 @@ class Dialogue(Conversation):
         raise Refused(of_message(reply), opened)
 
     def _behind(self, following: Envelope | None) -> bytes:
-        """Answer the commands that may stand behind a message (RFC 2920, 3.1), or nothing."""
+        """Return the commands that may stand behind a message (RFC 2920, 3.1), or nothing."""
         if following is None or "PIPELINING" not in self.offers or self.messages + 1 >= self.server.most_messages:
             return b""
         try:

@@ -37,7 +37,7 @@ class Signer(NamedTuple):
 
 
 def sign(content: bytes, signers: Sequence[Signer], is_single_spaced: bool = False) -> bytes:
-    """Answer a mail with a signature of each signer above it; lines end in CRLF.
+    """Return a mail with a signature of each signer above it; lines end in CRLF.
 
     `is_single_spaced` says so of its body (`mime.is_single_spaced`), which then is not looked through.
     """
@@ -82,7 +82,7 @@ def _scheme() -> "tuple[PKCS1v15, SHA256]":
 
 
 def _signed(head: bytes) -> tuple[tuple[bytes, ...], bytes]:
-    """Answer the names of the headers to be signed, and these headers in their canonical form, in that order."""
+    """Return the names of the headers to be signed, and these headers in their canonical form, in that order."""
     found: dict[bytes, list[bytes]] = {}
     for line in canonical_head(head):
         name, _, _ = line.partition(b":")
@@ -111,7 +111,7 @@ def _listed(names: tuple[bytes, ...]) -> str:
 
 
 def canonical_head(head: bytes) -> list[bytes]:
-    """Answer the headers in relaxed form (RFC 6376, 3.4.2), without the ends of their lines."""
+    """Return the headers in relaxed form (RFC 6376, 3.4.2), without the ends of their lines."""
     plain = _single_spaces(head.replace(b"\r\n ", b" ").replace(b"\r\n\t", b" "))
     lines = []
     for line in plain.split(b"\r\n"):
@@ -121,7 +121,7 @@ def canonical_head(head: bytes) -> list[bytes]:
 
 
 def canonical_body(body: bytes, is_single_spaced: bool = False) -> bytes:
-    """Answer a body in relaxed form (RFC 6376, 3.4.4): what is that already, as most of it is, is only looked at."""
+    """Return a body in relaxed form (RFC 6376, 3.4.4): what is that already, as most of it is, is only looked at."""
     if not is_single_spaced:
         body = _single_spaces(body)
         if b" \r\n" in body:

@@ -47,7 +47,7 @@ _SHARED = frozenset(
 
 
 def organisation(host: str) -> str:
-    """Answer the name of whoever runs a mail server: a provider that is known, or the domain it stands in."""
+    """Return the name of whoever runs a mail server: a provider that is known, or the domain it stands in."""
     labels = host.lower().rstrip(".").split(".")
     for first in range(len(labels)):
         known = _ORGANISATION.get(".".join(labels[first:]))

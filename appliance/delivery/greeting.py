@@ -116,7 +116,7 @@ async def _try_to_encrypt(dialogue: Dialogue, context: Context) -> None:
 
 
 async def _ehlo(dialogue: Dialogue) -> None:
-    """Say who we are and learn what the server offers; an old one that knows no EHLO offers nothing."""
+    """Return who we are and learn what the server offers; an old one that knows no EHLO offers nothing."""
     name = dialogue.server.helo or await _own_name()
     reply = await dialogue.command(f"EHLO {name}")
     if not reply.is_good and reply.code in (500, 502, 550):
@@ -130,7 +130,7 @@ async def _ehlo(dialogue: Dialogue) -> None:
 
 
 async def _own_name() -> str:
-    """Answer the name of this machine; a name server that is slow holds up nobody but who greets first."""
+    """Return the name of this machine; a name server that is slow holds up nobody but who greets first."""
     return _name or await asyncio.get_running_loop().run_in_executor(None, _ask_name)
 
 

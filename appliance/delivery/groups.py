@@ -43,21 +43,21 @@ _GROUP_OF = {domain: name for name, domains in _DOMAINS.items() for domain in do
 
 
 def group_of(address: str) -> str:
-    """Answer the group whose servers take this address's mail."""
+    """Return the group whose servers take this address's mail."""
     domain = domain_of(address)
     return _GROUP_OF.get(domain, domain)
 
 
 def domain_of(address: str) -> str:
-    """Answer the domain of an address."""
+    """Return the domain of an address."""
     return address[address.rfind("@") + 1 :].lower()
 
 
 def is_shared(domain: str) -> bool:
-    """Say whether a domain is a mailbox provider's own, where people have addresses and no say."""
+    """Return whether a domain is a mailbox provider's own, where people have addresses and no say."""
     return domain in _GROUP_OF
 
 
 def domains_of(group: str) -> tuple[str, ...]:
-    """Answer the domains of a group; a domain of nobody's is its own group."""
+    """Return the domains of a group; a domain of nobody's is its own group."""
     return tuple(_DOMAINS.get(group, group).split())

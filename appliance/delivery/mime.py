@@ -121,7 +121,7 @@ def fragment(text: str) -> bytes:
 
 
 def is_single_spaced(encoded: bytes) -> bool:
-    """Say whether a body, or a piece of one that ends where a line ends, has no white space but single spaces within
+    """Return whether a body, or a piece of one that ends where a line ends, has no white space but single spaces within
     lines: then nothing in it has to be changed before it is signed (RFC 6376, 3.4.4)."""
     return b"\t" not in encoded and b"  " not in encoded and b" \r\n" not in encoded
 

@@ -27,7 +27,7 @@ class Policy(NamedTuple):
     max_age: int
 
     def allows(self, host: str) -> bool:
-        """Say whether a mail server is one of the policy's (4.1)."""
+        """Return whether a mail server is one of the policy's (4.1)."""
         host = host.lower().rstrip(".")
         return any(
             host.partition(".")[2] == pattern[2:] if pattern.startswith("*.") else host == pattern
@@ -36,7 +36,7 @@ class Policy(NamedTuple):
 
 
 def announced(domain: str) -> str | None:
-    """Answer the id of the policy that a domain says it has, or None; waits for name servers."""
+    """Return the id of the policy that a domain says it has, or None; waits for name servers."""
     answer = resolver.lookup(f"_mta-sts.{domain}", "TXT")
     said = [record for record in answer.records if re.match(r"v=STSv1\s*;", record)]
     if answer.state != "found" or len(said) != 1:

@@ -29,7 +29,7 @@ class _Patience:
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Answer the seconds that are left; raises Failed once none are."""
+        """Return the seconds that are left; raises Failed once none are."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise self.over()
@@ -121,7 +121,7 @@ def _text(name: dns.name.Name) -> str:
 
 
 def _why(name: dns.name.Name, nobody: dns.resolver.NoNameservers, patience: _Patience) -> Failed:
-    """Say why no server gave an answer; a loop makes resolvers fail too, and only its links, one by one, show it."""
+    """Return why no server gave an answer; a loop makes resolvers fail too, and only its links, one by one, show it."""
     seen = [name]
     while len(seen) <= _LONGEST_CHAIN:
         try:

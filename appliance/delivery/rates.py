@@ -20,7 +20,7 @@ _GREYLISTED = late(r"gr[ea]y-?list", re.IGNORECASE)
 
 
 def asks_for_less(error: DeliveryError | None) -> bool:
-    """Say whether a refusal is about how much comes from here.
+    """Return whether a refusal is about how much comes from here.
 
     421 and 4.7.x are, but for greylisting and for what names our DNS; so is any temporary refusal that says so.
     """
@@ -38,10 +38,10 @@ def asks_for_less(error: DeliveryError | None) -> bool:
 
 
 def asks_for_silence(error: DeliveryError) -> bool:
-    """Say whether a refusal asks for nothing at all for a while."""
+    """Return whether a refusal asks for nothing at all for a while."""
     return error.enhanced == _SILENCE
 
 
 def means_all(error: DeliveryError) -> bool:
-    """Say whether whoever takes all our mail asks for less, for every recipient alike."""
+    """Return whether whoever takes all our mail asks for less, for every recipient alike."""
     return error.smtp == 454 or isinstance(error, Unreachable)

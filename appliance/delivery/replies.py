@@ -36,7 +36,7 @@ class Reply(NamedTuple):
         return found[1] if found else None
 
     def words(self) -> str:
-        """Answer the reply as it was said."""
+        """Return the reply as it was said."""
         return f"{self.code} {self.text}".strip()
 
 

@@ -49,7 +49,7 @@ def reverse(address: str) -> Answer:
 
 
 def configured() -> tuple[tuple[str, int], ...]:
-    """Answer the servers of `network.dns_servers` as (address, port); empty means those of the system."""
+    """Return the servers of `network.dns_servers` as (address, port); empty means those of the system."""
     found = []
     for server in config.current().network.dns_servers:
         host, port = split(server)

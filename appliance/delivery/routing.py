@@ -85,12 +85,12 @@ def forget() -> None:
 
 
 def heard() -> float:
-    """Answer when a name server last answered anything, by `clock.steady`."""
+    """Return when a name server last answered anything, by `clock.steady`."""
     return _heard
 
 
 def names_of(provider: str, address: str) -> tuple[str, ...]:
-    """Answer the groups whose limits an address keeps to by a way out: first whose servers take its mail, then its own.
+    """Return the groups whose limits an address keeps to by a way out: first whose servers take its mail, then its own.
 
     Where we deliver ourselves that is by its mail server, once that is known.
     """
@@ -102,17 +102,17 @@ def names_of(provider: str, address: str) -> tuple[str, ...]:
 
 
 def group_of(provider: str, address: str) -> str:
-    """Answer whose servers take an address's mail, as far as that is known."""
+    """Return whose servers take an address's mail, as far as that is known."""
     return names_of(provider, address)[0]
 
 
 def known(domain: str) -> Route | None:
-    """Answer the route of a domain, if it was asked for lately."""
+    """Return the route of a domain, if it was asked for lately."""
     return _routes.get(domain)
 
 
 def route(domain: str) -> Route:
-    """Answer the route of a domain; waits for name servers."""
+    """Return the route of a domain; waits for name servers."""
     found = _routes.get(domain)
     return found if found is not None else _routes.put(domain, *_asked(domain))
 
@@ -123,7 +123,7 @@ async def in_thread(function: Callable[[str], Found], name: str) -> Found:
 
 
 async def routed(domain: str) -> Route:
-    """Answer the route of a domain, on an event loop."""
+    """Return the route of a domain, on an event loop."""
     found = _routes.get(domain)
     if found is not None:
         return found
@@ -131,7 +131,7 @@ async def routed(domain: str) -> Route:
 
 
 async def located(host: str) -> Addresses:
-    """Answer where a server is, on an event loop."""
+    """Return where a server is, on an event loop."""
     found = _addresses.get(host)
     if found is not None:
         return found
@@ -139,7 +139,7 @@ async def located(host: str) -> Addresses:
 
 
 async def asked_now(domain: str) -> str:
-    """Ask for the servers of a domain whatever is known of them; answers what is wrong with the answer."""
+    """Ask for the servers of a domain whatever is known of them; returns what is wrong with the answer."""
     return (await in_thread(lambda name: _ask(name, "MX"), domain)).words
 
 
@@ -186,7 +186,7 @@ def _without_mx(domain: str, here: str) -> tuple[Route, float]:
 
 
 def addresses(host: str) -> Addresses:
-    """Answer where a server is; waits for name servers.
+    """Return where a server is; waits for name servers.
 
     Without `words` there is certainly nothing; with them it may be there and cannot be found or reached.
     """

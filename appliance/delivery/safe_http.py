@@ -71,7 +71,7 @@ class Answer(NamedTuple):
 
 
 def is_public(address: str) -> bool:
-    """Say whether an IP address is one of the open network, also behind the IPv6 forms that carry an IPv4 address."""
+    """Return whether an IP address is public, also behind the IPv6 forms that carry an IPv4 address."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -86,7 +86,7 @@ def is_public(address: str) -> bool:
 
 
 def _inside(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Answer the IPv4 address that an IPv6 address leads to: mapped, 6to4, NAT64 or ISATAP."""
+    """Return the IPv4 address that an IPv6 address leads to: mapped, 6to4, NAT64 or ISATAP."""
     if ip.ipv4_mapped or ip.sixtofour:
         return ip.ipv4_mapped or ip.sixtofour
     if ip in _NAT64 or (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP:
@@ -95,7 +95,7 @@ def _inside(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 def fault(url: str) -> str | None:
-    """Say what is wrong with an address that can never be asked, or None; where its name leads is seen later."""
+    """Return what is wrong with an address that can never be asked, or None; where its name leads is seen later."""
     from urllib.parse import urlsplit
 
     try:
@@ -146,7 +146,7 @@ async def ask(
 
 
 def _place(url: str) -> str:
-    """Answer an address for the log without what may be secret of it: who it is for, path and query."""
+    """Return an address for the log without what may be secret of it: who it is for, path and query."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{re.split('[/?#]', rest)[0].rpartition('@')[2]}"
 
@@ -187,7 +187,7 @@ class Kept:
         self._clients: dict[str, httpx.AsyncClient] = {}
 
     def client(self, host: str, most: int) -> "httpx.AsyncClient":
-        """Answer what asks this name."""
+        """Return what asks this name."""
         if host not in self._clients:
             self._clients[host] = _fresh(most)
         return self._clients[host]
@@ -221,7 +221,7 @@ def _fresh(most: int) -> "httpx.AsyncClient":
 
 
 async def _addresses(host: str, port: int, allowed: bool) -> list[str]:
-    """Answer the addresses of a name; one that is not public refuses them all, unless the operator named the host."""
+    """Return the addresses of a name; one that is not public refuses them all, unless the operator named the host."""
     addresses = await asyncio.get_running_loop().run_in_executor(_lookups, _resolved, host, port, allowed)
     if not addresses or not (allowed or all(map(is_public, addresses))):
         raise _Refused("an address of it is not public")
@@ -256,7 +256,7 @@ async def _body(answer: "httpx.Response", most: int, cut: bool) -> bytes:
 
 
 def _rehearsal() -> dict[str, Any]:
-    """Answer who plays which server in a rehearsal: {"ca": file, "hosts": {name: port on this machine}}.
+    """Return who plays which server in a rehearsal: {"ca": file, "hosts": {name: port on this machine}}.
 
     The configuration refuses it unless all our own links lead to this machine.
     """

@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
 
 def is_full_name(name: str) -> bool:
-    """Say whether a name can be that of a machine of the internet: not an address, and not only of a local network."""
+    """Return whether a name can be that of a machine on the internet: no address, and no name of a local network."""
     return "." in name and not name.startswith("[") and name.rpartition(".")[2].lower() not in ("local", "localhost")
 
 
@@ -56,7 +56,7 @@ def _named(name: str, address: str) -> Finding:
 
 
 async def nothing_answers() -> str | None:
-    """Answer the words for it if no mail server at all can be reached from here; None if one can, or nobody knows.
+    """Return the words for it if no mail server at all can be reached from here; None if one can, or nobody knows.
 
     Well-known servers are asked: those are never all away.
     """
@@ -72,7 +72,7 @@ async def nothing_answers() -> str | None:
 
 
 async def _answers(domain: str) -> bool | None:
-    """Say whether a server of a domain answers; None if there is none to ask."""
+    """Return whether a server of a domain answers; None if there is none to ask."""
     route = await routing.routed(domain)
     if route.error is not None:
         return None

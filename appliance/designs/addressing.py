@@ -41,7 +41,7 @@ class Said(NamedTuple):
 
 
 def read(html: str, start: int, end: int) -> dict[int, Said]:
-    """Answer what is said before each merge tag that shows something, by its place; raises AddressFault."""
+    """Return what is said before each merge tag that shows something, by its place; raises AddressFault."""
     found: dict[int, Said] = {}
     words = here = ""
     is_sure = has_logic = begins_with_tag = False
@@ -71,12 +71,12 @@ def read(html: str, start: int, end: int) -> dict[int, Said]:
 
 
 def has_ended(words: str) -> bool:
-    """Say whether the host of an address has ended, or it is of a kind that has none."""
+    """Return whether the host of an address has ended, or it is of a kind that has none."""
     return NO_HOST.match(words) is not None or _END_OF_HOST.search(_TO_HOST.sub("", words, count=1)) is not None
 
 
 def _is_harmless(run: str) -> bool:
-    """Say whether words at the beginning of an address, or after others, make no scheme but the known ones."""
+    """Return whether words at the beginning of an address, or after others, make no scheme but the known ones."""
     lead = _END_OF_HOST.split(run, maxsplit=1)[0]
     return ":" not in lead or _SCHEME.match(lead) is not None or _PORT.match(lead) is not None
 

@@ -56,7 +56,7 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
 
 
 def _is_bomb(html: str) -> bool:
-    """Say whether elements are deeper or have more attributes than in any mail: the parser takes the square in time."""
+    """Return whether elements are deeper or have more attributes than in any mail: parsing time is quadratic."""
     if any(one.many > _MOST_ATTRIBUTES for one in places.elements(html)):
         return True
     depth, names = 0, Counter[str]()

@@ -96,7 +96,7 @@ class Compiled:
 
 
 def _defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
-    """Answer each use of a variable with what is said for those who have none; None where nothing is."""
+    """Return each use of a variable with what is said for those who have none; None where nothing is."""
     found: list[tuple[str, str | None]] = []
     pending = [(node, guards.NONE) for node in nodes]
     while pending:

@@ -34,7 +34,7 @@ class Kept:
         self._words: set[str] = set()
 
     def take(self, html: str) -> str:
-        """Answer HTML where the comments that stay hold only their word, and the others are gone."""
+        """Return HTML where the comments that stay hold only their word, and the others are gone."""
         return _COMMENT.sub(self._word, html)
 
     def _word(self, found: re.Match[str]) -> str:
@@ -45,7 +45,7 @@ class Kept:
         return f"<!--{word}-->"
 
     def give(self, html: str) -> str:
-        """Answer cleaned HTML with the comments that stay, and no others."""
+        """Return cleaned HTML with the comments that stay, and no others."""
         return _COMMENT.sub(lambda found: found[0] if found[1] in self._words else "", html)
 
     def _is_layout(self, comment: str) -> bool:

@@ -31,7 +31,7 @@ class Section(NamedTuple):
 
 
 def sections(document: Any) -> list[Any]:
-    """Answer the sections of a document as they came."""
+    """Return the sections of a document as they came."""
     found = document.get("sections") if isinstance(document, dict) else None
     return found if isinstance(found, list) else []
 
@@ -52,7 +52,7 @@ def section(raw: dict[str, Any], path: str) -> Section:
 
 
 def _renamed(own: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """Answer properties by the names that their kind knows them by."""
+    """Return properties by the names that their kind knows them by."""
     known = {name for one in kind.props for name in (one.name, *one.aliases)}
     address = next((name for name in ("href", "src") if name in known), "href")
     for alias, name in (*ALIASES, ("url", address)):
@@ -62,7 +62,7 @@ def _renamed(own: dict[str, Any], kind: Kind) -> dict[str, Any]:
 
 
 def _inferred(own: dict[str, Any]) -> Kind | None:
-    """Answer the kind that properties look like: the first that matches (decisions, section 11)."""
+    """Return the kind that properties look like: the first that matches (decisions, section 11)."""
     for alias, name in (*ALIASES, ("url", "href" if "text" in own or "label" in own else "src")):
         if alias in own and name not in own:
             own = own | {name: own[alias]}
@@ -152,7 +152,7 @@ def _check_columns(found: Section, level: int, add: Callable[[str, str], None]) 
 
 
 def unknown(document: Any) -> list[Section]:
-    """Answer the sections that nobody knows how to show."""
+    """Return the sections that nobody knows how to show."""
     return [one for one in walk(document) if one.kind is None]
 
 
@@ -176,5 +176,5 @@ def with_footer(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def canonical(document: Any) -> str:
-    """Answer a document as one text, the same for the same document."""
+    """Return a document as one text, the same for the same document."""
     return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

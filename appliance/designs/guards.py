@@ -24,7 +24,7 @@ _COMPARISONS = (ContainsExpression, GeExpression, GtExpression, LeExpression, Lt
 
 
 def branches(node: Any) -> list[tuple[Any, Names]]:
-    """Answer the nodes within a node, each with the variables that have a value where it is shown."""
+    """Return the nodes within a node, each with the variables that have a value where it is shown."""
     if not isinstance(node, IfNode | UnlessNode):
         return [(one, NONE) for one in node.children(None)]
     holds = isinstance(node, IfNode)
@@ -38,7 +38,7 @@ def branches(node: Any) -> list[tuple[Any, Names]]:
 
 
 def asked(question: Any, holds: bool) -> Names:
-    """Answer the variables that have a value where a question holds, or where it does not."""
+    """Return the variables that have a value where a question holds, or where it does not."""
     if isinstance(question, BooleanExpression):
         return asked(question.expression, holds)
     if isinstance(question, LogicalNotExpression):
@@ -54,7 +54,7 @@ def asked(question: Any, holds: bool) -> Names:
 
 
 def _compared(question: Any, is_same: bool) -> Names:
-    """Answer what has a value where two are the same, or are not."""
+    """Return what has a value where two are the same, or are not."""
     for one, other in ((question.left, question.right), (question.right, question.left)):
         if isinstance(other, Nil):
             return NONE if is_same else _named(one)

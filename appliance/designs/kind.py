@@ -59,7 +59,7 @@ class View:
 
     @property
     def cell(self) -> str:
-        """Answer the space around a cell: that of the section, which only stands around it within a column."""
+        """Return the space around a cell: that of the section, which only stands around it within a column."""
         if not self.nested or self.boxed:
             return "0"
         top, _, bottom, _ = self.padding
@@ -67,43 +67,43 @@ class View:
 
     @property
     def ground(self) -> str:
-        """Answer the colour that words of this section stand on."""
+        """Return the colour that words of this section stand on."""
         return self.background or (self.theme.light.page if self.on_page else self.theme.light.card)
 
     @property
     def surface(self) -> str:
-        """Answer the class that lets dark mode change what words of this section stand on."""
+        """Return the class that lets dark mode change what words of this section stand on."""
         return self.tint("page" if self.on_page else "card")
 
     @property
     def words(self) -> str:
-        """Answer the colour of ordinary words here."""
+        """Return the colour of ordinary words here."""
         return colours.readable_on(self.ground, self.theme.light.text)
 
     @property
     def soft(self) -> str:
-        """Answer the colour of words that step back."""
+        """Return the colour of words that step back."""
         if self.background is None:
             return self.theme.light.muted
         return colours.lifted(colours.mix(self.words, self.ground, 0.3), self.ground)
 
     @property
     def room(self) -> float:
-        """Answer how wide the content of this section may be, in pixels."""
+        """Return how wide the content of this section may be, in pixels."""
         around = 0 if self.nested and not self.boxed else self.padding[1] + self.padding[3]
         return max(self.width - around, 40)
 
     def align_or(self, other: str) -> str:
-        """Answer the alignment, or the one given, where left is the side that words begin on."""
+        """Return the alignment, or the one given, where left is the side that words begin on."""
         return str(self.p.align or (self.start if other == "left" else other))
 
     @property
     def start(self) -> str:
-        """Answer the side that words begin on."""
+        """Return the side that words begin on."""
         return "right" if self.rtl else "left"
 
     def table(self, mjml: str) -> str:
-        """Answer the content of a column as a table of HTML, to stand in a cell."""
+        """Return the content of a column as a table of HTML, to stand in a cell."""
         return shell.table(mjml, self.theme, "rtl" if self.rtl else "ltr")
 
     def shade(self, value: str | None, fallback: str) -> str:
@@ -111,15 +111,15 @@ class View:
         return self.theme.colour(value, fallback)
 
     def on(self, background: str) -> str:
-        """Answer a colour for words on a background."""
+        """Return a colour for words on a background."""
         return colours.readable_on(background)
 
     def tint(self, name: str, value: Any = None) -> str:
-        """Answer the class that lets dark mode change a colour: none where the author chose one."""
+        """Return the class that lets dark mode change a colour: none where the author chose one."""
         return f"c-{name}" if value is None and self.background is None else ""
 
     def spaces(self, value: str | None, other: str) -> str:
-        """Answer one to four sizes as CSS writes them, or the ones given."""
+        """Return one to four sizes as CSS writes them, or the ones given."""
         if value is None or not _SPACES.match(str(value).strip()):
             return other
         return " ".join(f"{min(96.0, float(word.removesuffix('px'))):g}px" for word in str(value).split())
@@ -153,17 +153,17 @@ class View:
 
     @property
     def accent(self) -> str:
-        """Answer the brand's colour, or another where the ground hides it."""
+        """Return the brand's colour, or another where the ground hides it."""
         brand = self.theme.light.brand
         return brand if colours.contrast(brand, self.ground) >= 1.6 else self.words
 
     @property
     def link(self) -> str:
-        """Answer the colour of links in ordinary words."""
+        """Return the colour of links in ordinary words."""
         return colours.lifted(self.theme.light.brand, self.ground)
 
     def plain(self, html: str | None) -> str:
-        """Answer limited HTML as text."""
+        """Return limited HTML as text."""
         if not html:
             return ""
         return plaintext.from_html(html if plaintext.is_html(html) else plaintext.to_html(html)).strip()
@@ -198,12 +198,12 @@ class Kind(NamedTuple):
     inferred_late: Callable[[dict[str, Any]], bool] = lambda props: False
 
     def all_props(self) -> tuple[Prop, ...]:
-        """Answer its own properties and those that every kind has; its own are stronger (the name of a product)."""
+        """Return its own properties and those that every kind has; its own are stronger (the name of a product)."""
         own = {one.name for one in self.props}
         return (*self.props, *(one for one in COMMON if one.name not in own))
 
     def spec(self) -> dict[str, Any]:
-        """Answer the declaration as `/templates/spec` shows it."""
+        """Return the declaration as `/templates/spec` shows it."""
         return {
             "type": self.name, "label": self.label, "icon": self.icon, "in_columns": self.in_columns,
             "props": [one.spec() for one in self.all_props()], "styles": [one.spec() for one in STYLES],

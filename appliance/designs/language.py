@@ -111,7 +111,7 @@ class _Words(StringLiteral):
     __slots__ = ()
 
     def evaluate(self, context: RenderContext) -> str:
-        """Answer the text without a mark that it were safe."""
+        """Return the text without a mark that it were safe."""
         if isinstance(context, _Render):
             context.step(1 + len(self.value) // CHARACTERS_PER_STEP)
         return self.value
@@ -287,7 +287,7 @@ def _money(value: Any, currency: Any = "") -> str:
 
 
 def _address(value: Any) -> str:
-    """Answer an address that leads somewhere, else one that leads nowhere."""
+    """Return an address that leads somewhere, else one that leads nowhere."""
     text = str(value).strip()
     return _UNSAFE.sub(lambda found: quote(found[0]), text) if _LEADS.match(text) else "#"
 
@@ -329,7 +329,7 @@ ENCODINGS: dict[str, Callable[[Any], str]] = {
 
 @cache
 def language(autoescape: bool) -> Environment:
-    """Answer the language for HTML, where values are escaped, or for all else."""
+    """Return the language for HTML, where values are escaped, or for all else."""
     made = _Language(autoescape=autoescape, tolerance=Mode.STRICT)
     for name in list(made.tags):
         if name not in TAGS:

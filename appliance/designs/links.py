@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 def of(html: str, text: str = "") -> tuple[Link, ...]:
-    """Answer the links of HTML with merge tags; the same address twice is two links, for they stand in two places.
+    """Return the links of HTML with merge tags; the same address twice is two links, for they stand in two places.
 
     What only Outlook draws stands in comments and repeats what others see, so it is not counted. Behind them come the
     addresses that only the text part names, each once.
@@ -62,7 +62,7 @@ def of(html: str, text: str = "") -> tuple[Link, ...]:
 
 
 def in_html(html: str) -> list[Place]:
-    """Answer where the addresses of links stand in HTML, in the order of their numbers."""
+    """Return where the addresses of links stand in HTML, in the order of their numbers."""
     return [place for _, place, _ in _anchors(html, places.without_comments(places.masked(html)))]
 
 
@@ -110,7 +110,7 @@ def _anchors(html: str, masked: str) -> Iterator[tuple[Element, Place, int]]:
 
 
 def decoded(html: str, attribute: Attribute) -> str:
-    """Answer the value of an attribute as browsers read it, merge tags as they stand.
+    """Return the value of an attribute as browsers read it, merge tags as they stand.
 
     There a name without a semicolon is one only if nothing of a word follows: `&copy=1` begins a parameter (HTML,
     13.2.5.73), where a text would say ©.
@@ -129,7 +129,7 @@ def _meant(found: re.Match[str]) -> str:
 
 
 def _words(html: str, masked: str, anchor: Element, until: int) -> str:
-    """Answer what stands between a link's beginning and its end; merge tags as they are."""
+    """Return what stands between a link's beginning and its end; merge tags as they are."""
     end = _CLOSE.search(masked, anchor.end, until)
     stop = end.start() if end else anchor.end
     return " ".join(plaintext.from_template(html[anchor.end : stop]).split())[:_MOST_WORDS]

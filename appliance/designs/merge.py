@@ -125,7 +125,7 @@ def compile_template(source: str | None, context: Context) -> "Compiled":
 
 
 def fault(source: str | None, context: Context) -> str | None:
-    """Say what is wrong with a template in the words of a field's fault, or None."""
+    """Return what is wrong with a template in the words of a field's fault, or None."""
     if not source or ("{{" not in source and "{%" not in source):
         return None
     try:
@@ -136,11 +136,11 @@ def fault(source: str | None, context: Context) -> str | None:
 
 
 def unknown(names: list[str]) -> list[str]:
-    """Answer the variables whose root nobody fills; they render empty."""
+    """Return the variables whose root nobody fills; they render empty."""
     return [name for name in names if name.split(".")[0] not in ROOTS]
 
 
 def place(source: str, index: int) -> tuple[int, int]:
-    """Answer line and column (from 1) of what stands at an index."""
+    """Return line and column (from 1) of what stands at an index."""
     before = source[: max(index, 0)]
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1

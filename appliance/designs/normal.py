@@ -11,7 +11,7 @@ _LAST = late(r"(?:<p>(?:\s|&nbsp;|<br>)*</p>\s*)+\Z")
 
 
 def rich(html: str) -> str:
-    """Answer limited HTML in its one form, merge tags as they were; plain text stays as it is. Twice is as once."""
+    """Return limited HTML in its one form, merge tags as they were; plain text stays as it is. Twice is as once."""
     tokens = Tokens()
     text = tokens.protect(html)
     if not plaintext.is_html(text):

@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Answer what the section is called: as its author named it, else its kind."""
+        """Return what the section is called: as its author named it, else its kind."""
         own = self.section.props.get("name")
         has_name = self.section.kind is not None and "name" not in {one.name for one in self.section.kind.props}
         if has_name and isinstance(own, str) and own.strip():
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 def entries(design: Any) -> list[Entry]:
-    """Answer every section, those in columns too, in the order of reading."""
+    """Return every section, those in columns too, in the order of reading."""
     found = list(_walk(document.sections(design), "sections", "", 0, 0))
     taken = {one.key for one in found}
     made: list[Entry] = []
@@ -80,19 +80,19 @@ def _walk(raw: list[Any], path: str, parent: str, column: int, level: int) -> It
 
 
 def columns(raw: dict[str, Any]) -> list[Any]:
-    """Answer the columns of a section as they came."""
+    """Return the columns of a section as they came."""
     own = raw.get("props")
     found = own.get("columns") if isinstance(own, dict) else None
     return found if isinstance(found, list) else []
 
 
 def find(found: list[Entry], key: str) -> Entry | None:
-    """Answer the section of a key."""
+    """Return the section of a key."""
     return next((one for one in found if one.key == key), None)
 
 
 def top(found: list[Entry], key: str) -> str:
-    """Answer the key of the outermost section around one, which is itself where nothing is around it."""
+    """Return the key of the outermost section around one, which is itself where nothing is around it."""
     one = find(found, key)
     while one is not None and one.parent:
         key = one.parent

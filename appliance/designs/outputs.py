@@ -83,7 +83,7 @@ def outputs(
 
 
 def _roots(expression: Any, bound: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Answer the roots of everything that an expression looks at, arguments of filters included."""
+    """Return the roots of everything that an expression looks at, arguments of filters included."""
     found: set[str] = set()
     if isinstance(expression, Path):
         name = str(expression.head())

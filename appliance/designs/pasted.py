@@ -50,7 +50,7 @@ class _Made(NamedTuple):
 
 
 def clean(html: str, locale: str = "en") -> str:
-    """Answer pasted HTML as a mail may have it: a whole document if it was one, else what stands within the body."""
+    """Return pasted HTML as a mail may have it: a whole document if it was one, else what stands within the body."""
     html = html.encode("utf-8", "replace").decode().replace("\x00", "")
     tokens = Tokens()
     kept = Kept(tokens)

@@ -34,17 +34,17 @@ class Element(NamedTuple):
     many: int
 
     def value(self, name: str) -> Attribute | None:
-        """Answer an attribute by its name."""
+        """Return an attribute by its name."""
         return next((one for one in self.attributes if one.name == name), None)
 
 
 def masked(html: str) -> str:
-    """Answer HTML with its merge tags blotted out, every place in it the same."""
+    """Return HTML with its merge tags blotted out, every place in it the same."""
     return TAG.sub(lambda found: MARK * len(found[0]), html)
 
 
 def without_comments(html: str) -> str:
-    """Answer HTML with its comments blotted out, every place in it the same."""
+    """Return HTML with its comments blotted out, every place in it the same."""
     return _COMMENT.sub(lambda found: " " * len(found[0]), html)
 
 

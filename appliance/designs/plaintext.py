@@ -79,7 +79,7 @@ class _Writer:
 
 
 def attribute(attributes: str, name: str) -> str:
-    """Answer the value of an attribute inside a tag, or nothing."""
+    """Return the value of an attribute inside a tag, or nothing."""
     for found in _ATTRIBUTE.finditer(attributes[:_LONGEST_TAG]):
         if found[1].lower() == name:
             return unescape(found[2].strip("\"'")).strip()
@@ -144,7 +144,7 @@ def from_template(html: str) -> str:
 
 
 def is_html(body: str) -> bool:
-    """Say whether a body is HTML; a body without any tag is paragraphs of text (decisions, section 11)."""
+    """Return whether a body is HTML; a body without any tag is paragraphs of text (decisions, section 11)."""
     # Stopping at the next "<" keeps this linear whatever the body is made of
     return re.search(r"<[a-zA-Z!/][^<>]*>", body) is not None
 

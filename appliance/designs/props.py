@@ -49,7 +49,7 @@ class Prop(Struct, frozen=True, kw_only=True):
     wording: Literal["own", "title", "label"] = "own"
 
     def spec(self) -> dict[str, Any]:
-        """Answer the declaration as `/templates/spec` shows it."""
+        """Return the declaration as `/templates/spec` shows it."""
         found: dict[str, Any] = {"name": self.name, "kind": self.kind, "label": self.label, "default": self.default}
         if self.kind in ("number", "items", "sections"):
             found |= {"minimum": self.least, "maximum": self.most}
@@ -63,7 +63,7 @@ class Prop(Struct, frozen=True, kw_only=True):
         return found
 
     def of(self, values: Any) -> Any:
-        """Answer what a document has under the property's name, or one of its older names."""
+        """Return what a document has under the property's name, or one of its older names."""
         if not isinstance(values, dict):
             return None
         return next((values[name] for name in (self.name, *self.aliases) if values.get(name) is not None), None)
@@ -164,7 +164,7 @@ def _each(fields: tuple[Prop, ...], values: dict[str, Any], path: str, add: Call
 
 
 def _grouped(prop: Prop, value: Any) -> Any:
-    """Answer a group as such: one written as a text alone is its first field."""
+    """Return a group as such: one written as a text alone is its first field."""
     return {prop.fields[0].name: value} if isinstance(value, str) else value
 
 
@@ -187,7 +187,7 @@ def _text_faults(prop: Prop, value: str, path: str, add: Callable[[str, str], No
 
 
 def read(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]) -> Any:
-    """Answer what a value means, or the default; `is_tag` says whether a text begins with a merge tag."""
+    """Return what a value means, or the default; `is_tag` says whether a text begins with a merge tag."""
     if value is None or value == "":
         if prop.wanted:
             note(prop.wanted)
@@ -228,7 +228,7 @@ def _read_address(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str 
 
 
 def address(value: str, schemes: tuple[str, ...], is_tag: Callable[[str], bool]) -> str | None:
-    """Answer an address as it was meant, or None if it leads nowhere a mail may lead."""
+    """Return an address as it was meant, or None if it leads nowhere a mail may lead."""
     # A line end within an address is one that an editor broke
     found = "".join(value.split("\n")).strip()
     if is_tag(found) or (found.startswith("#") and schemes == SCHEMES):

@@ -50,7 +50,7 @@ class Rendered(NamedTuple):
 
 @cache
 def environment() -> "Environment":
-    """Answer the one template environment of sections."""
+    """Return the one template environment of sections."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     found = Environment(
@@ -83,12 +83,12 @@ def render(design: Any, look: Look, locale: str = "en", marked: bool = False) ->
 
 
 def _whole(text: str) -> str:
-    """Answer a text without halves of characters, which no mail can carry."""
+    """Return a text without halves of characters, which no mail can carry."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _said(look: Look) -> Look:
-    """Answer what of a brand is only ever words, so that no merge tag is read in it."""
+    """Return what of a brand is only ever words, so that no merge tag is read in it."""
 
     def words(value: Any) -> str:
         return re.sub(r"\{(?=[{%])", "{ ", clean(value)) if isinstance(value, str) else ""
@@ -131,14 +131,14 @@ class _Run:
         self.level = self.shown = self.size = 0
 
     def _themed(self, raw: dict[str, Any], theme: Theme) -> Theme:
-        """Answer a theme whose logo leads somewhere, its merge tags protected."""
+        """Return a theme whose logo leads somewhere, its merge tags protected."""
         self._advise_theme(raw.get("theme"))
         found = theme.logo_url
         logo = props.address(self.tokens.protect(found), ("http", "https"), self.tokens.starts) if found else None
         return theme._replace(logo_url=logo)
 
     def _advise_theme(self, own: Any) -> None:
-        """Say which colours of the document's theme are none, for those of the brand are shown instead."""
+        """Return which colours of the document's theme are none, for those of the brand are shown instead."""
         for prop in THEME:
             value = prop.of(own)
             usable = value in (None, "") or (isinstance(value, str) and colours.known(value) is not None)
@@ -159,7 +159,7 @@ class _Run:
         return Rendered(self.tokens.restore(html), self.tokens.restore(text), tuple(self.advice), dict(self.conditions))
 
     def _has_room(self, path: str) -> bool:
-        """Say whether a further section fits into a message; the first that does not is told."""
+        """Return whether a further section fits into a message; the first that does not is told."""
         self.shown += 1
         if self.shown <= document.MOST_IN_ALL and self.size <= merge.MOST_OUTPUT:
             return True
@@ -172,7 +172,7 @@ class _Run:
         self.advice.append(Advice("unknown_section", f"a section of the kind {kind!r} cannot {words}", found.path))
 
     def _section(self, found: Section) -> tuple[str, str]:
-        """Answer a section as MJML that stands in the body, and as text."""
+        """Return a section as MJML that stands in the body, and as text."""
         if found.kind is None:
             self._unknown(found, "be shown")
             return self._within(found.path, ""), ""
@@ -280,7 +280,7 @@ class _Run:
         return Inner(self._within(path, "\n".join(parts)), "".join(texts).strip())
 
     def _nested(self, found: Section, kind: Kind, width: float) -> tuple[str, str]:
-        """Answer a section within a column: rows, in a cell of their own if it has colour, space or conditions."""
+        """Return a section within a column: rows, in a cell of their own if it has colour, space or conditions."""
         view = self._view(found, kind, width)
         mjml = self._content(kind, view)
         if mjml.strip() and (view.boxed or view.classes):
@@ -297,6 +297,6 @@ class _Run:
 
 
 def theme_of(design: Mapping[str, Any], look: Look) -> Theme:
-    """Answer the theme that a document is rendered with."""
+    """Return the theme that a document is rendered with."""
     own = design.get("theme")
     return resolve(own if isinstance(own, dict) else {}, look)

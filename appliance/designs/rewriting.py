@@ -24,17 +24,17 @@ _NONE: frozenset[str] = frozenset()
 
 
 def loops(source: str) -> frozenset[str]:
-    """Answer the names that loops of a template give to what they go through."""
+    """Return the names that loops of a template give to what they go through."""
     return frozenset(found[1] for found in _LOOP.finditer(source)) if "{%" in source else _NONE
 
 
 def has_host(address: str) -> bool:
-    """Say whether an address is one of a page whose host is written out, whatever is filled into the rest of it."""
+    """Return whether an address is one of a page whose host is written out, whatever is filled into the rest of it."""
     return _WRITTEN.match(places.masked(address)) is not None
 
 
 def is_target(address: str, bound: frozenset[str] = _NONE) -> bool:
-    """Say whether an address may be led to through us, whatever is filled into it.
+    """Return whether an address may be led to through us, whatever is filled into it.
 
     Its host is written out: what somebody says in their data, or a caller in theirs, never decides where a link of ours
     leads. Its merge tags say something that is known without the mail around it, not what a loop goes through.
@@ -51,7 +51,7 @@ def is_target(address: str, bound: frozenset[str] = _NONE) -> bool:
 
 
 def rewritten(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:
-    """Answer HTML and text whose links lead through us, for the addresses of a mail by their numbers (`links.of`).
+    """Return HTML and text whose links lead through us, for the addresses of a mail by their numbers (`links.of`).
 
     A link that stands under another number than it was given, or under none, stays as it is.
     """
@@ -71,7 +71,7 @@ def rewritten(html: str, text: str, addresses: Iterable[str], base: str) -> tupl
 
 
 def _verbatim(source: str) -> list[tuple[int, int]]:
-    """Answer from where to where a template shows what stands there as it is, or not at all."""
+    """Return from where to where a template shows what stands there as it is, or not at all."""
     found: list[tuple[int, int]] = []
     inside, start = "", 0
     for tag in TAG.finditer(source) if "{%" in source else ():
@@ -107,5 +107,5 @@ def _with_picture(html: str, base: str) -> str:
 
 
 def without_picture(html: str, base: str) -> str:
-    """Answer a mail as it left without the picture: who looks at it here is not its reader."""
+    """Return a mail as it left without the picture: who looks at it here is not its reader."""
     return re.sub(rf'<img src="{re.escape(base)}/o/[^"<>]*"[^<>]*>', "", html)

@@ -19,12 +19,12 @@ _BEGIN, _END = "qcolumnbegins", "qcolumnends"
 
 
 def is_right_to_left(locale: str) -> bool:
-    """Say whether a language is written from right to left."""
+    """Return whether a language is written from right to left."""
     return locale[:2].lower() in _RIGHT_TO_LEFT and not locale[2:3].isalpha()
 
 
 def html(mjml: str, theme: Theme, locale: str) -> str:
-    """Answer the whole mail of sections in MJML, with some of the page above and below."""
+    """Return the whole mail of sections in MJML, with some of the page above and below."""
     language = re.sub(r"[^A-Za-z0-9\-]", "", locale)[:35] or "en"
     direction = "rtl" if is_right_to_left(locale) else "ltr"
     space = (
@@ -72,7 +72,7 @@ def _convert(mjml: str, theme: Theme, direction: str, attributes: str = "") -> s
 
 
 def table(mjml: str, theme: Theme, direction: str = "ltr") -> str:
-    """Answer the content of one column as a table, for where MJML takes no columns: within a cell."""
+    """Return the content of one column as a table, for where MJML takes no columns: within a cell."""
     if not mjml.strip():
         return ""
     column = f"<mj-column><mj-raw>{_BEGIN}</mj-raw>{mjml}<mj-raw>{_END}</mj-raw></mj-column>"
@@ -103,7 +103,7 @@ def _css(theme: Theme, direction: str) -> str:
 
 
 def _dark_css(theme: Theme) -> str:
-    """Answer the block of its own for dark modes: programs that cannot read a part of a block drop it whole."""
+    """Return the block of its own for dark modes: programs that cannot read a part of a block drop it whole."""
     shown = ".d-light{display:none!important}.d-dark{display:block!important}"
     # Outlook.com and its apps recolour on their own and mark what they changed
     outlook = _dark(theme.dark, "[data-ogsc] ")

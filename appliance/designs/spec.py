@@ -15,7 +15,7 @@ _ORDER = (
 
 
 def spec() -> dict[str, Any]:
-    """Answer kinds with their properties, theme, what all sections share, and limits."""
+    """Return kinds with their properties, theme, what all sections share, and limits."""
     first = [name for name in _ORDER if name in BY_NAME]
     return {
         "kinds": [BY_NAME[name].spec() for name in (*first, *(one for one in BY_NAME if one not in first))],

@@ -47,7 +47,7 @@ class Slot(NamedTuple):
     name: tuple[Any, ...]
 
     def shown(self, value: Any) -> str:
-        """Answer what is shown for a value that was looked up; raises NotPlain."""
+        """Return what is shown for a value that was looked up; raises NotPlain."""
         if type(value) not in _PLAIN and not isinstance(value, Undefined):
             raise NotPlain
         for step in self.steps:
@@ -65,7 +65,7 @@ class Question(NamedTuple):
     other: "list[Piece]"
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Say whether there is something to show; raises NotPlain."""
+        """Return whether there is something to show; raises NotPlain."""
         value = self.look(values)
         if type(value) not in _ASKED and not isinstance(value, Undefined):
             raise NotPlain
@@ -82,7 +82,7 @@ class Splice:
         self.pieces = _pieces(nodes, environment)
 
     def fill(self, values: Mapping[str, Any], until: float) -> str | None:
-        """Answer the text, or None where only the language can."""
+        """Return the text, or None where only the language can."""
         parts: list[str] = []
         try:
             _fill(self.pieces, values, parts, Budget(until))
@@ -175,7 +175,7 @@ def _output(expression: Any, environment: Environment) -> Piece:
 
 
 def _words(one: Any) -> tuple[str, ...]:
-    """Answer the arguments of a filter, if they are words."""
+    """Return the arguments of a filter, if they are words."""
     words: list[str] = []
     for found in one.args:
         literal = getattr(found, "value", None)
@@ -186,7 +186,7 @@ def _words(one: Any) -> tuple[str, ...]:
 
 
 def _step(name: str, words: tuple[str, ...], environment: Environment) -> Callable[[Any], Any]:
-    """Answer a filter with its arguments, made as the language makes them."""
+    """Return a filter with its arguments, made as the language makes them."""
     if name not in _FILTERS:
         raise NotPlain
     function = environment.filters[name]
@@ -198,7 +198,7 @@ def _step(name: str, words: tuple[str, ...], environment: Environment) -> Callab
 
 
 def _question(node: Any, environment: Environment) -> Piece:
-    """Answer a block that shows where a value is there; an `else` is allowed, more is not."""
+    """Return a block that shows where a value is there; an `else` is allowed, more is not."""
     if node.alternatives:
         raise NotPlain
     look = _looked_up(node.condition.expression, environment)

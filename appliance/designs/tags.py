@@ -53,7 +53,7 @@ class Tokens:
         self._find = re.compile(f"{self._word}x(\\d+)z")
 
     def keep(self, text: str) -> str:
-        """Answer a word that stands for a text until `restore`; words in that text are put back at once."""
+        """Return a word that stands for a text until `restore`; words in that text are put back at once."""
         self._kept.append(self.restore(text))
         return f"{self._word}x{len(self._kept) - 1}z"
 
@@ -71,7 +71,7 @@ class Tokens:
         return value
 
     def unprotect(self, value: Any) -> Any:
-        """Answer a part of a document as it was before `protect`."""
+        """Return a part of a document as it was before `protect`."""
         if isinstance(value, str):
             return self.restore(value)
         if isinstance(value, dict):
@@ -79,11 +79,11 @@ class Tokens:
         return [self.unprotect(one) for one in value] if isinstance(value, list) else value
 
     def starts(self, text: str) -> bool:
-        """Say whether a text begins with such a word."""
+        """Return whether a text begins with such a word."""
         return self._find.match(text) is not None
 
     def has(self, text: str) -> bool:
-        """Say whether such a word is in a text."""
+        """Return whether such a word is in a text."""
         return self._find.search(text) is not None
 
     def restore(self, text: str) -> str:

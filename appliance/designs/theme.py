@@ -85,7 +85,7 @@ class Theme(NamedTuple):
 
 
 def resolve(document: Mapping[str, Any], look: Look) -> Theme:
-    """Answer the theme of a document."""
+    """Return the theme of a document."""
     layers: tuple[Mapping[str, Any], ...] = (document, look.theme, look._asdict())
 
     def first(name: str) -> str | None:
@@ -105,7 +105,7 @@ def resolve(document: Mapping[str, Any], look: Look) -> Theme:
 
 
 def _pixels(value: Any) -> int | None:
-    """Answer a width as near to the one that a document wants as may be, or None if it wants none."""
+    """Return a width as near to the one that a document wants as may be, or None if it wants none."""
     words = str(value).strip().lower().removesuffix("px") if not isinstance(value, bool) else ""
     return max(NARROWEST, min(WIDEST, int(words.partition(".")[0]))) if _WIDTH.match(words) else None
 
@@ -129,7 +129,7 @@ def _dark(light: Palette) -> Palette:
 
 
 def stack(name: str | None) -> str:
-    """Answer a font stack for a family's name; anything that is no such name is the system's own."""
+    """Return a font stack for a family's name; anything that is no such name is the system's own."""
     first = (name or "").split(",")[0].strip().strip("'\"")
     if not _FAMILY.match(first):
         return SANS

@@ -20,7 +20,7 @@ _SAMPLES = {
 
 
 def of(document: Mapping[str, Any], channel: str = "email") -> dict[str, dict[str, Any]]:
-    """Answer every variable of a template by name: `default`, `sample`, `required`.
+    """Return every variable of a template by name: `default`, `sample`, `required`.
 
     The default is what the template says wherever it uses the variable; a variable is required where it says nothing.
     What cannot be parsed has no variables.
@@ -39,7 +39,7 @@ def of(document: Mapping[str, Any], channel: str = "email") -> dict[str, dict[st
 
 
 def _body(document: Mapping[str, Any]) -> tuple[Context, str]:
-    """Answer what an SMS says."""
+    """Return what an SMS says."""
     return "text", document.get("body") or ""
 
 
@@ -57,6 +57,6 @@ def _told(name: str, said: set[str | None]) -> dict[str, Any]:
 
 
 def sample(name: str) -> str:
-    """Answer what a variable may look like."""
+    """Return what a variable may look like."""
     last = name.rpartition(".")[2]
     return _SAMPLES.get(last) or next((value for key, value in _SAMPLES.items() if key in last), last.replace("_", " "))

@@ -14,7 +14,7 @@ _LATE = 2
 
 
 def scheduled(directory: Path) -> Iterator[Line]:
-    """Say how old the last scheduled backup is."""
+    """Return how old the last scheduled backup is."""
     every = config.seconds(config.current().backup.every) * 1000
     own = [one for one in files.kept(directory) if one.is_own]
     if not every:

@@ -42,7 +42,7 @@ def _judged(setting: str, certificate: str, key: str, listen: str) -> Line:
 
 
 def _is_another(listen: str, binary: bytes) -> bool:
-    """Say whether another certificate is shown than the file holds; not where nobody answers."""
+    """Return whether another certificate is shown than the file holds; not where nobody answers."""
     look = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     look.check_hostname, look.verify_mode = False, ssl.CERT_NONE
     try:

@@ -21,7 +21,7 @@ from appliance.tables import Campaign
 
 
 def warnings(loaded: Loaded) -> Iterator[Line]:
-    """Say what is odd in the configuration."""
+    """Return what is odd in the configuration."""
     for words in loaded.warnings:
         yield Line("warn", "configuration", words)
     if not loaded.warnings:
@@ -92,7 +92,7 @@ def database(directory: Path) -> Iterator[Line]:
 
 
 def _spare() -> str:
-    """Say how much of the database holds nothing now, where that is worth a word."""
+    """Return how much of the database holds nothing now, where that is worth a word."""
     spare = catalogue.spare_bytes()
     return f"; {spare / 1e6:.0f} MB of it are free for what comes" if spare > 1e6 else ""
 
@@ -110,7 +110,7 @@ def room(directory: Path) -> Iterator[Line]:
 
 
 def stopped(directory: Path, account_id: int | None) -> Iterator[Line]:
-    """Say what stops all sending."""
+    """Return what stops all sending."""
     if datadir.is_stopped(directory):
         yield Line("warn", "sending", f"the file {directory / datadir.STOP_FILE} stops all of it; remove it to go on")
     found = rows(
@@ -130,7 +130,7 @@ def runs(directory: Path) -> str:
 
 
 def process(directory: Path) -> Iterator[Line]:
-    """Say whether the service runs."""
+    """Return whether the service runs."""
     words = runs(directory)
     yield Line("ok", "service", words or "not running")
     if not words:

@@ -68,7 +68,7 @@ def _dmarc(domain: str, is_met: bool, grave: str, ask: Ask) -> Iterator[Line]:
 
 
 def _fault(source: bytes, header: str, tags: dict[str, str], ask: Ask) -> str | None:
-    """Say what is wrong with a signature (RFC 6376, 6.1), or None."""
+    """Return what is wrong with a signature (RFC 6376, 6.1), or None."""
     head, _, body = source.partition(b"\r\n\r\n")
     if b64decode(tags.get("bh", "")) != hashlib.sha256(dkim.canonical_body(body)).digest():
         return "the body is not the one that was signed"

@@ -57,7 +57,7 @@ def send(directory: Path, account_id: int | None) -> Iterator[Line]:
 
 
 def _account(account_id: int | None) -> Account | None:
-    """Answer the account, else the first one; read to the end, for a query that is not holds on to its moment."""
+    """Return the account, else the first one; read to the end, for a query that is not holds on to its moment."""
     found = list(Account.select().where((Account.id == account_id) if account_id else True).order_by(Account.id))
     return found[0] if found else None
 
@@ -99,7 +99,7 @@ def _end(number: int) -> None:
 
 
 def _door(here: Config) -> http.client.HTTPConnection:
-    """Answer a connection to our own door, whoever its certificate is of: we know where we go."""
+    """Return a connection to our own door, whoever its certificate is of: we know where we go."""
     target, port = config.reached(here.listen)
     if not here.tls.certificate:
         return http.client.HTTPConnection(target, port, timeout=5)

@@ -15,7 +15,7 @@ _HITS = (
 
 
 def judge_all(since: int = 0) -> tuple[int, int]:
-    """Judge the hits of all messages that were asked for since a moment; answers how many messages, and changed hits.
+    """Judge the hits of all messages that were asked for since a moment; returns how many messages, and changed hits.
 
     What was counted for nobody in particular stays as it was judged: nothing is kept by which it could be judged again.
     """

@@ -44,7 +44,7 @@ def kept(row: tuple[Any, ...]) -> Kept:
 
 
 def changes(judged: Iterable[tuple[Kept, Verdict]]) -> list[Change]:
-    """Answer the hits that are judged otherwise by now."""
+    """Return the hits that are judged otherwise by now."""
     return [Change(hit, verdict) for hit, verdict in judged if hit.verdict != verdict]
 
 
@@ -84,7 +84,7 @@ def _tell_others(found: Found) -> None:
 
 
 def _led(key: telling.Key) -> str | None:
-    """Answer where a link led, as another event of it says."""
+    """Return where a link led, as another event of it says."""
     found = scalar(
         "SELECT e.resource_url FROM hit h JOIN event e ON e.id = h.event_id "
         "WHERE h.message_id = ? AND h.kind = ? AND h.number IS NOT DISTINCT FROM ? AND h.event_id IS NOT NULL LIMIT 1",

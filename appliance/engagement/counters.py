@@ -30,7 +30,7 @@ _VERIFIED = (
 
 
 def now() -> int:
-    """Answer the moment, in milliseconds."""
+    """Return the moment, in milliseconds."""
     return clock.now_ms()
 
 

@@ -67,7 +67,7 @@ def _asked_lately(channel: Channel) -> Confirmation | None:
 
 
 def _mailbox(own: Channel) -> Channel | None:
-    """Answer where the question goes: the address the link came to, else one of theirs that mail still reaches."""
+    """Return where the question goes: the address the link came to, else one of theirs that mail still reaches."""
     mine = CHANNELS.find("contact_id = ? AND kind = 'email' ORDER BY id <> ?, id", (own.contact_id, own.id))
     return next((one for one in mine if one.suppression is None), None)
 
@@ -107,7 +107,7 @@ def _audit(account_id: int, contact_id: int, action: str, ip: str | None) -> Non
 
 
 def is_open(account_id: int, contact_id: int) -> bool:
-    """Say whether a person has asked to be erased and is still here."""
+    """Return whether a person has asked to be erased and is still here."""
     return (
         Confirmation.select()
         .join(Channel, on=(Channel.kind == Confirmation.kind) & (Channel.key == Confirmation.key))

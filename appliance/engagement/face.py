@@ -21,7 +21,7 @@ class Face(NamedTuple):
 
 
 def of(account_id: int) -> Face:
-    """Answer the face of an account."""
+    """Return the face of an account."""
     account = Account.get_by_id(account_id)
     brand = brands.get(account_id)
     look = theme.resolve({}, brands.look(brand))

@@ -80,7 +80,7 @@ class Limit:
 
 
 def is_kept(found: Found) -> bool:
-    """Say whether a hit of a message is written at all."""
+    """Return whether a hit of a message is written at all."""
     return found.tracking != "none"
 
 
@@ -103,7 +103,7 @@ def record(batch: Sequence[Hit]) -> None:
 
 
 def settle(cases: Sequence[Case], first: int, last: int) -> int:
-    """Judge the hits of messages from one moment to another, and write what follows; answers how many they were.
+    """Judge the hits of messages from one moment to another, and write what follows; returns how many they were.
 
     What later hits say about those judged before is corrected.
     """
@@ -133,7 +133,7 @@ def _judged(
     case: Case, known: list[tuple[Kept, str | None]], last: int, new: list[tuple[int, Told]],
     changed: list[tuple[Found, list[corrections.Change]]],
 ) -> int:  # fmt: skip
-    """Judge the hits of one message together; answers how many of them had no verdict yet."""
+    """Judge the hits of one message together; returns how many of them had no verdict yet."""
     found = case.found
     verdicts = robots.judge([hit.seen for hit, _ in known], found.handed_over_at, found.links)
     before, fresh = [], 0

@@ -42,7 +42,7 @@ class Bubble(NamedTuple):
 
 
 def thread(captured: Captured) -> list[Bubble]:
-    """Answer what a phone shows around a captured SMS, the oldest first: what came from us there, and what was written.
+    """Return what a phone shows around a captured SMS, the oldest first: what came from us there, and what was written.
 
     As on a phone, each of our senders has a thread of its own.
     """
@@ -59,7 +59,7 @@ def thread(captured: Captured) -> list[Bubble]:
 
 
 def play(message: Message, action: str, words: str | None) -> Callable[[], Any]:
-    """Answer what writes an act, one of ACTIONS; raises Invalid for a reply that says nothing."""
+    """Return what writes an act, one of ACTIONS; raises Invalid for a reply that says nothing."""
     if action in _RECEIPTS:
         return lambda: _told(message, Receipt(message.provider_id or "", *_named(message, action)))
     said = _WORDS[action] if words is None or action != "reply" else words

@@ -41,7 +41,7 @@ class Sheet(NamedTuple):
 
     @property
     def has_mailbox(self) -> bool:
-        """Say whether there is where to ask by mail if it was themselves who asked for something."""
+        """Return whether there is where to ask by mail if it was themselves who asked for something."""
         return any(one.kind == "email" and one.reachable for one in self.channels)
 
 
@@ -62,13 +62,13 @@ class Change(NamedTuple):
 
 
 def find(token: str) -> Message | None:
-    """Answer the message of a preferences token, or None if it is not ours."""
+    """Return the message of a preferences token, or None if it is not ours."""
     number = tokens.read(links.PREFERENCES, token)
     return Message.get_or_none(Message.id == number) if number is not None else None
 
 
 def sheet(token: str) -> Sheet | None:
-    """Answer what the page of a token shows, or None; reading changes nothing."""
+    """Return what the page of a token shows, or None; reading changes nothing."""
     message = find(token)
     if message is None:
         return None

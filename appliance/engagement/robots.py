@@ -108,10 +108,10 @@ def _tours(seen: Sequence[Seen], links: int) -> Iterator[tuple[str, list[int]]]:
 
 
 def _tells(one: Seen, told: Verdict) -> bool:
-    """Say whether a hit gives away who made it; Apple asks in a name that everybody has."""
+    """Return whether a hit gives away who made it; Apple asks in a name that everybody has."""
     return told.verdict == MACHINE and told.reason != "apple_prefetch" and one.agent is not None
 
 
 def _in_company(one: Seen, known: list[tuple[str | None, str | None, int]]) -> bool:
-    """Say whether the program of a machine's hit made this one too, at about that time."""
+    """Return whether the program of a machine's hit made this one too, at about that time."""
     return any(ip == one.ip and agent == one.agent and abs(at - one.at) <= COMPANY_MS for ip, agent, at in known)

@@ -31,7 +31,7 @@ _DUE = "verdict IS NULL AND (at <= ? OR at > ?)"
 
 
 def is_due() -> bool:
-    """Say whether hits wait to be judged."""
+    """Return whether hits wait to be judged."""
     return one(f"SELECT 1 FROM hit WHERE {_DUE} LIMIT 1", _bounds(clock.now_ms())) is not None
 
 

@@ -98,7 +98,7 @@ async def perform(play: Play) -> None:
 
 
 def clickable(message: Message) -> list[tuple[int, str]]:
-    """Answer the links of a message that lead through us, by number, with where each leads."""
+    """Return the links of a message that lead through us, by number, with where each leads."""
     targets = Targets()
     first = targets.find([Wanted(message.id, 1)]).get(Wanted(message.id, 1))
     if first is None:

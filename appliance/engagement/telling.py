@@ -25,7 +25,7 @@ _INSERT = (
 
 
 def told(messages: Iterable[int]) -> set[Key]:
-    """Answer what has an event already."""
+    """Return what has an event already."""
     ids = ",".join(map(str, messages))
     asked = "SELECT message_id, kind, number, verdict = 'machine' FROM hit WHERE event_id IS NOT NULL AND message_id IN"
     return {(row[0], row[1], row[2], bool(row[3])) for row in rows(f"{asked} ({ids})")} if ids else set()

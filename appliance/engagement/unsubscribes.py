@@ -24,19 +24,19 @@ class Door(NamedTuple):
 
 
 def find(token: str) -> Message | None:
-    """Answer the message of an unsubscribe token, or None if it is not ours."""
+    """Return the message of an unsubscribe token, or None if it is not ours."""
     number = tokens.read(links.UNSUBSCRIBE, token)
     return Message.get_or_none(Message.id == number) if number is not None else None
 
 
 def find_by_address(token: str) -> Message | None:
-    """Answer the message of the token in an unsubscribe address (`links.leave_address`), or None."""
+    """Return the message of the token in an unsubscribe address (`links.leave_address`), or None."""
     number = tokens.read_hex(links.LEAVE, token, 16)
     return Message.get_or_none(Message.id == number) if number is not None else None
 
 
 def door(token: str) -> Door | None:
-    """Answer what the page of a token shows, or None; reading changes nothing."""
+    """Return what the page of a token shows, or None; reading changes nothing."""
     message = find(token)
     if message is None:
         return None
@@ -70,7 +70,7 @@ def opt_out(
 
 
 def channel_of(message: Message) -> Channel | None:
-    """Answer the address that a message went to, if somebody has it: whose links are in it is whoever has it now."""
+    """Return the address that a message went to, if somebody has it: whose links are in it is whoever has it now."""
     if message.recipient_key is None:
         return None
     return Channel.get_or_none(
@@ -79,7 +79,7 @@ def channel_of(message: Message) -> Channel | None:
 
 
 def kind_of(message: Message) -> str:
-    """Answer the kind of address that a message went to."""
+    """Return the kind of address that a message went to."""
     return "phone" if message.channel == "sms" else "email"
 
 

@@ -52,7 +52,7 @@ class Device(NamedTuple):
 
 
 def told(header: str | None) -> str | None:
-    """Answer what is kept of what a program says of itself."""
+    """Return what is kept of what a program says of itself."""
     return header[:_LONGEST] if header else None
 
 

@@ -28,7 +28,7 @@ class Health(NamedTuple):
 
 
 def of(account_id: int, days: int = 30) -> Health:
-    """Answer how the mail of an account fared lately."""
+    """Return how the mail of an account fared lately."""
 
     def count() -> Health:
         found: dict[str, int] = dict(rows(_SQL, (account_id, clock.now_ms() - days * _DAY_MS)))

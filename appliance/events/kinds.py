@@ -59,7 +59,7 @@ _PATTERN = late(r"[a-z][a-z0-9_]{0,63}")
 
 
 def fault(name: str) -> str | None:
-    """Say what is wrong with an event name that a client sends, or None."""
+    """Return what is wrong with an event name that a client sends, or None."""
     if name in RESERVED:
         return "is reserved"
     return None if _PATTERN.fullmatch(name) else "is invalid"

@@ -50,7 +50,7 @@ _lock = threading.Lock()
 
 
 def way(asked: Asked) -> Way:
-    """Answer how to find what is asked; without statistics SQLite often begins with the wrong filter."""
+    """Return how to find what is asked; without statistics SQLite often begins with the wrong filter."""
     parts = ["account_id = :account_id"]
     parameters: dict[str, Any] = {"account_id": asked.account_id}
     for name in _EQUAL:
@@ -85,7 +85,7 @@ def _index(asked: Asked) -> str:
 
 
 def page(asked: Asked, number: int, limit: int) -> Page:
-    """Answer a page, newest first, and how many there are in all; past the end it is empty."""
+    """Return a page, newest first, and how many there are in all; past the end it is empty."""
     found = way(asked)
     with snapshot():
         total = _total(found, asked.contact_id is None)
@@ -95,7 +95,7 @@ def page(asked: Asked, number: int, limit: int) -> Page:
 
 
 def _ids(found: Way, total: int, skip: int, limit: int) -> list[int]:
-    """Answer the ids of a page; what is beyond the middle is found from the other end, which is nearer."""
+    """Return the ids of a page; what is beyond the middle is found from the other end, which is nearer."""
     left = total - skip
     if left <= 0:
         return []
@@ -139,7 +139,7 @@ def _total(found: Way, is_fixed: bool) -> int:
 
 
 def _newest() -> tuple[int, int]:
-    """Answer the id of the newest event, and how many there are."""
+    """Return the id of the newest event, and how many there are."""
     last, in_all = one("SELECT max(id), (SELECT count(*) FROM event) FROM event") or (None, 0)
     return last or 0, int(in_all)
 

@@ -141,7 +141,7 @@ def asked(account_id: int, query: Any) -> Asked:
 
 
 def get(account_id: int, event_id: int) -> Event:
-    """Answer one event; raises NotFound."""
+    """Return one event; raises NotFound."""
     event = Event.get_or_none(Event.account == account_id, Event.id == event_id)
     if event is None:
         raise NotFound

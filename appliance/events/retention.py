@@ -53,7 +53,7 @@ def tend(stopping: threading.Event) -> None:
 
 
 def _account(account_id: int, before: int, stopping: threading.Event) -> int:
-    """Delete an account's events from before a moment; answers how many went."""
+    """Delete an account's events from before a moment; returns how many went."""
     asked: dict[str, Any] = {"account": account_id, "before": before, "at": -1, "last": 0}
     gone = 0
     while not stopping.is_set() and (found := rows(_NEXT, asked)):

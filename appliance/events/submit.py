@@ -42,7 +42,7 @@ class Submitted(NamedTuple):
 
 
 def missing_contact(account_id: int, ready: Ready) -> str | None:
-    """Answer the address of a contact that has to be made first, or None."""
+    """Return the address of a contact that has to be made first, or None."""
     if not ready.creates or ready.address is None or ready.faults or _known(account_id, ready) is not None:
         return None
     return None if _whose(account_id, ready) is not None else ready.address
@@ -126,13 +126,13 @@ def _faults(ready: Ready, contact_id: int | None) -> dict[str, list[str]]:
 
 
 def _known(account_id: int, ready: Ready) -> dict[str, Any] | None:
-    """Answer what is compared of the event that was sent with this key before."""
+    """Return what is compared of the event that was sent with this key before."""
     found = one(_BY_KEY, (account_id, ready.event, ready.key)) if ready.key is not None else None
     return None if found is None else dict(zip(_KNOWN, found, strict=True))
 
 
 def _differs(known: dict[str, Any], ready: Ready, contact_id: int | None) -> bool:
-    """Say whether a repeat by its key says anything else than the first one did.
+    """Return whether a repeat by its key says anything else than the first one did.
 
     Whom it names may have been merged into somebody else since, or be gone: that is no other payload.
     """

@@ -10,7 +10,7 @@ _NOTHING: tuple[str | None, ...] = (None,) * len(FIELDS)
 
 @lru_cache(maxsize=4_096)
 def of(url: str | None) -> tuple[str | None, ...]:
-    """Answer the values of `FIELDS` in an address; one that cannot be read says nothing."""
+    """Return the values of `FIELDS` in an address; one that cannot be read says nothing."""
     if not url or "utm_" not in url:
         return _NOTHING
     try:

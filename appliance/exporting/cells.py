@@ -52,7 +52,7 @@ def line(cells: Iterable[str]) -> str:
 
 
 def is_plain(value: Any) -> bool:
-    """Say whether a value of custom data is the same again when its cell is read without knowing its type."""
+    """Return whether a value of custom data is the same again when its cell is read without knowing its type."""
     if isinstance(value, str):
         if not value or value[0] in _SPACES or value[-1] in _SPACES or value in ("true", "false"):
             return False

@@ -77,7 +77,7 @@ def tell(directory: Path) -> None:
 
 
 def told(directory: Path, process: int) -> list[Going]:
-    """Answer what a process told; a file that another one left says nothing."""
+    """Return what a process told; a file that another one left says nothing."""
     try:
         found = msgspec.json.decode((directory / _FILE).read_bytes(), type=_Told)
     except (OSError, msgspec.DecodeError):

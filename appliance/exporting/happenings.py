@@ -106,7 +106,7 @@ def _way(kind: Kind, account_id: int, query: Any) -> walk.Way:
 
 
 def _where(kind: Kind, account_id: int, query: Any) -> tuple[str, str, dict[str, Any]]:
-    """Answer table, condition and parameters of what a query names."""
+    """Return table, condition and parameters of what a query names."""
     if kind is EVENTS:
         return listing.way(log.asked(account_id, query))
     clauses: list[str] = ["account_id = :account"]

@@ -23,7 +23,7 @@ class Way(Protocol):
         """Yield the rows in pages; one read each."""
 
     def sample(self) -> list[Row]:
-        """Answer some rows from all over."""
+        """Return some rows from all over."""
 
 
 class Keyset(NamedTuple):
@@ -45,7 +45,7 @@ class Keyset(NamedTuple):
         return rows(f"{self.sql} LIMIT {size}", {**self.parameters, self.last: last})
 
     def sample(self) -> list[Row]:
-        """Answer the newest rows, and windows of others at equal distances."""
+        """Return the newest rows, and windows of others at equal distances."""
         newest = self._page(_FARTHEST, _NEWEST)
         if len(newest) < _NEWEST:
             return newest
@@ -76,7 +76,7 @@ class Pair(NamedTuple):
             at, last = part[-1][self.at], part[-1][self.key]
 
     def sample(self) -> list[Row]:
-        """Answer the newest rows."""
+        """Return the newest rows."""
         return rows(f"{self.sql} LIMIT {_NEWEST}", {**self.parameters, "at": _FARTHEST, "last": _FARTHEST})
 
 
@@ -102,7 +102,7 @@ class Collected(NamedTuple):
         return rows(self.sql.format(ids=",".join("?" * len(ids))), list(ids))
 
     def sample(self) -> list[Row]:
-        """Answer rows at equal distances."""
+        """Return rows at equal distances."""
         found = self._all()
         chosen = found[:: max(1, len(found) // (_NEWEST * 2))]
         return [row for start in range(0, len(chosen), _PAGE) for row in self._rows(chosen[start : start + _PAGE])]

@@ -31,7 +31,7 @@ class Report(NamedTuple):
 
 
 def read(mail: Message) -> list[Report]:
-    """Answer what a mail reports, recipient by recipient; nothing where it is no report."""
+    """Return what a mail reports, recipient by recipient; nothing where it is no report."""
     part = mime.first(mail, *_STATUS)
     if part is not None:
         return _of_fields(mime.blocks(mime.text(part)), mail)
@@ -78,7 +78,7 @@ def _report(recipients: tuple[str, ...], smtp: int | None, enhanced: str | None,
 
 
 def _named(block: dict[str, str]) -> tuple[str, ...]:
-    """Answer the ways a recipient is named: as it was given to the last server, and as we gave it to the first."""
+    """Return the ways a recipient is named: as it was given to the last server, and as we gave it to the first."""
     found: dict[str, None] = {}
     for name in ("final-recipient", "original-recipient", "x-actual-recipient"):
         _, semicolon, value = block.get(name, "").partition(";")

@@ -25,13 +25,13 @@ log = logging.getLogger("campanero.hooks")
 
 
 def is_open(name: str) -> bool:
-    """Say whether a hook exists: whoever posts there has a secret in the settings."""
+    """Return whether a hook exists: whoever posts there has a secret in the settings."""
     provider = PROVIDERS.get(name)
     return provider is not None and bool(provider.secret())
 
 
 async def read(name: str, received: Received) -> Told:
-    """Answer what a request says; raises NotFound, NotAllowed where it is forged, Invalid, or Unavailable."""
+    """Return what a request says; raises NotFound, NotAllowed where it is forged, Invalid, or Unavailable."""
     provider = PROVIDERS.get(name)
     secret = provider.secret() if provider is not None else ""
     if provider is None or not secret:

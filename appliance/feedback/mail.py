@@ -34,7 +34,7 @@ def _ways(fact: Fact, recipients: tuple[str, ...]) -> list[Fact]:
 
 
 def apply(told: list[list[Fact]]) -> int:
-    """Write what mail told, each thing in the first way that is true; answers how much of it is new."""
+    """Write what mail told, each thing in the first way that is true; returns how much of it is new."""
     writing()
     return sum(any(record.apply(fact) for fact in ways) for ways in told)
 

@@ -79,7 +79,7 @@ def _depth(mail: Message) -> int:
 
 
 def _inside(part: Message) -> list[Message]:
-    """Answer the parts of a part. Words are asked for as bytes only: else the library reads them with any codec that
+    """Return the parts of a part. Words are asked for as bytes only: else the library reads them with any codec that
     the mail names, and some of those raise or take for ever."""
     payload = part.get_payload() if part.is_multipart() else []
     return [one for one in payload if isinstance(one, Message)] if isinstance(payload, list) else []
@@ -94,12 +94,12 @@ def first(mail: Message, *types: str) -> Message | None:
 
 
 def header(part: Message, name: str) -> str:
-    """Answer a header as one line of text, not decoded; empty if there is none."""
+    """Return a header as one line of text, not decoded; empty if there is none."""
     return " ".join(str(part.get(name, "")).split())[:_LONGEST_TYPE]
 
 
 def text(part: Message) -> str:
-    """Answer the words of a part; of one that holds others (a report's fields, a mail) the source."""
+    """Return the words of a part; of one that holds others (a report's fields, a mail) the source."""
     if part.is_multipart():
         found = "\n\n".join(_source(one) for one in _inside(part))
         return _decoded(found, header(part, "Content-Transfer-Encoding").lower())
@@ -117,7 +117,7 @@ def _bytes(part: Message) -> bytes:
 
 
 def original(mail: Message) -> list[tuple[str, str]]:
-    """Answer the headers of the message that a mail brings back, names in lower case; empty if it brings none."""
+    """Return the headers of the message that a mail brings back, names in lower case; empty if it brings none."""
     part = first(mail, *ORIGINALS)
     if part is None:
         return []

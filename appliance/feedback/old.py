@@ -63,7 +63,7 @@ _ORIGINAL = late(
 
 
 def own_words(mail: Message) -> str:
-    """Answer what a mail says itself, without the message it brings back."""
+    """Return what a mail says itself, without the message it brings back."""
     found = []
     for part in mime.parts(mail):
         kind = part.get_content_type()
@@ -81,7 +81,7 @@ def own_words(mail: Message) -> str:
 
 
 def is_bounce(mail: Message, words: str) -> bool:
-    """Say whether a mail without fields is a final bounce of a mail system."""
+    """Return whether a mail without fields is a final bounce of a mail system."""
     subject, sender = _plain(mime.header(mail, "Subject")), _plain(mime.header(mail, "From"))
     precedence = mime.header(mail, "Precedence").lower()
     is_answer = (

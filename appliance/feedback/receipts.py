@@ -42,23 +42,23 @@ class _Row(NamedTuple):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Say whether nobody knows yet if it was taken, be it that it waits to be asked for."""
+        """Return whether nobody knows yet if it was taken, be it that it waits to be asked for."""
         return self.status == "uncertain" or (self.status in ("queued", "held") and self.doubts > 0)
 
 
 def door(hook: str) -> Provider | None:
-    """Answer the provider who may post to a hook, whether or not it is open."""
+    """Return the provider who may post to a hook, whether or not it is open."""
     return next((provider for provider in PROVIDERS.values() if hook in provider.hooks), None)
 
 
 def is_open(hook: str) -> bool:
-    """Say whether a hook exists: its provider has a secret in the settings."""
+    """Return whether a hook exists: its provider has a secret in the settings."""
     provider = door(hook)
     return provider is not None and bool(provider.secret())
 
 
 def read(hook: str, received: Received) -> tuple[str, Told]:
-    """Answer whose hook it is and what a request says; raises NotFound, NotAllowed where it is forged, or Invalid."""
+    """Return whose hook it is and what a request says; raises NotFound, NotAllowed where it is forged, or Invalid."""
     provider = door(hook)
     if provider is None or not provider.secret():
         raise NotFound
@@ -120,7 +120,7 @@ def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
 
 
 def _find(provider: str, receipt: Receipt) -> tuple[Receipt, _Row | None]:
-    """Answer a receipt and its row: by what its provider calls it, by the token of ours that came back, or by our id.
+    """Return a receipt and its row: by what its provider calls it, by the token of ours that came back, or by our id.
 
     By our id alone only where its provider has said another name for it that cannot be meant: letters are in it.
     """

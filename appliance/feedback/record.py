@@ -75,7 +75,7 @@ def apply(fact: Fact) -> bool:
 
 
 def _find(fact: Fact) -> _Known | None:
-    """Answer the message of a fact if what is said of it can be true."""
+    """Return the message of a fact if what is said of it can be true."""
     found = one(
         f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
         "AND recipient_key IS NOT NULL AND (test = 0 OR channel = 'sms' OR ? = 'capture')",
@@ -159,7 +159,7 @@ def _bounced(known: _Known, fact: Fact) -> None:
 
 
 def judged(fact: Fact) -> Class:
-    """Say what a bounce means: its codes and words decide, and where they say nothing, who told it."""
+    """Return what a bounce means: its codes and words decide, and where they say nothing, who told it."""
     if fact.judged is not None:
         return fact.judged
     found = classes.classify(fact.smtp, fact.enhanced, fact.text)
@@ -191,6 +191,6 @@ def _complained(known: _Known, fact: Fact) -> None:
 
 
 def _moment(known: _Known, fact: Fact) -> int:
-    """Answer when it happened, as reported if that can be."""
+    """Return when it happened, as reported if that can be."""
     now = clock.now_ms()
     return min(max(fact.at, known.left_at), now) if fact.at is not None else now

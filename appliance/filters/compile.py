@@ -67,7 +67,7 @@ def shown(node: Node, scope: Scope, prefix: str) -> Compiled:
 
 
 def cost(node: Node) -> int:
-    """Answer how dear a condition is, so that cheap ones are asked first."""
+    """Return how dear a condition is, so that cheap ones are asked first."""
     if isinstance(node, Group):
         return 1 + sum(cost(part) for part in node.parts)
     return node.field.cost + (5 if isinstance(node, Lived) and node.history.at_least > 1 else 0)
@@ -132,11 +132,11 @@ class _Compiler:
         return sql + (f"BETWEEN {asked.at_least}{upper}" if upper else f">= {asked.at_least}")
 
     def happened(self, asked: History) -> str:
-        """Answer FROM and WHERE of the events of `c` that are meant."""
+        """Return FROM and WHERE of the events of `c` that are meant."""
         return f"FROM event e WHERE e.contact_id = c.id AND {self._meant(asked)}"
 
     def people(self, asked: History) -> str:
-        """Answer a query of the ids of all people who did at least once what is meant, as often as is meant."""
+        """Return a query of the ids of all people who did at least once what is meant, as often as is meant."""
         account = self.binder.add(self.binder.scope.account_id)
         sql = (
             f"SELECT e.contact_id AS id FROM event e {by_index('event_of_name')} "

@@ -165,7 +165,7 @@ _EVENT = "event."
 
 
 def find(name: str, place: Place, triggering: str = "") -> Field | None:
-    """Answer the field of a name where it may stand, or None; `triggering` is the SQL of that event's data."""
+    """Return the field of a name where it may stand, or None; `triggering` is the SQL of that event's data."""
     if name.startswith(_EVENT):
         document = {Place.WHERE: "e.data", Place.SPLIT: triggering}.get(place)
         return _inside(name, name.removeprefix(_EVENT), document) if document else None
@@ -188,7 +188,7 @@ def _inside(name: str, dotted: str, document: str) -> Field | None:
 
 
 def json_path(dotted: str) -> str | None:
-    """Answer the SQL literal of the JSON path to dotted keys, or None if there can be no such path.
+    """Return the SQL literal of the JSON path to dotted keys, or None if there can be no such path.
 
     It stands in the statement as it is, because an index serves only the expression it was made of.
     """

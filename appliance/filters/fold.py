@@ -11,7 +11,7 @@ from appliance.filters.scope import Binder
 
 
 def pattern(shape: str, text: str) -> str:
-    """Answer the LIKE pattern that has a text at the `{}` of a shape, every letter standing for itself."""
+    """Return the LIKE pattern that has a text at the `{}` of a shape, every letter standing for itself."""
     return shape.format(re.sub(r"([\\%_])", r"\\\1", text))
 
 

@@ -76,5 +76,5 @@ def _since(raw: dict[str, Any], asked: Asked) -> int | str | None:
 
 
 def is_judged(event: str) -> bool:
-    """Say whether events of a name carry a verdict on who caused them."""
+    """Return whether events of a name carry a verdict on who caused them."""
     return event.startswith(_JUDGED)

@@ -75,5 +75,5 @@ class Asked:
         self.field = field
 
     def fault(self, message: str, below: str = "") -> None:
-        """Note what is wrong, here or below here; answers None, the value that is then used."""
+        """Note what is wrong, here or below here; returns None, the value that is then used."""
         self.faults.add(self.path + below, message)

@@ -16,7 +16,7 @@ _GROUPS = (
 
 @cache
 def spec() -> dict[str, Any]:
-    """Answer fields, predicates by type, and limits."""
+    """Return fields, predicates by type, and limits."""
     types = {
         kind: [
             {"predicate": key, "takes": test.takes, "negative": negative,

@@ -33,7 +33,7 @@ _IDS = {
 
 
 def sentence(nodes: Sequence[Node], scope: Scope, names: Names) -> str:
-    """Say who is meant, as one sentence without a full stop; `names(kind, id)` answers what things are called."""
+    """Return who is meant, as one sentence without a full stop; `names(kind, id)` answers what things are called."""
     if not nodes:
         return "Everybody"
     places = [one for one in (clause(node, scope, names) for node in nodes) if one.startswith(("in ", "not in "))]

@@ -113,7 +113,7 @@ def _has_list(account_id: int, number: int) -> bool:
 
 
 def happen(one: Assumed, cast: Cast) -> str:
-    """Let something happen now, with all that follows from it; answers it in words. Raises Impossible."""
+    """Let something happen now, with all that follows from it; returns it in words. Raises Impossible."""
     writing()
     if one.event in OF_MESSAGES:
         return _of_message(one, cast)
@@ -221,6 +221,6 @@ _ACTS: dict[str, Callable[[Assumed, Cast], str]] = {
 
 
 def person_name(contact: Contact, email: str | None) -> str:
-    """Say who a person is: name and address, as far as there are any."""
+    """Return who a person is: name and address, as far as there are any."""
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))
     return f"{name} <{email}>" if name and email else name or email or f"contact {contact.id}"

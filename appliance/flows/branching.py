@@ -15,13 +15,13 @@ _ASKED = f"SELECT r.id FROM run r JOIN contact c ON c.id = r.contact_id WHERE r.
 
 
 def scope(account_id: int) -> Scope:
-    """Answer what filters of a branch mean where many runs are asked about in one statement."""
+    """Return what filters of a branch mean where many runs are asked about in one statement."""
     here = people.scope(account_id)
     return here._replace(place=Place.SPLIT, document="r.event_data", start="r.created_at")
 
 
 def holding(account_id: int, filters: list[Any], goings: Sequence[Going]) -> set[int]:
-    """Answer the runs of those for whom filters hold now, in one statement: by the same SQL as a segment's."""
+    """Return the runs of those for whom filters hold now, in one statement: by the same SQL as a segment's."""
     here = scope(account_id)
     asked = compile.condition(read.filters(filters, here), here)
     values = {**asked.parameters, "runs": json.dumps([going.id for going in goings])}

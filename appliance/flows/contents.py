@@ -19,7 +19,7 @@ __all__ = ["FIELDS", "document", "foreseen", "of_flow", "of_flows", "place", "wa
 
 
 def place(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None) -> list[Step]:
-    """Write the words of steps as they were read into their templates; answers the steps as they are stored."""
+    """Write the words of steps as they were read into their templates; returns the steps as they are stored."""
     writing()
     have = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
     placed = _placed(account_id, flow_id, steps, have, user_id)
@@ -52,7 +52,7 @@ def warm(account_id: int, steps: Sequence[Step]) -> None:
 
 
 def foreseen(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
-    """Answer the words that steps as they were read bring along, as they will be stored, by step."""
+    """Return the words that steps as they were read bring along, as they will be stored, by step."""
     found = {}
     for _, step in walk(steps):
         if "content" in step:
@@ -61,13 +61,13 @@ def foreseen(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]
 
 
 def of_flow(flow_id: int) -> list[Template]:
-    """Answer the templates of the steps that a flow has now, in the order in which the steps came to be."""
+    """Return the templates of the steps that a flow has now, in the order in which the steps came to be."""
     found = Template.select().where(Template.flow == flow_id, Template.removed_at.is_null())
     return list(found.order_by(Template.action_id))
 
 
 def of_flows(flow_ids: Sequence[int]) -> dict[int, list[Template]]:
-    """Answer the templates of some flows, by flow."""
+    """Return the templates of some flows, by flow."""
     found: dict[int, list[Template]] = {number: [] for number in flow_ids}
     asked = Template.select().where(Template.flow.in_(list(flow_ids)), Template.removed_at.is_null())
     for row in asked.order_by(Template.action_id):
@@ -76,13 +76,13 @@ def of_flows(flow_ids: Sequence[int]) -> dict[int, list[Template]]:
 
 
 def of_steps(steps: Sequence[Step]) -> list[Template]:
-    """Answer the templates of steps, also of some that a flow does not have yet."""
+    """Return the templates of steps, also of some that a flow does not have yet."""
     ids = [step["template_id"] for _, step in walk(steps) if step.get("template_id")]
     return list(Template.select().where(Template.id.in_(ids))) if ids else []
 
 
 def words(rows: Sequence[Template]) -> dict[int, Mapping[str, Any]]:
-    """Answer what templates say, by template id."""
+    """Return what templates say, by template id."""
     return {row.id: {name: getattr(row, name) for name in WORDS} for row in rows}
 
 
@@ -102,7 +102,7 @@ def _placed(
 
 
 def _said(account_id: int, step: Step, own: Template | None = None) -> dict[str, Any]:
-    """Answer the words that a step brings along; those of another template that it names come first."""
+    """Return the words that a step brings along; those of another template that it names come first."""
     asked = step["template_id"]
     if asked is None or (own is not None and asked == own.id):
         return dict(step["content"])

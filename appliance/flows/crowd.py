@@ -102,7 +102,7 @@ def check(account_id: int, request: CrowdRequest, flow_id: int) -> None:
 
 
 def _read(flow: Flow, request: CrowdRequest, now: int) -> tuple[list[dict[str, Any]] | None, int, int]:
-    """Answer the steps that are rehearsed instead of those of a flow, when it begins and ends; raises Invalid."""
+    """Return the steps that are rehearsed instead of those of a flow, when it begins and ends; raises Invalid."""
     faults = Faults()
     steps = asked_steps(flow, request.steps, faults)
     here = steps if steps is not None else flow.steps
@@ -221,7 +221,7 @@ class _Play:
 
 
 def _planned(script: Sequence[Supposed], start: int) -> list[tuple[int, Supposed]]:
-    """Answer when each thing is assumed to happen; all enter at once, so what is of a message counts from the start."""
+    """Return when each thing is assumed to happen; all enter at once, so what is of a message counts from the start."""
     found = []
     for one_of in script:
         after = one_of.after * 1000 if isinstance(one_of.after, int) else 0
@@ -230,7 +230,7 @@ def _planned(script: Sequence[Supposed], start: int) -> list[tuple[int, Supposed
 
 
 def _whole(moment: int | None) -> int | None:
-    """Answer the full minute by which a message has left: those of one morning leave each at a moment of its own."""
+    """Return the full minute by which a message has left: those of one morning leave each at a moment of its own."""
     return None if moment is None else -(-moment // _MINUTE_MS) * _MINUTE_MS
 
 

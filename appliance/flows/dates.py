@@ -73,7 +73,7 @@ _PATIENCE_SECONDS = 60.0
 
 
 def is_due() -> bool:
-    """Say whether a day of some trigger is to be looked at."""
+    """Return whether a day of some trigger is to be looked at."""
     now = clock.now_ms()
     return any(_next(one, _seen(one), now) is not None for one in _dated())
 
@@ -119,12 +119,12 @@ def _seen(one: _Dated) -> _Scanned | None:
 
 
 def _begins(one: _Dated, seen: _Scanned, now: int) -> bool:
-    """Say whether a trigger begins anew: it looks for something else now, or waits for a day that is far away."""
+    """Return whether a trigger begins anew: it looks for something else now, or waits for a day that is far away."""
     return seen.asks != one.asks or seen.day > days.last_before(now, one.at, one.zone) + _AHEAD
 
 
 def _next(one: _Dated, seen: _Scanned | None, now: int) -> date | None:
-    """Answer the day to look at now; the day it is, where nothing was looked at yet."""
+    """Return the day to look at now; the day it is, where nothing was looked at yet."""
     if seen is None or _begins(one, seen, now):
         return days.last_before(now, one.at, one.zone)
     day = seen.day + _DAY
@@ -145,7 +145,7 @@ def _look(one: _Dated, seen: _Scanned, day: date, now: int) -> None:
 
 
 def _people(one: _Dated, seen: _Scanned, day: date) -> tuple[list[Happened], int | None]:
-    """Answer what is to be told of the next people of a day, and the last who was looked at if there are more."""
+    """Return what is to be told of the next people of a day, and the last who was looked at if there are more."""
     path, yearly, offset = one.asks
     where = days.source(path)
     if where is None:

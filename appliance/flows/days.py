@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
 
 
 def source(path: str) -> Source | None:
-    """Answer where the date of a path stands; None if there can be no such path."""
+    """Return where the date of a path stands; None if there can be no such path."""
     known = fields.BY_NAME.get(path)
     if known is not None and known.type == "time" and known.operand.value.startswith("c."):
         return Source(known.operand.value, True)
@@ -40,19 +40,19 @@ def source(path: str) -> Source | None:
 
 
 def moment(day: date, at: str, zone: ZoneInfo) -> int:
-    """Answer the moment (ms) at which a day's people are looked for: a time of day where the account is."""
+    """Return the moment (ms) at which a day's people are looked for: a time of day where the account is."""
     hour, minute = at.split(":")
     return int(datetime.combine(day, time(int(hour), int(minute)), zone).timestamp() * 1000)
 
 
 def last_before(now: int, at: str, zone: ZoneInfo) -> date:
-    """Answer the last day whose moment is over."""
+    """Return the last day whose moment is over."""
     today = datetime.fromtimestamp(now / 1000, zone).date()
     return today if moment(today, at, zone) <= now else today - _DAY
 
 
 def possible(where: Source, wanted: Wanted, binder: Binder) -> str:
-    """Answer a condition that holds for everybody whose date comes round on a day, and for few others.
+    """Return a condition that holds for everybody whose date comes round on a day, and for few others.
 
     A text that names an offset may belong to the day before or after in the account's time zone.
     """
@@ -78,7 +78,7 @@ def possible(where: Source, wanted: Wanted, binder: Binder) -> str:
 
 
 def comes_round(value: Any, wanted: Wanted) -> bool:
-    """Say whether a date comes round on a day: from itself on, of a moment that we keep from the next year on."""
+    """Return whether a date comes round on a day: from itself on, of a moment that we keep from the next year on."""
     if isinstance(value, str) and wanted.yearly and len(value.removeprefix("--")) == 5:
         return _same_day(f"2000-{value.removeprefix('--')}", wanted.day)
     day = _day(value, wanted.zone)

@@ -53,7 +53,7 @@ def read(
 
 
 def walk(steps: Sequence[Step], path: str = "steps") -> Iterator[tuple[str, Step]]:
-    """Answer every step with its path, in the order in which they stand."""
+    """Return every step with its path, in the order in which they stand."""
     for index, step in enumerate(steps):
         here = f"{path}[{index}]"
         yield here, step
@@ -62,12 +62,12 @@ def walk(steps: Sequence[Step], path: str = "steps") -> Iterator[tuple[str, Step
 
 
 def kept(step: Step) -> dict[str, Any]:
-    """Answer what the kind of a stored step keeps of it."""
+    """Return what the kind of a stored step keeps of it."""
     return {key: value for key, value in step.items() if key not in FRAME}
 
 
 def shown(steps: Sequence[Step], said: Mapping[int, Mapping[str, Any]]) -> list[Step]:
-    """Answer stored steps as the interface shows them; `said` are the words of their templates by template id."""
+    """Return stored steps as the interface shows them; `said` are the words of their templates by template id."""
     found = []
     for step in steps:
         props = kept(step)
@@ -80,12 +80,12 @@ def shown(steps: Sequence[Step], said: Mapping[int, Mapping[str, Any]]) -> list[
 
 
 def is_neutral(value: Any) -> bool:
-    """Say whether a value counts as absent in a step: null, "", [], {}, false, 0."""
+    """Return whether a value counts as absent in a step: null, "", [], {}, false, 0."""
     return value is None or (isinstance(value, str | list | dict | bool | int | float) and not value)
 
 
 def size_fault(raw: Any) -> str | None:
-    """Say whether there are more steps, or deeper ones, than any flow has; before anything else looks at them."""
+    """Return whether there are more steps, or deeper ones, than any flow has; before anything else looks at them."""
     count, depth, level = 0, 0, [raw]
     while level:
         depth += 1
@@ -143,7 +143,7 @@ class _Reader:
         return self.last_action
 
     def _known(self, raw: Step, path: str) -> Step | None:
-        """Answer the step that this one was until now."""
+        """Return the step that this one was until now."""
         number = raw.get("id")
         if is_neutral(number):
             return None
@@ -177,7 +177,7 @@ class _Reader:
 
 
 def _inferred(raw: Step, sent: set[str], known: Step | None) -> Kind | None:
-    """Answer the kind that a step without `type` has by its keys; the first one that any of them claims."""
+    """Return the kind that a step without `type` has by its keys; the first one that any of them claims."""
     claiming = next((kind for kind in KINDS if kind.claims & sent), None)
     if known is not None and (claiming is None or not sent - BY_TYPE[known["type"]].keys - FRAME):
         return BY_TYPE[known["type"]]
@@ -190,7 +190,7 @@ def _inferred(raw: Step, sent: set[str], known: Step | None) -> Kind | None:
 
 
 def _sent(raw: Step, kind: Kind, known: Step | None) -> Step:
-    """Answer what a kind reads: its own keys, those that count as absent as null."""
+    """Return what a kind reads: its own keys, those that count as absent as null."""
     found = {
         key: None if is_neutral(value) and not (key == "duration" and type(value) is int) else value
         for key, value in raw.items() if key in kind.keys

@@ -100,7 +100,7 @@ def _happened(flow: Flow, start: Start, contact_id: int, given: Mapping[str, Any
 
 
 def _usual(flow: Flow, start: Start) -> dict[str, Any]:
-    """Answer the data that an event of a trigger has in any case."""
+    """Return the data that an event of a trigger has in any case."""
     if start.event == triggers.DATE:
         return {"flow_id": flow.id, "path": start.data.get("path")}
     if start.event in triggers.LIST_EVENTS and start.contact_list_id is not None:
@@ -137,7 +137,7 @@ def reasons(account_id: int, start: Start, contact_id: int, data: Any, now: int)
 
 
 def why_not(start: Start, told: list[Reason], flow: Flow) -> str:
-    """Say why a trigger lets somebody not in, of whom its conditions were explained."""
+    """Return why a trigger lets somebody not in, of whom its conditions were explained."""
     if any(not one.holds for one in told):
         return saying.because(told, yes=False)
     if start.contact_list_id is not None:

@@ -8,7 +8,7 @@ from appliance.tables import Flow, Trigger
 
 
 def of(flow: Flow) -> dict[str, Any]:
-    """Answer the changes of a flow that nobody has published yet; without any, what is live."""
+    """Return the changes of a flow that nobody has published yet; without any, what is live."""
     if flow.draft is not None:
         return dict(flow.draft)
     start = triggers.of(Trigger.get(Trigger.flow == flow.id))

@@ -36,7 +36,7 @@ class Enrolled(Struct):
 
 
 def who(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
-    """Answer whom a request names, in the order of their ids; raises NotFound, or Invalid with all faults.
+    """Return whom a request names, in the order of their ids; raises NotFound, or Invalid with all faults.
 
     What the trigger asks of an event, a list or a segment is not asked here: a person chose these people.
     """

@@ -75,12 +75,12 @@ class _Act(NamedTuple):
 
 
 def position() -> int:
-    """Answer the last event that was looked at."""
+    """Return the last event that was looked at."""
     return int(scalar("SELECT event_id FROM cursor WHERE name = ?", (NAME,)) or 0)
 
 
 def is_due() -> bool:
-    """Say whether there are events that nobody has looked at."""
+    """Return whether there are events that nobody has looked at."""
     return int(scalar("SELECT max(id) FROM event") or 0) > position()
 
 
@@ -122,7 +122,7 @@ def _live() -> list[_Live]:
 
 
 def _goals() -> list[_Goal]:
-    """Answer what ends the runs of flows; of a paused one too, whose people would be told of it again afterwards."""
+    """Return what ends the runs of flows; of a paused one too, whose people would be told of it again afterwards."""
     return [
         _Goal(*row)
         for row in rows(
@@ -166,7 +166,7 @@ def _acts(found: Sequence[_Seen], flows: Sequence[_Live], goals: Sequence[_Goal]
 
 
 def _chunks(acts: Sequence[_Act], upto: int) -> Iterator[tuple[list[_Act], int]]:
-    """Answer acts in parts, each with the event that the cursor stands at after it; an event is never split."""
+    """Return acts in parts, each with the event that the cursor stands at after it; an event is never split."""
     chunk: list[_Act] = []
     size = 0
     for _, group in groupby(acts, key=lambda act: act.event.id):
@@ -195,7 +195,7 @@ def _apply(began: int, last: int, acts: Sequence[_Act]) -> bool:
 
 
 def _whose(acts: Sequence[_Act]) -> list[_Act]:
-    """Answer acts for whom their events belong to now: since they were read a person may be another's, or be gone."""
+    """Return acts for whom their events belong to now: since they were read a person may be another's, or be gone."""
     asked = json.dumps([act.event.id for act in acts])
     now = dict(rows(f"SELECT id, contact_id FROM event WHERE id {among('?')}", (asked,)))
     found = ((act, now.get(act.event.id)) for act in acts)
@@ -217,7 +217,7 @@ def _safely(verb: Callable[[int, Sequence[_Seen]], None], flow_id: int, events: 
 
 
 def still_open(flow_id: int) -> Open | None:
-    """Answer a flow that takes people in at this moment, or None."""
+    """Return a flow that takes people in at this moment, or None."""
     found = one(
         "SELECT f.account_id, f.name, f.version, f.test, t.event, t.segment_id, t.contact_list_id, t.data FROM flow f "
         "JOIN trigger t ON t.flow_id = f.id WHERE f.id = ? AND f.status = 'active' AND f.hidden = 0 "

@@ -43,7 +43,7 @@ def _author(row: Template) -> int | None:
 
 
 def drifted(flow: Flow) -> dict[int, tuple[Template, Words]]:
-    """Answer by step the templates that say something else than what is live, each with what is live."""
+    """Return by step the templates that differ from the live ones, each with the live one."""
     found = {}
     for action_id, number, pinned in live_words(flow):
         row = Template.get_by_id(number)
@@ -53,7 +53,7 @@ def drifted(flow: Flow) -> dict[int, tuple[Template, Words]]:
 
 
 def live_words(flow: Flow) -> list[tuple[int, int, Words]]:
-    """Answer of each step of the live version that sends: its id, its template, and what it says."""
+    """Return of each step of the live version that sends: its id, its template, and what it says."""
     asked = (
         Step.select(Step.action_id, Step.template, TemplateRevision.document)
         .join(TemplateRevision, on=(Step.content == TemplateRevision.id))

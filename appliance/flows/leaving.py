@@ -40,7 +40,7 @@ def leave(runs: str, workshop: Workshop, but: Set[int] = frozenset()) -> Iterato
 
 
 def leave_unseen(runs: str) -> int:
-    """Let them leave all together, without being rendered; answers how many were due."""
+    """Let them leave all together, without being rendered; returns how many were due."""
     found = [Claim._make(row) for row in rows(_DUE, (runs, clock.now_ms()))]
     marked = work.write(hot.step, [], found, _PROCESS) if found else set()
     work.write(hot.step, [Outcome(claim, sender="") for claim in found if claim.id in marked], [], _PROCESS)
@@ -48,7 +48,7 @@ def leave_unseen(runs: str) -> int:
 
 
 def show(message: Message, note: str | None = None, workshop: Workshop | None = None) -> Gone:
-    """Answer a message as it stands."""
+    """Return a message as it stands."""
     filled, is_sms = None, message.channel == "sms"
     if workshop is not None:
         try:
@@ -75,7 +75,7 @@ def _one(claim: Claim, workshop: Workshop) -> Gone:
 
 
 def _why_not(claim: Claim) -> str | None:
-    """Say what keeps a message waiting that nobody refused, and that does not know its time."""
+    """Return what keeps a message waiting that nobody refused, and that does not know its time."""
     message = Message.get_by_id(claim.id)
     if message.status not in ("queued", "held") or (message.status == "held" and message.due_at > clock.now_ms()):
         return None
@@ -101,7 +101,7 @@ def _made(claim: Claim, workshop: Workshop) -> tuple[Outcome, str | None]:
 
 
 def waiting(runs: str) -> int | None:
-    """Answer when the next of their messages that still waits is due (ms)."""
+    """Return when the next of their messages that still waits is due (ms)."""
     found: Sequence[tuple[int | None, ...]] = rows(
         f"SELECT min(due_at) FROM message WHERE run_id {among('?')} AND status IN ('queued', 'held')",
         (runs,),

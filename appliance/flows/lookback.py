@@ -67,7 +67,7 @@ def _one(flow: Flow, start: Start, contact_id: int, event_id: int, met: bool) ->
 
 
 def inside_segment(account_id: int, segment_id: int) -> int | None:
-    """Answer how many people are in a segment now, or None if it can be asked no more."""
+    """Return how many people are in a segment now, or None if it can be asked no more."""
     here = members.scope(account_id)
     try:
         found = members.nodes(account_id, [{"name": "contact_segment", "predicate": "eq", "value": segment_id}])

@@ -64,7 +64,7 @@ def _own(flow_id: int, start: Start, binder: Binder) -> str:
 
 
 def _members(start: Start, binder: Binder) -> list[str]:
-    """Answer the conditions on the list and the segment that an event names, or on who is in the list."""
+    """Return the conditions on the list and the segment that an event names, or on who is in the list."""
     parts = []
     if start.contact_list_id is not None:
         wanted = binder.add(start.contact_list_id)
@@ -80,7 +80,7 @@ def _members(start: Start, binder: Binder) -> list[str]:
 
 
 def _words(start: Start, binder: Binder) -> list[str]:
-    """Answer the conditions on a tag and on keywords: the whole message, or the word it begins with."""
+    """Return the conditions on a tag and on keywords: the whole message, or the word it begins with."""
     parts = []
     tag = start.data.get("tag")
     if tag:
@@ -101,7 +101,7 @@ def _words(start: Start, binder: Binder) -> list[str]:
 
 
 def met(account_id: int, flow_id: int, start: Start, event_ids: Sequence[int]) -> list[int]:
-    """Answer which of some events meet a trigger.
+    """Return which of some events meet a trigger.
 
     A trigger that can be asked no more starts nothing, and keeps no other from being asked.
     """

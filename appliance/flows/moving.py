@@ -57,7 +57,7 @@ def one(account_id: int, flow_id: int, run_id: int, act: Act, by: By) -> Run:
 
 
 def chosen(account_id: int, flow_id: int, request: RunsChosen) -> list[int]:
-    """Answer the runs that a request means, also such as it names wrongly; raises NotFound, Invalid."""
+    """Return the runs that a request means, also such as it names wrongly; raises NotFound, Invalid."""
     check(account_id, request, flow_id)
     if isinstance(request.run_ids, list):
         return list(dict.fromkeys(request.run_ids))
@@ -82,7 +82,7 @@ def check(account_id: int, request: RunsChosen, flow_id: int) -> None:
 
 
 def _has_step(flow: Flow, step_id: int) -> bool:
-    """Say whether a flow has a step, or had it when somebody was there."""
+    """Return whether a flow has a step, or had it when somebody was there."""
     if any(step["id"] == step_id for _, step in document.walk(flow.steps)):
         return True
     return bool(rows("SELECT 1 FROM passage WHERE flow_id = ? AND action_id = ? LIMIT 1", (flow.id, step_id)))

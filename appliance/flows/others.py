@@ -37,7 +37,7 @@ class Others:
         self._seen = int(scalar("SELECT coalesce(max(id), 0) FROM event"))
 
     def started(self) -> Iterator[Other]:
-        """Answer the flows that what was recorded since the last time would start."""
+        """Return the flows that what was recorded since the last time would start."""
         before, self._seen = self._seen, int(scalar("SELECT coalesce(max(id), 0) FROM event"))
         if not self._flows or self._seen == before:
             return

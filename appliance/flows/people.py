@@ -53,7 +53,7 @@ class RunQuery(PageQuery):
 
 
 def flow_of(account_id: int, flow_id: int) -> Flow:
-    """Answer a flow that people may look at; raises NotFound."""
+    """Return a flow that people may look at; raises NotFound."""
     found = Flow.get_or_none(
         Flow.account == account_id, Flow.id == flow_id, ~Flow.hidden, Flow.deleted_at.is_null()
     )  # fmt: skip
@@ -93,7 +93,7 @@ def page(account_id: int, flow_id: int, query: RunQuery) -> Page:
 
 
 def ids(account_id: int, flow_id: int, query: RunQuery) -> "array[int]":
-    """Answer all runs of a flow that a query names, in the order of the list; raises NotFound, Invalid."""
+    """Return all runs of a flow that a query names, in the order of the list; raises NotFound, Invalid."""
     asked = _asked(account_id, flow_id, query)
     sql = f"SELECT {asked.run_id} FROM {asked.tables} WHERE {' AND '.join(asked.where)} ORDER BY {asked.order}"
     return array("q", (row[0] for row in rows(sql, asked.values)))
@@ -210,7 +210,7 @@ def by_ids(ids: list[int]) -> list[Run]:
 
 
 def get(account_id: int, flow_id: int, run_id: int) -> Run:
-    """Answer a run of a flow; raises NotFound."""
+    """Return a run of a flow; raises NotFound."""
     flow_of(account_id, flow_id)
     found = by_ids([run_id])
     if not found or found[0].flow_id != flow_id:
@@ -229,7 +229,7 @@ class Passed(NamedTuple):
 
 
 def history(run: Run) -> list[Passed]:
-    """Answer the steps that a run came to, in their order, as they were in the version that it goes through."""
+    """Return the steps that a run came to, in their order, as they were in the version that it goes through."""
     steps = {row.action_id: row for row in Step.select().where(Step.flow == run.flow_id, Step.version == run.version)}
     wrote = {
         step_id: (number, status)

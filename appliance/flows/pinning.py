@@ -43,7 +43,7 @@ class _Had(NamedTuple):
 
 
 def publish(flow: Flow) -> bool:
-    """Let new runs take a flow as it stands now; answers whether that differs from what they took.
+    """Let new runs take a flow as it stands now; returns whether that differs from what they took.
 
     The caller saves the flow. Raises Invalid for a message that cannot be made.
     """
@@ -87,7 +87,7 @@ def _sending(flow: Flow) -> list[tuple[str, Step, Template]]:
 
 
 def _messages(flow: Flow) -> tuple[dict[int, dict[str, Any]], bool]:
-    """Answer what the messages of a flow say, by step, and whether any of that is new."""
+    """Return what the messages of a flow say, by step, and whether any of that is new."""
     had = {
         number: _Had(template_id, content_id, revision, msgspec.json.decode(pinned))
         for number, template_id, content_id, revision, pinned in rows(_HAD, (flow.id, flow.version))
@@ -108,7 +108,7 @@ def _messages(flow: Flow) -> tuple[dict[int, dict[str, Any]], bool]:
 
 
 def _unchanged(template: Template, beside: dict[str, Any], had: _Had | None) -> dict[str, Any] | None:
-    """Answer what a message said until now, if it would be the same today."""
+    """Return what a message said until now, if it would be the same today."""
     if had is None or (had.template_id, had.revision) != (template.id, template.revision):
         return None
     # As it comes back from where it is kept: tuples are arrays there

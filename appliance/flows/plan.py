@@ -73,7 +73,7 @@ _lock = threading.Lock()
 
 
 def load(flow_id: int, version: int) -> Plan:
-    """Answer a version of a flow; it is kept once it is certain that it was committed, for a number may be given again
+    """Return a version of a flow; it is kept once it is certain that it was committed, for a number may be given again
     where it was not."""
     key = (flow_id, version)
     with _lock:
@@ -112,5 +112,5 @@ def forget() -> None:
 
 
 def versions(flow_id: int) -> list[int]:
-    """Answer the versions that a flow ever had live, oldest first."""
+    """Return the versions that a flow ever had live, oldest first."""
     return [row[0] for row in rows("SELECT DISTINCT version FROM step WHERE flow_id = ? ORDER BY version", (flow_id,))]

@@ -72,7 +72,7 @@ def put(channel: str, node: Node, goings: Sequence[Going], here: Here) -> list[M
 
 
 def _wanted(channel: str, node: Node, here: Here) -> dict[str, Any]:
-    """Answer what all messages of a step have in common."""
+    """Return what all messages of a step have in common."""
     found = one(_STEP, (here.flow_id, here.version, node.id))
     if found is None or found[1] is None:
         raise ValueError("the step says nothing")

@@ -48,12 +48,12 @@ class Change(NamedTuple):
 
 
 def inside(flow_id: int) -> dict[int | None, int]:
-    """Answer how many people stand in each step of a flow now, tests apart."""
+    """Return how many people stand in each step of a flow now, tests apart."""
     return dict(rows(_WAITING, (flow_id,)))
 
 
 def differences(account_id: int, flow_id: int) -> list[Change]:
-    """Answer what people changed of a flow that nobody has published yet; raises NotFound."""
+    """Return what people changed of a flow that nobody has published yet; raises NotFound."""
     drawn = sketch.of(account_id, flow_id)
     return [*_differences(drawn)] if drawn.is_changed else []
 
@@ -91,7 +91,7 @@ def _change(
 
 
 def _detail(had: Step, has: Step, words: Any) -> str:
-    """Say what of a step is otherwise; empty if nothing is."""
+    """Return what of a step is otherwise; empty if nothing is."""
     told = []
     if had["type"] == "wait" and had["duration"] != has["duration"]:
         told.append(f"was {spoken(had['duration'])}")
@@ -104,7 +104,7 @@ def _detail(had: Step, has: Step, words: Any) -> str:
 
 
 def _around(steps: list[Step], number: int, known: set[int] | None = None) -> Any:
-    """Say where a step stands among those that were there before."""
+    """Return where a step stands among those that were there before."""
     found = tree.place(steps, number)
     if found is None:
         return None
@@ -176,7 +176,7 @@ def _revision(template_id: int, live: dict[str, Any]) -> int | None:
 
 
 def retime(flow_id: int, step_id: int, seconds: int, after: int) -> int | None:
-    """Let some people who wait in a step wait so long since they came; answers the last of them, None if none is left.
+    """Let some people who wait in a step wait so long since they came; returns the last of them, None if none is left.
 
     Those who have waited that long by now go on at once.
     """

@@ -29,7 +29,7 @@ class Blocker(Struct):
 
 
 def blockers(flow: Flow, trigger: Trigger, by: By) -> list[Blocker]:
-    """Answer everything that keeps a flow from going live by the hand of somebody."""
+    """Return everything that keeps a flow from going live by the hand of somebody."""
     found = [*_steps(flow), *_senders(flow), *_approval(flow, by), *_trigger(flow, trigger)]
     return sorted(found, key=lambda one: _CODES.index(one.code))
 

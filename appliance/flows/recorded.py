@@ -19,7 +19,7 @@ class Came(NamedTuple):
 
 
 def coming(contact_id: int, flow_id: int, start: int) -> list[Came]:
-    """Answer what the person did or got after a moment, the oldest first: not what this flow did."""
+    """Return what the person did or got after a moment, the oldest first: not what this flow did."""
     found = rows(
         "SELECT created_at, id, event FROM main.event WHERE contact_id = ? AND created_at > ? AND test = 0 "
         f"AND (generated = 1 AND {field_of('data', 'flow_id')} = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
@@ -37,7 +37,7 @@ def again(came: Came) -> None:
 
 
 def asked_for(steps: Sequence[Any]) -> Iterator[str]:
-    """Answer the events that filters of steps ask for, at any depth."""
+    """Return the events that filters of steps ask for, at any depth."""
     for part in steps:
         if isinstance(part, dict):
             name = part.get("event")
@@ -49,6 +49,6 @@ def asked_for(steps: Sequence[Any]) -> Iterator[str]:
 
 
 def inside_now(contact_id: int, flow_id: int) -> bool:
-    """Say whether somebody is really inside of a flow."""
+    """Return whether somebody is really inside of a flow."""
     asked = "SELECT 1 FROM main.run WHERE contact_id = ? AND flow_id = ? AND status = 'live' AND test = 0"
     return one(asked, (contact_id, flow_id)) is not None

@@ -225,12 +225,12 @@ class Rehearsal:
         return min((one for one in coming if one > now), default=None)
 
     def _waits(self, now: int) -> bool:
-        """Say whether a message of the run leaves later than its end."""
+        """Return whether a message of the run leaves later than its end."""
         due = leaving.waiting(self._runs)
         return due is not None and due > now
 
     def _leaves(self, now: int) -> bool:
-        """Say whether a message of the run should have left by now, and nobody had the time to let it."""
+        """Return whether a message of the run should have left by now, and nobody had the time to let it."""
         due = leaving.waiting(self._runs)
         return due is not None and due <= now and self._is_late()
 
@@ -276,7 +276,7 @@ class Rehearsal:
 
 
 def _planned(order: int, what: Assumed, start: int) -> Planned:
-    """Answer when something is assumed to happen; what is counted from a message waits for that one."""
+    """Return when something is assumed to happen; what is counted from a message waits for that one."""
     if isinstance(what.at, int):
         return Planned(max(what.at, start), order, what)
     if isinstance(what.step, int) and isinstance(what.after, int):

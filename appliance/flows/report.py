@@ -87,7 +87,7 @@ _memory = _Memory()
 
 
 def stats(flows: Sequence[Flow]) -> dict[int, FlowStats]:
-    """Answer what some flows have done ever: their runs as they count them, and the ledger of their messages."""
+    """Return what some flows have done ever: their runs as they count them, and the ledger of their messages."""
     ids = sorted(flow.id for flow in flows)
     people = sum(flow.entered_count for flow in flows)
     ledger = _memory.rested(("stats", *ids), people, lambda: _ledger(ids))
@@ -138,11 +138,11 @@ class _Paths(NamedTuple):
     since: int
 
     def number(self, count: int, **chosen: Any) -> Number:
-        """Answer a number with the path to its people."""
+        """Return a number with the path to its people."""
         return Number(count, self._to(chosen))
 
     def reasoned(self, counts: dict[str | None, int], **chosen: Any) -> Reasoned:
-        """Answer the sum of some numbers with each of them, the largest first."""
+        """Return the sum of some numbers with each of them, the largest first."""
         order = sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
         return Reasoned(
             sum(counts.values()), self._to(chosen),
@@ -202,7 +202,7 @@ def summary(account_id: int, step: dict[str, Any]) -> str:
 
 
 def _former(flow_id: int, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Answer steps as the last version that had them went live."""
+    """Return steps as the last version that had them went live."""
     for number in ids:
         row = Step.select().where(Step.flow == flow_id, Step.action_id == number).order_by(Step.version.desc()).first()
         if row is not None:

@@ -57,12 +57,12 @@ def settle() -> bool:
 
 
 def is_due() -> bool:
-    """Say whether a flow has rows that are not where they belong."""
+    """Return whether a flow has rows that are not where they belong."""
     return any(_flows(what, "LIMIT 1") for what in (_OVER, _RESTING, _WOKEN, _CAUGHT_UP))
 
 
 def put_away(flow_id: int) -> int:
-    """Let some due messages of a flow that is not active wait outside of the line, as `held`; answers how many."""
+    """Let some due messages of a flow that is not active wait outside of the line, as `held`; returns how many."""
     writing()
     return run(
         f"UPDATE message SET status = 'held', due_at = NULL, updated_at = :now WHERE id IN ({_SOME} "
@@ -72,7 +72,7 @@ def put_away(flow_id: int) -> int:
 
 
 def bring_back(flow_id: int) -> int:
-    """Let some messages of an active flow that wait outside of the line go on; answers how many."""
+    """Let some messages of an active flow that wait outside of the line go on; returns how many."""
     writing()
     after_commit(lambda: bell.ring("outbox"))
     return run(
@@ -83,7 +83,7 @@ def bring_back(flow_id: int) -> int:
 
 
 def catch_up(flow_id: int) -> int:
-    """Drop nothing more of an active flow for being overdue, once nothing is; answers how many flows that were."""
+    """Drop nothing more of an active flow for being overdue, once nothing is; returns how many flows that were."""
     writing()
     what = _CAUGHT_UP.format(open=_OPEN.format(flow="flow.id"), live=_LIVE.format(flow="flow.id"))
     return run(f"UPDATE flow SET drop_before = NULL WHERE id = ? AND {what}", (flow_id,))

@@ -48,7 +48,7 @@ class _Sizes:
         self._runs: dict[int, int] = {}
 
     def of(self, flow_id: int) -> int:
-        """Answer how many are taken next."""
+        """Return how many are taken next."""
         return self._runs.get(flow_id, _FIRST)
 
     def took(self, flow_id: int, taken: int, seconds: float) -> None:
@@ -83,17 +83,17 @@ def advance() -> bool:
 
 
 def due_flows() -> list[int]:
-    """Answer the active flows that have due runs."""
+    """Return the active flows that have due runs."""
     return [row[0] for row in rows(_ACTIVE.format(where=f"hidden = 0 AND {_IS_DUE}"), (clock.now_ms(),))]
 
 
 def is_due() -> bool:
-    """Say whether a run of an active flow is due."""
+    """Return whether a run of an active flow is due."""
     return bool(rows(_ACTIVE.format(where=f"hidden = 0 AND {_IS_DUE}") + " LIMIT 1", (clock.now_ms(),)))
 
 
 def take_on(flow_id: int, most: int) -> tuple[int, float]:
-    """Take so many due runs of an active flow on; answers how many, and the seconds that it took."""
+    """Take so many due runs of an active flow on; returns how many, and the seconds that it took."""
     writing()
     begun, now = time.perf_counter(), clock.now_ms()
     flow = one(_ACTIVE.format(where="id = ?"), (flow_id,))

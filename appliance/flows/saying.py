@@ -23,7 +23,7 @@ _SKIPPED = {
 
 
 def because(reasons: Sequence[Reason], yes: bool) -> str:
-    """Say why a branch went as it did, by the filters that decided: what is asked, and what was found."""
+    """Return why a branch went as it did, by the filters that decided: what is asked, and what was found."""
     decisive = [one for one in reasons if one.decided]
     told = [f"somebody {_asked(one)} (found: {one.found})" for one in decisive[:3]]
     if len(decisive) > 3:
@@ -32,12 +32,12 @@ def because(reasons: Sequence[Reason], yes: bool) -> str:
 
 
 def _asked(one: Reason) -> str:
-    """Say what a filter asks; a group without the brackets that it has within a sentence."""
+    """Return what a filter asks; a group without the brackets that it has within a sentence."""
     return one.sentence.removeprefix("(").removesuffix(")") if one.rows else one.sentence
 
 
 def skipped(reason: str | None) -> str:
-    """Say why a step was skipped, or a message did not leave."""
+    """Return why a step was skipped, or a message did not leave."""
     reason = reason or "skipped"
     if reason.startswith("suppressed_"):
         return f"their address is suppressed ({reason.removeprefix('suppressed_').replace('_', ' ')})"
@@ -45,13 +45,13 @@ def skipped(reason: str | None) -> str:
 
 
 def ended(status: str, reason: str | None) -> str:
-    """Say why a run ended."""
+    """Return why a run ended."""
     found = _ENDS.get(reason or status)
     return found or (reason or status).replace("_", " ")
 
 
 def message(shown: Rendered, zone: str) -> str:
-    """Say what became of a message."""
+    """Return what became of a message."""
     name = _named(shown)
     if shown.status == "skipped":
         return f"{name} is skipped, {skipped(shown.skip_reason)}"

@@ -94,7 +94,7 @@ def _words(fields: dict[str, list[str]]) -> list[str]:
 
 
 def _failed(one: Expect, found: Simulated) -> Iterator[str]:
-    """Say what is otherwise than expected."""
+    """Return what is otherwise than expected."""
     if isinstance(one.end, str):
         if found.end.status != one.end:
             yield f"it should end {one.end}: {found.end.says}"

@@ -75,7 +75,7 @@ def check(account_id: int, request: SimulateRequest, flow_id: int) -> None:
 
 
 def asked_steps(flow: Flow, raw: Any, faults: Faults) -> list[dict[str, Any]] | None:
-    """Answer the steps that are rehearsed instead of those of a flow, None for its own; notes every fault."""
+    """Return the steps that are rehearsed instead of those of a flow, None for its own; notes every fault."""
     if raw is UNSET:
         return None
     return document.read(flow.account_id, raw, faults, flow.steps, flow.last_action).steps
@@ -166,7 +166,7 @@ def _played(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, times:
 
 
 def _addresses(asked: Asked) -> list[tuple[str, str]]:
-    """Answer the addresses of somebody made up: whoever has them may have opted out, or be suppressed."""
+    """Return the addresses of somebody made up: whoever has them may have opted out, or be suppressed."""
     said = asked.contact if isinstance(asked.contact, ContactWrite) else ContactWrite()
     sent = {"email": said.email, "phone": said.phone}
     return [(kind, addresses.read(kind, text).key) for kind, text in sent.items() if isinstance(text, str)]
@@ -183,7 +183,7 @@ def _of_contact(found: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:
-    """Let a flow be live as it is edited, or with other steps; answers what would keep it from that in reality."""
+    """Let a flow be live as it is edited, or with other steps; returns what would keep it from that in reality."""
     if steps is not None:
         flow.steps = contents.place(flow.account_id, flow.id, steps)
     trigger = Trigger.get(Trigger.flow == flow.id)
@@ -214,7 +214,7 @@ def _entry(entered: door.Entered, at: int) -> Entry:
 
 
 def _about(contact_id: int, flow_id: int, start: int) -> list[str]:
-    """Say what is to be known about a rehearsal with a real person."""
+    """Return what is to be known about a rehearsal with a real person."""
     notes = []
     if recorded.inside_now(contact_id, flow_id):
         notes.append("They are in this flow now: in reality they could not enter it again before they have left.")
@@ -226,7 +226,7 @@ def _about(contact_id: int, flow_id: int, start: int) -> list[str]:
 
 
 def _name(contact_id: int) -> str:
-    """Say who a person is: name and address, as far as there are any."""
+    """Return who a person is: name and address, as far as there are any."""
     contact = contacts.load([Contact.get_by_id(contact_id)])[0]
     address = next((channel.value for channel in contact.channels), None)
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))

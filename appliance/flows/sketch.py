@@ -39,23 +39,23 @@ class Sketch(NamedTuple):
 
 
 def of(account_id: int, flow_id: int) -> Sketch:
-    """Answer a flow as people are changing it; raises NotFound."""
+    """Return a flow as people are changing it; raises NotFound."""
     return seen(people.flow_of(account_id, flow_id))
 
 
 def seen(flow: Flow) -> Sketch:
-    """Answer a flow that was found as people are changing it."""
+    """Return a flow that was found as people are changing it."""
     draft = drafts.of(flow)
     return Sketch(flow, draft["steps"], Start(**draft["trigger"]), draft["goal"], is_apart(flow))
 
 
 def is_apart(flow: Flow) -> bool:
-    """Say whether changes wait beside what is live; a flow that is put aside has nothing live to wait beside."""
+    """Return whether changes wait beside what is live; a flow that is put aside has nothing live to wait beside."""
     return flow.draft is not None or (flow.version > 0 and flow.status in ("active", "paused"))
 
 
 def template(account_id: int, flow_id: int, step_id: int) -> Template:
-    """Answer the template in which the words of a step stand, also of one that is not published; raises NotFound."""
+    """Return the template in which the words of a step stand, also of one that is not published; raises NotFound."""
     step = tree.find(of(account_id, flow_id).steps, step_id)
     if step is None or not step.get("template_id"):
         raise NotFound
@@ -63,12 +63,12 @@ def template(account_id: int, flow_id: int, step_id: int) -> Template:
 
 
 def said(steps: Sequence[Step]) -> list[Step]:
-    """Answer steps with the words of their templates beside them, as kinds want them to speak of what they do."""
+    """Return steps with the words of their templates beside them, as kinds want them to speak of what they do."""
     return _said(steps, contents.words(contents.of_steps(steps)))
 
 
 def blockers(drawn: Sketch, by: By) -> list[tuple[int | None, Blocker]]:
-    """Answer what keeps a flow from going live as it is being changed, each with the step that it is about."""
+    """Return what keeps a flow from going live as it is being changed, each with the step that it is about."""
     flow = copy(drawn.flow)
     flow.steps, flow.goal = drawn.steps, drawn.goal
     if drawn.apart and flow.approval_state == "approved":
@@ -126,7 +126,7 @@ def move(account_id: int, flow_id: int, step_id: int, where: Spot | int, by: By)
 
 
 def duplicate(account_id: int, flow_id: int, step_id: int, by: By) -> int:
-    """Put a copy of a step behind it, with all in its branches and all its words; answers the copy's id."""
+    """Put a copy of a step behind it, with all in its branches and all its words; returns the copy's id."""
     writing()
     sketch = _open(account_id, flow_id)
     made = tree.copy(_known(sketch, step_id), _number(sketch))
@@ -144,7 +144,7 @@ def spoken(account_id: int, step: Step) -> Step:
 
 
 def remove(account_id: int, flow_id: int, step_id: int, by: By) -> list[Step]:
-    """Take a step out with all in its branches; answers the steps as they were, for `restore`."""
+    """Take a step out with all in its branches; returns the steps as they were, for `restore`."""
     writing()
     sketch = _open(account_id, flow_id)
     _known(sketch, step_id)
@@ -208,7 +208,7 @@ def _there(steps: list[Step] | None) -> list[Step]:
 
 
 def _number(sketch: Sketch) -> Callable[[], int]:
-    """Answer what gives new ids; none is ever given twice, whoever else changes the flow meanwhile."""
+    """Return what gives new ids; none is ever given twice, whoever else changes the flow meanwhile."""
 
     def next_one() -> int:
         sketch.flow.last_action += 1
@@ -248,5 +248,5 @@ def _keep(flow: Flow, changed: dict[str, Any]) -> None:
 
 
 def started_by(flow_id: int) -> Start:
-    """Answer what starts a flow now, whatever is being changed."""
+    """Return what starts a flow now, whatever is being changed."""
     return triggers.of(Trigger.get(Trigger.flow == flow_id))

@@ -16,7 +16,7 @@ _CLIENTS = (
 
 
 def spec() -> dict[str, Any]:
-    """Answer the kinds of steps with what they take, the events that start flows, and limits."""
+    """Return the kinds of steps with what they take, the events that start flows, and limits."""
     return {
         "steps": [_kind(kind) for kind in KINDS],
         "events": [

@@ -96,7 +96,7 @@ class Stage:
         }  # fmt: skip
 
     def _asked(self) -> list[Any]:
-        """Answer whatever may ask for what people did: steps, trigger, designs, and segments that those may name."""
+        """Return whatever may ask for what people did: steps, trigger, designs, and segments that those may name."""
         here = {"account": self.flow.account_id, "flow": self.flow.id}
         found = rows("SELECT data FROM trigger WHERE flow_id = :flow UNION ALL SELECT filters FROM segment "
                      "WHERE account_id = :account UNION ALL SELECT design FROM template WHERE flow_id = :flow",
@@ -107,7 +107,7 @@ class Stage:
         return [name for (name,) in rows("SELECT event FROM trigger WHERE flow_id = ?", (self.flow.id,))]
 
     def _sent_since(self, asked: list[Any]) -> int:
-        """Answer since when messages that were sent matter: for filters of campaigns, or for the frequency cap."""
+        """Return since when messages that were sent matter: for filters of campaigns, or for the frequency cap."""
         if any(name in json.dumps(asked) for name in _OF_CAMPAIGNS):
             return 0
         cap = scalar("SELECT frequency_cap FROM account WHERE id = ?", (self.flow.account_id,))

@@ -25,7 +25,7 @@ class Starter(NamedTuple):
 
 
 def made(look: Look) -> tuple[Starter, ...]:
-    """Answer the four, their buttons leading to the brand's first web address."""
+    """Return the four, their buttons leading to the brand's first web address."""
     emails = flow_emails.made(letters.home_of(look))
     return (
         Starter(
@@ -50,12 +50,12 @@ def made(look: Look) -> tuple[Starter, ...]:
 
 
 def of(account_id: int) -> tuple[Starter, ...]:
-    """Answer the four in the colours of an account."""
+    """Return the four in the colours of an account."""
     return made(Look(*brands.look(brands.get(account_id))))
 
 
 def find(account_id: int, key: str) -> Starter | None:
-    """Answer one of the four by its key, in the colours of an account."""
+    """Return one of the four by its key, in the colours of an account."""
     return next((one for one in of(account_id) if one.key == key), None)
 
 

@@ -89,7 +89,7 @@ def start(flow: Open, arrivals: Sequence[Arrival]) -> Started:
 
 
 def _sorted(flow: Open, arrivals: Sequence[Arrival], now: int) -> tuple[list[Arrival], list[tuple[Arrival, str]]]:
-    """Answer who starts, and who does not and why; each of them stands in the way of those who come after."""
+    """Return who starts, and who does not and why; each of them stands in the way of those who come after."""
     people = json.dumps(sorted({one.contact_id for one in arrivals}))
     inside = {
         (row[0], bool(row[1]))

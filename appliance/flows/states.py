@@ -160,5 +160,5 @@ def edited(flow: Flow, by: By) -> None:
 
 
 def approves(flow: Flow, by: By) -> bool:
-    """Say whether what somebody does needs nobody else's approval."""
+    """Return whether what somebody does needs nobody else's approval."""
     return not flow.account.approval_required or approving.allows(flow, by)

@@ -47,7 +47,7 @@ def page(account_id: int, query: FlowQuery, order: str = "-created") -> Page:
 
 
 def matching(account_id: int, query: FlowQuery) -> Any:
-    """Answer the flows that a query lets through, as a query without an order."""
+    """Return the flows that a query lets through, as a query without an order."""
     found = _select(account_id)
     if isinstance(query.status, str):
         found = found.where(Flow.status == LIVE.get(query.status, query.status))
@@ -65,12 +65,12 @@ def counted(account_id: int) -> dict[str, int]:
 
 
 def to_approve(account_id: int) -> list[Flow]:
-    """Answer the flows that wait for somebody to approve of them."""
+    """Return the flows that wait for somebody to approve of them."""
     return list(_select(account_id).where(Flow.asked_at.is_null(False)).order_by(Flow.asked_at))
 
 
 def get(account_id: int, flow_id: int) -> Flow:
-    """Answer a flow with its trigger and templates, all of one moment; raises NotFound."""
+    """Return a flow with its trigger and templates, all of one moment; raises NotFound."""
     with snapshot():
         return dress([_find(account_id, flow_id)])[0]
 
@@ -126,7 +126,7 @@ def check(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None 
 
 
 def begin(account_id: int, request: FlowCreate) -> tuple[FlowCreate, Draft]:
-    """Answer a request with what its starter says where it says nothing itself, and read it; raises as `read`."""
+    """Return a request with what its starter says where it says nothing itself, and read it; raises as `read`."""
     faults = Faults()
     body = faults.of(begun, account_id, request)
     if body is not None:
@@ -152,7 +152,7 @@ def _check(faults: Faults) -> None:
 
 
 def begun(account_id: int, request: FlowCreate) -> FlowCreate:
-    """Answer a request with what its starter says where it says nothing itself; raises Invalid for an unknown one."""
+    """Return a request with what its starter says where it says nothing itself; raises Invalid for an unknown one."""
     if not isinstance(request.starter, str):
         return request
     said = starters.find(account_id, request.starter)
@@ -238,7 +238,7 @@ _OURS = [
 
 
 def _apply(flow: Flow, request: FlowCreate | FlowPatch, draft: Draft, by: By) -> bool:
-    """Write what a request says into a flow; answers whether content or audience changed."""
+    """Write what a request says into a flow; returns whether content or audience changed."""
     if isinstance(request.name, str):
         flow.name = request.name.strip()
     if request.goal is not UNSET:
@@ -255,7 +255,7 @@ def _apply(flow: Flow, request: FlowCreate | FlowPatch, draft: Draft, by: By) ->
 
 
 def retrigger(flow: Flow, start: triggers.Start) -> bool:
-    """Write what starts a flow; answers whether that is something else than before."""
+    """Write what starts a flow; returns whether that is something else than before."""
     row = Trigger.get(Trigger.flow == flow.id)
     if triggers.of(row) == start:
         return False

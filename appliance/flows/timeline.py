@@ -31,7 +31,7 @@ class Rendered(Struct):
     segments: int | None = None
 
     def is_held(self, now: int) -> bool:
-        """Say whether it is known when it goes on."""
+        """Return whether it is known when it goes on."""
         return self.status == "held" and self.leaves_at is not None and clock.parse(self.leaves_at) > now
 
 
@@ -126,7 +126,7 @@ def _quoted(message: Rendered) -> str:
 
 
 def place(path: str | None) -> str:
-    """Say where a step stands as people count: `steps[1].no[0]` is `2 No 1`."""
+    """Return where a step stands as people count: `steps[1].no[0]` is `2 No 1`."""
     parts = _PART.findall(path or "")
     return " ".join(f"{int(index) + 1}" if name == "steps" else f"{name.capitalize()} {int(index) + 1}"
                     for name, index in parts)  # fmt: skip

@@ -42,7 +42,7 @@ def spot(text: str) -> Spot | None:
 
 
 def place(steps: Sequence[Step], step_id: int) -> Place | None:
-    """Answer where a step stands, or None if it is not there."""
+    """Return where a step stands, or None if it is not there."""
     return _place(steps, step_id, None, "")
 
 
@@ -58,17 +58,17 @@ def _place(steps: Sequence[Step], step_id: int, parent: Step | None, branch: str
 
 
 def find(steps: Sequence[Step], step_id: int) -> Step | None:
-    """Answer a step, or None if it is not there."""
+    """Return a step, or None if it is not there."""
     return next((step for _, step in walk(steps) if step["id"] == step_id), None)
 
 
 def below(step: Step) -> list[Step]:
-    """Answer all steps in the branches of one."""
+    """Return all steps in the branches of one."""
     return [one for way in BRANCHES for _, one in walk(step.get(way) or ())]
 
 
 def above(steps: Sequence[Step], step_id: int) -> list[Step]:
-    """Answer the steps that everybody has passed who comes to one: those before it, and the branches it stands in."""
+    """Return the steps that everybody has passed who comes to one: those before it, and the branches it stands in."""
     found = place(steps, step_id)
     if found is None:
         return []
@@ -150,7 +150,7 @@ class Valid(NamedTuple):
 
 
 def valid(steps: Sequence[Step], step_id: int) -> list[Valid]:
-    """Answer the places that a step may be moved to, in the order of the tree, without the one where it stands."""
+    """Return the places that a step may be moved to, in the order of the tree, without the one where it stands."""
     step = find(steps, step_id)
     if step is None:
         return []
@@ -177,7 +177,7 @@ def copy(step: Step, number: Callable[[], int]) -> Step:
 
 
 def seconds_before(steps: Sequence[Step], step_id: int) -> int:
-    """Answer how long somebody has waited at least who comes to a step, by the waits on their way."""
+    """Return how long somebody has waited at least who comes to a step, by the waits on their way."""
     waited = sum(one.get("duration", 0) for one in above(steps, step_id) if one["type"] == "wait")
     # Of branches that were passed the shorter way counts
     passed = sum(_least(one) for one in above(steps, step_id) if _is_passed(steps, one, step_id))
@@ -189,7 +189,7 @@ def _is_passed(steps: Sequence[Step], step: Step, step_id: int) -> bool:
 
 
 def _least(step: Step) -> int:
-    """Answer how long the shorter branch of a step takes."""
+    """Return how long the shorter branch of a step takes."""
     ways = [
         sum(one.get("duration", 0) if one["type"] == "wait" else _least(one) for one in step.get(way) or ())
         for way in BRANCHES

@@ -55,7 +55,7 @@ class Start(NamedTuple):
 
 
 def of(row: Trigger) -> Start:
-    """Answer what a stored trigger says."""
+    """Return what a stored trigger says."""
     return Start(row.event, row.segment_id, row.contact_list_id, row.data)
 
 
@@ -84,7 +84,7 @@ def check(account_id: int, raw: Any, faults: Faults, path: str = "trigger", befo
 
 
 def lacks(start: Start) -> list[tuple[str, str]]:
-    """Answer what keeps a flow with this trigger from going live: (key, words)."""
+    """Return what keeps a flow with this trigger from going live: (key, words)."""
     if start.event == MANUAL:
         return [("event", "names no event that starts it: `manual` is none")]
     if start.event in SEGMENT_EVENTS and start.segment_id is None:
@@ -98,7 +98,7 @@ def lacks(start: Start) -> list[tuple[str, str]]:
 
 
 def _taken(start: Start) -> Iterator[tuple[str, str]]:
-    """Answer the keywords that no flow hears, because they are acted on: STOP, START, HELP and their relatives."""
+    """Return the keywords that no flow hears, because they are acted on: STOP, START, HELP and their relatives."""
     if start.event not in ("message", "keyword"):
         return
     for index, word in enumerate(start.data.get("keywords") or []):
@@ -107,7 +107,7 @@ def _taken(start: Start) -> Iterator[tuple[str, str]]:
 
 
 def faults_of(account_id: int, start: Start) -> list[tuple[str, str]]:
-    """Answer what is wrong by now with conditions that were right when they were written: (key, words)."""
+    """Return what is wrong by now with conditions that were right when they were written: (key, words)."""
     try:
         read.filters(start.data.get("where") or [], scope(account_id, writing=True), "data.where")
     except Invalid as invalid:
@@ -125,7 +125,7 @@ def opened(flow_id: int) -> None:
 
 
 def frequency(start: Start) -> str | int:
-    """Answer how often one person may start: `once`, `every_time`, or the seconds between two starts."""
+    """Return how often one person may start: `once`, `every_time`, or the seconds between two starts."""
     said = start.data.get("frequency")
     if isinstance(said, dict):
         return int(said["min_gap_seconds"])
@@ -133,7 +133,7 @@ def frequency(start: Start) -> str | int:
 
 
 def scope(account_id: int, writing: bool = False) -> Scope:
-    """Answer the scope of a trigger's conditions: those of a branch, asked of many events at once."""
+    """Return the scope of a trigger's conditions: those of a branch, asked of many events at once."""
     here = people.scope(account_id, writing)
     return here._replace(place=Place.SPLIT, document=f"{EVENT}.data", start=f"{EVENT}.created_at")
 

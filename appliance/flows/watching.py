@@ -73,7 +73,7 @@ _one_at_a_time = threading.Lock()
 
 
 def is_due() -> bool:
-    """Say whether some segment should be looked at now; called once a second, always from the same thread."""
+    """Return whether some segment should be looked at now; called once a second, always from the same thread."""
     watched = _watched()
     if {one[:2] for one in watched} != _wanted():
         return True
@@ -115,7 +115,7 @@ def tend() -> None:
 
 
 def _since(watch: _Watch) -> int:
-    """Answer the last event before the last look that told of everybody; in a new process, one of a minute ago."""
+    """Return the last event before the last look that told of everybody; in a new process, one of a minute ago."""
     seen = _looked.get(watch.segment_id)
     if seen is not None:
         return seen.newest
@@ -155,7 +155,7 @@ def _watched() -> list[_Watch]:
 
 
 def _wanted() -> set[tuple[Any, ...]]:
-    """Answer the segments that active flows start by, and all of an account with a webhook that names these events."""
+    """Return the segments that active flows start by, and all of an account with a webhook that names these events."""
     found = set(rows(_OF_FLOWS))
     for account_id in webhooks.watching_segments():
         found |= set(rows("SELECT account_id, id FROM segment WHERE account_id = ?", (account_id,)))
@@ -184,7 +184,7 @@ def _begin(account_id: int, segment_id: int) -> None:
 
 
 def _forget(segment_id: int) -> int:
-    """Drop some of the people that were kept, and then the watch; answers how many there were."""
+    """Drop some of the people that were kept, and then the watch; returns how many there were."""
     writing()
     number = run(
         "DELETE FROM segment_member WHERE (segment_id, contact_id) IN "
@@ -270,7 +270,7 @@ def _move(
 
 
 def _causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
-    """Answer what happened to some people since an event: that may be why they came or went.
+    """Return what happened to some people since an event: that may be why they came or went.
 
     By the order of events and not by their time: a clock may be set back, and a click is told of after it was made.
     """

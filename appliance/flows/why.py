@@ -61,7 +61,7 @@ def _decide(rows: Sequence[Reason], mode: str) -> None:
 
 
 def _found(node: Node, row: Row, here: Scope) -> str:
-    """Say what was found about the person, in words."""
+    """Return what was found about the person, in words."""
     if isinstance(node, Group):
         held = sum(part.matches for part in row.rows)
         return f"{held} of {len(row.rows)} hold"

@@ -76,7 +76,7 @@ def _lists(form: Form) -> dict[int, str]:
 
 
 def _needs_confirmation(wanted: _Wanted) -> bool:
-    """Say whether only the owner of the address can do this: so says the form or a list, or they have opted out."""
+    """Return whether only the owner of the address can do this: so says the form or a list, or they have opted out."""
     channel = wanted.channel
     if wanted.form.double_opt_in:
         return True
@@ -137,7 +137,7 @@ def _ask(wanted: _Wanted) -> None:
 
 
 def _unasked(wanted: _Wanted, now: int) -> Confirmation | None:
-    """Answer what was typed into this form before and is in no mail: what is typed now takes its place.
+    """Return what was typed into this form before and is in no mail: what is typed now takes its place.
 
     So who submits a form for a week leaves little to be done when the question is answered.
     """
@@ -180,7 +180,7 @@ def _mail(wanted: _Wanted, number: int) -> Message:
 
 
 def expired(most: int) -> list[int]:
-    """Answer some sign-ups whose link has expired and that still hold what was typed."""
+    """Return some sign-ups whose link has expired and that still hold what was typed."""
     return _ids("created_at < ? AND confirmed_at IS NULL AND key IS NOT NULL", LIVES_MS, most)
 
 
@@ -194,7 +194,7 @@ def blank(some: list[int]) -> int:
 
 
 def old(most: int) -> list[int]:
-    """Answer some sign-ups that were 30 days ago."""
+    """Return some sign-ups that were 30 days ago."""
     return _ids("created_at < ?", KEPT_MS, most)
 
 

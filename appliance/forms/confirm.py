@@ -32,13 +32,13 @@ class Sheet(NamedTuple):
 
 
 def find(token: str) -> Confirmation | None:
-    """Answer what a token confirms, or None if it is not ours, or long gone."""
+    """Return what a token confirms, or None if it is not ours, or long gone."""
     number = tokens.read(links.CONFIRM, token)
     return Confirmation.get_or_none(Confirmation.id == number) if number is not None else None
 
 
 def sheet(token: str) -> Sheet | None:
-    """Answer what the page of a token shows, or None; reading changes nothing."""
+    """Return what the page of a token shows, or None; reading changes nothing."""
     asked = find(token)
     if asked is None:
         return None
@@ -59,7 +59,7 @@ def _state(asked: Confirmation) -> State:
 
 
 def _together(asked: Confirmation) -> list[Confirmation]:
-    """Answer all that waits for the same answer: one mail a day asks, however many forms were filled in."""
+    """Return all that waits for the same answer: one mail a day asks, however many forms were filled in."""
     if asked.purpose != "opt_in" or asked.key is None:
         return [asked]
     return list(

@@ -16,7 +16,7 @@ SOURCE = "form"
 
 
 def find(account_id: int, kind: str, key: str) -> Channel | None:
-    """Answer the address of somebody we know, or None."""
+    """Return the address of somebody we know, or None."""
     return next(iter(CHANNELS.find("account_id = ? AND kind = ? AND key = ?", (account_id, kind, key))), None)
 
 

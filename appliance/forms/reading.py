@@ -35,7 +35,7 @@ class Submitted(NamedTuple):
 
 
 def is_trapped(raw: Mapping[str, Any]) -> bool:
-    """Say whether a program filled in the field that nobody sees."""
+    """Return whether a program filled in the field that nobody sees."""
     return raw.get(TRAP) not in (None, "", UNSET)
 
 
@@ -82,7 +82,7 @@ def _address(form: Form, kind: str, text: Any, faults: Faults) -> Address | None
 
 
 def _data(raw: Mapping[str, Any], asked: list[Field], faults: Faults) -> dict[str, Any]:
-    """Answer the values of `data`, sent as an object, as `data[key]`, as `data.key` or by their plain name."""
+    """Return the values of `data`, sent as an object, as `data[key]`, as `data.key` or by their plain name."""
     inner = raw.get("data")
     inner = inner if isinstance(inner, dict) else {}
     found: dict[str, Any] = {}

@@ -87,7 +87,7 @@ def page(account_id: int, query: FormQuery) -> Page:
 
 
 def get(account_id: int, form_id: int) -> Form:
-    """Answer a form; raises NotFound."""
+    """Return a form; raises NotFound."""
     found = Form.get_or_none(Form.account == account_id, Form.id == form_id)
     if found is None:
         raise NotFound
@@ -95,7 +95,7 @@ def get(account_id: int, form_id: int) -> Form:
 
 
 def by_key(public_key: str) -> Form:
-    """Answer the form of a public key; raises NotFound."""
+    """Return the form of a public key; raises NotFound."""
     found = Form.get_or_none(Form.public_key == public_key)
     if found is None:
         raise NotFound
@@ -144,7 +144,7 @@ def delete(account_id: int, form_id: int) -> Form:
 
 
 def fields_of(form: Form) -> list[Field]:
-    """Answer what a form asks for; without an address to write to nobody could sign up."""
+    """Return what a form asks for; without an address to write to nobody could sign up."""
     found = [_field(one) for one in form.fields]
     if not any(one.name in ("email", "phone") for one in found):
         found.insert(0, Field("email", None, None, True))
@@ -166,7 +166,7 @@ def check(account_id: int, request: FormWrite | FormPatch, _: int | None = None)
 
 
 def _checked(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
-    """Answer the columns that a request sets; raises Invalid with all faults."""
+    """Return the columns that a request sets; raises Invalid with all faults."""
     faults = Faults()
     values = given(request)
     empty: dict[str, Any] = {"list_ids": [], "origins": [], "fields": ["email"], "double_opt_in": True}
@@ -191,7 +191,7 @@ def _checked(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
 
 
 def _origins(written: list[str], faults: Faults) -> list[str]:
-    """Answer origins as browsers tell theirs: in lower case, ASCII, without the port that goes without saying."""
+    """Return origins as browsers tell theirs: in lower case, ASCII, without the port that goes without saying."""
     found = []
     for index, text in enumerate(written):
         origin = targets.sendable(text.strip().rstrip("/").lower()) or ""
@@ -203,7 +203,7 @@ def _origins(written: list[str], faults: Faults) -> list[str]:
 
 
 def leads_to(form: Form) -> str | None:
-    """Answer where a form leads in the end, as it may stand in a header."""
+    """Return where a form leads in the end, as it may stand in a header."""
     return targets.sendable(form.redirect_url) if form.redirect_url else None
 
 

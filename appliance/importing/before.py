@@ -37,7 +37,7 @@ class Notes(msgspec.Struct, array_like=True):
 
 
 def runs(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Answer some ids as runs of neighbours: (first, count)."""
+    """Return some ids as runs of neighbours: (first, count)."""
     found: list[tuple[int, int]] = []
     for one in sorted(ids):
         if found and one == sum(found[-1]):
@@ -48,7 +48,7 @@ def runs(ids: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def ids(found: Iterable[tuple[int, int]]) -> list[int]:
-    """Answer the ids of runs."""
+    """Return the ids of runs."""
     return [one for first, count in found for one in range(first, first + count)]
 
 
@@ -94,7 +94,7 @@ class Before:
         self._joined[list_id] += contact_ids
 
     def packed(self) -> bytes:
-        """Answer the notes for storage."""
+        """Return the notes for storage."""
         self.notes.created = runs(self._created)
         self.notes.joined = {list_id: runs(members) for list_id, members in self._joined.items()}
         return _encode(self.notes)

@@ -88,7 +88,7 @@ def unaccented(text: str) -> str:
 
 
 def word_of(cell: Any) -> str:
-    """Answer a cell as a word that can be compared."""
+    """Return a cell as a word that can be compared."""
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return unaccented(str(cell).strip()).replace(" ", "_").replace("-", "_")

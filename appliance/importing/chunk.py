@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 
     @property
     def mark(self) -> dict[str, Any]:
-        """Answer what events carry, so that nobody mistakes them for something that a person did."""
+        """Return what events carry, so that nobody mistakes them for something that a person did."""
         return {"import_id": self.import_id, **({"trigger_flows": True} if self.trigger_flows else {})}
 
 
@@ -174,7 +174,7 @@ class Chunk:
         return [one.value for one in given if self._address(contact_id, one)]
 
     def _address(self, contact_id: int, given: Given) -> bool:
-        """Bring one address to where the file and the rules put it; answers whether an opt-out was kept."""
+        """Bring one address to where the file and the rules put it; returns whether an opt-out was kept."""
         key = (given.kind, given.key)
         have = self.known.channels.get(key)
         hashed = self.known.hash_of(key)

@@ -96,12 +96,12 @@ PRODUCTS = (
 
 
 def plain(name: str) -> str:
-    """Answer a column's name in the form that names are compared in, which is also its key in `data`."""
+    """Return a column's name in the form that names are compared in, which is also its key in `data`."""
     return re.sub(r"[^\w]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())).strip("_").lower()
 
 
 def recognise(names: list[str]) -> str | None:
-    """Answer which product wrote columns of these names, or None."""
+    """Return which product wrote columns of these names, or None."""
     have = {_flat(name) for name in names}
     return next((one.name for one in PRODUCTS if one.needs <= have), None)
 
@@ -112,7 +112,7 @@ def _flat(name: str) -> str:
 
 
 def guess(names: list[str], resource: str = "contacts") -> list[str]:
-    """Answer where each column goes; the first of two that mean the same address or name wins."""
+    """Return where each column goes; the first of two that mean the same address or name wins."""
     have = {_flat(name) for name in names}
     product = next((one for one in PRODUCTS if one.needs <= have), None)
     found: list[str] = []

@@ -52,7 +52,7 @@ class Gone(NamedTuple):
     created_at: int
 
     def words(self) -> list[str]:
-        """Answer every way in which the addresses are written, in lower case."""
+        """Return every way in which the addresses are written, in lower case."""
         return sorted({addresses.lower(text) for _, key, value in self.addresses for text in (key, value)})
 
     def finder(self) -> Callable[[bytes], bool]:
@@ -70,7 +70,7 @@ class Gone(NamedTuple):
         return lambda text: any(one in text for one in plain) or any(one.search(text) for one in spelled)
 
     def digits(self) -> list[bytes]:
-        """Answer the numbers of phones, as they stand between any separators."""
+        """Return the numbers of phones, as they stand between any separators."""
         return [key.lstrip("+").encode() for kind, key, _ in self.addresses if kind == "phone"]
 
 
@@ -86,7 +86,7 @@ def _letter(char: str, encoding: str) -> bytes:
 
 
 def is_due() -> bool:
-    """Say whether somebody is still to be taken out."""
+    """Return whether somebody is still to be taken out."""
     return bool(rows("SELECT 1 FROM erasure LIMIT 1"))
 
 
@@ -113,7 +113,7 @@ def _waiting() -> list[Gone]:
 
 
 def _take_out(gone: Gone) -> bool:
-    """Take one person out; answers False if that has to wait."""
+    """Take one person out; returns False if that has to wait."""
     theirs = (gone.account_id, gone.created_at)
     if one(
         "SELECT 1 FROM import WHERE account_id = ? AND created_at <= ? "
@@ -137,7 +137,7 @@ def _take_out(gone: Gone) -> bool:
 
 
 def _made_anew(gone: Gone) -> list[int]:
-    """Answer the contacts with those addresses that an import made after the erasure, out of a file from before it."""
+    """Return the contacts with those addresses that an import made after the erasure, out of a file from before it."""
     found: dict[int, None] = {}
     for kind, key, _ in gone.addresses:
         for (contact_id,) in rows(
@@ -152,7 +152,7 @@ def _made_anew(gone: Gone) -> list[int]:
 
 
 def _names(path: Path, gone: Gone) -> bool:
-    """Say whether somebody is named in a file."""
+    """Return whether somebody is named in a file."""
     if path.suffix == ".db":
         return _names_staged(path, gone)
     is_named, digits = gone.finder(), gone.digits()
@@ -255,7 +255,7 @@ def _done(gone: Gone) -> None:
 
 
 def _faded() -> int | None:
-    """Answer an import whose notes can no longer be used, or whose outcomes nobody can ask for any more."""
+    """Return an import whose notes can no longer be used, or whose outcomes nobody can ask for any more."""
     now = clock.now_ms()
     found = one(
         "SELECT i.id FROM import i WHERE i.status NOT IN ('pending', 'processing') AND i.phase IS DISTINCT "

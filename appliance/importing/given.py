@@ -35,7 +35,7 @@ class Given(Struct, array_like=True):
 
     @property
     def state(self) -> str | None:
-        """Answer the one word that `rules.outcome` takes."""
+        """Return the one word that `rules.outcome` takes."""
         if self.suppression == "complaint":
             return self.suppression
         if self.consent == "in":

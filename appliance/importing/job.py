@@ -116,7 +116,7 @@ class Importer:
         raise _Halted
 
     def _apply(self, job: Import, home: Path) -> bool:
-        """Write everybody behind the cursor; answers False if the service is ending first."""
+        """Write everybody behind the cursor; returns False if the service is ending first."""
         asked = steps.plan(job)
         staged = Staged(home / "staging.db")
         try:
@@ -145,7 +145,7 @@ class Importer:
 
 
 def _size(taken: float, weight: int) -> int:
-    """Answer how many lines the next part may have, so that nobody waits long for its transaction."""
+    """Return how many lines the next part may have, so that nobody waits long for its transaction."""
     return max(_LEAST, min(_MOST, int(weight * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
 
 

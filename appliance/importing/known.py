@@ -155,7 +155,7 @@ class Known:
                 self.opt_outs[(kind, hashed)] = (by, when)
 
     def hash_of(self, key: tuple[str, str]) -> bytes:
-        """Answer the hash of an address, made once."""
+        """Return the hash of an address, made once."""
         found = self._hashes.get(key)
         if found is None:
             found = self._hashes[key] = tokens.address_hash(*key)
@@ -167,12 +167,12 @@ class Known:
         self._of_contact[have.contact_id].append((key, have))
 
     def fresh(self, contact_id: int, key: tuple[str, str], value: str) -> Have:
-        """Answer a new address with what it already carries: suppressions, and opt-outs of a deleted contact."""
+        """Return a new address with what it already carries: suppressions, and opt-outs of a deleted contact."""
         by, when = self.opt_outs.get((key[0], self.hash_of(key)), (None, None))
         return Have(None, contact_id, value, Standing(False, by, when))
 
     def reasons(self, kind: str, hashed: bytes) -> "set[str] | frozenset[str]":
-        """Answer why an address is suppressed."""
+        """Return why an address is suppressed."""
         return self._reasons.get((kind, hashed), frozenset())
 
     def suppress(self, kind: str, hashed: bytes, reason: str) -> None:
@@ -182,19 +182,19 @@ class Known:
             self._remembered.setdefault((kind, hashed), set()).add(reason)
 
     def has_email(self, contact_id: int) -> bool:
-        """Say whether a contact has an e-mail address."""
+        """Return whether a contact has an e-mail address."""
         return any(kind == "email" for (kind, _), _ in self._of_contact.get(contact_id, ()))
 
     def addresses_of(self, contact_id: int) -> list[tuple[tuple[str, str], Have]]:
-        """Answer the addresses of a contact, oldest first."""
+        """Return the addresses of a contact, oldest first."""
         return self._of_contact[contact_id]
 
     def touched(self) -> list[Have]:
-        """Answer the addresses that changed."""
+        """Return the addresses that changed."""
         return [have for have in self.channels.values() if have.touched]
 
     def next_id(self) -> int:
-        """Answer the id of the next contact; this thread is the only one that makes any."""
+        """Return the id of the next contact; this thread is the only one that makes any."""
         if self._next is None:
             self._next = catalogue.last_number("contact")
         self._next += 1
@@ -205,7 +205,7 @@ class Known:
         return self._next
 
     def of_list(self, list_id: int, contact_ids: list[int | None]) -> tuple[str | None, set[int], set[int]]:
-        """Answer a list's name (None if it is gone or became a mirror), and who of some is in it or refused it."""
+        """Return a list's name (None if it is gone or became a mirror), and who of some is in it or refused it."""
         mine = (list_id, self.account_id)
         found = one("SELECT name FROM contact_list WHERE id = ? AND account_id = ? AND segment_id IS NULL", mine)
         if found is None:

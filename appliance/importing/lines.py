@@ -15,7 +15,7 @@ class TooLong(str):
 
 
 def encoding(path: Path) -> tuple[str, int]:
-    """Answer the encoding of a file and how many bytes of mark begin it.
+    """Return the encoding of a file and how many bytes of mark begin it.
 
     Without a mark: UTF-16 shows by its zeros; else UTF-8, unless more of the file breaks it than bears it out.
     """

@@ -29,5 +29,5 @@ class Named:
                 self._ids[key] = lists.create(account_id, ListCreate(names[key])).id
 
     def ids(self, person: Person) -> list[int]:
-        """Answer the lists that a person's row names."""
+        """Return the lists that a person's row names."""
         return [self._ids[key] for name in person.list_names() if (key := name_key(name)) in self._ids]

@@ -69,7 +69,7 @@ class Person(NamedTuple):
     shared: int = 0
 
     def given(self) -> list[Given]:
-        """Answer the person's addresses, the one they are known by first."""
+        """Return the person's addresses, the one they are known by first."""
         own = Given(
             self.kind, self.key, self.value, self.suppression, self.consent, bool(self.verified), self.opt_in_at,
             self.opt_out_at,
@@ -77,7 +77,7 @@ class Person(NamedTuple):
         return [own, *(_decode(self.more) if self.more else ())]
 
     def list_names(self) -> list[str]:
-        """Answer the lists that the row names."""
+        """Return the lists that the row names."""
         return _names(self.lists) if self.lists else []
 
 
@@ -269,7 +269,7 @@ def _first(known: list[Given] | None) -> Address | None:
 def _further(
     first: Address, phone: Address | None, row: dict[str, Any], own: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], str | None]:
-    """Answer the standing of the first address and the others as JSON; the column `channels` knows best of each."""
+    """Return the standing of the first address and the others as JSON; the column `channels` knows best of each."""
     found: dict[tuple[str, str], Given] = {}
     if phone is not None:
         # What a file says of a person's consent without saying for which address holds for both

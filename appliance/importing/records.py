@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 def delimiter(line: str) -> str:
-    """Answer what separates the cells of a header: the one that makes most columns."""
+    """Return what separates the cells of a header: the one that makes most columns."""
     return max(_DELIMITERS, key=lambda one: len(_parse(line, one) or ()))
 
 

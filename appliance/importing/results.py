@@ -44,7 +44,7 @@ class _Outcomes:
         self._import_id, self._path, self._last = import_id, path, 0
 
     def more(self) -> bool:
-        """Take some chunks in; answers whether there may be more."""
+        """Take some chunks in; returns whether there may be more."""
         found = rows(
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
             (self._import_id, self._last, _CHUNKS),
@@ -133,7 +133,7 @@ def pieces(account_id: int, import_id: int, only: str | None = None) -> Iterator
 
 
 def _why_not(job: Import) -> str:
-    """Say why there are no lines to show."""
+    """Return why there are no lines to show."""
     if job.phase == "staging":
         return "the file is being read; its lines come when that is done"
     if job.created_at < clock.now_ms() - store.KEPT_MS:

@@ -32,14 +32,14 @@ class Outcome(NamedTuple):
 
 
 def gravest(reasons: "set[str] | frozenset[str]") -> str | None:
-    """Answer the reason that a channel names, out of all in force."""
+    """Return the reason that a channel names, out of all in force."""
     return next((reason for reason in GRAVITY if reason in reasons), None)
 
 
 def outcome(
     now: int, standing: Standing, state: str | None, wanted: bool, times: tuple[int | None, int | None] = (None, None)
 ) -> Outcome:
-    """Answer what a row does to an address; `state` is what the file says of it, `wanted` the import's `opt_in`.
+    """Return what a row does to an address; `state` is what the file says of it, `wanted` the import's `opt_in`.
 
     `times` are when they came and left by the file's own telling, which a change takes over.
     """

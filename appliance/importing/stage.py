@@ -62,7 +62,7 @@ class Unreadable(Exception):
 
 
 def look(path: Path) -> Look:
-    """Answer format, encoding, columns and samples of a file; raises Unreadable."""
+    """Return format, encoding, columns and samples of a file; raises Unreadable."""
     with path.open("rb") as file:
         if file.read(4) in _WORKBOOKS:
             raise Unreadable("the file is a workbook of a spreadsheet: save it as CSV first")
@@ -146,7 +146,7 @@ def _shown(value: Any) -> str:
 
 
 def targets(names: list[str], resource: str, asked: dict[str, str | None]) -> list[str]:
-    """Answer where each column goes: as asked for, else as guessed."""
+    """Return where each column goes: as asked for, else as guessed."""
     guessed = columns.guess(names, resource)
     taken = {asked[name] for name in names if asked.get(name)}
     return [

@@ -117,22 +117,22 @@ class Staged:
         self._here = _open(path, apsw.SQLITE_OPEN_READONLY)
 
     def people(self, after: int, last: int) -> list[Person]:
-        """Answer the people behind a position, up to and with another."""
+        """Return the people behind a position, up to and with another."""
         sql = f"SELECT {_FIELDS} FROM person WHERE pos > ? AND pos <= ? ORDER BY pos"
         return [Person._make(row) for row in self._here.execute(sql, (after, last))]
 
     def lines_of(self, after: int, last: int) -> list[int]:
-        """Answer the lines of the people behind a position, up to and with another."""
+        """Return the lines of the people behind a position, up to and with another."""
         found = self._here.execute("SELECT line FROM person WHERE pos > ? AND pos <= ? ORDER BY pos", (after, last))
         return [row[0] for row in found]
 
     def count(self) -> int:
-        """Answer how many people there are, which is the last position."""
+        """Return how many people there are, which is the last position."""
         found: list[tuple[Any, ...]] = self._here.execute("SELECT coalesce(max(pos), 0) FROM person").fetchall()
         return int(found[0][0])
 
     def lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """Answer (line, reason or None, address or beginning of the row, warnings) of the next lines."""
+        """Return (line, reason or None, address or beginning of the row, warnings) of the next lines."""
         return self._here.execute(
             "SELECT * FROM (SELECT line, NULL, value, warnings FROM person WHERE line > ?1 ORDER BY line LIMIT ?2) "
             "UNION ALL SELECT * FROM (SELECT line, reason, text, NULL FROM fault WHERE line > ?1 ORDER BY line "
@@ -141,11 +141,11 @@ class Staged:
         ).fetchall()
 
     def faults(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Answer how many rows are wrong, and the first of them with why."""
+        """Return how many rows are wrong, and the first of them with why."""
         return self._some("SELECT count(*) FROM fault", "SELECT line, coalesce(text, ''), reason FROM fault", limit, {})
 
     def doubles(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Answer how many rows repeat an address, and the first of them with the line that names it first."""
+        """Return how many rows repeat an address, and the first of them with the line that names it first."""
         where = "FROM person WHERE first NOT NULL"
         return self._some(f"SELECT count(*) {where}", f"SELECT line, value, CAST(first AS TEXT) {where}", limit, {})
 
@@ -169,7 +169,7 @@ class Staged:
         return self._some(f"SELECT count(*) {where}", f"SELECT line, value, warnings {where}", limit, {})
 
     def named(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Answer how many addresses have one of some names before the @, and the first of them."""
+        """Return how many addresses have one of some names before the @, and the first of them."""
         where = (
             "FROM person WHERE kind = 'email' AND first IS NULL "
             f"AND substr(key, 1, instr(key, '@') - 1) {among(':names')}"
@@ -202,7 +202,7 @@ def detach() -> None:
 
 
 def attached_people(after: int, last: int) -> list[Person]:
-    """Answer the people of the attached file behind a position up to another, without those in `temp.import_plain`."""
+    """Return the people of the attached file behind a position up to another, without those in `temp.import_plain`."""
     found = connection().execute(
         f"SELECT {_FIELDS} FROM staged.person WHERE pos > ? AND pos <= ? "
         "AND pos NOT IN (SELECT pos FROM temp.import_plain) ORDER BY pos",

@@ -34,7 +34,7 @@ class Stopped(Exception):
 
 
 def plan(job: Import) -> Plan:
-    """Answer what every chunk of an import needs to know."""
+    """Return what every chunk of an import needs to know."""
     asked = store.options(job)
     return Plan(
         job.id, job.account_id, job.actor, asked.consent_source, tuple(dict.fromkeys(asked.list_ids)), asked.opt_in,
@@ -54,7 +54,7 @@ def start(import_id: int, phase: str) -> Import:
 
 
 def fresh(import_id: int, left: int = 200) -> bool:
-    """Forget some outcomes of an earlier run and all its numbers; answers whether any are left to forget."""
+    """Forget some outcomes of an earlier run and all its numbers; returns whether any are left to forget."""
     writing()
     run(
         "DELETE FROM import_chunk WHERE id IN (SELECT id FROM import_chunk WHERE import_job_id = ? LIMIT ?)",

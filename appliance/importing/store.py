@@ -38,7 +38,7 @@ MAPPING = "mapping"
 
 
 def directory(import_id: int | None = None) -> Path:
-    """Answer where files of imports are kept: beside the database, private as all of it."""
+    """Return where files of imports are kept: beside the database, private as all of it."""
     base = Path(config.current().data_dir) / "imports"
     base.mkdir(mode=0o700, exist_ok=True)
     return base if import_id is None else base / str(import_id)
@@ -110,7 +110,7 @@ def _made(account_id: int, upload: Upload, seen: Look, actor: str, state: dict[s
 
 
 def _settled(account_id: int, options: ImportOptions, dry_run: bool) -> ImportOptions:
-    """Answer what was asked with the lists it names among its `list_ids`; a check makes none of them. Raises Invalid
+    """Return what was asked with the lists it names among its `list_ids`; a check makes none of them. Raises Invalid
     for lists that take no members.
     """
     ids = list(options.list_ids)
@@ -196,7 +196,7 @@ def _only_checked(account_id: int, import_id: int) -> Import:
 
 
 def is_kept(import_id: int) -> bool:
-    """Say whether the file of an import is still there."""
+    """Return whether the file of an import is still there."""
     return (directory(import_id) / "upload").exists()
 
 
@@ -212,7 +212,7 @@ def discard(account_id: int, import_id: int) -> Import:
 
 
 def get(account_id: int, import_id: int) -> Import:
-    """Answer an import; raises NotFound."""
+    """Return an import; raises NotFound."""
     found = Import.get_or_none(Import.account == account_id, Import.id == import_id)
     if found is None:
         raise NotFound
@@ -270,7 +270,7 @@ def _refusal(found: Import, action: str) -> Invalid:
 
 
 def is_due() -> bool:
-    """Say whether an import waits for work."""
+    """Return whether an import waits for work."""
     return bool(
         rows("SELECT 1 FROM import WHERE status IN ('pending', 'processing') LIMIT 1")
         or rows("SELECT 1 FROM import WHERE phase = 'undoing' LIMIT 1")
@@ -278,7 +278,7 @@ def is_due() -> bool:
 
 
 def options(found: Import) -> ImportOptions:
-    """Answer what an import was asked for."""
+    """Return what an import was asked for."""
     return msgspec.convert(found.options, ImportOptions)
 
 
@@ -301,5 +301,5 @@ def reasons(found: Import) -> dict[str, int]:
 
 
 def summary(found: Import) -> dict[str, Any]:
-    """Answer the numbers of an import."""
+    """Return the numbers of an import."""
     return {name: getattr(found, name) for name in ("total", "created", "updated", "skipped", "failed", "warnings")}

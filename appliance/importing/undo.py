@@ -36,7 +36,7 @@ def run(job: Import, stopping: threading.Event) -> None:
 
 
 def step(import_id: int) -> bool:
-    """Take back some of the last chunk that still can be; answers whether there may be more."""
+    """Take back some of the last chunk that still can be; returns whether there may be more."""
     writing()
     job = Import.get_by_id(import_id)
     found = one(
@@ -69,7 +69,7 @@ class _Undo:
         self._joined = {list_id: ids(members) for list_id, members in notes.joined.items()}
 
     def left(self) -> bytes | None:
-        """Answer the notes of what is still to be taken back; None if nothing is."""
+        """Return the notes of what is still to be taken back; None if nothing is."""
         if not (self._created or self.notes.changes or any(self._joined.values())):
             return None
         self.notes.created = runs(self._created)

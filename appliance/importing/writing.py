@@ -54,7 +54,7 @@ _ORDER = (
 
 
 def uuid7(now: int, number: int) -> str:
-    """Answer a UUID that grows with time and number (RFC 9562, version 7), so that its index is written in order."""
+    """Return a UUID that grows with time and number (RFC 9562, version 7), so that its index is written in order."""
     value = (now & (1 << 48) - 1) << 80 | 7 << 76 | (number >> 42 & 0xFFF) << 64 | 2 << 62
     value |= (number & (1 << 42) - 1) << 20 | time.perf_counter_ns() & 0xFFFFF
     text = f"{value:032x}"

@@ -80,7 +80,7 @@ class Desk:
         return Target() if local.lower() in _FEEDBACK and await work.call(_is_ours, above) else None
 
     async def handle_DATA(self, server: Session, session: Any, envelope: Envelope) -> str:
-        """Answer for a mail once what it tells is on disk."""
+        """Reply to a message once what it tells is on disk."""
         content = envelope.original_content or b""
         if is_bare(content):
             return "554 5.6.0 A message holds no CR and no LF by itself"
@@ -105,7 +105,7 @@ class Desk:
         return await asyncio.get_running_loop().run_in_executor(self._reader, mail.facts, content, message_id)
 
     async def handle_exception(self, error: Exception) -> str:
-        """Answer for what nobody foresaw, without words about ourselves."""
+        """Reply to an unexpected error without details about ourselves."""
         log.error("a conversation failed: %r", error)
         return "451 4.3.0 Something went wrong here"
 
@@ -115,6 +115,6 @@ def _is_ours(domain_name: str) -> bool:
 
 
 def _write(told: list[list[Fact]], leaving: list[str]) -> int:
-    """Write what a mail tells, all of it or nothing; answers how much of it is new."""
+    """Write what a mail tells, all of it or nothing; returns how much of it is new."""
     changed = mail.apply(told)
     return changed + sum(unsubscribes.opt_out(token, "mailto") for token in leaving)

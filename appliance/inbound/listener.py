@@ -79,7 +79,7 @@ class Listener:
 
 
 def _certificate(here: Config) -> certificates.Shown | None:
-    """Answer what conversations are encrypted with; None without a certificate. Raises OSError for a bad one."""
+    """Return what conversations are encrypted with; None without a certificate. Raises OSError for a bad one."""
     if not here.inbound.tls_certificate:
         return None
     return certificates.Shown("inbound.tls_certificate", here.inbound.tls_certificate, here.inbound.tls_key, web=False)

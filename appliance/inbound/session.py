@@ -118,5 +118,5 @@ def _is_bare(data: bytes, last: bytes) -> bool:
 
 
 def is_bare(content: bytes) -> bool:
-    """Say whether a message holds a CR or LF by itself."""
+    """Return whether a message holds a CR or LF by itself."""
     return _BARE.search(content) is not None

@@ -9,12 +9,12 @@ LETS_PASS = ("stop_keyword", "complaint", "erased", "hard_bounce", "soft_bounce"
 
 
 def is_one(row: Claim) -> bool:
-    """Say whether a row answers what its recipient wrote: the confirmation of a STOP, help."""
+    """Return whether a row answers what its recipient wrote: the confirmation of a STOP, help."""
     if row.channel != "sms" or row.source_type != "system":
         return False
     return one("SELECT 1 FROM incoming WHERE reply_id = ?", (row.id,)) is not None
 
 
 def is_late(row: Claim, now: int) -> bool:
-    """Say whether it is too late for a row to answer anything; of no other row it ever is."""
+    """Return whether it is too late for a row to answer anything; of no other row it ever is."""
     return now - row.created_at > LASTS_MS and is_one(row)

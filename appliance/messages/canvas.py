@@ -63,12 +63,12 @@ class Drawn(NamedTuple):
 
     @property
     def html(self) -> str:
-        """Answer the whole email."""
+        """Return the whole email."""
         return self.before + "".join(one.html for one in self.rows or ()) + self.after
 
     @property
     def frame(self) -> Row:
-        """Answer what stands around the rows."""
+        """Return what stands around the rows."""
         return Row(self.digest, self.before + self.after)
 
 
@@ -86,7 +86,7 @@ def draw(account_id: int, template_id: int, contact_id: int | None = None) -> Dr
 
 
 def weight(account_id: int, template_id: int) -> int | None:
-    """Answer how many bytes of HTML an email has as it is sent, None while it cannot be; raises NotFound."""
+    """Return how many bytes of HTML an email has as it is sent, None while it cannot be; raises NotFound."""
     template = templates.get(account_id, template_id)
     mine = Campaign.select(Campaign.tracking).where(Campaign.flow == template.flow_id, Campaign.template == template.id)
     campaign = mine.first() if template.flow_id is not None else None
@@ -104,7 +104,7 @@ class _Cut:
         self.whose = contact
 
     def drawn(self, html: str, revision: int) -> Drawn:
-        """Answer the rows of a rendering, with what they hold told at their marks."""
+        """Return the rows of a rendering, with what they hold told at their marks."""
         pieces: list[str] = []
         opened: list[tuple[str, int]] = []
         rows: list[Row] = []
@@ -154,7 +154,7 @@ class _Cut:
         return f"<!--{MARK}{text}-->"
 
     def _nothing(self, path: str) -> str:
-        """Answer what is shown where nothing is, so that it can be seen, chosen and dropped upon."""
+        """Return what is shown where nothing is, so that it can be seen, chosen and dropped upon."""
         entry = self.known.get(path)
         if path == "rows":
             words = "Nothing here yet. Add a first section."

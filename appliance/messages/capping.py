@@ -17,7 +17,7 @@ MARKETING_TO = (
 
 
 def is_full(row: Claim, now: int) -> bool | None:
-    """Say whether the person of a row got all that the account allows; None if what is in hand now decides about it.
+    """Return whether the person of a row got all that the account allows; None if what is in hand now decides about it.
 
     A row that has to wait for that waits in the queue.
     """

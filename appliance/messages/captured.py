@@ -100,7 +100,7 @@ def page(
 
 
 def get(account_id: int, captured_id: int) -> Captured:
-    """Answer a captured message; raises NotFound."""
+    """Return a captured message; raises NotFound."""
     found = Captured.get_or_none(Captured.account == account_id, Captured.id == captured_id)
     if found is None or found.id <= emptied_to(account_id):
         raise NotFound
@@ -127,12 +127,12 @@ def clear(account_id: int) -> int:
 
 
 def emptied_to(account_id: int) -> int:
-    """Answer the last message that the inbox of an account was emptied of, 0 if it never was."""
+    """Return the last message that the inbox of an account was emptied of, 0 if it never was."""
     return int(scalar("SELECT value FROM setting WHERE name = ?", (f"{_EMPTIED}{account_id}",)) or 0)
 
 
 def emptied(most: int) -> list[int]:
-    """Answer some messages of inboxes that were emptied."""
+    """Return some messages of inboxes that were emptied."""
     found = list[int]()
     for (account_id,) in rows("SELECT id FROM account"):
         sql = "SELECT id FROM captured WHERE account_id = ? AND id <= ? ORDER BY id LIMIT ?"
@@ -141,12 +141,12 @@ def emptied(most: int) -> list[int]:
 
 
 def is_due() -> bool:
-    """Say whether there are messages of an inbox that was emptied."""
+    """Return whether there are messages of an inbox that was emptied."""
     return bool(emptied(1))
 
 
 def old(most: int) -> list[int]:
-    """Answer some messages that came to the inbox too long ago; those of an account came in the order of their ids."""
+    """Return some messages that came to the inbox too long ago; those of an account came in the order of their ids."""
     before, found = clock.now_ms() - KEPT_MS, list[int]()
     for (account_id,) in rows("SELECT id FROM account"):
         sql = "SELECT id, received_at FROM captured WHERE account_id = ? ORDER BY id LIMIT ?"
@@ -171,7 +171,7 @@ def parse(raw: bytes) -> EmailMessage:
 
 
 def parts(captured: Captured) -> dict[str, Any]:
-    """Answer headers, HTML, text and source of a captured message; of an SMS its text, and what that takes (`sms`)."""
+    """Return headers, HTML, text and source of a captured message; of an SMS its text, and what that takes (`sms`)."""
     if captured.channel == "sms":
         text = bytes(captured.source).decode()
         return {"headers": [], "html": None, "text": text, "raw": text, "sms": gsm.count(text)}

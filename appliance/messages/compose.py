@@ -59,7 +59,7 @@ class Content(NamedTuple):
     links: tuple[Link, ...] = ()
 
     def variables(self) -> list[str]:
-        """Answer every merge variable in it, those that a person or a caller fills."""
+        """Return every merge variable in it, those that a person or a caller fills."""
         parts = (self.subject, self.html, self.text, self.from_name)
         return sorted({name for part in parts for name in part.variables if name.partition(".")[0] != "show"})
 
@@ -121,7 +121,7 @@ class Parts:
 def source_of(
     document: Mapping[str, Any], look: Look, locale: str = "en", marketing: bool = False, text: str | None = None
 ) -> Source:
-    """Answer what a template's fields are as a message: the one place that turns them into one."""
+    """Return what a template's fields are as a message: the one place that turns them into one."""
     design = document.get("design")
     return Source(
         subject=document["subject"] or "", body=document["body"] or "", text=text,
@@ -163,13 +163,13 @@ def compile_source(source: Source) -> Content:
 
 
 def tracked(content: Content, addresses: tuple[str, ...], base: str) -> Content:
-    """Answer a content whose links lead through us and whose opens are told, for its addresses by their numbers."""
+    """Return a content whose links lead through us and whose opens are told, for its addresses by their numbers."""
     html, text = _tracked(content.html.source, content.text.source, addresses, base)
     return content._replace(html=merge.compile_template(html, "html"), text=merge.compile_template(text, "text"))
 
 
 def tracked_all(content: Content) -> Content:
-    """Answer a draft's content as `tracked` makes it once it is sent: all its links by their numbers."""
+    """Return a draft's content as `tracked` makes it once it is sent: all its links by their numbers."""
     return tracked(content, tuple(link.href for link in content.links), config.base_url(config.current()))
 
 
@@ -183,7 +183,7 @@ def _tracked(html: str, text: str, addresses: tuple[str, ...], base: str) -> tup
 
 
 def _written(source: Source) -> tuple[str, str]:
-    """Answer HTML and text of a body without sections: pasted HTML, or paragraphs."""
+    """Return HTML and text of a body without sections: pasted HTML, or paragraphs."""
     merge.scan(source.body)
     if not plaintext.is_html(source.body):
         return plaintext.to_html(source.body), source.text or source.body
@@ -193,7 +193,7 @@ def _written(source: Source) -> tuple[str, str]:
 
 
 def _beside(body: str) -> str:
-    """Answer the text part that stands beside sections."""
+    """Return the text part that stands beside sections."""
     merge.scan(body)
     return plaintext.from_template(body) if plaintext.is_html(body) else body
 
@@ -235,13 +235,13 @@ def lengths(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str,
 
 def marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
                       account_id: int, host: str | None = None) -> tuple[tuple[str, str], ...]:  # fmt: skip
-    """Answer the headers of marketing mail: its own, and those it shares with all of its campaign."""
+    """Return the headers of marketing mail: its own, and those it shares with all of its campaign."""
     stop = unsubscribe_header(links.unsubscribe(message_id), message_id, host)
     return (stop, *list_headers(campaign_id, list_name, list_id, domain, account_id))
 
 
 def unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) -> tuple[str, str]:
-    """Answer the way out of each message (RFC 8058, section 3), by mail too where a host of ours takes that."""
+    """Return the way out of each message (RFC 8058, section 3), by mail too where a host of ours takes that."""
     mail = f",\r\n <mailto:{links.leave_address(message_id, host)}>" if host is not None else ""
     return "List-Unsubscribe", f"<{link}>{mail}"
 
@@ -249,7 +249,7 @@ def unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) 
 def list_headers(
     campaign_id: int | None, list_name: str, list_id: str, domain: str, account_id: int
 ) -> tuple[tuple[str, str], ...]:
-    """Answer what all marketing mail of a source says: RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID, and that
+    """Return what all marketing mail of a source says: RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID, and that
     nobody's machine shall answer (RFC 3834, section 5)."""
     headers = (
         ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),

@@ -86,7 +86,7 @@ def talked(provider: str, error: DeliveryError | None, seconds: float) -> None:
 
 
 def _group(row: Row) -> str:
-    """Answer who takes the mail of a row, by name where it is one of the large ones: the list stays short."""
+    """Return who takes the mail of a row, by name where it is one of the large ones: the list stays short."""
     if row.channel != "email":
         return row.channel
     # Who was erased meanwhile has no address any more

@@ -94,7 +94,7 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
 
 
 def retry_some(campaign_id: int, part: Part, actor: str) -> tuple[int, int]:
-    """Send some of a campaign's messages again; answers how many, and behind which id to go on (0: all were seen).
+    """Send some of a campaign's messages again; returns how many, and behind which id to go on (0: all were seen).
 
     Whoever may not be written to any more is left as they are.
     """
@@ -107,7 +107,7 @@ def retry_some(campaign_id: int, part: Part, actor: str) -> tuple[int, int]:
 
 
 def retry_these(account_id: int, numbers: Sequence[int], actor: str) -> int:
-    """Send some of an account's messages again, whatever they belong to; answers how many.
+    """Send some of an account's messages again, whatever they belong to; returns how many.
 
     Whoever may not be written to any more, and what ended otherwise, is left as it is.
     """
@@ -147,7 +147,7 @@ def _claim(number: int) -> Claim:
 
 
 def _is_over(campaign_id: int | None) -> bool:
-    """Say whether nothing of a campaign may ever leave again."""
+    """Return whether nothing of a campaign may ever leave again."""
     return one("SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (campaign_id,)) is not None
 
 

@@ -62,7 +62,7 @@ class Delivery(NamedTuple):
 
 
 def status(account_id: int) -> Delivery:
-    """Answer how delivery stands."""
+    """Return how delivery stands."""
     account, here = Account.get_by_id(account_id), config.current()
     email, sms = _way(account, "email", here.email), _way(account, "sms", here.sms)
     return Delivery(
@@ -95,7 +95,7 @@ def _beginning(account_id: int, now: Standing) -> list[Day]:
 
 
 def obstacles(account: Account, now: Standing, transport: str) -> list[Obstacle]:
-    """Answer what is in the way of a channel, what stops everything first."""
+    """Return what is in the way of a channel, what stops everything first."""
     found = []
     if account.sending_stopped:
         found.append(Obstacle("sending_stopped", account.stop_reason or "stopped by a person"))

@@ -30,7 +30,7 @@ class Depth(NamedTuple):
 
 
 def of(channel: str, account_id: int | None = None) -> Depth:
-    """Answer how deep the queue of a channel is, for an account or for all."""
+    """Return how deep the queue of a channel is, for an account or for all."""
     now = clock.now_ms()
     live = rows(_LIVE, (account_id, channel))
     own = "" if account_id is None else f" AND {aside('account_id')} = ?"

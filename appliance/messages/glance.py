@@ -33,12 +33,12 @@ _known: Rested[Glance] = Rested(least=1.5)
 
 
 def of(account_id: int) -> Glance:
-    """Answer how an account's sending stands, at most a moment ago."""
+    """Return how an account's sending stands, at most a moment ago."""
     return _known.get(account_id, lambda: look(account_id))
 
 
 def look(account_id: int) -> Glance:
-    """Answer how an account's sending stands now."""
+    """Return how an account's sending stands now."""
     here = config.current()
     per_hour = here.email.rate_per_hour
     waiting, due, in_hand, first = _queue(account_id)
@@ -65,7 +65,7 @@ def _stopped(account_id: int) -> str | None:
 
 
 def _shut(here: Any) -> tuple[int, str] | None:
-    """Answer until when nothing goes, and why: a server that does not answer, or a limit that is used up."""
+    """Return until when nothing goes, and why: a server that does not answer, or a limit that is used up."""
     ways = {"email": here.email.transport, "sms": here.sms.transport}
     found: list[tuple[int, str]] = []
     for channel, transport in ways.items():

@@ -8,7 +8,7 @@ _EVERY_MS = 30 * 86_400_000
 
 
 def is_due(claim: Claim, sent_at: int | None = None) -> bool:
-    """Say whether a message has to tell its recipient; of one that left, at `sent_at`, whether it had to then."""
+    """Return whether a message has to tell its recipient; of one that left, at `sent_at`, whether it had to then."""
     if config.current().sms.opt_out_hint == "always":
         return True
     last = scalar(
@@ -22,5 +22,5 @@ def is_due(claim: Claim, sent_at: int | None = None) -> bool:
 
 
 def is_over(hinted_at: int | None, now: int) -> bool:
-    """Say whether it is long enough since a number was told to be told again, now that it is so late (ms)."""
+    """Return whether it is long enough since a number was told to be told again, now that it is so late (ms)."""
     return config.current().sms.opt_out_hint == "always" or hinted_at is None or int(hinted_at) <= now - _EVERY_MS

@@ -11,5 +11,5 @@ IN_HAND = (
 
 
 def is_any() -> bool:
-    """Say whether there are such messages."""
+    """Return whether there are such messages."""
     return one(f"{IN_HAND} LIMIT 1") is not None

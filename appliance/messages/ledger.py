@@ -49,7 +49,7 @@ class Claim(NamedTuple):
 
     @property
     def is_single(self) -> bool:
-        """Say whether it is nobody's but its recipient's: neither of a campaign nor of a flow."""
+        """Return whether it is nobody's but its recipient's: neither of a campaign nor of a flow."""
         return self.campaign_id is None and self.run_id is None
 
     @property
@@ -128,18 +128,18 @@ def fault(row: Claim, error: DeliveryError | None) -> None:
 
 
 def source_name(row: Claim) -> str | None:
-    """Answer the name of the campaign or flow a row belongs to."""
+    """Return the name of the campaign or flow a row belongs to."""
     table, number = ("campaign", row.campaign_id) if row.campaign_id is not None else ("flow", row.flow_id)
     return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
 
 
 def about(row: Claim) -> dict[str, Any]:
-    """Answer what every event of a message says: which it is, and what sent it."""
+    """Return what every event of a message says: which it is, and what sent it."""
     return {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, "step_id": row.step_id}
 
 
 def depths(claims: Iterable[Claim]) -> dict[int, int]:
-    """Answer by message id how deep in a chain of flows its events stand: one below the run that sent it."""
+    """Return by message id how deep in a chain of flows its events stand: one below the run that sent it."""
     sent = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
     if not sent:
         return {}

@@ -42,7 +42,7 @@ def pin(flow: Flow, template: Template, transactional: bool, is_email: bool = Tr
 
 
 def common(flow: Flow) -> Common:
-    """Answer what the steps of a flow say alike, as of now."""
+    """Return what the steps of a flow say alike, as of now."""
     account = Account.get_by_id(flow.account_id)
     brand = brands.get(account.id)
     trigger = Trigger.get_or_none(Trigger.flow == flow.id)
@@ -60,7 +60,7 @@ def common(flow: Flow) -> Common:
 
 
 def pinned(alike: Common, template: Template, transactional: bool) -> dict[str, Any]:
-    """Answer what a step says beside its template; its links are still to be numbered."""
+    """Return what a step says beside its template; its links are still to be numbered."""
     return alike.said | {
         "transactional": transactional,
         "tracking": not transactional,
@@ -73,7 +73,7 @@ def pinned(alike: Common, template: Template, transactional: bool) -> dict[str, 
 
 
 def numbered(template: Template, beside: dict[str, Any], is_email: bool) -> dict[str, Any]:
-    """Answer what a step says beside its template with the links of it; raises MergeError if it cannot be read."""
+    """Return what a step says beside its template with the links of it; raises MergeError if it cannot be read."""
     if is_email:
         found = links(source(templates.document(template), beside))
     else:
@@ -82,7 +82,7 @@ def numbered(template: Template, beside: dict[str, Any], is_email: bool) -> dict
 
 
 def source(document: dict[str, Any], beside: dict[str, Any]) -> Source:
-    """Answer what the message of a step is made from: its template's fields, and what is said beside them."""
+    """Return what the message of a step is made from: its template's fields, and what is said beside them."""
     look = Look(*beside["look"])
     return compose.source_of(document, look, beside["locale"], marketing=not beside["transactional"])
 
@@ -94,7 +94,7 @@ _lock = threading.Lock()
 
 
 def links(said: Source) -> tuple[tuple[str, str], ...]:
-    """Answer where the links of a message lead and what they say; the last ones are kept. Raises MergeError."""
+    """Return where the links of a message lead and what they say; the last ones are kept. Raises MergeError."""
     digest = blake2b(msgspec.json.encode(said), digest_size=16).digest()
     with _lock:
         if digest in _links:

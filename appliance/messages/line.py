@@ -100,14 +100,14 @@ class Line:
         self._back.append((source_of(row), row.id))
 
     def waiting(self) -> set[str]:
-        """Answer the groups whose rows were stepped over."""
+        """Return the groups whose rows were stepped over."""
         return {group for (_, group), kept in self._parked.items() if kept and group}
 
     def candidates(
         self, most: int, taken: Set[int] = frozenset(), closed: tuple[str, ...] = (), held: Iterable[int] = (),
         room: Mapping[str, int] | None = None, singles: int | None = None, used: Callable[[int], float] | None = None,
     ) -> list[Claim]:  # fmt: skip
-        """Answer so many rows of campaigns at most, behind the single messages (as many, or `singles`).
+        """Return so many rows of campaigns at most, behind the single messages (as many, or `singles`).
 
         Accounts share both evenly; who `used` least comes first.
 
@@ -273,7 +273,7 @@ def open_of(source: Source, channel: str) -> tuple[str, tuple[int | str, ...]]:
 
 
 def _first(source: Source) -> int:
-    """Answer when rows of a source are due that may go at once."""
+    """Return when rows of a source are due that may go at once."""
     return BY_FLOWS_AT_ONCE if source.kind == "flow" else AT_ONCE
 
 
@@ -285,11 +285,11 @@ class _Look:
         self.given: set[int] = set()  # of what came back, which may stand in the line too
 
     def has_given(self, row: Claim) -> bool:
-        """Say whether somebody has a row already."""
+        """Return whether somebody has a row already."""
         return row.id in self.taken or row.id in self.given
 
     def full(self, row: Claim) -> str | None:
-        """Answer the group of a row that has no room for it; None if it has, and then it is counted."""
+        """Return the group of a row that has no room for it; None if it has, and then it is counted."""
         names = self._names(row)
         for name in names:
             if self.room.get(name, 1) <= 0:
@@ -321,7 +321,7 @@ def _page(source: Source, channel: str, look: _Look, at: tuple[int, int], size: 
 
 
 def is_due(closed: tuple[str, ...] = (), channel: str = "email") -> bool:
-    """Say whether an open row of a live source may move now, by a provider that is not closed."""
+    """Return whether an open row of a live source may move now, by a provider that is not closed."""
     look = _Look(clock.now_ms(), frozenset(), closed, {}, _by_recipient)
     for source in (source for sources in live_sources(channel).values() for source in sources):
         for row in _page(source, channel, look, (-1, 0), 1):

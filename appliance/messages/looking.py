@@ -86,7 +86,7 @@ def check(account_id: int, request: PreviewRequest, _: int | None = None) -> Non
 
 
 def _look_over(account_id: int, request: PreviewRequest) -> tuple[Contact | None, Faults]:
-    """Answer whose values are shown, and what is noted of a design that can be shown all the same; raises Invalid."""
+    """Return whose values are shown, and what is noted of a design that can be shown all the same; raises Invalid."""
     faults, noted = Faults(), Faults()
     contact = _contact(account_id, request.contact_id, faults)
     is_text = request.channel == "sms"
@@ -161,7 +161,7 @@ def inbox(account_id: int, said: Mapping[str, Any]) -> Inbox:
 
 
 def weigh(account_id: int, said: dict[str, Any], is_tracked: bool) -> int:
-    """Answer how many bytes of HTML somebody gets of the fields of a template, links led through us if they are
+    """Return how many bytes of HTML somebody gets of the fields of a template, links led through us if they are
     counted; raises MergeError."""
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     content = compose.compile_source(compose.source_of(said, brands.look(brand), account.locale, marketing=True))
@@ -186,7 +186,7 @@ def sample(account_id: int, said: dict[str, Any], changed: brands.BrandWrite) ->
 
 
 def advice(account_id: int, said: dict[str, Any]) -> list[PreviewWarning]:
-    """Answer what is worth a second look in the fields of a template; that it cannot be rendered is the only one."""
+    """Return what is worth a second look in the fields of a template; that it cannot be rendered is the only one."""
     try:
         return _warnings(*_rendered(account_id, said, None, {})) + _placeholders(said)
     except Invalid as refused:
@@ -258,14 +258,14 @@ def _contact(account_id: int, contact_id: Any, faults: Faults) -> Contact | None
 
 
 def _can_be_shown(path: str, words: list[str]) -> bool:
-    """Say whether a design can be rendered around a fault: a value that is left out, which its rendering tells."""
+    """Return whether a design can be rendered around a fault: a value that is left out, which its rendering tells."""
     return "show_if" in path or (words == ["is invalid"] and (".props." in path or ".styles." in path))
 
 
 def _samples(
     said: dict[str, Any], contact: Contact | None, data: dict[str, Any], channel: str = "email"
 ) -> dict[str, Any]:
-    """Answer the values of a contact, or invented ones for every variable; what `data` brings is as it was brought."""
+    """Return the values of a contact, or invented ones for every variable; what `data` brings is as it was brought."""
     found: dict[str, Any] = {"contact": {"data": {}}, "data": {}, "event": {}}
     for name, told in variables.of(said, channel).items():
         here, *way = name.split(".")

@@ -69,7 +69,7 @@ def put_off(row: Claim, error: DeliveryError) -> None:
 
 
 def _looked(row: Claim) -> int | None:
-    """Answer how often a message was looked for; None if it is not any more: settled, cancelled, sent by a person."""
+    """Return how often a message was looked for; None if it is not any more: settled, cancelled, sent by a person."""
     found = one(
         "SELECT r.looked FROM repeat r JOIN message m ON m.id = r.message_id "
         "WHERE m.id = ? AND m.status IN ('queued', 'held')",
@@ -93,7 +93,7 @@ def _wait(row: Claim, due_at: int) -> None:
 
 
 def _next(ladder: Sequence[float], elapsed: float) -> float:
-    """Answer the step of the ladder that somebody is on who began so many seconds ago."""
+    """Return the step of the ladder that somebody is on who began so many seconds ago."""
     for step in ladder[:-1]:
         elapsed -= step
         if elapsed < 0:

@@ -5,7 +5,7 @@ from appliance.messages import links
 
 
 def headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
-    """Answer the headers of a message for those services whose hook is open; they take them off again."""
+    """Return the headers of a message for those services whose hook is open; they take them off again."""
     hooks = config.current().email.hooks
     if provider != "relay" or not (hooks.postmark or hooks.sendgrid):
         return ()

@@ -22,7 +22,7 @@ _OF_OURS = (
 
 
 def data(message: Message, said: dict[str, Any]) -> dict[str, Any]:
-    """Answer the `data` of a message as it leaves; the same at every attempt, and as it was where nothing is secret."""
+    """Return the `data` of a message as it leaves; the same at every attempt, and as it was where nothing is secret."""
     number = said.get(KEY)
     if message.source_type != "system" or number is None or message.provider == "capture":
         return said
@@ -34,5 +34,5 @@ def data(message: Message, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def hides(row: Claim | Message) -> bool:
-    """Say whether the bytes of a message are for its recipient alone."""
+    """Return whether the bytes of a message are for its recipient alone."""
     return row.source_type == "system" and one(_OF_OURS, (row.id,)) is not None

@@ -64,7 +64,7 @@ def mark(row: Claim, process: str, wanted: Claim, now: int) -> bool:
 
 
 def _may_leave_flow(row: Claim, due_at: int, now: int) -> bool:
-    """Say whether a flow lets a message of its go now; one that is overdue where those are dropped is skipped."""
+    """Return whether a flow lets a message of its go now; one that is overdue where those are dropped is skipped."""
     flow = one(_FLOW, (row.flow_id,))
     if flow is None or flow[0] is None:
         return False
@@ -82,13 +82,13 @@ def _may_leave_flow(row: Claim, due_at: int, now: int) -> bool:
 
 
 def refusal(row: Claim) -> str | None:
-    """Say why a message may not go out now, looked at again right before it would (P4)."""
+    """Return why a message may not go out now, looked at again right before it would (P4)."""
     reason = _unwanted(row)
     return sms_rules.refusal(row) if reason is None and row.channel == "sms" else reason
 
 
 def _unwanted(row: Claim) -> str | None:
-    """Say why whoever a message is for may not, or does not want to, get it."""
+    """Return why whoever a message is for may not, or does not want to, get it."""
     is_about_somebody = row.campaign_id is not None or row.run_id is not None
     if row.recipient_key is None or (is_about_somebody and row.contact_id is None):
         return "contact_deleted"
@@ -114,7 +114,7 @@ def _unwanted(row: Claim) -> str | None:
 
 
 def _channel(row: Claim) -> tuple[Any, ...] | None:
-    """Answer the state of the address while it is this person's: what is written for one is never sent to another."""
+    """Return the state of the address while it is this person's: what is written for one is never sent to another."""
     return one(
         "SELECT subscribed, suppression, opt_out_at FROM channel WHERE account_id = ? AND kind = ? AND key = ? "
         "AND contact_id IS NOT DISTINCT FROM ?",
@@ -123,13 +123,13 @@ def _channel(row: Claim) -> tuple[Any, ...] | None:
 
 
 def _asks_to_come_back(row: Claim) -> bool:
-    """Say whether a mail is a form's question, which alone may go to who complained (decisions, section 9)."""
+    """Return whether a mail is a form's question, which alone may go to who complained (decisions, section 9)."""
     asks = "SELECT 1 FROM confirmation WHERE message_id = ? AND purpose = 'opt_in' AND form_id IS NOT NULL"
     return row.source_type == "system" and one(asks, (row.id,)) is not None
 
 
 def handed_over(since: int, channel: str = "email") -> list[tuple[int, str, str | None, str]]:
-    """Answer (when, provider, sender, recipient) of what was accepted since then, the oldest first; tests left out."""
+    """Return (when, provider, sender, recipient) of what was accepted since then, the oldest first; tests left out."""
     return rows(
         "SELECT e.created_at, m.provider, m.sender, m.recipient_key FROM account a JOIN event e ON e.account_id = a.id "
         "AND e.event = ? AND e.created_at >= ? AND e.test = 0 "

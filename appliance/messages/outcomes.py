@@ -119,7 +119,7 @@ def doubt(row: Claim, error: DeliveryError, now: int, handed_over: Prepared | No
 
 
 def _goes_again(row: Claim) -> bool:
-    """Say whether a message in doubt is handed over again: once where the settings say so, or where it counts once."""
+    """Return whether a message in doubt is handed over again: once if the settings say so, or where it counts once."""
     if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].takes_once:
         return True
     return way_of(row).in_doubt == "resend" and row.doubts == 0
@@ -176,7 +176,7 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
 
 
 def judged(error: DeliveryError) -> Class:
-    """Say what it means that a message was given up or refused for good."""
+    """Return what it means that a message was given up or refused for good."""
     if error.smtp is None and error.enhanced == "5.1.2":
         return classes.NOWHERE  # no server said so but DNS, where a domain may be missing for a day
     found = classes.classify(error.smtp, error.enhanced, error.text)
@@ -192,19 +192,19 @@ def judged(error: DeliveryError) -> Class:
 
 
 def way_of(row: Claim) -> Email | Sms:
-    """Answer the settings of the channel that a message goes by."""
+    """Return the settings of the channel that a message goes by."""
     here = config.current()
     return here.sms if row.channel == "sms" else here.email
 
 
 def _delay(row: Claim) -> float:
-    """Answer the seconds until the next attempt: the ladder with 20 % jitter (P6)."""
+    """Return the seconds until the next attempt: the ladder with 20 % jitter (P6)."""
     ladder = way_of(row).retry_after or [300.0]
     return ladder[min(row.attempts, len(ladder) - 1)] * random.uniform(0.8, 1.2)
 
 
 def is_given_up(row: Claim, now: int) -> bool:
-    """Say whether a message was tried for as long as the settings allow."""
+    """Return whether a message was tried for as long as the settings allow."""
     here = way_of(row)
     limit = here.give_up_transactional if row.transactional else here.give_up
     # From the first attempt: who waited for their turn, for a resume or for their time before it was not tried by then

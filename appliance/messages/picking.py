@@ -30,12 +30,12 @@ class Tag(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """Answer the tag as it is written."""
+        """Return the tag as it is written."""
         return f"{{{{ {self.name} }}}}"
 
     @property
     def without(self) -> str:
-        """Say how many have none, in words that stand by themselves; nothing where everybody has one."""
+        """Return how many have none, in words that stand by themselves; nothing where everybody has one."""
         if not self.lacking:
             return ""
         if self.lacking == 1:
@@ -52,7 +52,7 @@ class Group(NamedTuple):
 
 
 def groups(account_id: int, template_id: int | None = None, links: bool = True) -> list[Group]:
-    """Answer the merge tags for a template, or for any; raises NotFound. An SMS has no links of a mail."""
+    """Return the merge tags for a template, or for any; raises NotFound. An SMS has no links of a mail."""
     template = templates.get(account_id, template_id) if template_id else None
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     found = [
@@ -89,7 +89,7 @@ def _contact(account_id: int) -> list[Tag]:
 
 
 def _event(flow: Flow) -> list[Tag]:
-    """Answer what the last events that started a flow held."""
+    """Return what the last events that started a flow held."""
     if flow.hidden:
         return []
     names = rows("SELECT DISTINCT event FROM trigger WHERE flow_id = ?", (flow.id,))

@@ -7,7 +7,7 @@ from appliance.tables import MailPolicy
 
 
 def load(domain: str) -> Policy | None:
-    """Answer the policy of a domain that holds yet; its `max_age` is what is left of it."""
+    """Return the policy of a domain that holds yet; its `max_age` is what is left of it."""
     row = MailPolicy.get_or_none(MailPolicy.domain == domain, MailPolicy.expires_at > clock.now_ms())
     if row is None:
         return None

@@ -46,7 +46,7 @@ class Draft(NamedTuple):
     is_single_spaced: bool = False
 
     def signed(self) -> Prepared:
-        """Answer the message as it leaves; from any thread."""
+        """Return the message as it leaves; from any thread."""
         envelope = self.prepared.envelope
         signed = dkim.sign(envelope.content, self.signers, self.is_single_spaced)
         return self.prepared._replace(envelope=envelope._replace(content=signed))
@@ -154,7 +154,7 @@ class Workshop:
         return Prepared(envelope, "", sender, "", worded.counted.parts, worded.hinted)
 
     def _sender(self, claim: Claim) -> str:
-        """Answer who an SMS is from; of a campaign whoever that was when it went live."""
+        """Return who an SMS is from; of a campaign whoever that was when it went live."""
         source = self._source(claim)
         own = self._shared(source).own if source is not None else None
         if own is not None:
@@ -191,7 +191,7 @@ class Workshop:
     def _values(
         self, kept: Kept, claim: Claim, showing: Showing | None = None, stop: str | None = None
     ) -> dict[str, Any]:
-        """Answer what the merge tags of one message say."""
+        """Return what the merge tags of one message say."""
         person = kept.shown_as if kept.shown_as is not None else claim.contact_id
         found = self._people.get((self._source(claim), claim.contact_id))
         if found is not None:
@@ -209,14 +209,14 @@ class Workshop:
 
     @staticmethod
     def _person(contact_id: int | None, kept: Kept, claim: Claim, own: bool) -> dict[str, Any]:
-        """Answer what is said of a person; `own` says that the address is one of theirs."""
+        """Return what is said of a person; `own` says that the address is one of theirs."""
         contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
         if contact is not None and kept.needs:
             contacts.load([contact])
         return values.of_contact(contact, claim.recipient if own or contact is None else None, claim.kind)
 
     def _source(self, claim: Claim) -> SourceId | None:
-        """Answer what a message is one of many of; None for one that stands alone."""
+        """Return what a message is one of many of; None for one that stands alone."""
         if claim.campaign_id is not None or claim.run_id is None or claim.flow_id is None or claim.step_id is None:
             return claim.campaign_id
         return OfStep(claim.flow_id, self._started(claim.run_id).version, claim.step_id)
@@ -273,7 +273,7 @@ class Workshop:
 
 
 def pinned(campaign: Campaign) -> dict[str, Any]:
-    """Answer what a campaign says beside its template, as of now: kept with it, so that a repeat is the same bytes."""
+    """Return what a campaign says beside its template, as of now: kept with it, so that a repeat is the same bytes."""
     account = campaign.account
     brand = brands.get(account.id)
     contact_list = campaign.trigger.contact_list
@@ -289,6 +289,6 @@ def pinned(campaign: Campaign) -> dict[str, Any]:
 
 
 def _mail_from(claim: Claim, sender: str, origin: _Origin) -> str:
-    """Answer the return path: one of our own needs somebody who listens there, as the capture server always does."""
+    """Return the return path: one of our own needs somebody who listens there, as the capture server always does."""
     host = returns.bounce_host(names.of_address(sender)) if claim.provider == "capture" else origin.returns
     return links.return_path(claim.id, host) if host is not None else sender

@@ -12,17 +12,17 @@ _TIME = late(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
 def fault(hours: Any) -> str | None:
-    """Say what is wrong with quiet hours as they are written, `{"from": "21:00", "to": "08:00"}`, or None."""
+    """Return what is wrong with quiet hours as they are written, `{"from": "21:00", "to": "08:00"}`, or None."""
     return None if hours is None or _read(hours) is not None else "is invalid"
 
 
 def until(hours: Any, zone: str, now: int) -> int | None:
-    """Answer when the quiet hours end in which a moment lies (ms), by the clocks of a time zone; None if in none."""
+    """Return when the quiet hours end in which a moment lies (ms), by the clocks of a time zone; None if in none."""
     return until_all(hours, (zone,), now)
 
 
 def until_all(hours: Any, zones: tuple[str, ...], now: int) -> int | None:
-    """Answer when it is quiet in none of some time zones (ms); None if that is so at this moment.
+    """Return when it is quiet in none of some time zones (ms); None if that is so at this moment.
 
     Where no moment of the next two days suits all of them, it is when it is quiet in the fewest.
     """

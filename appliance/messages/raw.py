@@ -17,7 +17,7 @@ class Gone(Exception):
 
 
 def source(account_id: int, message_id: int) -> bytes:
-    """Answer the bytes of a message; raises NotFound, or Gone with the reason why there are none."""
+    """Return the bytes of a message; raises NotFound, or Gone with the reason why there are none."""
     row = store.get(account_id, message_id)
     if row.recipient_key is None:
         raise Gone("its recipient was erased, and what was written to them with that")
@@ -38,7 +38,7 @@ def source(account_id: int, message_id: int) -> bytes:
 
 
 def said(account_id: int, message_id: int) -> str:
-    """Answer what a message says, as HTML; raises NotFound, or Gone with the reason why it cannot be shown."""
+    """Return what a message says, as HTML; raises NotFound, or Gone with the reason why it cannot be shown."""
     row = store.get(account_id, message_id)
     try:
         filled = Workshop().view(row)
@@ -48,6 +48,6 @@ def said(account_id: int, message_id: int) -> str:
 
 
 def judged(row: Message) -> str | None:
-    """Answer the class of a refusal that came back for a message, if one did."""
+    """Return the class of a refusal that came back for a message, if one did."""
     found = scalar("SELECT kind FROM returned WHERE message_id = ? ORDER BY id DESC LIMIT 1", (row.id,))
     return None if found is None else str(found)

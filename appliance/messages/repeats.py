@@ -20,7 +20,7 @@ _STOPPED = "the service stopped while this message was in hand"
 
 
 def digest(prepared: Prepared) -> int:
-    """Answer a checksum of the bytes of a message; it is stored with the mark, before they leave.
+    """Return a checksum of the bytes of a message; it is stored with the mark, before they leave.
 
     An SMS does not say in its text from whom it is, and is looked for by that.
     """
@@ -29,7 +29,7 @@ def digest(prepared: Prepared) -> int:
 
 
 def load(message_id: int) -> Prepared | None:
-    """Answer a message as it was handed over, if that was kept."""
+    """Return a message as it was handed over, if that was kept."""
     row = one(
         "SELECT mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, hinted, looked FROM repeat "
         "WHERE message_id = ?",
@@ -43,7 +43,7 @@ def load(message_id: int) -> Prepared | None:
 
 
 def in_hand() -> list[tuple[Claim, Prepared | None]]:
-    """Answer what an earlier process had in hand when it died, each with its bytes if they can be made again.
+    """Return what an earlier process had in hand when it died, each with its bytes if they can be made again.
 
     They are compared with the digest of what left: a person or a condition may have changed since.
     """
@@ -78,7 +78,7 @@ def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
 
 
 def sweep() -> int:
-    """Drop the bytes of some messages that nobody may send again, as their campaign is cancelled; answers how many."""
+    """Drop the bytes of some messages that nobody may send again, as their campaign is cancelled; returns how many."""
     writing()
     return run(
         "DELETE FROM repeat WHERE id IN (SELECT r.id FROM repeat r JOIN message m ON m.id = r.message_id "

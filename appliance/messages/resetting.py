@@ -23,7 +23,7 @@ _LETTER = Letter(
 
 
 def can_ask() -> bool:
-    """Say whether mail reaches anybody at all; what is captured can be read by all who sign in."""
+    """Return whether mail reaches anybody at all; what is captured can be read by all who sign in."""
     return config.current().email.transport != "capture"
 
 
@@ -45,7 +45,7 @@ def ask(email: str, ip: str | None) -> None:
 
 
 def holder(token: str) -> User | None:
-    """Answer whose link it is, or None where it is over, used, or none of ours."""
+    """Return whose link it is, or None where it is over, used, or none of ours."""
     return passes.holder(masks.RESET, token)
 
 

@@ -12,7 +12,7 @@ from appliance.tables import Account
 
 
 def resolve(account: Account, chosen: str | None) -> str:
-    """Answer the From address: the chosen one, the account's, or hello@ of the first verified domain."""
+    """Return the From address: the chosen one, the account's, or hello@ of the first verified domain."""
     return chosen or account.email_from_email or _hello(account.id)
 
 
@@ -24,7 +24,7 @@ class Offered(NamedTuple):
 
 
 def offered(account: Account) -> list[Offered]:
-    """Answer the addresses to choose from: of verified domains first, then what was used last."""
+    """Return the addresses to choose from: of verified domains first, then what was used last."""
     used = [
         row[0]
         for row in rows(
@@ -39,7 +39,7 @@ def offered(account: Account) -> list[Offered]:
 
 
 def problems(account: Account, address: str, transport: str, marketing: bool) -> list[tuple[str, str]]:
-    """Answer (field, words) for everything that forbids this sender on a transport that leaves the machine."""
+    """Return (field, words) for everything that forbids this sender on a transport that leaves the machine."""
     if transport == "capture":
         return []
     found = []
@@ -52,7 +52,7 @@ def problems(account: Account, address: str, transport: str, marketing: bool) ->
 
 
 def advice(account_id: int, address: str, real: bool) -> list[tuple[str, str]]:
-    """Answer (code, words) of what is not right with the domain of a sender that may be used all the same."""
+    """Return (code, words) of what is not right with the domain of a sender that may be used all the same."""
     name = names.of_address(address)
     if not domains.is_verified(account_id, name):
         if real and not config.current().email.allow_unverified_domains:
@@ -67,7 +67,7 @@ def advice(account_id: int, address: str, real: bool) -> list[tuple[str, str]]:
 
 
 def is_lost(account_id: int, address: str) -> bool:
-    """Say whether mail from an address has to stop because its domain failed, on a real transport."""
+    """Return whether mail from an address has to stop because its domain failed, on a real transport."""
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return False
@@ -75,7 +75,7 @@ def is_lost(account_id: int, address: str) -> bool:
 
 
 def may_not_leave(account_id: int, address: str) -> bool:
-    """Say whether mail from an address has to wait on a real transport: its domain failed, or was deleted since."""
+    """Return whether mail from an address has to wait on a real transport: its domain failed, or was deleted since."""
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return False

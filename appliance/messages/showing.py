@@ -24,7 +24,7 @@ class Showing:
         self._expected = frozenset(contact_ids)
 
     def to(self, contact_id: int | None) -> dict[str, Any]:
-        """Answer the `show` root for a recipient; those who are expected are asked about with it."""
+        """Return the `show` root for a recipient; those who are expected are asked about with it."""
         if contact_id is None or not self._conditions:
             return values.shown(self._account_id, None, self._conditions)
         now = clock.now_ms()

@@ -37,20 +37,20 @@ def is_signed(html: str) -> bool:
 
 
 def _missing(source: str, unsubscribe: str) -> list[str]:
-    """Answer the lines that a template lacks; what only some people see is lacking to the others."""
+    """Return the lines that a template lacks; what only some people see is lacking to the others."""
     lines = ((_SHOWN_ADDRESS, True, _ADDRESS), (_SHOWN_LINK, False, unsubscribe))
     return [line for shown, may_be_asked, line in lines if not _says(source, shown, may_be_asked)]
 
 
 def _says(source: str, shown: re.Pattern[str], may_be_asked: bool) -> bool:
-    """Say whether every reader sees a value: comments do not count, nor what stands within conditions and loops."""
+    """Return whether every reader sees a value: comments do not count, nor what stands within conditions and loops."""
     if not shown.search(source):
         return False
     return shown.search(places.without_comments(_for_everybody(source, may_be_asked))) is not None
 
 
 def _for_everybody(source: str, may_be_asked: bool) -> str:
-    """Answer a template without what stands within conditions and loops, and without their tags."""
+    """Return a template without what stands within conditions and loops, and without their tags."""
     kept: list[str] = []
     inside: list[str] = []
     position = 0

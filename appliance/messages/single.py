@@ -161,7 +161,7 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
 
 
 def refusal(message: Message) -> Suppressed | None:
-    """Answer what to tell the caller about a message that was kept as skipped, or None."""
+    """Return what to tell the caller about a message that was kept as skipped, or None."""
     if message.status != "skipped":
         return None
     return Suppressed(
@@ -191,7 +191,7 @@ def _template(account_id: int, request: MessageWrite, faults: Faults) -> Templat
 
 
 def ignored(request: MessageWrite) -> list[str]:
-    """Answer the keys of a request that its channel has no use for."""
+    """Return the keys of a request that its channel has no use for."""
     if request.channel == "email":
         return []
     return [name for name in single_sms.OF_MAIL if getattr(request, name) not in (UNSET, None)]
@@ -211,7 +211,7 @@ def _sender(
 
 
 def _look_over(account: Account, request: MessageWrite, faults: Faults) -> _Looked:
-    """Note all that is wrong with a message beyond its types; answers what was looked at."""
+    """Note all that is wrong with a message beyond its types; returns what was looked at."""
     template = _template(account.id, request, faults)
     is_lost = isinstance(request.template_id, int) and template is None
     said, noted = _said(request, template), Faults()
@@ -274,7 +274,7 @@ def _refuse_unready(account: Account, request: MessageWrite, template: Template 
 
 
 def _said(request: MessageWrite, template: Template | None) -> dict[str, Any]:
-    """Answer what a message says, its own words before its template's; the template may change later.
+    """Return what a message says, its own words before its template's; the template may change later.
 
     Who brings a body of their own does not want the template's sections around it. Of an SMS there is only the body.
     """
@@ -294,7 +294,7 @@ def _source(said: dict[str, Any], account: Account, marketing: bool) -> Source:
 
 
 def said_source(kept: MessageContent, account: Account, look: Look, marketing: bool) -> Source:
-    """Answer what a stored single message is made from."""
+    """Return what a stored single message is made from."""
     names = ("subject", "body", "text", "preheader", "from_name", "design")
     said = {name: getattr(kept, name) for name in names}
     return compose.source_of(said, look, account.locale, marketing, said["text"])

@@ -28,12 +28,12 @@ def accepted(found: Iterable[Outcome]) -> None:
 
 
 def used(account_id: int, zone: str, now: int) -> int:
-    """Answer how many parts were used on the day of a moment, by the clocks of the account."""
+    """Return how many parts were used on the day of a moment, by the clocks of the account."""
     return int(scalar("SELECT parts FROM sms_day WHERE account_id = ? AND day = ?", (account_id, _day(zone, now))) or 0)
 
 
 def full_until(account_id: int, zone: str, now: int) -> int | None:
-    """Answer when the next day begins, if all parts of this one are used up (ms); else None.
+    """Return when the next day begins, if all parts of this one are used up (ms); else None.
 
     What is on its way is not counted yet: a day ends with so many messages more at most as there are connections.
     """

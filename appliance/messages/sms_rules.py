@@ -40,7 +40,7 @@ class _Facts(NamedTuple):
 
 
 def refused(number: str) -> tuple[str, str] | None:
-    """Answer (reason, words) why no SMS goes to a number, or None."""
+    """Return (reason, words) why no SMS goes to a number, or None."""
     found = numbers.look(number)
     if not found.is_possible:
         return "invalid_address", "is no number that a network has"
@@ -62,14 +62,14 @@ def _upper(codes: tuple[str, ...]) -> frozenset[str]:
 
 
 def has_evidence(contact_id: int | None) -> bool:
-    """Say whether it is on record how somebody agreed to get SMS and to which words, where that has to be."""
+    """Return whether it is on record how somebody agreed to get SMS and to which words, where that has to be."""
     if not config.current().sms.require_evidence:
         return True
     return contact_id is not None and one(_EVIDENCE, (contact_id,)) is not None
 
 
 def refusal(row: Claim) -> str | None:
-    """Answer why an SMS may not go out at all, beside what its person wants."""
+    """Return why an SMS may not go out at all, beside what its person wants."""
     found = refused(row.recipient_key)
     if found is not None:
         return found[0]
@@ -81,7 +81,7 @@ def refusal(row: Claim) -> str | None:
 
 
 def foreseen(account_id: int, contact_id: int, number: str, provider: str) -> str | None:
-    """Answer why a marketing SMS that is not written yet would not go out, as `refusal` will."""
+    """Return why a marketing SMS that is not written yet would not go out, as `refusal` will."""
     found = refused(number)
     if found is not None:
         return found[0]
@@ -91,14 +91,14 @@ def foreseen(account_id: int, contact_id: int, number: str, provider: str) -> st
 
 
 def _is_nameless(number: str, provider: str, facts: _Facts) -> bool:
-    """Say whether whoever it is from can write to others and not to this country."""
+    """Return whether whoever it is from can write to others and not to this country."""
     if provider == _HOME or sms_senders.sender_to(facts.sender, numbers.look(number).country):
         return False
     return bool(sms_senders.sender_to(facts.sender, None))
 
 
 def suspects(rows: Iterable[Claim], now: int) -> set[int]:
-    """Answer the ids of SMS that have to be looked at closely before they leave: too many of them, never too few.
+    """Return the ids of SMS that have to be looked at closely before they leave: too many of them, never too few.
 
     Of people who say their time zone themselves nothing is known here: those are left out where rows are marked
     together (`hot`).
@@ -124,7 +124,7 @@ def suspects(rows: Iterable[Claim], now: int) -> set[int]:
 
 
 def _may_rest(row: Claim, facts: _Facts, now: int) -> bool:
-    """Say whether the number of an SMS may lie in a night, or does not say where it lies."""
+    """Return whether the number of an SMS may lie in a night, or does not say where it lies."""
     if facts.quiet_hours is None:
         return False
     known = numbers.look(row.recipient_key or "").zones
@@ -159,7 +159,7 @@ def is_kept_back(row: Claim, now: int) -> bool:
 
 
 def clocks(row: Claim, own: str) -> tuple[str, ...]:
-    """Answer by which time zones whoever gets an SMS may live: as they say, as the number says, their country's, ours.
+    """Return the time zones a recipient may live in: their own, the number's, their country's, or the account's.
 
     An SMS goes when it is no night in any of them.
     """
@@ -168,7 +168,7 @@ def clocks(row: Claim, own: str) -> tuple[str, ...]:
 
 
 def clocks_of(said: Any, country: str | None, number: str, own: str) -> tuple[str, ...]:
-    """Answer the time zones of a number whose person names one themselves, or a country, or neither."""
+    """Return the time zones of a number whose person names one themselves, or a country, or neither."""
     if isinstance(said, str) and zones.is_known(said.strip()):
         return (said.strip(),)
     return numbers.look(number).zones or zones.of_country(country) or (own,)

@@ -26,7 +26,7 @@ _ARRIVED = (
 
 
 def resolve(account: Account, number: str, transport: str | None = None) -> str:
-    """Answer who an SMS to a number is from: its country's sender, the account's, or the provider's.
+    """Return who an SMS to a number is from: its country's sender, the account's, or the provider's.
 
     Where networks take no names the first that is a number. Empty: nobody, and such an SMS is not sent (`fault`), or
     from whom the provider says.
@@ -36,7 +36,7 @@ def resolve(account: Account, number: str, transport: str | None = None) -> str:
 
 
 def sender_to(own: str | None, country: str | None, transport: str | None = None) -> str:
-    """Answer who an SMS to a country is from, where an account's own sender is `own`; as `resolve`."""
+    """Return who an SMS to a country is from, where an account's own sender is `own`; as `resolve`."""
     here = config.current().sms
     found = [
         one for one in (_by_country(tuple(here.country_senders)).get(country or ""), own, here.twilio.from_) if one
@@ -48,29 +48,29 @@ def sender_to(own: str | None, country: str | None, transport: str | None = None
 
 
 def may_be_nobody(transport: str) -> bool:
-    """Say whether SMS may leave without a sender: a gateway of one's own knows its number."""
+    """Return whether SMS may leave without a sender: a gateway of one's own knows its number."""
     return PROVIDERS[transport].chooses_sender
 
 
 def limit_of(sender: str) -> str:
-    """Answer by which name the limits of a sender are known."""
+    """Return the name under which the limits of a sender are counted."""
     return f"from {sender.lower()}"
 
 
 def limits(account_id: int, recipients: Iterable[str]) -> list[str]:
-    """Answer the names of the limits that SMS of an account to some numbers keep to, each once."""
+    """Return the names of the limits that SMS of an account to some numbers keep to, each once."""
     found = one("SELECT sms_from FROM account WHERE id = ?", (account_id,))
     own = found[0] if found is not None else None
     return [*dict.fromkeys(limit_of(sender_to(own, numbers.look(number).country)) for number in recipients)]
 
 
 def is_name(sender: str) -> bool:
-    """Say whether a sender is a name, which nobody can answer."""
+    """Return whether a sender is a name, which nobody can answer."""
     return any(letter.isalpha() for letter in sender) and not addresses.is_sender_service(sender)
 
 
 def problems(account: Account, transport: str) -> list[tuple[str, str]]:
-    """Answer (field, words) for everything that forbids sending any SMS on a transport that leaves the machine."""
+    """Return (field, words) for everything that forbids sending any SMS on a transport that leaves the machine."""
     here = config.current().sms
     is_somebody = account.sms_from or here.twilio.from_ or here.country_senders
     if transport == "capture" or is_somebody or may_be_nobody(transport):
@@ -79,7 +79,7 @@ def problems(account: Account, transport: str) -> list[tuple[str, str]]:
 
 
 def fault(account: Account, number: str, transport: str) -> str | None:
-    """Say why nobody may write to a number from this account on a transport that leaves the machine, or None."""
+    """Return why nobody may write to a number from this account on a transport that leaves the machine, or None."""
     if transport == "capture" or resolve(account, number):
         return None
     country = numbers.look(number).country
@@ -89,7 +89,7 @@ def fault(account: Account, number: str, transport: str) -> str | None:
 
 
 def advice(account: Account, countries: set[str], hint: str | None, real: bool) -> list[tuple[str, str]]:
-    """Answer (code, words) of what is not right with senders to some countries; `hint` says how to opt out.
+    """Return (code, words) of what is not right with senders to some countries; `hint` says how to opt out.
 
     With names nobody can answer; in the United States whoever is not registered is not delivered.
     """
@@ -113,7 +113,7 @@ def advice(account: Account, countries: set[str], hint: str | None, real: bool) 
 
 
 def _registration(sender: str) -> str:
-    """Say where a sender has to be known before networks of the United States deliver it."""
+    """Return where a sender has to be known before networks of the United States deliver it."""
     if sender.startswith("+") and numbers.look(sender).type == "toll_free":
         how = "verified as a toll-free number"
     elif sender.startswith("+"):

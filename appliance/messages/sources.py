@@ -66,7 +66,7 @@ class Started(NamedTuple):
 
 
 def started(run_ids: Iterable[int]) -> dict[int, Started]:
-    """Answer what runs began with."""
+    """Return what runs began with."""
     found = rows(_RUNS, (msgspec.json.encode(list(run_ids)).decode(),))
     return {number: Started(version, msgspec.json.decode(data or "{}")) for number, version, data in found}
 
@@ -92,7 +92,7 @@ def _of_campaign(campaign_id: int) -> Kept:
 
 
 def _links_of(campaign: Campaign) -> list[str] | None:
-    """Answer where the links of a campaign lead, by number; None where they are not counted."""
+    """Return where the links of a campaign lead, by number; None where they are not counted."""
     if not campaign.pinned["tracking"]:
         return None
     return [url for (url,) in rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))]
@@ -118,7 +118,7 @@ def _of_step(step: OfStep) -> Kept:
 
 
 def text(account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any]) -> Kept:
-    """Answer what all SMS that say the same share; `links`, by their numbers, lead through us. Raises MergeError."""
+    """Return what all SMS that say the same share; `links`, by their numbers, lead through us. Raises MergeError."""
     nothing = merge.compile_template(None, "text")
     content = Content(nothing, nothing, texts.compiled(body, links), nothing)
     return Kept(
@@ -128,7 +128,7 @@ def text(account_id: int, body: str | None, links: list[str] | None, shared: dic
 
 
 def needed(content: Content, kind: str) -> frozenset[str]:
-    """Answer whether a content may say an address of this kind, as the set of kinds to be known."""
+    """Return whether a content may say an address of this kind, as the set of kinds to be known."""
     said = {"contact", f"contact.{kind}"} | ({"email"} if kind == "email" else set())
     return frozenset() if said.isdisjoint(content.variables()) else frozenset({kind})
 
@@ -143,11 +143,11 @@ def _kept(
 
 
 def tracked(content: Content, links: list[str]) -> Parts:
-    """Answer the parts of a content whose links lead through us."""
+    """Return the parts of a content whose links lead through us."""
     return Parts(compose.tracked(content, tuple(links), config.base_url(config.current())))
 
 
 def domain_of(address: str) -> str:
-    """Answer the domain of an address in its ASCII form."""
+    """Return the domain of an address in its ASCII form."""
     ascii_form = addresses.ascii_form(address) or address
     return ascii_form.rpartition("@")[2]

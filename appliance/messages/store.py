@@ -61,7 +61,7 @@ def page(account_id: int, query: MessageQuery) -> Page:
 
 
 def get(account_id: int, message_id: int) -> Message:
-    """Answer a message; raises NotFound."""
+    """Return a message; raises NotFound."""
     found = Message.get_or_none(Message.account == account_id, Message.id == message_id)
     if found is None:
         raise NotFound
@@ -74,7 +74,7 @@ def by_ids(ids: list[int]) -> list[Message]:
 
 
 def content(message: Message) -> MessageContent | None:
-    """Answer what a single message says; None for a campaign's, whose content is a revision."""
+    """Return what a single message says; None for a campaign's, whose content is a revision."""
     return MessageContent.get_or_none(MessageContent.message == message.id)
 
 

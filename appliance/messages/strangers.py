@@ -80,7 +80,7 @@ def _tell(account_id: int, prefix: str, most: int, now: int) -> None:
 
 
 def full(account_id: int) -> list[Block]:
-    """Answer the blocks that get no more now, those with most first."""
+    """Return the blocks that get no more now, those with most first."""
     most = config.current().sms.new_numbers_per_hour
     if not most:
         return []

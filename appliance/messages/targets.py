@@ -79,7 +79,7 @@ class Targets:
         self._kept: dict[int | tuple[Any, ...], _Source] = {}
 
     def find(self, wanted: Iterable[Wanted]) -> dict[Wanted, Found]:
-        """Answer what is known of each that was asked for; what is not ours, or not there any more, is left out."""
+        """Return what is known of each that was asked for; what is not ours, or not there any more, is left out."""
         asked = set(wanted)
         ids = ",".join(str(one.message_id) for one in asked)
         known = {row[0]: Found(*row) for row in rows(_ASKED.format(ids=ids))}
@@ -97,7 +97,7 @@ class Targets:
         return found
 
     def _led(self, message: Found, number: int | None) -> Found:
-        """Answer where a link of a message leads."""
+        """Return where a link of a message leads."""
         of = self._of(message)
         found = message._replace(links=len(of.urls))
         url = of.urls.get(number) if number is not None else None
@@ -174,7 +174,7 @@ def _person(message: Found) -> dict[str, Any]:
 
 
 def sendable(url: str) -> str | None:
-    """Answer an address as it may stand in a header: as it is, but for what browsers encode before they ask.
+    """Return an address as it may stand in a header: as it is, but for what browsers encode before they ask.
 
     None for one that is no address of a page.
     """

@@ -31,7 +31,7 @@ class Worded(NamedTuple):
     hinted: bool
 
     def problem(self) -> str | None:
-        """Say why nobody would carry it, or None."""
+        """Return why nobody would carry it, or None."""
         if not self.body.strip():
             return "it says nothing"
         if self.counted.characters > MOST_CHARACTERS:
@@ -74,7 +74,7 @@ def compiled(body: str | None, addresses: Sequence[str] | None = None) -> "Compi
 
 
 def links(body: str | None) -> tuple[Link, ...]:
-    """Answer the links of an SMS, each address once; raises MergeError."""
+    """Return the links of an SMS, each address once; raises MergeError."""
     merge.scan(body or "")
     return numbered.of("", body or "")
 
@@ -102,7 +102,7 @@ def _folded(text: str) -> str:
 
 
 def shown(worded: Worded) -> Shown:
-    """Answer what previews tell of an SMS."""
+    """Return what previews tell of an SMS."""
     counted = worded.counted
     forcing = None if counted.forcing is None else Forcing(counted.forcing, gsm.named(counted.forcing))
     return Shown(
@@ -112,7 +112,7 @@ def shown(worded: Worded) -> Shown:
 
 
 def page(body: str) -> str:
-    """Answer an SMS as a page, for who looks at it in a browser."""
+    """Return an SMS as a page, for who looks at it in a browser."""
     return (
         '<!doctype html>\n<html><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"></head>\n'
@@ -123,5 +123,5 @@ def page(body: str) -> str:
 
 
 def tokens(message_id: int = 0) -> dict[str, Any]:
-    """Answer the values by which the links of a message lead through us; of none, links as long that lead nowhere."""
+    """Return the values by which the links of a message lead through us; of none, links as long that lead nowhere."""
     return {rewriting.ROOT: {"click": own.click(message_id)}}

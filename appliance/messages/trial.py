@@ -106,7 +106,7 @@ def check(account_id: int, request: TestRequest, template_id: int) -> None:
 
 
 def _who(template: Template, request: TestRequest) -> tuple[Contact | None, list[addresses.Address]]:
-    """Answer whose values are shown and to whom; raises Invalid with all faults."""
+    """Return whose values are shown and to whom; raises Invalid with all faults."""
     faults = Faults()
     contact = _contact(template.account_id, request, faults)
     recipients = _recipients(template.account_id, template, request, contact, faults)
@@ -165,7 +165,7 @@ def _refuse_other_kind(name: str, request: TestRequest, faults: Faults) -> None:
 
 
 def _usual(account_id: int, faults: Faults) -> list[str]:
-    """Answer who gets a test that names nobody: those whom the account names for it, else its owner."""
+    """Return who gets a test that names nobody: those whom the account names for it, else its owner."""
     if testers := Account.get_by_id(account_id).test_email_recipients:
         return list(testers)
     owner = User.select().where(User.account == account_id, User.role == "owner").order_by(User.id).first()
@@ -220,7 +220,7 @@ def _transport(template: Template, test_key: bool) -> str:
 
 
 def _said(template: Template) -> dict[str, Any]:
-    """Answer what a test says; a draft without a subject can be looked at too."""
+    """Return what a test says; a draft without a subject can be looked at too."""
     if template.channel == "sms":
         # An SMS has no subject that could say what it is
         return dict.fromkeys(_FIELDS) | {"body": PREFIX + (template.body or "")}
@@ -262,7 +262,7 @@ def _put(
 
 
 def _refusal(account: Account, address: addresses.Address, transport: str) -> str | None:
-    """Answer why nothing may go to an address, a test too."""
+    """Return why nothing may go to an address, a test too."""
     suppressed = consent.suppression(account.id, address.kind, tokens.address_hash(address.kind, address.key))
     if suppressed or address.kind == "email":
         return f"suppressed_{suppressed}" if suppressed else None
@@ -273,13 +273,13 @@ def _refusal(account: Account, address: addresses.Address, transport: str) -> st
 
 
 def _is_tracked(template: Template) -> bool:
-    """Say whether the links of a template will lead through us; those of its campaign may not."""
+    """Return whether the links of a template will lead through us; those of its campaign may not."""
     campaign = Campaign.get_or_none(Campaign.template == template.id) if template.flow_id is not None else None
     return campaign is None or bool(campaign.tracking)
 
 
 def _shown_as(account_id: int, address: addresses.Address, contact: Contact | None) -> int | None:
-    """Answer whose values a test shows: the contact's that was asked for, else those of who gets it, if known."""
+    """Return whose values a test shows: the contact's that was asked for, else those of who gets it, if known."""
     if contact is not None:
         return int(contact.id)
     channel = Channel.get_or_none(

@@ -67,13 +67,13 @@ def page(account_id: int, state: State, page: int, limit: int, total: int) -> Pa
 
 
 def ids(account_id: int, state: Literal["failed", "uncertain"], before: int, limit: int) -> list[int]:
-    """Answer some messages in a state behind an id, newest first."""
+    """Return some messages in a state behind an id, newest first."""
     both = " UNION ALL ".join(f"SELECT m.id {part} AND m.id < ?4" for part in _BY_STATUS)
     return [row[0] for row in rows(f"{both} ORDER BY 1 DESC LIMIT ?3", (account_id, state, limit, before))]
 
 
 def _sources(account_id: int) -> list[_Source]:
-    """Answer where waiting messages are found: each campaign that may go on, single ones, and those of flows."""
+    """Return where waiting messages are found: each campaign that may go on, single ones, and those of flows."""
     found: list[_Source] = [
         ("campaign_id = ? AND channel = ? AND run_id IS NULL", (number, channel))
         for number, channel, _ in rows(_LIVE, (account_id,))
@@ -90,7 +90,7 @@ def _sources(account_id: int) -> list[_Source]:
 
 
 def _again(account_id: int) -> list[_Source]:
-    """Answer where messages are found that were tried before; they are due later than what never was."""
+    """Return where messages are found that were tried before; they are due later than what never was."""
     found: list[_Source] = [
         ("campaign_id = ? AND channel = ? AND run_id IS NULL AND due_at > ? AND attempts > 0", (number, channel, hold))
         for number, channel, hold in rows(_LIVE, (account_id,))

@@ -17,7 +17,7 @@ _KINDS = ("email", "phone")
 
 
 def of_contact(contact: Contact | None, address: str | None, kind: str = "email") -> dict[str, Any]:
-    """Answer the `contact` root and the bare names; `address` is the e-mail address or number that is written to."""
+    """Return the `contact` root and the bare names; `address` is the e-mail address or number that is written to."""
     if contact is None:
         return _named({"email": None, kind: address, "data": {}})
     channels: list[Channel] = getattr(contact, "channels", [])
@@ -32,7 +32,7 @@ def of_contact(contact: Contact | None, address: str | None, kind: str = "email"
 
 
 def of_contacts(ids: Iterable[int], needed: Collection[str] = ()) -> dict[int, dict[str, Any]]:
-    """Answer the `contact` root of many people at once, with those kinds of addresses that are needed.
+    """Return the `contact` root of many people at once, with those kinds of addresses that are needed.
 
     What each is written to is added by `of_person`.
     """
@@ -56,7 +56,7 @@ def of_contacts(ids: Iterable[int], needed: Collection[str] = ()) -> dict[int, d
 
 
 def of_person(person: dict[str, Any] | None, address: str, kind: str = "email") -> dict[str, Any]:
-    """Answer the `contact` root and the bare names for somebody whom `of_contacts` knows, or for nobody."""
+    """Return the `contact` root and the bare names for somebody whom `of_contacts` knows, or for nobody."""
     if person is None:
         return of_contact(None, address, kind)
     person[kind] = address
@@ -64,7 +64,7 @@ def of_person(person: dict[str, Any] | None, address: str, kind: str = "email") 
 
 
 def _named(person: dict[str, Any]) -> dict[str, Any]:
-    """Answer a person with the names that stand alone too."""
+    """Return a person with the names that stand alone too."""
     return {
         "contact": person, "first_name": person.get("first_name"), "last_name": person.get("last_name"),
         "email": person["email"],
@@ -72,7 +72,7 @@ def _named(person: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_account(account: Account, brand: Brand) -> dict[str, Any]:
-    """Answer the `account` and `brand` roots."""
+    """Return the `account` and `brand` roots."""
     return {
         "account": {"name": account.name},
         "brand": {
@@ -86,7 +86,7 @@ def of_account(account: Account, brand: Brand) -> dict[str, Any]:
 
 
 def of_message(message_id: int, stop: str | None = None) -> dict[str, Any]:
-    """Answer the links of one message; `stop` is its unsubscribe link where that is known."""
+    """Return the links of one message; `stop` is its unsubscribe link where that is known."""
     stop = stop or links.unsubscribe(message_id)
     return {
         "unsubscribe_url": stop, "preferences_url": links.preferences(message_id), "view_url": links.view(message_id),
@@ -94,7 +94,7 @@ def of_message(message_id: int, stop: str | None = None) -> dict[str, Any]:
 
 
 def shown(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Answer the `show` root for one person: which conditions hold. Where there is nobody, everything shows."""
+    """Return the `show` root for one person: which conditions hold. Where there is nobody, everything shows."""
     if contact_id is None:
         return {"show": dict.fromkeys(conditions, True)}
     return {"show": shown_to(account_id, [contact_id], conditions)[contact_id]} if conditions else {"show": {}}
@@ -103,7 +103,7 @@ def shown(account_id: int, contact_id: int | None, conditions: Mapping[str, list
 def shown_to(
     account_id: int, contact_ids: Iterable[int], conditions: Mapping[str, list[Any]]
 ) -> dict[int, dict[str, bool]]:
-    """Answer for many people which conditions hold, by the SQL of a segment: one statement for each condition.
+    """Return for many contacts which conditions hold, by the SQL of a segment: one statement for each condition.
 
     Filters that cannot be read hold for nobody: what is meant for some is not shown to all.
     """

@@ -84,7 +84,7 @@ def unwelcome(campaign_id: int) -> dict[str, int]:
 
 
 def of_unwelcome(campaign_id: int) -> tuple[str, str | None, str | None] | None:
-    """Answer (class, code, words) of the last message of a campaign that came back for what we are."""
+    """Return (class, code, words) of the last message of a campaign that came back for what we are."""
     found = rows(
         f"SELECT r.kind, m.error_enhanced, m.error_text FROM returned r JOIN message m ON m.id = r.message_id "
         f"WHERE r.campaign_id = ? AND r.kind IN {_WATCHED!r} ORDER BY r.created_at DESC, r.id DESC LIMIT 1",

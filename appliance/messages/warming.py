@@ -42,7 +42,7 @@ class Day(NamedTuple):
         return (self.day + 1) * DAY_MS
 
     def went_well(self) -> bool:
-        """Say whether a larger day may follow."""
+        """Return whether a larger day may follow."""
         return (
             self.accepted >= _USED * self.cap
             and self.hard < _HARD * (self.accepted + self.hard)
@@ -55,18 +55,18 @@ _COLUMNS = ", ".join(Day._fields)
 
 
 def applies() -> bool:
-    """Say whether sending domains begin slowly here."""
+    """Return whether sending domains begin slowly here."""
     email = config.current().email
     return email.transport == DIRECT and email.direct.warm_up
 
 
 def number_of_today() -> int:
-    """Answer the number of this day."""
+    """Return the number of this day."""
     return clock.now_ms() // DAY_MS
 
 
 def today(domain: str) -> Day:
-    """Answer a domain's day, which begins with the first that asks: as large as the day before allows."""
+    """Return a domain's day, which begins with the first that asks: as large as the day before allows."""
     writing()
     day = number_of_today()
     known = one(f"SELECT {_COLUMNS} FROM warm_up_day WHERE domain = ? AND day = ?", (domain, day))
@@ -81,7 +81,7 @@ def today(domain: str) -> Day:
 
 
 def following(before: Day, day: int) -> int:
-    """Answer the step of a day, after the last one on which something was sent."""
+    """Return the step of a day, after the last one on which something was sent."""
     if day - before.day > _FORGOTTEN_DAYS:
         return 0
     if before.step >= len(CAPS) or day <= before.day or not before.went_well():
@@ -90,7 +90,7 @@ def following(before: Day, day: int) -> int:
 
 
 def domains_of(account_id: int) -> set[str]:
-    """Answer the domains an account sends from; whose else there are here is none of its business."""
+    """Return the domains an account sends from; whose else there are here is none of its business."""
     found = rows(
         "SELECT '@' || name FROM sending_domain WHERE account_id = ?1 UNION SELECT email_from_email FROM account "
         f"WHERE id = ?1 UNION SELECT {field_of('sender', 'email')} FROM campaign WHERE account_id = ?1",
@@ -100,7 +100,7 @@ def domains_of(account_id: int) -> set[str]:
 
 
 def days(account_id: int) -> list[Day]:
-    """Answer how an account's domains stand that are not through yet: the last day of each."""
+    """Return how an account's domains stand that are not through yet: the last day of each."""
     own = domains_of(account_id)
     found = rows(
         f"SELECT {_COLUMNS} FROM warm_up_day w WHERE step < ? AND day > ? "
@@ -111,7 +111,7 @@ def days(account_id: int) -> list[Day]:
 
 
 def ends_on(day: Day, left: int) -> int | None:
-    """Answer when so many more will have gone if all goes well, as the beginning of that day; None if that is today."""
+    """Return when so many more will have gone if all goes well, as the beginning of that day; None if that is today."""
     left -= max(0, day.cap - day.accepted) if day.cap else left
     at, step = day.day, day.step
     while left > 0:

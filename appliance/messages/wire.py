@@ -47,7 +47,7 @@ class Body:
         self.is_single_spaced = False  # what was filled last, as far as is known without reading it
 
     def fill(self, values: Mapping[str, Any], until: float | None = None) -> bytes:
-        """Answer the part for one person in quoted-printable; raises MergeError as the template itself does, for
+        """Return the part for one person in quoted-printable; raises MergeError as the template itself does, for
         what is not done by the deadline of its message too."""
         until = merge.deadline() if until is None else until
         self.is_single_spaced = self._is_single_spaced
@@ -84,7 +84,7 @@ class Body:
         return plan
 
     def _number(self, slot: Slot) -> int:
-        """Answer the number of a slot; the same value shown in many places is looked up and encoded once."""
+        """Return the number of a slot; the same value shown in many places is looked up and encoded once."""
         number = self._numbers.setdefault(slot.name, len(self._slots))
         if number == len(self._slots):
             self._slots.append(slot)

@@ -45,7 +45,7 @@ def _process() -> Iterator[Family]:
 
 
 def _memory(most: int) -> int:
-    """Answer the memory of this process in bytes; where the system does not tell, the most it ever had."""
+    """Return the memory of this process in bytes; where the system does not tell, the most it ever had."""
     try:
         return int(_STATUS.read_text().split()[1]) * _PAGE
     except OSError:
@@ -53,7 +53,7 @@ def _memory(most: int) -> int:
 
 
 def sizes(directory: Path) -> tuple[int, int]:
-    """Answer the bytes of the database and of its write-ahead log."""
+    """Return the bytes of the database and of its write-ahead log."""
     found = []
     for name in ("campanero.db", "campanero.db-wal"):
         try:

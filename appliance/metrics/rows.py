@@ -16,7 +16,7 @@ _IMPORTS = {"waiting": "status = 'pending'", "running": "status = 'processing'",
 
 
 def families(account_id: int | None) -> list[Family]:
-    """Answer what stands in the tables, of an account or of all, as it is or was a moment ago."""
+    """Return what stands in the tables, of an account or of all, as it is or was a moment ago."""
     return _known.get(account_id, lambda: [*_queue(account_id), *_work(account_id), *_webhooks(account_id)])
 
 

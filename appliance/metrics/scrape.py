@@ -6,7 +6,7 @@ from appliance.metrics import machine, rows, text
 
 
 def scrape(account_id: int | None) -> str:
-    """Answer all numbers as text: of the whole installation (None), or those of one account and no others.
+    """Return all numbers as text: of the whole installation (None), or those of one account and no others.
 
     Of the machine an account sees nothing: how the database grows tells how much others send.
     """

@@ -11,7 +11,7 @@ _VALUE = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
 def written(families: Iterable[Family]) -> str:
-    """Answer the text: each name once, with what it means and of which type it is, and then its numbers."""
+    """Return the text: each name once, with what it means and of which type it is, and then its numbers."""
     lines = []
     for family in families:
         if not family.samples:

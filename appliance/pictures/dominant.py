@@ -14,7 +14,7 @@ _NEAR = 60
 
 
 def dominant(content: bytes) -> tuple[str, ...]:
-    """Answer up to four colours as `#rrggbb`, the most telling first; none of a picture in black and white.
+    """Return up to four colours as `#rrggbb`, the most telling first; none of a picture in black and white.
 
     Raises Unusable for what is no picture.
     """
@@ -50,6 +50,6 @@ def _shade(shades: list[int], index: object) -> tuple[int, int, int]:
 
 
 def _weight(rgb: tuple[int, int, int]) -> float:
-    """Answer how telling a colour is: the fuller the more, and nothing for white, black and grey."""
+    """Return how telling a colour is: the fuller the more, and nothing for white, black and grey."""
     _, light, full = colorsys.rgb_to_hls(*(part / 255 for part in rgb))
     return full if _DARKEST < light < _PALEST and full > _GREYEST else 0.0

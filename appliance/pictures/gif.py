@@ -106,7 +106,7 @@ def _colours(content: bytes, place: int, flags: int) -> tuple[bytes | None, int]
 
 
 def _blocks(content: bytes, place: int) -> tuple[list[bytes], int]:
-    """Answer the sub-blocks that begin at a place, and the place behind them."""
+    """Return the sub-blocks that begin at a place, and the place behind them."""
     found = []
     while size := content[place]:
         found.append(content[place + 1 : place + 1 + size])

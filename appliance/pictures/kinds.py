@@ -38,7 +38,7 @@ class WebP(NamedTuple):
 
 
 def kind(content: bytes) -> Kind:
-    """Answer what a file is; raises Unusable for all but PNG, JPEG, GIF and WebP."""
+    """Return what a file is; raises Unusable for all but PNG, JPEG, GIF and WebP."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
     if content.startswith(b"\xff\xd8\xff"):
@@ -102,7 +102,7 @@ def webp(content: bytes) -> WebP:
 
 
 def _chunks(content: bytes) -> list[bytes]:
-    """Answer the names of the parts of a WebP."""
+    """Return the names of the parts of a WebP."""
     found: list[bytes] = []
     place = 12
     while place + 8 <= len(content) and len(found) < 100:

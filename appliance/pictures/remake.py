@@ -125,7 +125,7 @@ def _orientation(opened: Image.Image) -> int:
 
 
 def _plain(picture: Image.Image) -> Image.Image:
-    """Answer a picture in a mode that is written as it is: few colours stay few."""
+    """Return a picture in a mode that is written as it is: few colours stay few."""
     if picture.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
         return picture
     if picture.mode.startswith("I"):

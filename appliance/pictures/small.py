@@ -6,7 +6,7 @@ _QUALITY = 72
 
 
 def small(content: bytes, side: int) -> bytes:
-    """Answer a picture of ours as a WebP that is at most so many pixels wide and high; of one that moves, its start."""
+    """Return a picture of ours as a WebP that is at most so many pixels wide and high; of one that moves, its start."""
     from PIL import Image
 
     with Image.open(BytesIO(content)) as opened:

@@ -47,7 +47,7 @@ def page(
     name: str, face: Face | None, status: int = 200, /, language: str = "en", leads: str = "", frames: str = "'none'",
     **values: Any,
 ) -> HTTPResponse:  # fmt: skip
-    """Answer a page; without a face it is plain, in the language given.
+    """Return a page; without a face it is plain, in the language given.
 
     `leads` is where its form may lead in the end, `frames` whose pages may show it.
     """
@@ -62,7 +62,7 @@ def page(
 
 
 def sayer(language: str) -> Any:
-    """Answer a function that says a phrase, with what is filled in escaped."""
+    """Return a function that says a phrase, with what is filled in escaped."""
     said = words.of(language)
 
     def say(phrase: str, **values: Any) -> Markup:
@@ -72,7 +72,7 @@ def sayer(language: str) -> Any:
 
 
 def _look(face: Face | None) -> Markup:
-    """Answer the colours of a brand as rules; each is `#rrggbb`, and a font is one of known letters."""
+    """Return the colours of a brand as rules; each is `#rrggbb`, and a font is one of known letters."""
     if face is None:
         return Markup("")
     pairs = {
@@ -87,30 +87,30 @@ def _look(face: Face | None) -> Markup:
 
 
 def shown(language: str, *phrases: str, **values: Any) -> str:
-    """Answer what a page said, as plain text, for the evidence of what was agreed to."""
+    """Return what a page said, as plain text, for the evidence of what was agreed to."""
     said = words.of(language)
     return " ".join(_TAG.sub("", said[phrase]).format(**values) for phrase in phrases)
 
 
 def evidence(request: Request, source: str, text: str | None) -> Evidence:
-    """Answer how an act on a page came about."""
+    """Return how an act on a page came about."""
     return Evidence(source, "recipient", request.ctx.client, request.headers.get("user-agent"), text)
 
 
 def language_of(request: Request) -> str:
-    """Answer the first language that a browser asks for and we have words in."""
+    """Return the first language that a browser asks for and we have words in."""
     asked = (request.headers.get("accept-language") or "").partition(",")[0].partition(";")[0]
     return words.language(asked.strip()[:20] or "en")
 
 
 def form(request: Request) -> Mapping[str, list[str]]:
-    """Answer what was posted as a form; anything else is an empty one."""
+    """Return what was posted as a form; anything else is an empty one."""
     posted = request.form
     return {name: posted.getlist(name) for name in posted} if posted else {}
 
 
 def lost(status: int = 404, language: str = "en") -> HTTPResponse:
-    """Answer a link that is not ours: one page for every kind of wrong."""
+    """Return a link that is not ours: one page for every kind of wrong."""
     return page("note.html", None, status, language, heading="lost_heading", lead="lost_lead")
 
 

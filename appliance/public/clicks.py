@@ -32,7 +32,7 @@ async def click(request: Request, token: str) -> HTTPResponse:
 
 
 async def seen(request: Request, token: str) -> HTTPResponse:
-    """Answer the picture, whatever becomes of the count."""
+    """Return the picture, whatever becomes of the count."""
     message_id = links.read_open(token.removesuffix(_ENDING)) if token.endswith(_ENDING) else None
     if message_id is None:
         return answers.lost()
@@ -55,7 +55,7 @@ async def _ask(request: Request, wanted: Wanted) -> Found | None:
 
 
 def _desk(request: Request) -> Desk:
-    """Answer the desk of this server; who comes first sets it up."""
+    """Return the desk of this server; who comes first sets it up."""
     here = request.app.ctx
     if here.desk is None:
         here.desk = Desk()

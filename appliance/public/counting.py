@@ -54,7 +54,7 @@ class Desk:
         self._saying = False
 
     def ask(self, wanted: Wanted, asked: Asked) -> "asyncio.Future[Found | None]":
-        """Answer what was asked for, once that is on disk or it took too long; None for what is not there (any more).
+        """Return what was asked for, once that is on disk or it took too long; None for what is not there (any more).
 
         Raises Unavailable where not even the answer can be read.
         """
@@ -161,7 +161,7 @@ class Desk:
             one.found, one.is_known = found.get(one.wanted), True
 
     def _is_hit(self, one: _One) -> bool:
-        """Say whether something was asked for that is there, by somebody who may be counted, and not for ever again."""
+        """Return whether a hit is for something that exists, by somebody who may be counted, and not repeated."""
         found = one.found
         if found is None or not hits.is_kept(found) or (one.wanted.number is not None and found.url is None):
             return False

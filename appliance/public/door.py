@@ -33,13 +33,13 @@ _PATHS = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", media.PATH, "/public.
 
 
 def owns(path: str) -> bool:
-    """Say whether a path is a recipient's link, so that its errors are the friendly page."""
+    """Return whether a path is a recipient's link, so that its errors are the friendly page."""
     # The path may have lost the slash at its end (`heads.path`)
     return f"{path}/".startswith(_PATHS)
 
 
 def owns_hook(path: str) -> bool:
-    """Say whether a path is a provider's, so that its errors are JSON."""
+    """Return whether a path is a provider's, so that its errors are JSON."""
     return f"{path}/".startswith(_HOOKS)
 
 
@@ -56,7 +56,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
 
 
 async def fault(status: int) -> HTTPResponse:
-    """Answer the friendly page for what went wrong."""
+    """Return the friendly page for what went wrong."""
     answers = await loading.module(f"{__package__}.answers")
     answer: HTTPResponse = answers.unavailable() if status >= 500 else answers.lost()
     return answer

@@ -61,7 +61,7 @@ async def act(request: Request, token: str) -> HTTPResponse:
 
 
 def _read(form: Form, raw: dict[str, str]) -> tuple[Submitted | None, dict[str, str]]:
-    """Answer what was typed, or the phrase for each field that is wrong."""
+    """Return what was typed, or the phrase for each field that is wrong."""
     try:
         said = reading.read(form, raw)
     except Invalid as refused:
@@ -93,6 +93,6 @@ async def _page(
 
 
 def _origin(url: str | None) -> str:
-    """Answer the origin of an address, for the policy of a page; a browser follows a form's redirect only there."""
+    """Return the origin of an address, for the policy of a page; a browser follows a form's redirect only there."""
     parts = urlsplit(url or "")
     return f"{parts.scheme}://{parts.netloc}" if _HOST.fullmatch(parts.netloc) else ""

@@ -17,7 +17,7 @@ _KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
 async def show(request: Request, signed_id: str) -> HTTPResponse:
-    """Answer the picture of an address."""
+    """Return the picture of an address."""
     tag = f'"{signed_id}"'
     asked = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
     has_it = bool(asked & {tag, "*"})

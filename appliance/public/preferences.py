@@ -61,7 +61,7 @@ def _chosen(form: Mapping[str, list[str]]) -> Chosen:
 
 
 def _boxes(form: Mapping[str, list[str]], name: str) -> dict[int, bool]:
-    """Answer what was ticked, or not, of all that the page showed; a box that was not there says nothing.
+    """Return what was ticked, or not, of all that the page showed; a box that was not there says nothing.
 
     Nor does a tick that was there when it was shown (`7-on`): a page that lay open takes back nothing left since.
     """
@@ -76,7 +76,7 @@ def _boxes(form: Mapping[str, list[str]], name: str) -> dict[int, bool]:
 
 
 def _told(sheet: Sheet, changes: list[Change]) -> list[str]:
-    """Say what is different now."""
+    """Return what is different now."""
     say = answers.sayer(sheet.face.language)
     found = []
     for one in changes:

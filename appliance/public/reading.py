@@ -19,7 +19,7 @@ _POLICY = (
 
 
 async def show(request: Request, token: str) -> HTTPResponse:
-    """Answer the message of a link."""
+    """Return the message of a link."""
     try:
         found = await call(html, token)
     except MergeError:
@@ -33,7 +33,7 @@ async def show(request: Request, token: str) -> HTTPResponse:
 
 
 def html(token: str) -> str | None:
-    """Answer the HTML of a message as its recipient got it, or None for a link that is not ours.
+    """Return the HTML of a message as its recipient got it, or None for a link that is not ours.
 
     Whose contact is gone has nothing left to be shown. Raises MergeError for one that never rendered.
     """

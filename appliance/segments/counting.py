@@ -44,17 +44,17 @@ class Counting:
 
     @property
     def is_done(self) -> bool:
-        """Say whether nothing more will be found."""
+        """Return whether nothing more will be found."""
         return self._ended.is_set()
 
     @property
     def floor(self) -> int:
-        """Answer a round number that is reached already; 0 while it is small."""
+        """Return a round number that is reached already; 0 while it is small."""
         step = next((step for step in (100_000, 10_000, 1_000) if self.found >= step), 0)
         return self.found // step * step if step else 0
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is done, at most so long; answers whether it is."""
+        """Wait until it is done, at most so long; returns whether it is."""
         return self._ended.wait(seconds)
 
     def run(self) -> None:
@@ -118,7 +118,7 @@ def begin(account_id: int, asker: str, filters: Any, seed: int = 0) -> Counting:
 
 
 def latest(account_id: int, asker: str) -> Counting | None:
-    """Answer the last count that an asker began, or None if it is forgotten."""
+    """Return the last count that an asker began, or None if it is forgotten."""
     with _lock:
         return _latest.get((account_id, asker))
 
@@ -147,7 +147,7 @@ def _refresh(account_id: int, segments: list[Segment]) -> None:
 
 
 def _anybody(account_id: int, chance: random.Random) -> list[int]:
-    """Answer some people of all, by chance, without reading everybody."""
+    """Return some people of all, by chance, without reading everybody."""
     first, last = rows("SELECT min(id), max(id) FROM contact WHERE account_id = ?", (account_id,))[0]
     if first is None:
         return []

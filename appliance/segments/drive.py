@@ -67,7 +67,7 @@ def _number(start: _Start, limit: int) -> int:
 
 
 def sets(nodes: Sequence[Node]) -> Iterator[Lived]:
-    """Answer the event leaves, in groups too, whose people can be found from the events instead of one by one."""
+    """Return the event leaves, in groups too, whose people can be found from the events instead of one by one."""
     for node in nodes:
         if isinstance(node, Group):
             yield from sets(node.parts)

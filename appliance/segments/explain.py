@@ -59,7 +59,7 @@ def explain(account_id: int, segment_id: int, contact_id: int) -> Explained:
 
 
 def holds(nodes: list[Node], here: Scope, contact_id: int, more: Mapping[str, Any] = NOTHING) -> bool:
-    """Say whether a person is in: the SQL of the segment, asked about one; `more` are parameters of its scope."""
+    """Return whether a person is in: the SQL of the segment, asked about one; `more` are parameters of its scope."""
     asked = compile.condition(nodes, here)
     return _one(asked.sql, {**asked.parameters, **more}, contact_id)
 
@@ -70,7 +70,7 @@ def sentence(account_id: int, nodes: list[Node], here: Scope) -> str:
 
 
 def called(account_id: int, kind: str, number: int) -> str:
-    """Answer what a list, segment, flow or campaign is called."""
+    """Return what a list, segment, flow or campaign is called."""
     return str(scalar(_CALLED[kind], (account_id, number)) or f"{kind} {number}")
 
 
@@ -91,7 +91,7 @@ def row(node: Node, here: Scope, contact_id: int, more: Mapping[str, Any] = NOTH
 
 
 def actual(node: Node, here: Scope, contact_id: int, more: Mapping[str, Any] = NOTHING) -> Any:
-    """Answer the person's own value: times written out, ids as arrays, events counted."""
+    """Return the person's own value: times written out, ids as arrays, events counted."""
     if isinstance(node, Group):
         return None
     if not isinstance(node, Lived) and node.field.of == "segment":

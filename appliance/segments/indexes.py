@@ -63,7 +63,7 @@ def drop_all() -> None:
 
 
 def of(dotted: str) -> str | None:
-    """Answer the table that has `value` and `contact_id` of a path of custom data where it is a text, if there is."""
+    """Return the table that has `value` and `contact_id` of a path of custom data where it is a text, if there is."""
     path = fields.json_path(dotted)
     name = _name(path) if path else ""
     here = scalar("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
@@ -85,7 +85,7 @@ def _is_unfinished(name: str) -> bool:
 
 
 def _wanted() -> dict[str, str]:
-    """Answer name and path of what most segments compare whole."""
+    """Return name and path of what most segments compare whole."""
     counted: Counter[str] = Counter()
     for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
         counted.update(set(_paths(json.loads(text))))

@@ -28,7 +28,7 @@ _STEPS = (
 
 
 def flows(account_id: int, kind: Kind, number: int) -> list[dict[str, Any]]:
-    """Answer the live flows that need a list or a segment, as `used_by` says it."""
+    """Return the live flows that need a list or a segment, as `used_by` says it."""
     found: dict[int, str] = {}
     column = _COLUMN[kind]
     for flow_id, name, own, data in rows(
@@ -46,7 +46,7 @@ def flows(account_id: int, kind: Kind, number: int) -> list[dict[str, Any]]:
 
 
 def of_flow(flow: Flow) -> set[tuple[str, int | None]]:
-    """Answer the segments and lists that say who enters a flow, and which way they go there.
+    """Return the segments and lists that say who enters a flow, and which way they go there.
 
     That is asked of it as it is edited, and of older versions that somebody is still in.
     """
@@ -62,7 +62,7 @@ def of_flow(flow: Flow) -> set[tuple[str, int | None]]:
 
 
 def _splits(steps: Any) -> Iterator[Any]:
-    """Answer the filters of splits, branches within branches too."""
+    """Return the filters of splits, branches within branches too."""
     for step in steps:
         yield step.get("filters")
         for branch in ("yes", "no"):
@@ -70,7 +70,7 @@ def _splits(steps: Any) -> Iterator[Any]:
 
 
 def segments_in_use(account_id: int) -> set[int]:
-    """Answer the segments that something needs: what `used_by` names for each, found in one go."""
+    """Return the segments that something needs: what `used_by` names for each, found in one go."""
     listed = "SELECT segment_id FROM contact_list WHERE account_id = ? AND segment_id IS NOT NULL"
     found = {number for (number,) in rows(listed, (account_id,))}
     for own, data in rows(
@@ -109,12 +109,12 @@ def let_go(kind: Kind, number: int) -> None:
 
 
 def _names(account_id: int, filters: Any, kind: Kind, number: int) -> bool:
-    """Say whether stored filters name a list or a segment."""
+    """Return whether stored filters name a list or a segment."""
     return number in _named(account_id, filters, kind)
 
 
 def _named(account_id: int, filters: Any, kind: Kind) -> set[int]:
-    """Answer the lists or segments that stored filters name; what cannot be read any more needs nothing."""
+    """Return the lists or segments that stored filters name; what cannot be read any more needs nothing."""
     if not filters:
         return set()
     here = people.scope(account_id)._replace(place=Place.SPLIT)
@@ -126,7 +126,7 @@ def _named(account_id: int, filters: Any, kind: Kind) -> set[int]:
 
 
 def named_in(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, int, str]]:
-    """Answer the lists and segments that filters point to: kind, id, and the path of the value."""
+    """Return the lists and segments that filters point to: kind, id, and the path of the value."""
     for index, node in enumerate(nodes):
         where = f"{path}[{index}].value"
         if isinstance(node, Group):
@@ -138,7 +138,7 @@ def named_in(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, in
 
 
 def reached(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
-    """Answer the segments and lists that a segment or list leads to, itself included."""
+    """Return the segments and lists that a segment or list leads to, itself included."""
     seen: set[tuple[str, int]] = set()
     waiting = [(kind, number)]
     while waiting:

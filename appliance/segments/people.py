@@ -53,7 +53,7 @@ class Share(Struct):
 
 
 def scope(account_id: int, writing: bool = False) -> Scope:
-    """Answer the scope of an account's filters now; while `writing`, what ids name must exist."""
+    """Return the scope of an account's filters now; while `writing`, what ids name must exist."""
     zone = str(Account.get_by_id(account_id).time_zone)
     known: dict[int, list[Node] | None] = {}
     there: dict[tuple[str, int], bool] = {}
@@ -91,12 +91,12 @@ def of_segment(account_id: int, segment_id: int, prefix: str) -> Compiled:
 
 
 def select(account_id: int, filters: Sequence[Node], here: Scope, prefix: str = "f") -> Compiled:
-    """Answer FROM and WHERE of all people whom filters let through, in the form that is quickest for many."""
+    """Return FROM and WHERE of all people whom filters let through, in the form that is quickest for many."""
     return _chosen(account_id, filters, here, prefix)[1]
 
 
 def _chosen(account_id: int, filters: Sequence[Node], here: Scope, prefix: str) -> tuple[bool, Compiled]:
-    """Answer whether an index is where the question begins, and FROM and WHERE."""
+    """Return whether an index is where the question begins, and FROM and WHERE."""
     start, others = drive.way(filters, here, prefix)
     parameters = {**others.parameters, f"{prefix}_account": account_id, **(start.parameters if start else {})}
     begin = [f"c.id IN ({start.sql})"] if start else []
@@ -105,7 +105,7 @@ def _chosen(account_id: int, filters: Sequence[Node], here: Scope, prefix: str) 
 
 
 def source(placeholder: str, narrowed: bool = False) -> str:
-    """Answer the contacts of an account as `c`, with WHERE begun.
+    """Return the contacts of an account as `c`, with WHERE begun.
 
     Where the table is one account's, it is read in the order of its ids: an index on the account would only make the
     way longer, and would look for each person's events and addresses in another order than theirs.
@@ -137,7 +137,7 @@ def total(account_id: int) -> int:
 
 
 def kept(sql: str, parameters: dict[str, Any]) -> int:
-    """Answer a count; asked again only if anything was written since, by this connection or any other."""
+    """Return a count; asked again only if anything was written since, by this connection or any other."""
     here = connection()
     # The connection too, for a thread may have another one for a while (`db.shadow`)
     state = (here, catalogue.changes_elsewhere(), int(here.total_changes()))
@@ -160,7 +160,7 @@ def count(account_id: int, filters: Sequence[Node], here: Scope) -> int:
 
 
 def some(account_id: int, filters: Sequence[Node], here: Scope, limit: int = 5) -> list[int]:
-    """Answer some of the people whom filters let through, by contact id."""
+    """Return some of the people whom filters let through, by contact id."""
     chosen = select(account_id, filters, here)
     with limited():
         return [row[0] for row in rows(f"SELECT c.id {chosen.sql} LIMIT {int(limit)}", chosen.parameters)]
@@ -189,7 +189,7 @@ def look(account_id: int, filters: Sequence[Node], here: Scope, limit: int = 5) 
 def shares(
     account_id: int, filters: Sequence[Node], here: Scope, exact_below: int = EXACT_BELOW, sampled: int = _SAMPLED
 ) -> list[Share]:
-    """Answer how many people each filter alone lets through: counted, or told from a sample where there are many."""
+    """Return how many people each filter alone lets through: counted, or told from a sample where there are many."""
     if not filters:
         return []
     everybody = total(account_id)

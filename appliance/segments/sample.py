@@ -11,7 +11,7 @@ from appliance.filters.scope import Scope
 
 
 def passing(nodes: Sequence[Node], scope: Scope, size: int) -> dict[int, float]:
-    """Answer by `id(node)` the part of all people, from 0 to 1, that each filter alone lets through."""
+    """Return by `id(node)` the share of all contacts, from 0 to 1, that each filter alone matches."""
     looked_at, counts = counted(nodes, scope, f"c.id IN ({spread(size)})")
     return {id(node): number / looked_at for node, number in zip(nodes, counts, strict=True)} if looked_at else {}
 
@@ -30,7 +30,7 @@ def counted(nodes: Sequence[Node], scope: Scope, whom: str = "1") -> tuple[int, 
 
 
 def spread(size: int) -> str:
-    """Answer a query of ids spread evenly over all there are, out of step with whatever repeats among them."""
+    """Return a query of ids spread evenly over all there are, out of step with whatever repeats among them."""
     first, last = rows("SELECT (SELECT min(id) FROM contact), (SELECT max(id) FROM contact)")[0]
     if first is None:
         return "SELECT 0"

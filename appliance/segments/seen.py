@@ -59,12 +59,12 @@ class Value(Struct):
 
 
 def keys(account_id: int) -> list[Key]:
-    """Answer the paths of custom data that people of an account have, the commonest first."""
+    """Return the paths of custom data that people of an account have, the commonest first."""
     return _once(("keys", account_id), lambda: _keys(account_id))
 
 
 def values(account_id: int, name: str, limit: int = 20) -> list[Value]:
-    """Answer what stands in a field, the commonest first; nothing for fields whose values are nearly all different."""
+    """Return what stands in a field, the commonest first; nothing for fields whose values are nearly all different."""
     field = fields.find(name, Place.SPLIT, "NULL")
     if field is None or field.type not in ("text", "code", "tags", "json") or field.normal or name.startswith("event."):
         return []
@@ -73,17 +73,17 @@ def values(account_id: int, name: str, limit: int = 20) -> list[Value]:
 
 
 def events(account_id: int) -> list[str]:
-    """Answer the names of all events that were ever recorded here, in their order."""
+    """Return the names of all events that were ever recorded here, in their order."""
     return _once(("events", account_id), lambda: _events(account_id))
 
 
 def event_keys(account_id: int, event: str) -> list[Key]:
-    """Answer the paths of the data that the latest events of a name had."""
+    """Return the paths of the data that the latest events of a name had."""
     return _once(("event", account_id, event), lambda: _event_keys(account_id, event))
 
 
 def things(account_id: int, kind: str) -> list[tuple[int, str]]:
-    """Answer lists, segments and flows by name, or campaigns, newest first, with their ids."""
+    """Return lists, segments and flows by name, or campaigns, newest first, with their ids."""
     return [(row[0], row[1]) for row in rows(_THINGS[kind], (account_id, _MOST_THINGS))]
 
 
@@ -99,7 +99,7 @@ def _once(asked: tuple[Any, ...], find: Callable[[], list[T]]) -> list[T]:
 
 
 def _some(account_id: int, size: int) -> tuple[str, float]:
-    """Answer a condition on `c` that leaves so many people at most, and how many each of them stands for."""
+    """Return a condition on `c` that leaves so many people at most, and how many each of them stands for."""
     everybody = people.total(account_id)
     if everybody <= size:
         return "1", 1.0

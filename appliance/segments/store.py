@@ -42,7 +42,7 @@ def page(account_id: int, query: SegmentQuery, order: str = "-created", ids: Col
 
 
 def matching(account_id: int, query: SegmentQuery, ids: Collection[int] | None = None) -> Any:
-    """Answer the segments that a query lets through, of some ids if there are such, as a query without an order."""
+    """Return the segments that a query lets through, of some ids if there are such, as a query without an order."""
     found = Segment.select().where(Segment.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
         found = found.where(Segment.name.contains(query.search.strip()))
@@ -50,12 +50,12 @@ def matching(account_id: int, query: SegmentQuery, ids: Collection[int] | None =
 
 
 def ids(account_id: int) -> set[int]:
-    """Answer the ids of all segments."""
+    """Return the ids of all segments."""
     return {number for (number,) in rows("SELECT id FROM segment WHERE account_id = ?", (account_id,))}
 
 
 def get(account_id: int, segment_id: int) -> Segment:
-    """Answer a segment; raises NotFound."""
+    """Return a segment; raises NotFound."""
     found = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
     if found is None:
         raise NotFound
@@ -111,7 +111,7 @@ def delete(account_id: int, segment_id: int) -> Segment:
 
 
 def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
-    """Answer what needs a segment: armed campaigns, active flows, lists that mirror it, segments that name it."""
+    """Return what needs a segment: armed campaigns, active flows, lists that mirror it, segments that name it."""
     found: list[dict[str, Any]] = [
         {"campaign_id": number, "name": name}
         for number, name in rows(
@@ -133,7 +133,7 @@ def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
 
 
 def drafts(account_id: int, segment_id: int) -> list[dict[str, Any]]:
-    """Answer the campaigns that choose a segment and were not sent: without it they wait for another choice."""
+    """Return the campaigns that choose a segment and were not sent: without it they wait for another choice."""
     found = rows(
         "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
         f"AND (t.segment_id = ? OR ? IN (SELECT value FROM {each_of('t.data', 'exclude_segment_ids')})) "
@@ -158,7 +158,7 @@ def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
 
 
 def definition(account_id: int, segment_id: int) -> str:
-    """Answer a digest of all that says who is in a segment: its filters, and what they lead to."""
+    """Return a digest of all that says who is in a segment: its filters, and what they lead to."""
     said = []
     for kind, number in sorted(needed.reached(account_id, "segment", segment_id)):
         column, table = ("filters", "segment") if kind == "segment" else ("segment_id", "contact_list")
@@ -167,12 +167,12 @@ def definition(account_id: int, segment_id: int) -> str:
 
 
 def lists_reached(account_id: int, segment_id: int) -> set[int]:
-    """Answer the lists whose members a segment asks about, through other segments too."""
+    """Return the lists whose members a segment asks about, through other segments too."""
     return {number for kind, number in needed.reached(account_id, "segment", segment_id) if kind == "list"}
 
 
 def are_fresh(segments: list[Segment]) -> bool:
-    """Say whether all segments were counted within the last minute, as they are now."""
+    """Return whether all segments were counted within the last minute, as they are now."""
     known = [(_counted.get(segment.id), segment) for segment in segments]
     return all(one and one[0] == of.updated_at and clock.now_ms() - one[1] < _FRESH_MS for one, of in known)
 

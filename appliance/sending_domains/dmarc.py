@@ -41,7 +41,7 @@ def _read(found: tuple[str, ...], tag: str, parent: str | None) -> Judged:
 
 
 def _policies(answer: Answer) -> tuple[str, ...]:
-    """Answer the records that claim to be a policy; others at that name do not count."""
+    """Return the records that claim to be a policy; others at that name do not count."""
     return tuple(one for one in answer.records if "".join(one[:20].lower().split()).startswith("v=dmarc1"))
 
 

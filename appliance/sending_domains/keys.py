@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 
 
 def algorithms() -> tuple[str, ...]:
-    """Answer which keys a domain has in this installation."""
+    """Return which keys a domain has in this installation."""
     return (RSA, ED25519) if config.current().email.dkim_ed25519 else (RSA,)
 
 
@@ -116,14 +116,14 @@ def _end(key: DomainKey, now: int) -> None:
 
 
 def published(domain: SendingDomain) -> list[DomainKey]:
-    """Answer the keys whose records belong in DNS, oldest first: retired ones too, as long as mail may need them."""
+    """Return the keys whose records belong in DNS, oldest first: retired ones too, as long as mail may need them."""
     since = clock.now_ms() - KEPT_MS
     found = DomainKey.select().where(DomainKey.domain == domain).order_by(DomainKey.id)
     return [key for key in found if key.state != "retired" or (key.activated_at and key.retired_at > since)]
 
 
 def record(key: DomainKey) -> tuple[str, str]:
-    """Answer name and value of the TXT record of a key (RFC 6376, 3.6)."""
+    """Return name and value of the TXT record of a key (RFC 6376, 3.6)."""
     return f"{key.selector}._domainkey.{key.domain.name}", f"v=DKIM1; k={key.algorithm}; p={key.public_key}"
 
 
@@ -156,7 +156,7 @@ class Ring:
         self._found = found
 
     def at(self, moment: int) -> tuple[Signer, ...]:
-        """Answer what signs mail dated at a moment: nothing, a key, or one of each algorithm. Raises KeyUnusable."""
+        """Return what signs mail dated at a moment: nothing, a key, or one of each algorithm. Raises KeyUnusable."""
         found = [row for row in self._found if row.failed_at is None or row.failed_at > moment]
         nearest = [row for row in found if row.name == found[0].name]
         chosen = (_dated([row for row in nearest if row.algorithm == one], moment) for one in algorithms())
@@ -175,7 +175,7 @@ class _Row(NamedTuple):
 
 
 def ring(account_id: int, domain_name: str) -> Ring:
-    """Answer the keys that sign mail from a domain of an account.
+    """Return the keys that sign mail from a domain of an account.
 
     A verified domain signs for what is below it too, unless that is verified for itself.
     """
@@ -192,19 +192,19 @@ def ring(account_id: int, domain_name: str) -> Ring:
 
 
 def signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
-    """Answer what signs mail from a domain of an account, dated at a moment or now; raises KeyUnusable."""
+    """Return what signs mail from a domain of an account, dated at a moment or now; raises KeyUnusable."""
     return ring(account_id, domain_name).at(clock.now_ms() if at is None else at)
 
 
 def _dated(keys: list[_Row], at: int) -> _Row | None:
-    """Answer the key that was active at a moment, else the one that is active now."""
+    """Return the key that was active at a moment, else the one that is active now."""
     then = [row for row in keys if row.activated_at <= at and (row.retired_at is None or at < row.retired_at)]
     now = [row for row in keys if row.retired_at is None]
     return max(then or now, key=lambda row: row.activated_at, default=None)
 
 
 def with_parents(name: str) -> list[str]:
-    """Answer a domain and what it is below of, without the last label alone: those it is aligned with."""
+    """Return a domain and what it is below of, without the last label alone: those it is aligned with."""
     labels = name.lower().split(".")
     return [".".join(labels[first:]) for first in range(max(1, len(labels) - 1))]
 
@@ -237,5 +237,5 @@ def _loaded(secret: bytes, label: str, sealed: bytes) -> "PrivateKey | None":
 
 
 def _label(domain_id: int, selector: str) -> str:
-    """Answer what a sealed key belongs to, so that none opens in the place of another."""
+    """Return what a sealed key belongs to, so that none opens in the place of another."""
     return f"{domain_id}:{selector}"

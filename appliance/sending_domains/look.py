@@ -40,7 +40,7 @@ class Asked:
         self._lock = threading.Lock()
 
     def __call__(self, name: str, kind: str) -> Answer:
-        """Answer a look-up, from before where it was made."""
+        """Return a look-up, from before where it was made."""
         with self._lock:
             known = self._answers.get((name, kind))
         if known is None:
@@ -54,7 +54,7 @@ class Asked:
 
 
 def look(wanted: list[Record], domain: str, patience: float = PATIENCE) -> list[Record]:
-    """Answer records as they are in DNS now, asked for at once; blocks for `patience` seconds at most."""
+    """Return records as they are in DNS now, asked for at once; blocks for `patience` seconds at most."""
     asked = Asked(patience)
     with ThreadPoolExecutor(max(1, len(wanted)), "dns") as pool:
         verdicts = list(pool.map(lambda record: judge(record, domain, asked), wanted))
@@ -69,7 +69,7 @@ def look(wanted: list[Record], domain: str, patience: float = PATIENCE) -> list[
 
 
 def _plain(text: str) -> str:
-    """Answer what strangers wrote so that it stands on one line of a page or a log."""
+    """Return what strangers wrote so that it stands on one line of a page or a log."""
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:_LONGEST_SHOWN])
 
 
@@ -153,7 +153,7 @@ def _return_path(record: Record, answer: Answer) -> Verdict:
 
 
 def leads_only_to(host: str, records: Iterable[str]) -> bool:
-    """Say whether MX records, written as `10 host`, lead mail to one server first."""
+    """Return whether MX records, written as `10 host`, lead mail to one server first."""
     hosts = sorted((int(number), name) for number, name in (one.split(" ", 1) for one in records))
     return {name for number, name in hosts if number == hosts[0][0]} == {host}
 

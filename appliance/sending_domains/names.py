@@ -12,7 +12,7 @@ _LONGEST = 220
 
 
 def read(text: str) -> str:
-    """Answer a domain in lower case, international ones in their ASCII form; ValueError with what is wrong.
+    """Return a domain in lower case, international ones in their ASCII form; ValueError with what is wrong.
 
     A mailbox provider's own domain is reserved: nobody else can put records into it.
     """
@@ -32,14 +32,14 @@ def read(text: str) -> str:
 
 
 def of_address(address: str) -> str:
-    """Answer the domain of an e-mail address in the form domains are kept in."""
+    """Return the domain of an e-mail address in the form domains are kept in."""
     typed = address.rpartition("@")[2].lower()
     ascii_form = addresses.ascii_form(f"x@{typed}")
     return ascii_form.rpartition("@")[2].lower() if ascii_form else typed
 
 
 def shown(name: str) -> str:
-    """Answer a domain as its owner writes it."""
+    """Return a domain as its owner writes it."""
     if "xn--" not in name:
         return name
     import idna

@@ -51,12 +51,12 @@ class Record(msgspec.Struct):
     checked_at: int | None = None
 
     def same(self, other: "Record") -> bool:
-        """Say whether another one asks for the same."""
+        """Return whether another one asks for the same."""
         return (self.record_type, self.name, self.value) == (other.record_type, other.name, other.value)
 
 
 def of(domain: SendingDomain) -> list[Record]:
-    """Answer the records of a domain with what was last seen of each; those that changed since are unknown again."""
+    """Return the records of a domain with what was last seen of each; those that changed since are unknown again."""
     seen = [msgspec.convert(one, Record) for one in domain.dns_records or []]
     found = []
     for record in _wanted(domain):
@@ -66,7 +66,7 @@ def of(domain: SendingDomain) -> list[Record]:
 
 
 def kept(found: list[Record]) -> list[dict[str, Any]]:
-    """Answer records as they are stored."""
+    """Return records as they are stored."""
     return [msgspec.to_builtins(one) for one in found]
 
 
@@ -122,7 +122,7 @@ def local_name() -> str:
 
 
 def _signatures(domain: SendingDomain) -> list[Record]:
-    """Answer the records of keys: the one that signs is required, others are wanted beside it for a while."""
+    """Return the records of keys: the one that signs is required, others are wanted beside it for a while."""
     found = []
     for key in keys.published(domain):
         name, value = keys.record(key)
@@ -138,22 +138,22 @@ def _signatures(domain: SendingDomain) -> list[Record]:
 
 
 def link_host() -> str:
-    """Answer the host that links lead to."""
+    """Return the host that links lead to."""
     return config.host(config.current())
 
 
 def mail_host() -> str:
-    """Answer the name this installation has as a mail server: returned mail comes there."""
+    """Return the name this installation has as a mail server: returned mail comes there."""
     return config.current().email.direct.helo.lower() or link_host()
 
 
 def has_public_name() -> bool:
-    """Say whether DNS can point to this installation at all."""
+    """Return whether DNS can point to this installation at all."""
     return is_public_name(link_host())
 
 
 def is_public_name(host: str) -> bool:
-    """Say whether a host is a name that DNS may know: no address, no single word, no name of a local network."""
+    """Return whether a host is a name that DNS may know: no address, no single word, no name of a local network."""
     host = host.lower().rstrip(".")
     return "." in host and not _is_address(host) and not host.endswith(_LOCAL_NAMES)
 

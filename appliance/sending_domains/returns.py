@@ -5,12 +5,12 @@ from appliance.tables import SendingDomain
 
 
 def bounce_host(domain_name: str) -> str:
-    """Answer the host of a domain that takes what comes back."""
+    """Return the host of a domain that takes what comes back."""
     return f"bounce.{domain_name}"
 
 
 def host(account_id: int, domain_name: str) -> str | None:
-    """Answer the host that takes returned mail for a From domain of an account, if its MX record was there when last
+    """Return the host that takes returned mail for a From domain of an account, if its MX record was there when last
     looked for: the domain's own, else that of a domain above it, which SPF is aligned with too."""
     names = keys.with_parents(domain_name)
     found = SendingDomain.select(SendingDomain.name, SendingDomain.dns_records).where(
@@ -21,7 +21,7 @@ def host(account_id: int, domain_name: str) -> str | None:
 
 
 def _is_seen(domain: SendingDomain) -> bool:
-    """Say whether the record is there; while DNS cannot be asked that is so if it was there before."""
+    """Return whether the record is there; while DNS cannot be asked that is so if it was there before."""
     wanted = ("MX", bounce_host(domain.name))
     seen = [one for one in domain.dns_records or [] if (one.get("record_type"), one.get("name")) == wanted]
     return any(

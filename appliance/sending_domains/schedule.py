@@ -8,12 +8,12 @@ FAILS_AFTER = 3  # checks in a row that found a required record wrong
 
 
 def first(now: int) -> int:
-    """Answer when something new is looked for the first time."""
+    """Return when something new is looked for the first time."""
     return now + _EARLY[0]
 
 
 def following(status: str, created_at: int, now: int, in_transit: bool = False) -> int:
-    """Answer the next check of a domain; one that waits for a new key's record is looked at hourly."""
+    """Return the next check of a domain; one that waits for a new key's record is looked at hourly."""
     if status != "pending":
         return now + (_EVERY if in_transit else _SETTLED_EVERY)
     age = now - created_at

@@ -84,7 +84,7 @@ def read(domain: str, answer: Answer, ask: Ask) -> Spf:
 
 
 def allows(spf: Spf, term: str, ask: Ask) -> bool:
-    """Say whether a record allows what a term of ours would: by that term, or by the addresses it stands for."""
+    """Return whether a record allows what a term of ours would: by that term, or by the addresses it stands for."""
     if term in spf.terms:
         return True
     name, _, value = term.partition(":")

@@ -41,7 +41,7 @@ def page(account_id: int, query: DomainQuery) -> Page:
 
 
 def get(account_id: int, domain_id: int) -> SendingDomain:
-    """Answer a domain; raises NotFound."""
+    """Return a domain; raises NotFound."""
     found = SendingDomain.get_or_none(SendingDomain.account == account_id, SendingDomain.id == domain_id)
     if found is None:
         raise NotFound
@@ -49,7 +49,7 @@ def get(account_id: int, domain_id: int) -> SendingDomain:
 
 
 def read(account_id: int, request: DomainCreate) -> str:
-    """Answer the name that a request asks for; raises Invalid if it is none or taken."""
+    """Return the name that a request asks for; raises Invalid if it is none or taken."""
     try:
         name = names.read(request.domain.name)
     except ValueError as error:
@@ -105,7 +105,7 @@ def rotate(account_id: int, domain_id: int, pairs: tuple[Pair, ...], by: By) -> 
 
 
 def _campaigns_from(domain: SendingDomain) -> list[dict[str, object]]:
-    """Answer the armed campaigns that are from an address of a domain."""
+    """Return the armed campaigns that are from an address of a domain."""
     armed = rows(
         f"SELECT c.id, c.name, coalesce({field_of('c.sender', 'email')}, t.from_email, a.email_from_email, '') "
         "FROM campaign c JOIN template t ON t.id = c.template_id JOIN account a ON a.id = c.account_id "
@@ -120,7 +120,7 @@ def _campaigns_from(domain: SendingDomain) -> list[dict[str, object]]:
 
 
 def _flows_from(domain: SendingDomain) -> list[dict[str, object]]:
-    """Answer the live flows with a step from an address of a domain, in the plans that somebody may come to."""
+    """Return the live flows with a step from an address of a domain, in the plans that somebody may come to."""
     found = rows(
         f"SELECT DISTINCT f.id, f.name, {field_of('s.pinned', 'sender.email')} FROM flow f "
         "JOIN step s ON s.flow_id = f.id WHERE f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') "
@@ -133,7 +133,7 @@ def _flows_from(domain: SendingDomain) -> list[dict[str, object]]:
 
 
 def first_verified(account_id: int) -> str | None:
-    """Answer the verified domain that mail is from where nobody chose another."""
+    """Return the verified domain that mail is from where nobody chose another."""
     found = one(
         "SELECT name FROM sending_domain WHERE account_id = ? AND status = 'verified' AND enabled ORDER BY id LIMIT 1",
         (account_id,),
@@ -142,18 +142,18 @@ def first_verified(account_id: int) -> str | None:
 
 
 def is_verified(account_id: int, name: str) -> bool:
-    """Say whether mail may be from exactly this domain; one above or below it is another."""
+    """Return whether mail may be from exactly this domain; one above or below it is another."""
     return _has(account_id, name, "verified")
 
 
 def attention(account_id: int, name: str) -> str | None:
-    """Answer what a person should look at in a domain's records, though mail still goes out."""
+    """Return what a person should look at in a domain's records, though mail still goes out."""
     found = one("SELECT attention FROM sending_domain WHERE account_id = ? AND name = ?", (account_id, name))
     return found[0] if found else None
 
 
 def has_failed(account_id: int, name: str) -> bool:
-    """Say whether a domain was added here and has lost its records, or never had them in time."""
+    """Return whether a domain was added here and has lost its records, or never had them in time."""
     return _has(account_id, name, "failed")
 
 

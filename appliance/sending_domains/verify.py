@@ -41,7 +41,7 @@ class Question(NamedTuple):
 
 
 def is_due() -> bool:
-    """Say whether the check of a domain is due."""
+    """Return whether the check of a domain is due."""
     found = one("SELECT 1 FROM sending_domain WHERE enabled AND next_check_at <= ? LIMIT 1", (clock.now_ms(),))
     return found is not None
 
@@ -79,7 +79,7 @@ def _postpone(domain_id: int) -> None:
 
 
 def question(domain_id: int) -> Question | None:
-    """Answer what has to be asked about a domain, or None if it is gone."""
+    """Return what has to be asked about a domain, or None if it is gone."""
     domain = SendingDomain.get_or_none(SendingDomain.id == domain_id)
     return Question(domain.id, domain.name, records.of(domain)) if domain is not None else None
 
@@ -200,7 +200,7 @@ def _fail(domain: SendingDomain, words: str, now: int) -> None:
 
 
 def _say(domain: SendingDomain, event: str, data: dict[str, str]) -> None:
-    """Tell who listens to events, the audit and the log."""
+    """Return who listens to events, the audit and the log."""
     log.info("%s: %s %s", event, domain.name, data.get("problem", ""))
     uid = f"domain:{domain.id}"
     data = {"domain_id": domain.id, "name": domain.name, **data}

@@ -52,7 +52,7 @@ class _Pool:
         self._idle: dict[tuple[bytes, bytes, int], list[_Kept]] = {}
 
     async def take(self, url: "httpcore.URL") -> _Kept:
-        """Answer a connection that is still good, the one used last, or one that is not open yet."""
+        """Return a connection that is still good, the one used last, or one that is not open yet."""
         import httpcore
 
         from appliance.delivery import bounded
@@ -137,7 +137,7 @@ async def _asked(url: "httpcore.URL", request: "httpcore.Request", limit: float)
 
 
 def _words(error: Exception) -> str:
-    """Say what became of a connection, as far as the libraries tell."""
+    """Return what became of a connection, as far as the libraries tell."""
     return causes.of(error).words
 
 

@@ -101,7 +101,7 @@ _UNKNOWN = _refused()
 
 
 def meaning(text: str | int | None) -> Meaning:
-    """Answer what a code means, or words that begin with one; one that is not known refuses without a reason."""
+    """Return what a code means, or words that begin with one; one that is not known refuses without a reason."""
     found = _LEADING.match(str(text or ""))
     if found is None:
         return _UNKNOWN
@@ -110,19 +110,19 @@ def meaning(text: str | int | None) -> Meaning:
 
 
 def kind(text: str | int | None) -> Class:
-    """Answer what a code, or words that begin with one, say about a message."""
+    """Return what a code, or words that begin with one, say about a message."""
     return meaning(text).kind
 
 
 def words(code: str | int | None, said: str) -> str:
-    """Answer a code and what was said with it; and what helps, where it is not about whoever gets the message."""
+    """Return a code and what was said with it; and what helps, where it is not about whoever gets the message."""
     found = meaning(code)
     told = " ".join(filter(None, (str(code or ""), said or found.kind.words)))
     return f"{told} - {found.help}" if found.help and found.kind.against == "nobody" else told
 
 
 def judged(error: DeliveryError) -> Class:
-    """Say what it means that an SMS was given up or refused for good."""
+    """Return what it means that an SMS was given up or refused for good."""
     found = kind(error.text)
     if isinstance(error, Permanent) or found is not classes.REFUSED:
         return found

@@ -46,7 +46,7 @@ class Counted(NamedTuple):
 
 
 def count(text: str) -> Counted:
-    """Answer how a text travels; no character is ever split over two parts."""
+    """Return how a text travels; no character is ever split over two parts."""
     foreign = _FOREIGN.search(text)
     if foreign is None:
         return _counted(text, "GSM-7", None, _WIDE_GSM, (160, 153))
@@ -54,7 +54,7 @@ def count(text: str) -> Counted:
 
 
 def plain(text: str) -> str:
-    """Answer the text with typographic quotes, dashes, dots and spaces as GSM-7 has them, where that makes it GSM-7.
+    """Return the text with typographic quotes, dashes, dots and spaces as GSM-7 has them, where that makes it GSM-7.
 
     A text that takes UCS-2 anyway stays as it was written.
     """
@@ -65,7 +65,7 @@ def plain(text: str) -> str:
 
 
 def named(character: str) -> str:
-    """Answer a character by its code and name, as a person can look for it: "U+201C LEFT DOUBLE QUOTATION MARK"."""
+    """Return a character by its code and name, as a person can look for it: "U+201C LEFT DOUBLE QUOTATION MARK"."""
     return f"U+{ord(character):04X} {name(character, '')}".rstrip()
 
 

@@ -42,7 +42,7 @@ class Read(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Answer a text as keywords are compared: small letters and digits without accents, one space between words."""
+    """Return a text as keywords are compared: small letters and digits without accents, one space between words."""
     return " ".join(_words(text, " "))
 
 
@@ -63,7 +63,7 @@ def _words(text: str, punctuation: str) -> list[str]:
 
 
 def read(text: str, stop_words: Sequence[str] = ()) -> Read:
-    """Say what a message means; `stop_words` opt out too, beside STOP and its relatives."""
+    """Return what a message means; `stop_words` opt out too, beside STOP and its relatives."""
     stops = _stops(tuple(stop_words))
     spaced, squeezed = _words(text, " "), _words(text, "")
     for words in (spaced, squeezed):
@@ -87,7 +87,7 @@ _KNOWN: dict[Meaning, frozenset[str]] = {
 
 @lru_cache(maxsize=16)
 def _stops(more: tuple[str, ...]) -> dict[str, str]:
-    """Answer the words that opt out, each by its letters without spaces: STOPALL is STOP ALL."""
+    """Return the words that opt out, each by its letters without spaces: STOPALL is STOP ALL."""
     found = {"".join(_words(word, "")): " ".join(_words(word, " ")).upper() for word in (*STOP, *more)}
     return {letters: word for letters, word in found.items() if letters}
 

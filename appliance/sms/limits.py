@@ -9,7 +9,7 @@ MOST_CHARACTERS = 1_600
 
 
 def fault(body: str | None) -> str | None:
-    """Say what is wrong with the text of an SMS in the words of a field's fault, or None.
+    """Return what is wrong with the text of an SMS in the words of a field's fault, or None.
 
     Where nothing is filled in and no address may become a shorter one, its parts are known already.
     """

@@ -61,7 +61,7 @@ def look(number: str) -> Number:
 
 @lru_cache(1_000)
 def _kept(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Answer zones that exist; the same ones are the same object, however many numbers are kept."""
+    """Return zones that exist; the same ones are the same object, however many numbers are kept."""
     return tuple(name for name in names if name != _UNKNOWN_ZONE and zones.is_known(name))
 
 

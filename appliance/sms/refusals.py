@@ -83,11 +83,11 @@ _AROUND = late(rf"\b(?:{_POLITE})\b")
 
 
 def bare(words: Sequence[str]) -> list[str]:
-    """Answer the words of a message without the courtesy around them."""
+    """Return the words of a message without the courtesy around them."""
     return _AROUND.sub(" ", " ".join(words)).split()
 
 
 def are(words: Sequence[str]) -> bool:
-    """Say whether words are a refusal and nothing else."""
+    """Return whether words are a refusal and nothing else."""
     said = " ".join(words)
     return len(said) <= _LONGEST and _REFUSED.fullmatch(said) is not None

@@ -9,7 +9,7 @@ _LONGEST = 64
 
 
 def of_country(code: str | None) -> tuple[str, ...]:
-    """Answer the time zones of a country by its two letters; none for one that is not known."""
+    """Return the time zones of a country by its two letters; none for one that is not known."""
     return _countries().get((code or "").upper(), ())
 
 
@@ -26,7 +26,7 @@ def names() -> dict[str, str]:
 
 
 def is_known(name: str) -> bool:
-    """Say whether this is the name of a time zone, `Europe/Berlin`."""
+    """Return whether this is the name of a time zone, `Europe/Berlin`."""
     return len(name) <= _LONGEST and _exists(name)
 
 

@@ -11,7 +11,7 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def readiness(listen: str) -> str:
-    """Answer `ready`, or in a few words what keeps it from that."""
+    """Return `ready`, or in a few words what keeps it from that."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     try:

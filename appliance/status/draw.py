@@ -31,7 +31,7 @@ class Screen(NamedTuple):
 
 
 def lines(status: Status, screen: Screen) -> list[str]:
-    """Answer the lines of a status, none longer than the screen is wide."""
+    """Return the lines of a status, none longer than the screen is wide."""
     found = [*_head(status, screen), ""]
     for kind, title in _KINDS.items():
         some = [one for one in status.tasks if one.kind == kind]
@@ -75,7 +75,7 @@ def _task(task: Task, screen: Screen) -> str:
 
 
 def percent(task: Task) -> str:
-    """Answer how much is done of a task that knows its end; 100 % is only what is done."""
+    """Return how much is done of a task that knows its end; 100 % is only what is done."""
     if not task.total:
         return ""
     return f"{min(99, 100 * task.done // task.total) if task.done < task.total else 100} %"
@@ -131,7 +131,7 @@ def size(number: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Say how long something takes, as exactly as anybody wants to know."""
+    """Return how long something takes, as exactly as anybody wants to know."""
     whole = int(seconds)
     if whole < 60:
         return f"{max(whole, 1)} s"
@@ -170,7 +170,7 @@ def _padded(text: str, room: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Answer how many columns a text takes: signs of East Asia take two, combining ones none."""
+    """Return how many columns a text takes: signs of East Asia take two, combining ones none."""
     return sum(
         0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
     )

@@ -20,7 +20,7 @@ _EVENTS = {"bounced": ("bounced", "soft_bounced"), "unsubscribed": ("unsubscribe
 
 
 def look(config: Config) -> Status:
-    """Answer how a service stands."""
+    """Return how a service stands."""
     directory = Path(config.data_dir)
     process = datadir.holder(directory)
     since = _midnight()
@@ -41,7 +41,7 @@ def _service(config: Config, process: int | None) -> Service:
 
 
 def _stopped(directory: Path) -> list[str]:
-    """Say what stops sending: a file, or people of an account."""
+    """Return what stops sending: a file, or people of an account."""
     found = ["the file STOP in the data directory stops all sending"] if datadir.is_stopped(directory) else []
     for name, reason in rows("SELECT name, stop_reason FROM account WHERE sending_stopped = 1 ORDER BY id"):
         found.append(f"sending is switched off for {name}{f': {reason}' if reason else ''}")
@@ -68,7 +68,7 @@ def _count(accounts: list[int], event: str, since: int) -> int:
 
 
 def _midnight() -> int:
-    """Answer when the day began where the first account is."""
+    """Return when the day began where the first account is."""
     zone = ZoneInfo(str(scalar("SELECT time_zone FROM account ORDER BY id LIMIT 1") or "UTC"))
     now = datetime.fromtimestamp(clock.now_ms() / 1000, zone)
     begun = now.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -89,7 +89,7 @@ def _entries(status: Status) -> Iterator[tuple[str, str]]:
 
 
 def _screen(out: TextIO) -> Screen:
-    """Say what is drawn on: NO_COLOR and TERM=dumb want none, and files have none."""
+    """Return what is drawn on: NO_COLOR and TERM=dumb want none, and files have none."""
     is_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
     signs = (out.encoding or "").lower().replace("-", "") == "utf8"
     columns = max(20, shutil.get_terminal_size((80, 24)).columns)

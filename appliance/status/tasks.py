@@ -34,7 +34,7 @@ _ACTS = {
 
 
 def under_way(directory: Path, process: int | None) -> list[Task]:
-    """Answer all of it; what only the running process knows is told by that."""
+    """Return all of it; what only the running process knows is told by that."""
     exports = _exports(directory, process) if process is not None else ()
     found = [*_sends(), *_imports(), *exports, *_acts()]
     if process is None:

@@ -45,7 +45,7 @@ class Spot(Struct):
 
 
 def add(kind: str, spot: Spot) -> Make:
-    """Answer what adds a section of a kind; it raises NotFound for a kind that is none, Invalid where it cannot stand.
+    """Return what adds a section of a kind; it raises NotFound for a kind that is none, Invalid where it cannot stand.
 
     What does not stand in columns goes behind the columns instead; the footer stays last.
     """
@@ -62,7 +62,7 @@ def add(kind: str, spot: Spot) -> Make:
 
 
 def move(key: str, spot: Spot) -> Make:
-    """Answer what moves a section; it raises NotFound, or Invalid where it cannot stand."""
+    """Return what moves a section; it raises NotFound, or Invalid where it cannot stand."""
 
     def make(design: dict[str, Any], found: list[Entry]) -> tuple[str, str | None]:
         one = _known(found, key)
@@ -80,7 +80,7 @@ def move(key: str, spot: Spot) -> Make:
 
 
 def step(key: str, by: int) -> Make:
-    """Answer what moves a section up (-1) or down (1) among its neighbours; at the end it stays where it is."""
+    """Return what moves a section up (-1) or down (1) among its neighbours; at the end it stays where it is."""
 
     def make(design: dict[str, Any], found: list[Entry]) -> tuple[str, str | None]:
         one = _known(found, key)
@@ -92,7 +92,7 @@ def step(key: str, by: int) -> Make:
 
 
 def duplicate(key: str) -> Make:
-    """Answer what puts a copy of a section behind it; it raises NotFound."""
+    """Return what puts a copy of a section behind it; it raises NotFound."""
 
     def make(design: dict[str, Any], found: list[Entry]) -> tuple[str, str | None]:
         one = _known(found, key)
@@ -104,7 +104,7 @@ def duplicate(key: str) -> Make:
 
 
 def remove(key: str) -> Make:
-    """Answer what takes a section out, and looks at its neighbour next; it raises NotFound."""
+    """Return what takes a section out, and looks at its neighbour next; it raises NotFound."""
 
     def make(design: dict[str, Any], found: list[Entry]) -> tuple[str, str | None]:
         one = _known(found, key)
@@ -117,7 +117,7 @@ def remove(key: str) -> Make:
 
 
 def item(key: str, name: str, act: str, at: int = 0) -> Make:
-    """Answer what adds an entry to a list of a section, takes one out, or moves it up or down.
+    """Return what adds an entry to a list of a section, takes one out, or moves it up or down.
 
     It raises NotFound, or Invalid past the least and the most.
     """
@@ -205,7 +205,7 @@ def _put(
 
 
 def _fits(kind: Kind | None, level: int) -> bool:
-    """Say whether a kind stands in a column, and in one within another."""
+    """Return whether a kind stands in a column, and in one within another."""
     if kind is None or not kind.in_columns:
         return False
     return level <= document.MOST_LEVELS and (kind.name != "columns" or level < document.MOST_LEVELS)

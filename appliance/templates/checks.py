@@ -79,7 +79,7 @@ def _design_faults(text: _Text) -> _Found:
 
 
 def variables(said: dict[str, Any], channel: str = "email") -> dict[str, Any]:
-    """Answer the merge variables of a template's fields, each with default, sample and whether it is required."""
+    """Return the merge variables of a template's fields, each with default, sample and whether it is required."""
     return dict(_variables(_Text({name: said.get(name) for name in _VARIED}), channel))
 
 
@@ -97,14 +97,14 @@ def _conditions(design: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def kept(name: str, value: Any) -> Any:
-    """Answer a field as it is stored: lines without spaces around them, sections with `id` and `type`."""
+    """Return a field as it is stored: lines without spaces around them, sections with `id` and `type`."""
     if name == "design":
         return named(value) if value is not None else dict(EMPTY_DESIGN)
     return value.strip() or None if isinstance(value, str) and name != "body" else value
 
 
 def named(design: dict[str, Any]) -> dict[str, Any]:
-    """Answer a design in which every section has an `id`, and a `type` where one can be told; nothing else changes.
+    """Return a design in which every section has an `id`, and a `type` where one can be told; nothing else changes.
 
     An id follows from what the section holds, so that the same design written again has the same ones.
     """

@@ -65,7 +65,7 @@ def change(account_id: int, template_id: int, key: str | None, asked: list[Chang
 
 
 def changed(template: Template, key: str | None, asked: list[Change]) -> Edit | None:
-    """Answer what values make of a template, None where nothing changes; it is not touched itself."""
+    """Return what values make of a template, None where nothing changes; it is not touched itself."""
     design = copy.deepcopy(template.design)
     entry = None
     if key is not None:
@@ -118,7 +118,7 @@ def _fit_columns(raw: dict[str, Any], preset: str | None) -> None:
 
 
 def _checked(design: dict[str, Any]) -> dict[str, Any]:
-    """Answer a design as it is stored; raises Invalid for one that is too large, or where a section cannot stand."""
+    """Return a design as it is stored; raises Invalid for one that is too large, or where a section cannot stand."""
     found: list[str] = []
     for path, words in designs_faults(design):
         if path.endswith(("sections", "columns")):
@@ -132,7 +132,7 @@ def _checked(design: dict[str, Any]) -> dict[str, Any]:
 
 
 def designs_faults(design: dict[str, Any]) -> list[tuple[str, str]]:
-    """Answer everything that no design may hold."""
+    """Return everything that no design may hold."""
     found: list[tuple[str, str]] = []
     designs.check(design, lambda path, words: found.append((path, words)))
     return found
@@ -149,7 +149,7 @@ def details(account_id: int, template_id: int, asked: list[Change], user_id: int
 
 
 def detailed(template: Template, asked: list[Change]) -> Edit | None:
-    """Answer what values beside the sections make of a template, None where nothing changes."""
+    """Return what values beside the sections make of a template, None where nothing changes."""
     raw, seen = {}, {}
     for one in asked:
         name = one.path.removeprefix("email.")
@@ -205,7 +205,7 @@ def restructure(account_id: int, template_id: int, make: Make, user_id: int | No
 
 
 def restructured(template: Template, make: Make) -> tuple[Edit, str | None]:
-    """Answer what `make` makes of the sections of a template, and the section to look at next."""
+    """Return what `make` makes of the sections of a template, and the section to look at next."""
     design = copy.deepcopy(template.design)
     if not isinstance(design.get("sections"), list):
         design["sections"] = []

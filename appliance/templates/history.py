@@ -22,7 +22,7 @@ class Reach(Struct):
 
 
 def reach(template: Template) -> Reach:
-    """Answer where undo and redo of a template would go."""
+    """Return where undo and redo of a template would go."""
     origins = revisions.origins(template.id)
     return Reach(_before(origins, template.revision), _behind(origins, template.revision))
 

@@ -21,7 +21,7 @@ class Home(Struct):
 
 
 def of(template: Template) -> Home:
-    """Answer where a template belongs; raises NotFound where that was deleted."""
+    """Return where a template belongs; raises NotFound where that was deleted."""
     if template.flow_id is None:
         return Home("template", template.id, template.name or store.UNTITLED)
     campaign = Campaign.get_or_none(Campaign.flow == template.flow_id, Campaign.template == template.id)
@@ -36,7 +36,7 @@ def of(template: Template) -> Home:
 
 
 def of_campaign(account_id: int, campaign_id: int) -> Template:
-    """Answer what a campaign says; raises NotFound."""
+    """Return what a campaign says; raises NotFound."""
     found = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
     )
@@ -46,7 +46,7 @@ def of_campaign(account_id: int, campaign_id: int) -> Template:
 
 
 def of_step(account_id: int, flow_id: int, action_id: int) -> Template:
-    """Answer what a step of a flow says; raises NotFound."""
+    """Return what a step of a flow says; raises NotFound."""
     found: Template | None = (
         Template.select()
         .join(Flow, on=(Template.flow == Flow.id))

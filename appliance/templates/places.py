@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Answer what this is called in a label of the history."""
+        """Return what this is called in a label of the history."""
         what = self.owner.label if self.prop is self.owner else f"{self.owner.label}, {_low(self.prop.label)}"
         return _low(what)
 
@@ -44,7 +44,7 @@ def _low(text: str) -> str:
 
 
 def digest(value: Any) -> str:
-    """Answer a few letters that stand for a value: to say what somebody had before them."""
+    """Return a few letters that stand for a value: to say what somebody had before them."""
     text = json.dumps(value, sort_keys=True).encode()
     return hashlib.blake2b(text, digest_size=6).hexdigest()
 
@@ -74,7 +74,7 @@ def place(path: str, kind: Kind | None) -> Place:
 
 
 def value_of(here: Place, holder: dict[str, Any]) -> Any:
-    """Answer what a section, or a design for its theme, has at a place; None where it says nothing."""
+    """Return what a section, or a design for its theme, has at a place; None where it says nothing."""
     values = _values(here, holder)
     if here.inner in SIDES and here.name == "padding":
         return side(values.get("padding"), here.inner)
@@ -133,7 +133,7 @@ def _set(values: dict[str, Any], prop: Prop, value: Any) -> None:
 
 
 def sides(raw: Any, kind: Kind | None) -> tuple[int, int, int, int]:
-    """Answer top, right, bottom and left of a padding as it is written, else those of the kind."""
+    """Return top, right, bottom and left of a padding as it is written, else those of the kind."""
     words = str(raw).split() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else []
     if not 1 <= len(words) <= 4 or not all(_SPACE.match(word) for word in words):
         return kind.padding if kind is not None else (12, 32, 12, 32)
@@ -143,7 +143,7 @@ def sides(raw: Any, kind: Kind | None) -> tuple[int, int, int, int]:
 
 
 def side(raw: Any, name: str) -> int | None:
-    """Answer one side of a padding as it is written; None where nothing is."""
+    """Return one side of a padding as it is written; None where nothing is."""
     if raw is None or raw == "":
         return None
     top, right, bottom, _ = sides(raw, None)
@@ -166,7 +166,7 @@ def _padded(raw: Any, here: Place, value: Any) -> str | None:
 
 
 def read(here: Place, typed: str) -> Any:
-    """Answer what somebody typed as a value, None for nothing; raises Invalid at the path for what it cannot be."""
+    """Return what somebody typed as a value, None for nothing; raises Invalid at the path for what it cannot be."""
     prop = here.prop
     if here.name == "padding" and here.inner in SIDES:
         return _number(here, typed, 0, _MOST_SPACE)
@@ -224,5 +224,5 @@ def _filters(here: Place, typed: str) -> list[Any] | None:
 
 
 def holder_of(entry: Entry | None, design: dict[str, Any], here: Place) -> dict[str, Any]:
-    """Answer what holds a place: the section's own document, or the design for its theme."""
+    """Return what holds a place: the section's own document, or the design for its theme."""
     return design if here.root == "theme" or entry is None else entry.raw

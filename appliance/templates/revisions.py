@@ -62,7 +62,7 @@ class Origin(Struct):
 
 
 def document(template: Template) -> dict[str, Any]:
-    """Answer what a revision keeps of a template."""
+    """Return what a revision keeps of a template."""
     return {name: getattr(template, name) for name in FIELDS}
 
 
@@ -105,7 +105,7 @@ def changed_words(names: list[str]) -> str:
 
 
 def origins(template_id: int) -> dict[int, Origin]:
-    """Answer how each revision of a template came about, by number, oldest first."""
+    """Return how each revision of a template came about, by number, oldest first."""
     found = rows(
         "SELECT number, follows, restores FROM template_revision WHERE template_id = ? ORDER BY number", (template_id,)
     )
@@ -126,7 +126,7 @@ def page(account_id: int, template_id: int, query: PageQuery) -> Page:
 
 
 def get(account_id: int, template_id: int, number: int) -> TemplateRevision:
-    """Answer one revision of a template; raises NotFound."""
+    """Return one revision of a template; raises NotFound."""
     _known(account_id, template_id)
     found = TemplateRevision.get_or_none(TemplateRevision.template == template_id, TemplateRevision.number == number)
     if found is None:
@@ -135,12 +135,12 @@ def get(account_id: int, template_id: int, number: int) -> TemplateRevision:
 
 
 def is_by_person(template: Template) -> bool:
-    """Say whether somebody who is signed in wrote what a template says now, and not a program."""
+    """Return whether somebody who is signed in wrote what a template says now, and not a program."""
     return author(template) is not None
 
 
 def author(template: Template) -> int | None:
-    """Answer who wrote what a template says now; None where a program did."""
+    """Return who wrote what a template says now; None where a program did."""
     found = TemplateRevision.select(TemplateRevision.user).where(
         TemplateRevision.template == template.id, TemplateRevision.number == template.revision
     )
@@ -159,7 +159,7 @@ def name(account_id: int, template_id: int, number: int, label: str | None) -> T
 
 
 def pin(template: Template, label: str) -> TemplateRevision:
-    """Answer the revision that is the template as it stands now, named; what somebody named before keeps that name."""
+    """Return the revision that is the template as it stands now, named; what somebody named before keeps that name."""
     writing()
     found = TemplateRevision.get(TemplateRevision.template == template.id, TemplateRevision.number == template.revision)
     if not found.named:
@@ -169,7 +169,7 @@ def pin(template: Template, label: str) -> TemplateRevision:
 
 
 def read_at(template: Template, moment: int) -> TemplateRevision | None:
-    """Answer the revision that somebody had before them who read a template as of its `updated_at`, if it is kept."""
+    """Return the revision that somebody had before them who read a template as of its `updated_at`, if it is kept."""
     found: TemplateRevision | None = (
         TemplateRevision.select()
         .where(TemplateRevision.template == template.id, TemplateRevision.created_at <= moment)

@@ -18,7 +18,7 @@ def page(account_id: int, number: int, limit: int, search: str = "") -> Page:
 
 
 def matching(account_id: int, search: str = "") -> Any:
-    """Answer what is put away and says something, as a query without an order."""
+    """Return what is put away and says something, as a query without an order."""
     found = Template.select().where(
         Template.account == account_id, Template.flow.is_null(), Template.removed_at.is_null(False)
     )

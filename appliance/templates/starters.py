@@ -23,7 +23,7 @@ class Starter(NamedTuple):
 
 
 def made(look: Look) -> tuple[Starter, ...]:
-    """Answer the six, their buttons leading to the brand's first web address."""
+    """Return the six, their buttons leading to the brand's first web address."""
     home = home_of(look)
     return tuple(
         Starter(key, label, description, subject, preheader,
@@ -38,7 +38,7 @@ def home_of(look: Look) -> str:
 
 
 def find(look: Look, key: str) -> Starter | None:
-    """Answer one of the six by its key."""
+    """Return one of the six by its key."""
     return next((one for one in made(look) if one.key == key), None)
 
 

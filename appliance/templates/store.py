@@ -42,7 +42,7 @@ def page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page
 
 
 def matching(account_id: int, query: TemplateQuery) -> Any:
-    """Answer the templates that a query lets through, as a query without an order."""
+    """Return the templates that a query lets through, as a query without an order."""
     deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
     gone = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
     found = Template.select().where(
@@ -67,7 +67,7 @@ def counted(account_id: int) -> dict[str, int]:
 
 
 def get(account_id: int, template_id: int) -> Template:
-    """Answer a template; raises NotFound."""
+    """Return a template; raises NotFound."""
     found = Template.get_or_none(Template.account == account_id, Template.id == template_id)
     if found is None:
         raise NotFound
@@ -140,7 +140,7 @@ def require(template: Template, moment: int | None = None, revision: int | None 
 
 
 def moved_on(template: Template, moment: int | None = None, revision: int | None = None) -> dict[str, Any]:
-    """Answer what changed in a template since a moment or a revision; `changed` is null once that is not kept."""
+    """Return what changed in a template since a moment or a revision; `changed` is null once that is not kept."""
     base = None
     if revision is not None and revision in revisions.origins(template.id):
         base = revisions.get(template.account_id, template.id, revision)
@@ -159,7 +159,7 @@ def write(
     template: Template, values: dict[str, Any], user_id: int | None = None, label: str | None = None,
     restores: int | None = None, moved: bool = False, touched: str | None = None, begins: bool = False,
 ) -> bool:  # fmt: skip
-    """Write fields as they are kept into a template, with a revision if any changed; answers whether any did.
+    """Write fields as they are kept into a template, with a revision if any changed; returns whether any did.
 
     `touched` names the one value that is changed: what the same person changes of it within moments is one revision.
     With `begins`, content that is put into an empty template is where its undo ends: nobody empties it by a step back.
@@ -242,14 +242,14 @@ LOCK_MS = 5 * 60 * 1000
 
 
 def is_editable(campaign: Campaign) -> bool:
-    """Say whether a campaign's content, audience, channel and time may change: in draft, armed until 5 min before."""
+    """Return whether content, audience and time of a campaign may change: a draft, or scheduled and over 5 min away."""
     if campaign.phase == "draft":
         return True
     return bool(campaign.phase == "scheduled" and campaign.scheduled_at - clock.now_ms() > LOCK_MS)
 
 
 def require_open(template: Template) -> Campaign | None:
-    """Answer the campaign that a template belongs to; raises Invalid if it is past its lock."""
+    """Return the campaign that a template belongs to; raises Invalid if it is past its lock."""
     if template.flow_id is None:
         return None
     campaign: Campaign | None = Campaign.get_or_none(
@@ -278,7 +278,7 @@ def _ask_again(campaign: Campaign, user_id: int | None) -> None:
 
 
 def variables(template: Template) -> dict[str, Any]:
-    """Answer the merge variables of a template, each with default, sample and whether it is required."""
+    """Return the merge variables of a template, each with default, sample and whether it is required."""
     return checks.variables(document(template), template.channel)
 
 

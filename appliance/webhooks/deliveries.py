@@ -52,7 +52,7 @@ def page(account_id: int, webhook_id: int, query: DeliveryQuery) -> Page:
 
 
 def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Answer a delivery; raises NotFound."""
+    """Return a delivery; raises NotFound."""
     store.get(account_id, webhook_id)
     found = WebhookDelivery.get_or_none(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
     if found is None:

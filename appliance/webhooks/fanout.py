@@ -24,12 +24,12 @@ _MOVE = (
 
 
 def is_listened_to() -> bool:
-    """Say whether there is a webhook that hears of events."""
+    """Return whether there is a webhook that hears of events."""
     return one("SELECT 1 FROM webhook WHERE enabled LIMIT 1") is not None
 
 
 def is_behind() -> bool:
-    """Say whether there are events that nobody has looked at."""
+    """Return whether there are events that nobody has looked at."""
     return bool(_place() < scalar(_NEWEST))
 
 

@@ -63,7 +63,7 @@ def keep(found: Sequence[Outcome], judge: bool = True) -> None:
 
 
 def _verdict(outcome: Outcome, now: int) -> tuple[str, int | None]:
-    """Answer the status that a delivery has now, and when it is tried again."""
+    """Return the status that a delivery has now, and when it is tried again."""
     if outcome.good:
         return "delivered", None
     if outcome.senseless:

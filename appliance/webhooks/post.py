@@ -71,6 +71,6 @@ def _readable(body: bytes) -> str:
 
 
 def _asked(headers: Mapping[str, str]) -> int:
-    """Answer how long a receiver asks us to wait, where it says so in seconds."""
+    """Return how long a receiver asks us to wait, where it says so in seconds."""
     text = headers.get("retry-after", "")
     return min(int(text) * 1000, _MOST_PAUSE_MS) if text.isascii() and text.isdecimal() and len(text) < 9 else 0

@@ -34,7 +34,7 @@ class Sealed(NamedTuple):
 
 
 def usable(sealed: Sealed) -> list[str]:
-    """Answer the secrets that sign now, the present one first; none if they were sealed with another key."""
+    """Return the secrets that sign now, the present one first; none if they were sealed with another key."""
     kept = [sealed.secret]
     if sealed.old_secret is not None and clock.now_ms() < (sealed.old_secret_until or 0):
         kept.append(sealed.old_secret)
@@ -44,7 +44,7 @@ def usable(sealed: Sealed) -> list[str]:
 
 
 def headers(signing: Sequence[str], name: str, body: bytes) -> dict[str, str]:
-    """Answer the headers that say which message this is, when it was sent, and that it is ours."""
+    """Return the headers that say which message this is, when it was sent, and that it is ours."""
     sent = str(int(clock.now()))
     return {
         "Content-Type": "application/json",

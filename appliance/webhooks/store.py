@@ -58,7 +58,7 @@ def page(account_id: int, query: WebhookQuery) -> Page:
 
 
 def get(account_id: int, webhook_id: int) -> Webhook:
-    """Answer a webhook; raises NotFound."""
+    """Return a webhook; raises NotFound."""
     found = Webhook.get_or_none(Webhook.account == account_id, Webhook.id == webhook_id, Webhook.deleted_at.is_null())
     if found is None:
         raise NotFound
@@ -73,7 +73,7 @@ def _dress(webhook: Webhook) -> Webhook:
 
 
 def create(account_id: int, request: WebhookWrite, by: By) -> tuple[Webhook, str]:
-    """Make a webhook that hears of what happens from now on; answers it with its secret. Raises Invalid."""
+    """Make a webhook that hears of what happens from now on; returns it with its secret. Raises Invalid."""
     writing()
     have = scalar("SELECT count(*) FROM webhook WHERE account_id = ? AND deleted_at IS NULL", (account_id,))
     if have >= MOST:
@@ -131,17 +131,17 @@ def rotate_secret(account_id: int, webhook_id: int, by: By) -> tuple[Webhook, st
 
 
 def host(webhook: Webhook) -> str:
-    """Answer where a webhook leads without what may be secret about it: path and query."""
+    """Return where a webhook leads without what may be secret about it: path and query."""
     return host_of(webhook.url)
 
 
 def host_of(url: str) -> str:
-    """Answer the host of an address."""
+    """Return the host of an address."""
     return urlsplit(url).hostname or ""
 
 
 def watching_segments() -> list[int]:
-    """Answer the accounts of which a webhook asked by name for `segment_enter` or `segment_exit`."""
+    """Return the accounts of which a webhook asked by name for `segment_enter` or `segment_exit`."""
     found = rows(
         "SELECT DISTINCT account_id FROM webhook WHERE enabled AND deleted_at IS NULL "
         f"AND EXISTS (SELECT 1 FROM {each_of('events')} WHERE value IN ('segment_enter', 'segment_exit'))"
@@ -159,7 +159,7 @@ def check(account_id: int, request: WebhookWrite | WebhookPatch, _: int | None =
 
 
 def _checked(request: WebhookWrite | WebhookPatch) -> dict[str, Any]:
-    """Answer the columns that a request sets; raises Invalid with all faults."""
+    """Return the columns that a request sets; raises Invalid with all faults."""
     faults, values = Faults(), given(request)
     if "url" in values and safe_http.fault(values["url"]):
         faults.add("url", "is invalid")
@@ -172,7 +172,7 @@ def _checked(request: WebhookWrite | WebhookPatch) -> dict[str, Any]:
 
 
 def _names(written: list[str], faults: Faults) -> list[str]:
-    """Answer the names of events that are asked for, each once; empty stands for all."""
+    """Return the names of events that are asked for, each once; empty stands for all."""
     for index, name in enumerate(written):
         if name != ALL and kinds.fault(name) == "is invalid":
             faults.add(f"events[{index}]", "is invalid")

@@ -17,7 +17,7 @@ _AHEAD = (
 
 
 def has_deleted() -> bool:
-    """Say whether there is a webhook that was deleted and still has rows."""
+    """Return whether there is a webhook that was deleted and still has rows."""
     return one("SELECT 1 FROM webhook WHERE deleted_at IS NOT NULL LIMIT 1") is not None
 
 
@@ -51,7 +51,7 @@ def old() -> bool:
 
 
 def is_put_off() -> bool:
-    """Say whether a delivery waits for longer than the longest pause: when that began the clock was wrong."""
+    """Return whether a delivery waits for longer than the longest pause: when that began the clock was wrong."""
     return one(_AHEAD, (clock.now_ms() + LADDER_MS[-1], 1)) is not None
 
 

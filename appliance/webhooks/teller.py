@@ -140,7 +140,7 @@ def _next(webhook_id: int, now: int, most: int) -> list[Job]:
 
 
 def is_due() -> bool:
-    """Say whether there is anything to do: events that nobody looked at, deliveries that are due, rows to mend."""
+    """Return whether there is anything to do: events that nobody looked at, deliveries that are due, rows to mend."""
     if fanout.is_behind() or sweep.has_deleted() or sweep.is_put_off():
         return True
     return any(

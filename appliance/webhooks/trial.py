@@ -30,7 +30,7 @@ def check(_: int, request: WebhookTest, __: int) -> None:
 
 
 def prepare(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, shape.Event]:
-    """Answer the webhook and an invented event; raises NotFound, or Invalid."""
+    """Return the webhook and an invented event; raises NotFound, or Invalid."""
     webhook = store.get(account_id, webhook_id)
     check(account_id, request, webhook_id)
     name = request.event if isinstance(request.event, str) else (webhook.events or [_USUAL])[0]

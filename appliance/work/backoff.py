@@ -47,7 +47,7 @@ class Slow:
         self._window = None
 
     def accepted(self, now: float) -> bool:
-        """Note that one was taken; answers whether the group may have everything again."""
+        """Note that one was taken; returns whether the group may have everything again."""
         if now < self.until:
             return False
         if self._window is None:
@@ -63,7 +63,7 @@ class Slow:
         return self.most >= self._usual and not self._gap
 
     def opens_at(self, now: float) -> float:
-        """Answer when the next message may go; NEVER if one of those at work has to end first."""
+        """Return when the next message may go; NEVER if one of those at work has to end first."""
         if now < self.until:
             return self.until
         return NEVER if self.in_use >= self.most else self._next

@@ -62,7 +62,7 @@ class Works:
         close_database()
 
     def is_running(self) -> bool:
-        """Say whether work is done: its threads live, and the pulse rings for what is due."""
+        """Return whether work is done: its threads live, and the pulse rings for what is due."""
         workers = [thread for _, thread in self._consumer.worker_threads]
         is_late = time.monotonic() > self._beaten + _BEAT_LOST_SECONDS
         return not (self._ending.is_set() or is_late) and all(one.is_alive() for one in (*workers, self._pulse))

@@ -60,7 +60,7 @@ class Destinations:
         self._one_asks = asyncio.Lock()
 
     async def find(self, claim: Claim) -> Found:
-        """Answer a conversation for a message; the caller gives it back (`done`)."""
+        """Return a conversation for a message; the caller gives it back (`done`)."""
         try:
             return await self._found(claim)
         except Unavailable:
@@ -152,7 +152,7 @@ class Destinations:
         return error
 
     def refused(self, error: SenderRefused, claim: Claim, sender: str) -> DeliveryError:
-        """Say what it means that a server refuses our sender: one of many ends this message and stops no other mail."""
+        """Return what follows when a server refuses our sender: one of many ends this message alone."""
         group = routing.group_of(DIRECT, claim.recipient_key)
         if classes.classify(error.smtp, error.enhanced, error.text) is classes.AUTHENTICATION:
             return Unauthenticated(error.text, error.smtp, error.enhanced)

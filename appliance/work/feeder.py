@@ -57,7 +57,7 @@ class Feeder:
         self.dry = False
 
     async def take(self) -> Ready | None:
-        """Answer the next message, once it may go; None if nothing is due."""
+        """Return the next message, once it may go; None if nothing is due."""
         found = None if self._is_halted() else self.poll()
         while found is None and not self._is_halted():
             if not self._waits_for_limits():
@@ -76,7 +76,7 @@ class Feeder:
         return found
 
     async def provider(self) -> str | None:
-        """Answer by which way out the next message goes, without taking it; None if nothing is due."""
+        """Return the transport of the next message, without taking it; None if nothing is due."""
         while not self._is_halted():
             for queue in self._queues():
                 found = self._fresh(queue)
@@ -91,7 +91,7 @@ class Feeder:
         return None
 
     def poll(self, behind: bool = False) -> Ready | None:
-        """Answer the next message if one may go at this moment, and see to more.
+        """Return the next message if one may go at this moment, and see to more.
 
         One that shall follow `behind` another leaves later than it is answered, so it must not keep to any limit.
         """
@@ -108,7 +108,7 @@ class Feeder:
             self._filling = asyncio.create_task(self._filled())
 
     def _finds_more(self) -> bool:
-        """Say whether there may be something to make ready: not all was read, or what was stepped over has room now."""
+        """Return whether there may be something to prepare: rows not read yet, or skipped ones that fit now."""
         if not self.dry or not self._parked:
             return not self.dry
         if self._is_barren() > 0:
@@ -117,15 +117,15 @@ class Feeder:
         return any(room.get(group, 1) > 0 for group in self._parked)
 
     def _is_barren(self) -> float:
-        """Answer for how long nothing more of what was stepped over is looked for."""
+        """Return for how long skipped rows are not looked at again."""
         return self._barren_until - asyncio.get_running_loop().time()
 
     def _waits_for_limits(self) -> bool:
-        """Say whether something is ready, or could be made ready, that may not go now."""
+        """Return whether something is ready, or could be made ready, that may not go now."""
         return bool(self._ready or (self._filling is None and (self._parked or any(self._queues()))))
 
     async def _comes(self) -> bool:
-        """Wait for what is being made ready; answers whether anything is."""
+        """Wait for what is being made ready; returns whether anything is."""
         if self._filling is None:
             return False
         await asyncio.shield(self._filling)
@@ -169,7 +169,7 @@ class Feeder:
         return None
 
     def _set_aside(self, ready: Ready, name: str, queue: deque[Ready]) -> bool:
-        """Keep a message that waits for a limit; answers whether the next of its queue may be looked at."""
+        """Keep a message that waits for a limit; returns whether the next of its queue may be looked at."""
         singly = ready.claim.is_single
         aside = (self._single_aside if singly else self._aside).setdefault(name, deque())
         if queue is aside:
@@ -264,7 +264,7 @@ class Feeder:
             self._senders[campaign_id] = name
 
     def _held(self) -> tuple[int, ...]:
-        """Answer the campaigns of which no more is made ready now: enough of it waits for its sender's limit."""
+        """Return the campaigns of which no more is made ready now: enough of it waits for its sender's limit."""
         full = {name for name, queue in self._aside.items() if len(queue) >= self._ahead}
         return (*self._gate.held(), *(one for one, name in self._senders.items() if name in full))
 

@@ -43,17 +43,17 @@ class Gate:
 
     @staticmethod
     def is_stopped() -> bool:
-        """Say whether a file stops all sending of this installation."""
+        """Return whether a file stops all sending of this installation."""
         return datadir.is_stopped(config.current().data_dir)
 
     def closed(self) -> tuple[str, ...]:
-        """Answer the providers that are not to be used now."""
+        """Return the providers that are not to be used now."""
         now = time.monotonic()
         with self._lock:
             return tuple(name for name, until in self._closed.items() if until > now)
 
     def standing(self) -> tuple[Closed, ...]:
-        """Answer what is closed, why and until when."""
+        """Return what is closed, why and until when."""
         steady, now = time.monotonic(), clock.now_ms()
         with self._lock:
             return tuple(
@@ -119,12 +119,12 @@ class Gate:
                 self._held.add(who)
 
     def held(self) -> tuple[int, ...]:
-        """Answer the campaigns that nothing more is taken from until they are paused."""
+        """Return the campaigns that nothing more is taken from until they are paused."""
         with self._lock:
             return tuple(self._held)
 
     def shut(self) -> Shut:
-        """Answer what must be paused now; it stays so until it is (`paused`)."""
+        """Return what must be paused now; it stays so until it is (`paused`)."""
         with self._lock:
             return Shut(
                 frozenset(who for who in self._shut if isinstance(who, str)),

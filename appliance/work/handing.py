@@ -219,7 +219,7 @@ def _see_to_settings(provider: Provider) -> None:
 
 
 def text_of(claim: Claim, prepared: Prepared) -> Text:
-    """Answer a message as its provider is given it."""
+    """Return a message as its provider is given it."""
     envelope = prepared.envelope
     url = PROVIDERS[claim.provider].callback_url(claim.id)
     return Text(claim.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)

@@ -23,7 +23,7 @@ class Limited(Protocol):
     name: str
 
     def opens_at(self, now: float, /) -> float:
-        """Answer when the next message may go; NEVER if something has to end first."""
+        """Return when the next message may go; NEVER if something has to end first."""
 
     def take(self, now: float, /) -> None:
         """Count a message that goes now."""
@@ -48,26 +48,26 @@ class Limiting(ABC):
 
     @abstractmethod
     def _kept_to(self, claim: Claim, sender: str) -> list[Limited]:
-        """Answer the limits that a message keeps to."""
+        """Return the limits that a message keeps to."""
 
     @abstractmethod
     def _limits(self) -> Iterable[Limited]:
-        """Answer all limits."""
+        """Return all limits."""
 
     @abstractmethod
     def _limited(self) -> Iterable[tuple[str, Meter | Slow]]:
-        """Answer the limits of groups of which no more is made ready than will go soon, with their names."""
+        """Return the limits of groups of which no more is made ready than will go soon, with their names."""
 
     @abstractmethod
     def closed(self) -> tuple[str, ...]:
-        """Answer the ways out that get nothing for a while."""
+        """Return the ways out that get nothing for a while."""
 
     def named(self, sender: str) -> str | None:
-        """Answer the name of a sender's limit, where a campaign waits that has enough made ready for it."""
+        """Return the name of a sender's limit, where a campaign waits that has enough made ready for it."""
         return None
 
     def lacks_quota(self, claim: Claim, sender: str) -> str | None:
-        """Answer the domain of which nobody knows yet what it may send today; None if that is known, or any number."""
+        """Return the domain of which nobody knows yet what it may send today; None if that is known, or any number."""
         return None
 
     def allot(self, day: Day) -> None:
@@ -92,11 +92,11 @@ class Limiting(ABC):
         return None
 
     def still_admits(self, claim: Claim, sender: str) -> bool:
-        """Say whether a message that was let go may do so now, for it may be that nothing was kept to then."""
+        """Return whether a message that was let go may do so now, for it may be that nothing was kept to then."""
         return self.is_free or claim.id in self._going or self.admit(claim, sender) is None
 
     def is_unlimited(self, claim: Claim, sender: str) -> bool:
-        """Say whether a message may be made to follow another one, for it keeps to nothing."""
+        """Return whether a message may be made to follow another one, for it keeps to nothing."""
         return self.is_free or not self._kept_to(claim, sender)
 
     def end(self, number: int, used: bool = True) -> None:
@@ -108,7 +108,7 @@ class Limiting(ABC):
     # -- what there is room for -----------------------------------------------------------------------------------
 
     def room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
-        """Answer how many more of each limited group should be made ready, beside those that wait already."""
+        """Return how many more of each limited group should be made ready, beside those that wait already."""
         now = clock.steady()
         found: dict[str, int] = {}
         for group, one in self._limited():
@@ -119,12 +119,12 @@ class Limiting(ABC):
         return found
 
     def most_ahead(self, usual: int) -> int:
-        """Answer how many messages to make ready where everybody keeps to a rate."""
+        """Return how many messages to make ready where everybody keeps to a rate."""
         rate = self.everybody.limit.per_second
         return min(usual, max(AHEAD, int(AHEAD * rate))) if rate else usual
 
     def opens_at(self, names: Collection[str], others: bool) -> float:
-        """Answer when something may go on that waits for one of these names, or, if there are `others`, for all."""
+        """Return when something may go on that waits for one of these names, or, if there are `others`, for all."""
         now = clock.steady()
         at = dict.fromkeys(names, now)
         everybody = now
@@ -153,10 +153,10 @@ class Limiting(ABC):
 
     @abstractmethod
     def _counting(self, provider: str, sender: str, recipient: str) -> Iterable[Meter]:
-        """Answer the limits of the settings that a message keeps to."""
+        """Return the limits of the settings that a message keeps to."""
 
     def full(self) -> tuple[Full, ...]:
-        """Answer which limits of an hour are used up."""
+        """Return which limits of an hour are used up."""
         steady, now = clock.steady(), clock.now_ms()
         hours = [(one, one.hour_opens_at(steady)) for one in self._limits() if isinstance(one, Meter)]
         return tuple(

@@ -142,7 +142,7 @@ def _signed(claim: Claim, draft: Draft) -> Ready:
 
 
 def _failed(claim: Claim, fault: Exception) -> Outcome:
-    """Answer what becomes of a message that a fault of ours is in; whatever it is, the others go out."""
+    """Return what becomes of a message that a fault of ours is in; whatever it is, the others go out."""
     log.error("message %s cannot be made", claim.id, exc_info=fault)
     return _unmade(claim, f"{type(fault).__name__}: {fault}")
 

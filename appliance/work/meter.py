@@ -45,13 +45,13 @@ class Meter:
         self._hour: deque[float] = deque()
 
     def opens_at(self, now: float) -> float:
-        """Answer when the next message may go; NEVER if one of those at work has to end first."""
+        """Return when the next message may go; NEVER if one of those at work has to end first."""
         if self.limit.connections and self.in_use >= self.limit.connections:
             return NEVER
         return max(self._next, self.hour_opens_at(now))
 
     def hour_opens_at(self, now: float) -> float:
-        """Answer when the limit of an hour lets the next message go."""
+        """Return when the limit of an hour lets the next message go."""
         if not self.limit.per_hour:
             return 0.0
         # Only read here, for other threads ask too; what is older than an hour falls out where one is added

@@ -57,7 +57,7 @@ class Pace(Limiting):
     # -- what goes ------------------------------------------------------------------------------------------------
 
     def lacks_quota(self, claim: Claim, sender: str) -> str | None:
-        """Answer the domain of which nobody knows yet what it may send today; None if that is known, or any number."""
+        """Return the domain of which nobody knows yet what it may send today; None if that is known, or any number."""
         if not self._begins or claim.provider != DIRECT:
             return None
         domain = domain_of(sender)
@@ -69,7 +69,7 @@ class Pace(Limiting):
         self._quotas[day.domain] = Quota(day)
 
     def named(self, sender: str) -> str:
-        """Answer the name of a sender's limit: that of its domain."""
+        """Return the name of a sender's limit: that of its domain."""
         return f"from {domain_of(sender)}"
 
     def _kept_to(self, claim: Claim, sender: str) -> list[Limited]:
@@ -138,16 +138,16 @@ class Pace(Limiting):
         return made
 
     def most_to(self, group: str, domain: str) -> int:
-        """Answer how many conversations there may be with the servers of a group, for the mail of a domain."""
+        """Return how many conversations there may be with the servers of a group, for the mail of a domain."""
         limits = [one.limit.connections for one in map(self._groups.get, (group, domain)) if one is not None]
         return min(self._group(DIRECT, group).most, *(most for most in limits if most), self._most)
 
     def goes_to(self, claim: Claim) -> str | None:
-        """Answer the group as part of which a message was let go; None if it keeps to none."""
+        """Return the group as part of which a message was let go; None if it keeps to none."""
         return next((one.name for one in self._going.get(claim.id, ()) if isinstance(one, Slow)), None)
 
     def pauses(self, group: str) -> bool:
-        """Say whether nothing goes to the servers of a group for now."""
+        """Return whether nothing goes to the servers of a group for now."""
         slow = self._slow.get((DIRECT, group))
         return slow is not None and slow.until > clock.steady()
 
@@ -165,7 +165,7 @@ class Pace(Limiting):
     # -- what there is room for -----------------------------------------------------------------------------------
 
     def closed(self) -> tuple[str, ...]:
-        """Answer the ways out that get nothing for a while."""
+        """Return the ways out that get nothing for a while."""
         now = clock.steady()
         return tuple(provider for (provider, group), slow in [*self._slow.items()] if group == ALL and slow.until > now)
 
@@ -186,7 +186,7 @@ class Pace(Limiting):
     # -- what is known --------------------------------------------------------------------------------------------
 
     def standing(self) -> Standing:
-        """Answer which groups are spared, and which limits of an hour are used up."""
+        """Return which groups are spared, and which limits of an hour are used up."""
         steady, now = clock.steady(), clock.now_ms()
 
         def moment(at: float) -> int:

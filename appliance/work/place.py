@@ -71,7 +71,7 @@ class Place:
                 self._feeder.ended(ready.claim)
 
     async def _found(self) -> bool:
-        """See to a next message; answers whether there is one."""
+        """See to a next message; returns whether there is one."""
         if self._next is None and not self._pace.is_timed and not self._is_halted():
             self._next = self._feeder.poll()
         if self._next is None:
@@ -87,7 +87,7 @@ class Place:
         return self._next is not None
 
     async def _is_connected(self) -> bool:
-        """Connect for the next message, whichever it will be; answers whether there is one."""
+        """Connect for the next message, whichever it will be; returns whether there is one."""
         while (provider := await self._feeder.provider()) is not None:
             try:
                 await self._ahead(provider)

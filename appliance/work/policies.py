@@ -26,7 +26,7 @@ class Policies:
         self._asking: dict[str, asyncio.Task[Policy | None]] = {}
 
     async def of(self, domain: str) -> Policy | None:
-        """Answer the policy that holds for a domain, if it has one."""
+        """Return the policy that holds for a domain, if it has one."""
         at, policy = self._kept.get(domain, (0.0, None))
         if at > clock.steady():
             return policy

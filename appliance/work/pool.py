@@ -34,7 +34,7 @@ class Pool:
         return len(self._idle)
 
     def take(self, way: Way) -> Dialogue | None:
-        """Answer an open conversation with these servers, if there is one."""
+        """Return an open conversation with these servers, if there is one."""
         for one in reversed(self._idle):
             if one.way.key == way.key:
                 self._idle.remove(one)

@@ -15,15 +15,15 @@ class Quota:
         self.in_use = 0
 
     def is_over(self) -> bool:
-        """Say whether the day is; what is left of it is worth nothing then."""
+        """Return whether the day is; what is left of it is worth nothing then."""
         return not self.day.over_at - 24 * 3600 * 1000 <= clock.now_ms() < self.day.over_at
 
     def is_full(self) -> bool:
-        """Say whether all that may go today has gone."""
+        """Return whether all that may go today has gone."""
         return bool(self.day.cap) and self.used >= self.day.cap and not self.is_over()
 
     def opens_at(self, now: float) -> float:
-        """Answer when the next message may go; NEVER if it takes a new day or the end of one at work to know."""
+        """Return when the next message may go; NEVER if it takes a new day or the end of one at work to know."""
         if self.is_over():
             return NEVER
         if not self.day.cap or self.used + self.in_use < self.day.cap:
@@ -52,5 +52,5 @@ class Counted:
 
     @staticmethod
     def opens_at(now: float) -> float:
-        """Answer that it may go."""
+        """Return that it may go."""
         return now

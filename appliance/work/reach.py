@@ -31,7 +31,7 @@ class Reach:
         self._failed: dict[str, tuple[int, float, str]] = {}  # by way: how often in a row, dead until, and the words
 
     def dead(self, way: Way) -> tuple[float, str] | None:
-        """Answer for how many seconds servers are left alone yet, and why; None if they may be tried."""
+        """Return for how many seconds servers are not tried yet, and why; None if they may be."""
         _, until, words = self._failed.get(way.key, (0, 0.0, ""))
         left = until - clock.steady()
         return (left, words) if left > 0 else None
@@ -64,7 +64,7 @@ class Reach:
         self._refusers.pop(sender, None)
 
     async def nothing_answers(self) -> str | None:
-        """Answer the words for it if no mail server at all can be reached from here; None if one can, or nobody knows.
+        """Return the words for it if no mail server at all can be reached from here; None if one can, or nobody knows.
 
         Others are asked only if nobody was heard for a while.
         """
@@ -80,7 +80,7 @@ class Reach:
         return words
 
     async def no_name_is_known(self) -> str | None:
-        """Answer the words for it if no name server answers anything; None if one does, or nobody knows."""
+        """Return the words for it if no name server answers anything; None if one does, or nobody knows."""
         if clock.steady() < routing.heard() + _PROOF_SECONDS:
             return None
         until, words = self._nameless

@@ -80,7 +80,7 @@ class Sender:
         self.wake()
 
     def standing(self) -> Standing:
-        """Say what is closed, spared or used up, and how many conversations are open; from any thread."""
+        """Return what is closed, spared or used up, and how many conversations are open; from any thread."""
         found = self.pace.standing()
         there = sum(place.connections for place in [*self._places])
         there += self._destinations.pool.connections if self._destinations is not None else 0

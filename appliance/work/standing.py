@@ -61,5 +61,5 @@ def report(channel: str, function: Callable[[], Standing]) -> None:
 
 
 def now(channel: str = "email") -> Standing:
-    """Answer how the sending of a channel stands at this moment."""
+    """Return how the sending of a channel stands at this moment."""
     return _reports[channel]() if channel in _reports else Standing()

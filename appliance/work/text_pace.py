@@ -32,7 +32,7 @@ class _Probe:
         self.most, self.in_use = 1, 0
 
     def opens_at(self, now: float) -> float:
-        """Answer when the next message may go; NEVER if one of those at work has to end first."""
+        """Return when the next message may go; NEVER if one of those at work has to end first."""
         return NEVER if self.in_use >= self.most else now
 
     def take(self, _: float) -> None:
@@ -63,7 +63,7 @@ class TextPace(Limiting):
         self.is_free = not (self._has_limits or self._slow or self._probe)
 
     def closed(self) -> tuple[str, ...]:
-        """Answer no way out: each sender waits alone."""
+        """Return no way out: each sender waits alone."""
         return ()
 
     def _kept_to(self, claim: Claim, sender: str) -> list[Limited]:
@@ -115,7 +115,7 @@ class TextPace(Limiting):
         return Throttled(error.text, wait, error.smtp, error.enhanced)
 
     def doubted(self) -> bool:
-        """Count a message that came into doubt; answers whether the provider is to be left alone for a while."""
+        """Count a message that came into doubt; returns whether the provider is to be left alone for a while."""
         self._doubts += 1
         if self._doubts < MOST_DOUBTS and self._probe is None:
             return False
@@ -137,7 +137,7 @@ class TextPace(Limiting):
     # -- what is known --------------------------------------------------------------------------------------------
 
     def standing(self) -> Standing:
-        """Answer which senders are spared, and which limits of an hour are used up."""
+        """Return which senders are spared, and which limits of an hour are used up."""
         steady, now = clock.steady(), clock.now_ms()
         spared = (
             Spared(self._provider, name, one.words, one.since,

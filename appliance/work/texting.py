@@ -57,7 +57,7 @@ class Texter:
         standing.report(CHANNEL, self.standing)
 
     def is_due(self) -> bool:
-        """Say whether an SMS may go now."""
+        """Return whether an SMS may go now."""
         return not self.halted() and line.is_due((*self.gate.closed(), *self.pace.closed()), CHANNEL)
 
     def wake(self) -> None:
@@ -81,7 +81,7 @@ class Texter:
             self._thread.join(timeout)
 
     def standing(self) -> Standing:
-        """Say what is closed, spared or used up, and how many requests are open; from any thread."""
+        """Return what is closed, spared or used up, and how many requests are open; from any thread."""
         return self.pace.standing()._replace(closed=self.gate.standing(), connections=self._at_work)
 
     def _live(self) -> None:
@@ -166,7 +166,7 @@ class Senders:
         self._own: dict[int, tuple[float, str | None]] = {}
 
     def __call__(self, row: Claim) -> tuple[str, ...]:
-        """Answer the name of the limit of a row."""
+        """Return the name of the limit of a row."""
         read_at, own = self._own.get(row.account_id, (float("-inf"), None))
         if clock.steady() > read_at + _AGAIN_SECONDS:
             own = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))

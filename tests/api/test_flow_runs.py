@@ -42,7 +42,7 @@ def standing(api: Client, flow: int, step: int, person: int) -> dict[str, Any]:
 
 
 def step(report: dict[str, Any], number: int) -> dict[str, Any]:
-    """Answer a step of a report."""
+    """Return a step of a report."""
     return next(one for one in report["steps"] if one["id"] == number)
 
 

@@ -35,7 +35,7 @@ def login(server: Server, email: str = EMAIL, password: str = PASSWORD, **more: 
 
 
 def person(server: Server, role: str) -> Client:
-    """Answer a client of somebody of a role."""
+    """Return a client of somebody of a role."""
     email = EMAIL if role == "owner" else f"{role}@example.org"
     return Client(server.url, login(server, email).expect(200)["token"])
 

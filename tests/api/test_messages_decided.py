@@ -24,7 +24,7 @@ def send(api: Client, *names: str, **body: Any) -> str:
 
 
 def row(api: Client, path: str, status: str) -> dict[str, Any]:
-    """Answer the one message of a campaign in a status."""
+    """Return the one message of a campaign in a status."""
     found = api.get("/messages", campaign_id=path.rpartition("/")[2], status=status).expect(200)
     assert len(found) == 1
     one: dict[str, Any] = found[0]
@@ -38,7 +38,7 @@ def done(api: Client, path: str) -> dict[str, Any]:
 
 
 def balanced(campaign: dict[str, Any]) -> bool:
-    """Say whether the identity holds."""
+    """Return whether the identity holds."""
     stats = campaign["stats"]
     terms = [value for name, value in stats.items() if name not in ("audience", "accepted")]
     return bool(stats["audience"] == campaign["audience_count"] == sum(terms))

@@ -17,7 +17,7 @@ AT = {"open": "gmail.com", "click": "googlemail.com", "quiet": "firm.example"}
 
 
 def address(name: str) -> str:
-    """Answer the address of somebody who does what their name says."""
+    """Return the address of somebody who does what their name says."""
     return f"{name}@{AT.get(name, 'example.org')}"
 
 
@@ -54,7 +54,7 @@ def people(api: Client, path: str) -> list[str]:
 
 
 def counts(value: Any, where: str = "") -> list[tuple[str, int, str]]:
-    """Answer every number of a report that has people: its place, its count, its path."""
+    """Return every number of a report that has people: its place, its count, its path."""
     found = []
     if isinstance(value, dict):
         if isinstance(value.get("people"), str) and "count" in value:

@@ -8,7 +8,7 @@ from tests.kit.client import Client
 
 
 def design(**props: Any) -> dict[str, Any]:
-    """Answer a design whose third section has these properties."""
+    """Return a design whose third section has these properties."""
     kind = "button" if "href" in props else "text"
     return {"sections": [{"type": "header"}, {"type": "spacer"}, {"type": kind, "props": props}]}
 

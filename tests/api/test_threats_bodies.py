@@ -77,7 +77,7 @@ def send_to(api: Client, one: Operation, path: str, body: bytes) -> Response:
 
 
 def tells_of(name: str, where: str) -> bool:
-    """Say whether a fault is that of a field; a step of a flow without anything sound has no kind, and is one whole."""
+    """Return whether a fault is that of a field; a flow step without any valid key has no kind, and counts as one."""
     return name.startswith(where) or (name == "steps[]" and where.startswith("steps[]."))
 
 

@@ -37,7 +37,7 @@ def test_nobody_gets_what_is_anothers(fresh_server: FreshServer, smtp_server: Sm
 
 
 def personal() -> dict[str, Any]:
-    """Answer a design with markers of six kinds, in plain places, addresses, conditions and loops."""
+    """Return a design with markers of six kinds, in plain places, addresses, conditions and loops."""
     text = (
         "<p>{{ first_name }} {{ contact.last_name }} {{ contact.data.mark }} {{ email }} "
         '<a href="https://x.test/?e={{ contact.data.mark }}">go</a></p>'

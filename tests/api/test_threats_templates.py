@@ -120,7 +120,7 @@ HELLO: dict[str, Any] = {"type": "text", "props": {"content": "<p>Hello {{ email
 
 
 def columns(count: int, section: dict[str, Any]) -> dict[str, Any]:
-    """Answer four columns that hold a section many times."""
+    """Return four columns that hold a section many times."""
     return {"type": "columns", "props": {"columns": [{"sections": [section] * count}] * 4}}
 
 
@@ -192,5 +192,5 @@ def explode(api: Client, name: str, fields: dict[str, Any]) -> None:
 
 
 def memory(pid: int) -> int:
-    """Answer the resident memory of a process in bytes."""
+    """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")

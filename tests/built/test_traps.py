@@ -34,7 +34,7 @@ def child_of(pid: int) -> int:
 
 
 def is_gone(pid: int) -> bool:
-    """Say whether a process runs no more, also where nobody has asked what became of it."""
+    """Return whether a process runs no more, also where nobody has asked what became of it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

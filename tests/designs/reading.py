@@ -38,7 +38,7 @@ class Mail(HTMLParser):
 
 
 def dangers(html: str) -> list[str]:
-    """Answer everything in a mail that would run, ask, frame or load something."""
+    """Return everything in a mail that would run, ask, frame or load something."""
     mail = Mail(html)
     found = [f"<{tag}>" for tag, _ in mail.elements if tag in FORBIDDEN]
     for tag, attributes in mail.elements:

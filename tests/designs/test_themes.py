@@ -12,7 +12,7 @@ SECTIONS = [{"type": "header", "props": {}}]
 
 
 def faults(theme: Any) -> dict[str, str]:
-    """Answer what is told about a document with a theme."""
+    """Return what is told about a document with a theme."""
     found: dict[str, str] = {}
     document.check({"sections": SECTIONS, "theme": theme}, found.__setitem__)
     return found

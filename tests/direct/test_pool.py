@@ -13,7 +13,7 @@ from tests.kit.smtp import SmtpServer
 
 
 def way(name: str, group: str = "google") -> Way:
-    """Answer the way to a server of a group."""
+    """Return the way to a server of a group."""
     return Way("people.example", ((10, name),), group)
 
 

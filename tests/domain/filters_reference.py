@@ -28,7 +28,7 @@ def text_holds(have: str, predicate: str, wanted: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a JSON value is a number; a boolean is none."""
+    """Return whether a JSON value is a number; a boolean is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -68,7 +68,7 @@ def json_holds(have: Any, predicate: str, wanted: Any) -> bool:
 
 
 def edges(text: str) -> tuple[int, int]:
-    """Answer beginning and end of a day in New York, or of a moment."""
+    """Return beginning and end of a day in New York, or of a moment."""
     if len(text) > 10:
         moment = int(datetime.fromisoformat(text).timestamp() * 1000)
         return moment, moment + 1
@@ -106,7 +106,7 @@ OPPOSITES = {
 
 
 def holds(one: dict[str, Any], asked: dict[str, Any], now: int) -> bool:
-    """Say whether a filter holds for a person."""
+    """Return whether a filter holds for a person."""
     name, predicate, value = asked["name"], asked["predicate"], asked.get("value")
     if name == "group":
         results = [holds(one, inner, now) for inner in value]
@@ -119,7 +119,7 @@ def holds(one: dict[str, Any], asked: dict[str, Any], now: int) -> bool:
 
 
 def positively(one: dict[str, Any], name: str, predicate: str, value: Any, now: int) -> bool:
-    """Say whether the positive form of a filter holds."""
+    """Return whether the positive form of a filter holds."""
     if name.startswith(("contact_data.", "data.")):
         return json_holds(dig(one["data"], name.partition(".")[2]), predicate, value)
     if name == "event":
@@ -148,7 +148,7 @@ def positively(one: dict[str, Any], name: str, predicate: str, value: Any, now: 
 
 
 def texts(one: dict[str, Any], short: str) -> list[str | None]:
-    """Answer the texts that a name stands for."""
+    """Return the texts that a name stands for."""
     if short == "tag":
         found = one["data"].get("tags")
         return [tag for tag in found if isinstance(tag, str)] if isinstance(found, list) else []
@@ -162,7 +162,7 @@ def texts(one: dict[str, Any], short: str) -> list[str | None]:
 
 
 def status(one: dict[str, Any]) -> str:
-    """Answer the verification status."""
+    """Return the verification status."""
     channels = sorted(one["channels"], key=lambda channel: channel["kind"] != "email")
     if not channels:
         return "unverified"

@@ -54,7 +54,7 @@ def take_in() -> None:
 
 
 def runs(flow_id: int) -> list[tuple[int, str, str | None]]:
-    """Answer who was let in and who was not: contact, status, reason; in their order."""
+    """Return who was let in and who was not: contact, status, reason; in their order."""
     return rows("SELECT contact_id, status, exit_reason FROM run WHERE flow_id = ? ORDER BY id", (flow_id,))
 
 

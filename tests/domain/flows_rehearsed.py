@@ -43,15 +43,15 @@ def with_all(home: Home, flow: Flow, **body: Any) -> Crowd:
 
 
 def told(found: Simulated, step_id: int) -> Entry:
-    """Answer what is told of a step."""
+    """Return what is told of a step."""
     return next(entry for entry in found.timeline if entry.step_id == step_id and entry.told == "step")
 
 
 def ways(found: Simulated) -> list[tuple[int | None, str | None]]:
-    """Answer the steps that were come to, each with how it was left."""
+    """Return the steps that were come to, each with how it was left."""
     return [(entry.step_id, entry.outcome) for entry in found.timeline if entry.told == "step"]
 
 
 def clicked(since: str = "flow_start") -> dict[str, Any]:
-    """Answer the filter of who clicked since they entered."""
+    """Return the filter of who clicked since they entered."""
     return {"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": since}}

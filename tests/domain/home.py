@@ -85,7 +85,7 @@ class Home:
         return self.upsert(email=email, **body).contact
 
     def channel(self, address: str) -> Channel:
-        """Answer the channel of an address as it is stored."""
+        """Return the channel of an address as it is stored."""
         kind = "email" if "@" in address else "phone"
         return Channel.get(Channel.account == self.account_id, Channel.key == addresses.read(kind, address).key)
 
@@ -106,7 +106,7 @@ class Home:
         work.write(run, "UPDATE channel SET suppression = ? WHERE key = ?", (reason, key))
 
     def acts(self, address: str) -> list[tuple[str, str, str, str | None]]:
-        """Answer the consent rows of an address: act, by, source, actor."""
+        """Return the consent rows of an address: act, by, source, actor."""
         kind = "email" if "@" in address else "phone"
         hashed = tokens.address_hash(kind, addresses.read(kind, address).key)
         return rows("SELECT act, by, source, actor FROM consent WHERE address_hash = ? ORDER BY id", (hashed,))
@@ -132,7 +132,7 @@ class Home:
 
 
 def crash() -> int:
-    """Do as a process does that begins after another one died; answers how many messages were in hand."""
+    """Do as a process does that begins after another one died; returns how many messages were in hand."""
     return work.write(repeats.recover, repeats.in_hand())
 
 

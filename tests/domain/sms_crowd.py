@@ -61,5 +61,5 @@ def accept(claims: list[Claim], parts: int = 1) -> None:
 
 
 def ends() -> list[tuple[str, str, str | None]]:
-    """Answer how each number stands: its row's status and why it was skipped."""
+    """Return how each number stands: its row's status and why it was skipped."""
     return rows("SELECT recipient, status, skip_reason FROM message ORDER BY id")

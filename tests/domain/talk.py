@@ -18,16 +18,16 @@ def hear(body: str, sender: str = ANN, to: str = OURS, **more: Any) -> bool:
 
 
 def events(*names: str) -> list[tuple[Any, ...]]:
-    """Answer the events of some names: name, contact, the keyword in it."""
+    """Return the events of some names: name, contact, the keyword in it."""
     marks = ",".join("?" * len(names))
     return rows(f"SELECT event, contact_id, data ->> 'keyword' FROM event WHERE event IN ({marks}) ORDER BY id", names)
 
 
 def kept() -> list[Incoming]:
-    """Answer what came in, the oldest first."""
+    """Return what came in, the oldest first."""
     return list(Incoming.select().order_by(Incoming.id))
 
 
 def answers() -> list[str | None]:
-    """Answer what we answered, the oldest first."""
+    """Return what we answered, the oldest first."""
     return [answering.text_of(row.id) for row in Message.select().order_by(Message.id)]

@@ -35,7 +35,7 @@ def campaign(home: Home) -> Campaign:
 
 
 def found(home: Home, campaign: Campaign, process: str | None = None) -> list[str]:
-    """Answer all that is wrong with the books of a campaign."""
+    """Return all that is wrong with the books of a campaign."""
     here = store.get(home.account_id, campaign.id)
     return books.quick(here) + [words for part in books.thorough(here, process) for words in part]
 
@@ -122,13 +122,13 @@ def test_the_service_says_it_once(
 
 
 def overlap(home: Home) -> list[int]:
-    """Answer two lists with people in common."""
+    """Return two lists with people in common."""
     people = [home.contact(f"p{number}@example.org").id for number in range(4)]
     return [home.list_of(*people[:3], name="One").id, home.list_of(*people[1:], name="Two").id]
 
 
 def merged(home: Home) -> list[int]:
-    """Answer a list of two people who became one."""
+    """Return a list of two people who became one."""
     first, second = home.contact("first@example.org").id, home.contact("second@example.org").id
     made = home.list_of(first, second).id
     work.write(merge.merge, home.account_id, second, first, BY_API)
@@ -136,7 +136,7 @@ def merged(home: Home) -> list[int]:
 
 
 def cased(home: Home) -> list[int]:
-    """Answer a list into which one person was written in several ways."""
+    """Return a list into which one person was written in several ways."""
     ids = {home.contact(one).id for one in ("Ann@Example.org", "ann@example.ORG", " ann@example.org ")}
     assert len(ids) == 1
     return [home.list_of(*ids).id]

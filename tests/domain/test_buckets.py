@@ -27,7 +27,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def took(buckets_: Buckets, limits: Limits, who: str = "key:1", most: int = 100_000) -> int:
-    """Take until there is nothing left; answers how many there were."""
+    """Take until there is nothing left; returns how many there were."""
     for number in range(most):
         level = buckets_.take(who, "requests", limits)
         assert level is not None

@@ -23,13 +23,13 @@ TEXT: dict[str, Any] = {"type": "text", "props": {"content": "<p>Hello {{ first_
 
 
 def source(*sections: dict[str, Any], **fields: Any) -> compose.Source:
-    """Answer the source of a marketing mail with these sections."""
+    """Return the source of a marketing mail with these sections."""
     said = {"subject": "Hi", "body": None, "preheader": None, "from_name": None, **fields}
     return compose.source_of(said | {"design": {"sections": list(sections)}}, LOOK, "en", True)
 
 
 def said(content: Content, shows: bool = True) -> dict[str, Any]:
-    """Answer the values of a message to Ann, whose conditions hold or not."""
+    """Return the values of a message to Ann, whose conditions hold or not."""
     brand = {"company_name": "Acme Ltd", "physical_address": "1 Main St, Town"}
     return {"first_name": "Ann", "brand": brand, "unsubscribe_url": URL, "preferences_url": "https://p.test/",
             "view_url": "https://v.test/", "show": dict.fromkeys(content.conditions, shows)}  # fmt: skip

@@ -76,7 +76,7 @@ ACTS = [(0, ALONE, name) for name in ALONE] + [(1, YES, name) for name in YES] +
 
 
 def state(channel: Channel) -> State:
-    """Answer how a channel stands."""
+    """Return how a channel stands."""
     return State(channel.subscribed, channel.opted_out_by, channel.suppression)
 
 

@@ -14,14 +14,14 @@ from tests.domain.home import Home
 
 
 def faults(function: Any, *arguments: Any, **named: Any) -> dict[str, list[str]]:
-    """Answer the faults that a call is refused with."""
+    """Return the faults that a call is refused with."""
     with pytest.raises(Invalid) as caught:
         function(*arguments, **named)
     return caught.value.fields
 
 
 def addresses_of(contact: Contact) -> list[str]:
-    """Answer a contact's addresses in their order."""
+    """Return a contact's addresses in their order."""
     return [channel.value for channel in contact.channels]
 
 

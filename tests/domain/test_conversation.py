@@ -31,7 +31,7 @@ def text(home: Home, body: str, to: str = ANN) -> int:
 
 
 def said(home: Home, contact_id: int, **page: Any) -> list[tuple[str, str | None]]:
-    """Answer a conversation, the newest first."""
+    """Return a conversation, the newest first."""
     found = reading.conversation(home.account_id, contact_id, **page)
     return [("in" if line.incoming else "out", line.body) for line in found.rows]
 

@@ -48,14 +48,14 @@ def undo(home: Home, act_id: int) -> Any:
 
 
 def members(home: Home) -> set[int]:
-    """Answer who is in the list; its count must say the same."""
+    """Return who is in the list; its count must say the same."""
     found = {row[0] for row in rows("SELECT contact_id FROM membership WHERE contact_list_id = 1")}
     assert lists.get(home.account_id, 1).contacts_count == len(found)
     return found
 
 
 def tagged(home: Home, tag: str) -> set[int]:
-    """Answer who has a tag, in whatever letters."""
+    """Return who has a tag, in whatever letters."""
     return {row[0] for row in rows("SELECT id FROM contact") if tag.casefold() in {
         one.casefold() for one in tags.of(store.get(home.account_id, row[0]).data)}}  # fmt: skip
 

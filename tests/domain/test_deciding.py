@@ -30,7 +30,7 @@ def campaign(home: Home, monkeypatch: pytest.MonkeyPatch) -> Campaign:
 
 
 def decide(verb: Verb, campaign: Campaign, part: Part) -> list[int]:
-    """Decide part by part, as the page does; answers how many each part was."""
+    """Decide part by part, as the page does; returns how many each part was."""
     counts, more = [], True
     while more:
         count, after = work.write(verb, campaign.id, part, "user:1")
@@ -40,7 +40,7 @@ def decide(verb: Verb, campaign: Campaign, part: Part) -> list[int]:
 
 
 def stats(home: Home, campaign: Campaign) -> dict[str, int]:
-    """Answer the sums that are not nothing."""
+    """Return the sums that are not nothing."""
     return {name: count for name, count in store.get(home.account_id, campaign.id).stats.items() if count}
 
 

@@ -42,7 +42,7 @@ RAW = st.lists(
 
 
 def text_of(name: str) -> list[str]:
-    """Answer as DNS does."""
+    """Return as DNS does."""
     return [RECORDS[name]] if name in RECORDS else []
 
 

@@ -29,7 +29,7 @@ def domain(home: Home, name: str = "bakery.example", status: str = "verified") -
 
 
 def selectors(home: Home, name: str = "bakery.example", at: int | None = None) -> list[tuple[str, str]]:
-    """Answer domain and selector of each signature of mail from a domain."""
+    """Return domain and selector of each signature of mail from a domain."""
     return [(one.domain, one.selector) for one in keys.signers(home.account_id, name, at)]
 
 

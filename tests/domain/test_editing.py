@@ -44,7 +44,7 @@ def change(
 
 
 def arrange(home: Home, one: int, made: editing.Make) -> str | None:
-    """Change the sections; answers the one to look at next."""
+    """Change the sections; returns the one to look at next."""
     return work.write(editing.restructure, home.account_id, one, made, None).key
 
 

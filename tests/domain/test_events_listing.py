@@ -48,7 +48,7 @@ def write(home: Home, count: int, seed: int) -> None:
 
 
 def plain(home: Home, asked: dict[str, Any]) -> list[int]:
-    """Answer ids in the order of the list, by reading all events."""
+    """Return ids in the order of the list, by reading all events."""
     names = {"created_after": "created_at >= ?", "created_before": "created_at < ?"}
     parts = ["account_id = ?", *(names.get(name, f"{name} = ?") for name in asked)]
     values = [clock.parse(value) if name in names else value for name, value in asked.items()]
@@ -60,7 +60,7 @@ def plain(home: Home, asked: dict[str, Any]) -> list[int]:
 
 
 def walked(home: Home, asked: dict[str, Any], limit: int) -> list[int]:
-    """Answer the ids of all pages one after the other, with the total checked on each."""
+    """Return the ids of all pages one after the other, with the total checked on each."""
     found: list[int] = []
     for number in itertools.count(1):
         page = log.page(home.account_id, EventQuery(page=number, limit=limit, **asked))
@@ -72,7 +72,7 @@ def walked(home: Home, asked: dict[str, Any], limit: int) -> list[int]:
 
 
 def combinations(home: Home) -> list[dict[str, Any]]:
-    """Answer every combination of filters, one value each."""
+    """Return every combination of filters, one value each."""
     contact = rows("SELECT min(id) FROM contact")[0][0]
     every = [
         ("event", "email_sent"), ("contact_id", contact), ("resource_uid", "product:1"), ("resource_name", "Spring"),

@@ -63,7 +63,7 @@ def enter(home: Home, contact: int, at: int, event_id: int | None, status: str =
 
 
 def days() -> list[int]:
-    """Answer how many days old what is left is."""
+    """Return how many days old what is left is."""
     now = clock.now_ms()
     return sorted(round((now - row[0]) / DAY) for row in rows("SELECT created_at FROM event"))
 

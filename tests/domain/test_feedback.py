@@ -45,7 +45,7 @@ def sent(home: Home, *addresses: str, accept: bool = True, name: str = "News") -
 
 
 def again(home: Home, address: str, error: DeliveryError | None = None) -> int:
-    """Send one more campaign to one address, which is accepted or meets an error; answers the message."""
+    """Send one more campaign to one address, which is accepted or meets an error; returns the message."""
     number = scalar("SELECT count(*) FROM campaign")
     campaign = home.send(home.campaign(home.list_of(home.contact(address).id, name=f"L{number}").id))
     claim = turn(None, True)
@@ -61,23 +61,23 @@ def tell(message_id: int, kind: str = "bounced", source: str = "dsn", **more: An
 
 
 def row(message_id: int) -> Message:
-    """Answer a message as it is stored."""
+    """Return a message as it is stored."""
     return Message.get_by_id(message_id)
 
 
 def events(message_id: int) -> list[str]:
-    """Answer the events of a message but its sending."""
+    """Return the events of a message but its sending."""
     words = "SELECT event FROM event WHERE resource_uid = ? AND event NOT IN ('email_sent', 'opt_out') ORDER BY id"
     return [found[0] for found in rows(words, (f"message:{message_id}",))]
 
 
 def suppressed() -> list[str]:
-    """Answer the reasons in force."""
+    """Return the reasons in force."""
     return [found[0] for found in rows("SELECT reason FROM suppression ORDER BY id")]
 
 
 def everything() -> list[Any]:
-    """Answer all that a report could change."""
+    """Return all that a report could change."""
     tables = ("message", "event", "suppression", "consent", "channel", "contact", "campaign", "returned", "opt_out")
     return [rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
 
@@ -229,7 +229,7 @@ def test_a_bounce_after_the_end_moves_the_sums(home: Home) -> None:
 
 
 def refused(kind: str) -> DeliveryError:
-    """Answer what a server says at once where a report says the same later."""
+    """Return what a server says at once where a report says the same later."""
     return {"hard": Permanent("550 5.1.1 no such user", 550, "5.1.1"), "full": Permanent("5.2.2 full", 552, "5.2.2"),
             "off": Permanent("550 5.2.1 disabled", 550, "5.2.1"), "spam": Permanent("550 5.7.1 spam", 550, "5.7.1"),
             "expired": Temporary("451 4.3.0 later", 451, "4.3.0")}[kind]  # fmt: skip

@@ -21,7 +21,7 @@ JSON = st.recursive(
 
 
 def faults(kind: type, body: Any, loose: bool = False) -> dict[str, list[str]]:
-    """Answer what is wrong with a body; empty if nothing is."""
+    """Return what is wrong with a body; empty if nothing is."""
     try:
         fields.read(kind, body, loose=loose)
     except Invalid as error:

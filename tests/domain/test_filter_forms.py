@@ -30,7 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 def meaning(nodes: list[Node]) -> list[Any]:
-    """Answer what filters mean, without how they were written."""
+    """Return what filters mean, without how they were written."""
     found: list[Any] = []
     for node in nodes:
         if isinstance(node, Group):
@@ -46,7 +46,7 @@ def meaning(nodes: list[Node]) -> list[Any]:
 
 
 def shown(home: Home, rows: Rows, place: str = "segment") -> str:
-    """Answer the HTML of rows."""
+    """Return the HTML of rows."""
     return (
         view.environment()
         .get_template("segments/_rows.html")

@@ -44,7 +44,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 def asked(home: Home, filters: list[dict[str, Any]]) -> tuple[int, str]:
-    """Answer how many people filters let through, and by which way SQLite goes."""
+    """Return how many people filters let through, and by which way SQLite goes."""
     here = people.scope(home.account_id)
     nodes = people.nodes(home.account_id, filters)
     chosen = people.select(home.account_id, nodes, here)

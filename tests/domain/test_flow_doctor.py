@@ -30,7 +30,7 @@ def flow_with_people(home: Home) -> Flow:
 
 
 def said(home: Home) -> list[str]:
-    """Answer what the books say of flows, with its level."""
+    """Return what the books say of flows, with its level."""
     return [f"{line.level}: {line.words}" for line in automations.books(home.directory, None)]
 
 

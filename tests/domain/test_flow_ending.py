@@ -22,13 +22,13 @@ GONE: dict[str, Callable[[Home, int], object]] = {
 
 
 def counts(flow: Flow) -> tuple[int, int, int]:
-    """Answer what a flow has counted: entered, completed, exited."""
+    """Return what a flow has counted: entered, completed, exited."""
     row = Flow.get_by_id(flow.id)
     return row.entered_count, row.completed_count, row.exited_count
 
 
 def told(name: str) -> list[Event]:
-    """Answer the events of a name, oldest first."""
+    """Return the events of a name, oldest first."""
     return list(Event.select().where(Event.event == name).order_by(Event.id))
 
 

@@ -52,7 +52,7 @@ def mail(home: Home, **more: Any) -> Flow:
 
 
 def claims() -> list[Claim]:
-    """Answer all rows of the ledger."""
+    """Return all rows of the ledger."""
     return [Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
 
 

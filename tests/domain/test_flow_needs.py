@@ -35,7 +35,7 @@ def vips(home: Home) -> int:
 
 
 def refused(verb: Any, home: Home, number: int) -> list[dict[str, Any]]:
-    """Answer what keeps a thing from being deleted."""
+    """Return what keeps a thing from being deleted."""
     with pytest.raises(Invalid) as found:
         work.write(verb, home.account_id, number)
     assert found.value.reason == "in_use"

@@ -104,12 +104,12 @@ def numbers(value: Any) -> Iterator[tuple[int, str]]:
 
 
 def listed(home: Home, flow: Flow, **chosen: Any) -> list[int]:
-    """Answer the ids that a list of runs has on its first page."""
+    """Return the ids that a list of runs has on its first page."""
     return [row.id for row in people.page(home.account_id, flow.id, fields.read(RunQuery, chosen)).rows]
 
 
 def by_id(made: FlowReport) -> dict[int, StepFigures]:
-    """Answer the steps of a report by their ids."""
+    """Return the steps of a report by their ids."""
     return {step.id: step for step in made.steps}
 
 

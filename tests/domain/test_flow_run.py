@@ -51,12 +51,12 @@ def until_still() -> None:
 
 
 def passed(run_id: int) -> list[tuple[Any, ...]]:
-    """Answer the steps that a run came to, and how it left each."""
+    """Return the steps that a run came to, and how it left each."""
     return rows("SELECT action_id, outcome, reason FROM passage WHERE run_id = ? ORDER BY id", (run_id,))
 
 
 def told(event: str) -> list[tuple[Any, ...]]:
-    """Answer whom an event was recorded for, at which depth, and whether as a test."""
+    """Return whom an event was recorded for, at which depth, and whether as a test."""
     return rows("SELECT contact_id, chain_depth, test FROM event WHERE event = ? ORDER BY id", (event,))
 
 

@@ -46,7 +46,7 @@ def look(home: Home, later: float = 61) -> None:
 
 
 def told() -> list[tuple[str, int]]:
-    """Answer who came and went, in the order in which it was told."""
+    """Return who came and went, in the order in which it was told."""
     return rows("SELECT event, contact_id FROM event WHERE event LIKE 'segment_%' ORDER BY id")
 
 

@@ -38,7 +38,7 @@ def submit(home: Home, form: Form, ip: str | None = None, **raw: object) -> None
 
 
 def token_of(number: int) -> str:
-    """Answer the token of a confirmation."""
+    """Return the token of a confirmation."""
     return links.confirm(number).rpartition("/")[2]
 
 

@@ -42,7 +42,7 @@ def deliver() -> int:
 
 
 def ends(campaign: Campaign) -> list[tuple[str, str | None]]:
-    """Answer how the rows of a campaign stand."""
+    """Return how the rows of a campaign stand."""
     return rows("SELECT status, skip_reason FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,))
 
 

@@ -47,7 +47,7 @@ def draft(home: Home, **trigger: Any) -> Campaign:
 
 
 def all_of(campaign: Campaign, **query: Any) -> set[int]:
-    """Answer the people of a group, from pages that must agree with its total."""
+    """Return the people of a group, from pages that must agree with its total."""
     found: list[int] = []
     for number in range(1, PEOPLE + 2):
         page = groups.page(campaign.account_id, campaign.id, GroupQuery(page=number, limit=5, **query))

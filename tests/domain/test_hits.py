@@ -20,7 +20,7 @@ BODY = "".join(f'<a href="https://example.org/{n}?utm_source=mail&amp;utm_campai
 
 
 def sent(home: Home, *names: str, **person: Any) -> list[int]:
-    """Send a campaign with six links, hand all of it over, and let a minute pass; answers the messages' ids."""
+    """Send a campaign with six links, hand all of it over, and let a minute pass; returns the messages' ids."""
     people = [home.contact(f"{name}@example.org", **person).id for name in names or ("ann",)]
     campaign = home.send(home.campaign(home.list_of(*people).id, body=f"<p>{BODY}</p>"))
     claim = turn(None, True)
@@ -56,24 +56,24 @@ def settle(home: Home, seconds: float = 5) -> None:
 
 
 def kept() -> list[Any]:
-    """Answer all hits."""
+    """Return all hits."""
     return rows("SELECT kind, number, verdict, reason FROM hit ORDER BY at, id")
 
 
 def told() -> list[Any]:
-    """Answer the events of opens and clicks."""
+    """Return the events of opens and clicks."""
     return rows(
         "SELECT event, data ->> 'link', data ->> 'verdict' FROM event WHERE event GLOB 'email_[oc]*' ORDER BY id"
     )
 
 
 def counts() -> Any:
-    """Answer the counts of the one contact there is."""
+    """Return the counts of the one contact there is."""
     return one("SELECT email_open_count, email_click_count FROM contact")
 
 
 def marks(message_id: int) -> Any:
-    """Say whether a message is opened and clicked."""
+    """Return whether a message is opened and clicked."""
     return one("SELECT opened_at IS NOT NULL, clicked_at IS NOT NULL FROM message WHERE id = ?", (message_id,))
 
 

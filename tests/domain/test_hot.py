@@ -70,7 +70,7 @@ class Undone(Exception):
 
 @pytest.fixture(scope="module")
 def sending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, int]]:
-    """Answer an installation with a campaign under way, and the campaign's id."""
+    """Return an installation with a campaign under way, and the campaign's id."""
     home = Home(Path(tmp_path_factory.mktemp("hot")))
     people = [home.contact(f"p{number}@example.org").id for number in range(PEOPLE)]
     campaign = home.send(home.campaign(home.list_of(*people).id))
@@ -82,7 +82,7 @@ def sending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, in
 
 
 def stored() -> dict[str, list[tuple[Any, ...]]]:
-    """Answer every row that sending may change; events and consents in no order, for only batches change that."""
+    """Return every row that sending may change; events and consents in no order, for only batches change that."""
     found = {name: [tuple(row) for row in rows(f"SELECT * FROM {name} ORDER BY id")] for name in TABLES}
     for name in ("event", "consent", "suppression"):
         found[name] = sorted((row[1:] for row in found[name]), key=repr)
@@ -100,7 +100,7 @@ def happen(home: Home, claim: Claim, how: str) -> None:
 
 
 def prepare(home: Home, lives: list[Life]) -> tuple[list[Outcome], list[Claim]]:
-    """Bring the messages to where their lives say; answers what became of them and what is to be marked."""
+    """Bring the messages to where their lives say; returns what became of them and what is to be marked."""
     found: list[Outcome] = []
     marks: list[Claim] = []
     for number, life in zip([row[0] for row in rows("SELECT id FROM message ORDER BY id")], lives, strict=True):

@@ -66,16 +66,16 @@ class Books(RuleBasedStateMachine):
         assert self.campaign.audience_count == MANY
 
     def rows(self) -> dict[int, tuple[str, Any]]:
-        """Answer every row of this campaign: its status and when it may move."""
+        """Return every row of this campaign: its status and when it may move."""
         found = rows("SELECT id, status, due_at FROM message WHERE campaign_id = ?", (self.campaign.id,))
         return {row[0]: (row[1], row[2]) for row in found}
 
     def now(self) -> Any:
-        """Answer the campaign as it is."""
+        """Return the campaign as it is."""
         return store.get(self.home.account_id, self.campaign.id)
 
     def turn(self, outcome: Outcome | None, want: bool) -> bool:
-        """Store an outcome and perhaps take the next message, as a sending thread does; answers whether one came."""
+        """Store an outcome and perhaps take the next message, as a sending thread does; returns whether one came."""
         phase = self.now().phase
         claim = turn(outcome, want)
         if claim is None:
@@ -186,7 +186,7 @@ class Books(RuleBasedStateMachine):
         assert all(number <= most for number in self.doubts.values())
 
     def home_resends(self) -> bool:
-        """Say whether a doubtful message is tried once more."""
+        """Return whether a doubtful message is tried once more."""
         return config.current().email.in_doubt == "resend"
 
     @invariant()

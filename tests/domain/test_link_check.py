@@ -48,7 +48,7 @@ def look(home: Home, campaign: int) -> preflight.Preflight:
 
 
 def button(key: str, href: str) -> dict[str, Any]:
-    """Answer a button that leads somewhere."""
+    """Return a button that leads somewhere."""
     return {"id": key, "type": "button", "props": {"text": "Go", "href": href}}
 
 

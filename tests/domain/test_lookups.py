@@ -34,12 +34,12 @@ def doubtful(home: Home, provider: str = "twilio", **more: Any) -> int:
 
 
 def claim(number: int) -> Claim:
-    """Answer a row as it is taken in hand."""
+    """Return a row as it is taken in hand."""
     return Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
 
 
 def state(number: int) -> tuple[Any, ...]:
-    """Answer status, attempts and doubts, how often it was looked for, and the seconds until it is due."""
+    """Return status, attempts and doubts, how often it was looked for, and the seconds until it is due."""
     found = one(
         "SELECT m.status, m.attempts, m.doubts, r.looked, m.due_at FROM message m LEFT JOIN repeat r "
         "ON r.message_id = m.id WHERE m.id = ?",

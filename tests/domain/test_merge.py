@@ -46,7 +46,7 @@ HOSTILE = [
 
 
 def unix(text: str) -> str:
-    """Answer a text with one kind of line break, as output has it."""
+    """Return a text with one kind of line break, as output has it."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -61,7 +61,7 @@ def test_pieces_say_what_the_language_says(source: str, values: dict[str, Any], 
 
 
 def outcome(fill: Any, values: dict[str, Any]) -> str:
-    """Answer what became of a filling, faults included."""
+    """Return what became of a filling, faults included."""
     try:
         return str(fill(values))
     except MergeError as error:

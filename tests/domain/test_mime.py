@@ -46,13 +46,13 @@ def parsed(raw: bytes) -> EmailMessage:
 
 
 def display_name(raw: bytes) -> str:
-    """Answer the sender's name as mail programs show it: white space between encoded words is none (RFC 2047, 6.2)."""
+    """Return the sender's name as mail programs show it: white space between encoded words is none (RFC 2047, 6.2)."""
     name, _ = parseaddr(email.message_from_bytes(raw)["From"])
     return str(make_header(decode_header(name)))
 
 
 def one_line(text: str) -> str:
-    """Say what a header may keep of a text: one line without control characters."""
+    """Return what a header may keep of a text: one line without control characters."""
     return CONTROL.sub(" ", text).strip()
 
 
@@ -64,12 +64,12 @@ def lines(raw: bytes) -> list[bytes]:
 
 
 def content(part: Any) -> str:
-    """Answer the text of a part with plain line ends."""
+    """Return the text of a part with plain line ends."""
     return cast(str, part.get_content()).replace("\r\n", "\n")
 
 
 def same_text(found: str, written: str) -> bool:
-    """Say whether a body came back: line ends made one kind, one line end added at most."""
+    """Return whether a body came back: line ends made one kind, one line end added at most."""
     plain = written.replace("\r\n", "\n").replace("\r", "\n")
     return found in (plain, plain + "\n")
 

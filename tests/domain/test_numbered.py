@@ -24,7 +24,7 @@ WRITTEN = [
 
 
 def kept(campaign: Campaign) -> list[Any]:
-    """Answer the links of a campaign as they are stored."""
+    """Return the links of a campaign as they are stored."""
     return rows("SELECT number, url, words FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))
 
 

@@ -31,7 +31,7 @@ def person(home: Home) -> User:
 
 
 def now_step() -> int:
-    """Answer the half minute that is now."""
+    """Return the half minute that is now."""
     return clock.now_ms() // 1000 // 30
 
 

@@ -25,12 +25,12 @@ def crowd(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def plain(where: str = "1") -> list[int]:
-    """Answer ids in the order of the list, by a plain sort."""
+    """Return ids in the order of the list, by a plain sort."""
     return [row[0] for row in rows(f"SELECT id FROM contact c WHERE {where} ORDER BY created_at DESC, id DESC")]
 
 
 def walked(home: Home, limit: int, **query: Any) -> list[int]:
-    """Answer the ids of all pages, one after the other, with the total checked on each."""
+    """Return the ids of all pages, one after the other, with the total checked on each."""
     found: list[int] = []
     number = 1
     while True:

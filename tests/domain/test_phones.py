@@ -26,7 +26,7 @@ def write(home: Home, body: str, to: str = "Acme") -> None:
 
 
 def shown(row: Captured) -> list[str]:
-    """Answer the words of a thread."""
+    """Return the words of a thread."""
     return [bubble.text for bubble in phones.thread(row)]
 
 

@@ -44,7 +44,7 @@ def campaign(home: Home, ids: list[int], body: str = BODY, **more: Any) -> Campa
 
 
 def claims(**where: Any) -> list[Claim]:
-    """Answer the open rows of the ledger."""
+    """Return the open rows of the ledger."""
     return [
         Claim._make(row)._replace(dated_at=1_780_000_000_000)
         for row in rows(f"SELECT {COLUMNS} FROM message WHERE status IN ('queued', 'held') ORDER BY id")
@@ -52,7 +52,7 @@ def claims(**where: Any) -> list[Claim]:
 
 
 def said(claim: Claim, workshop: Workshop | None = None) -> str:
-    """Answer what an SMS says."""
+    """Return what an SMS says."""
     return (workshop or Workshop()).prepare(claim).envelope.content.decode()
 
 

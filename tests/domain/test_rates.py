@@ -13,7 +13,7 @@ from appliance.work.meter import HOUR, NEVER, Limit, Meter
 
 
 def said(line: str, kind: type[DeliveryError] = Temporary) -> DeliveryError:
-    """Answer a refusal as a server says it."""
+    """Return a refusal as a server says it."""
     code, _, text = line.partition(" ")
     enhanced = text.split(" ")[0]
     return kind(line, int(code), enhanced if enhanced.count(".") == 2 else None)

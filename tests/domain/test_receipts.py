@@ -37,13 +37,13 @@ def tell(status: str, sid: str = "SM1", number: int | None = None, code: str | N
 
 
 def end(number: int, error: Any = None, sid: str | None = None) -> None:
-    """Say what became of a message in hand."""
+    """Return what became of a message in hand."""
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
     work.write(receipts.step, [Outcome(claim, error, sender="Acme", provider_id=sid)], [], "process")
 
 
 def state(number: int) -> tuple[str, list[str]]:
-    """Answer status and events of a message."""
+    """Return status and events of a message."""
     words = "SELECT event FROM event WHERE resource_uid = ? ORDER BY id"
     return Message.get_by_id(number).status, [row[0] for row in rows(words, (f"message:{number}",))]
 

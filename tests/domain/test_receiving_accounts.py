@@ -21,7 +21,7 @@ def other_account(phone: str | None = None, opt_in: bool = True) -> int:
 
 
 def in_account(number: int) -> Channel:
-    """Answer the channel of Ann's number in another account."""
+    """Return the channel of Ann's number in another account."""
     return Channel.get(Channel.account == number, Channel.key == ANN)
 
 

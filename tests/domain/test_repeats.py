@@ -18,7 +18,7 @@ from tests.domain.home import BY_API, Home, crash, turn
 
 
 def _taken(home: Home, name: str = "Ann") -> tuple[Claim, Prepared]:
-    """Answer a message in hand, and what is handed over."""
+    """Return a message in hand, and what is handed over."""
     contact = home.contact(f"{name.lower()}@example.org", first_name=name)
     home.send(home.campaign(home.list_of(contact.id, name=name).id, name, subject="For {{ first_name }}"))
     claim = turn(None, True)

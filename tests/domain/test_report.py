@@ -23,12 +23,12 @@ def campaign(home: Home) -> Campaign:
 
 
 def fresh(home: Home, campaign: Campaign) -> Campaign:
-    """Answer the campaign as it is now."""
+    """Return the campaign as it is now."""
     return store.get(home.account_id, campaign.id)
 
 
 def grouped(home: Home, campaign: Campaign) -> list[tuple[str, str | None, int]]:
-    """Answer status, reason and number of each group."""
+    """Return status, reason and number of each group."""
     return [(one["status"], one["reason"], one["count"]) for one in report.problems(fresh(home, campaign))]
 
 

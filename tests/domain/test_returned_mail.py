@@ -31,7 +31,7 @@ def installation(tmp_path: Path) -> None:
 
 
 def marks(number: int = NUMBER) -> Marks:
-    """Answer what names a message of ours."""
+    """Return what names a message of ours."""
     return Marks(
         RECIPIENT, links.return_path(number, "example.com"), links.internet_message_id(number, "example.com"),
         links.unsubscribe(number), links.leave_address(number, "bounce.example.com"),
@@ -39,7 +39,7 @@ def marks(number: int = NUMBER) -> Marks:
 
 
 def meant(facts: list[list[Fact]]) -> str:
-    """Answer what facts come to for our message and its recipient."""
+    """Return what facts come to for our message and its recipient."""
     mine = [fact for ways in facts for fact in ways if fact.recipient in (RECIPIENT, None)]
     if not mine:
         return "nothing"

@@ -35,7 +35,7 @@ def move(home: Home, template: Template, way: str, **more: Any) -> str | None:
 
 
 def listed(home: Home, template: Template) -> list[Any]:
-    """Answer the revisions as a page lists them, oldest first."""
+    """Return the revisions as a page lists them, oldest first."""
     return revisions.page(home.account_id, template.id, PageQuery(limit=100)).rows[::-1]
 
 

@@ -26,7 +26,7 @@ OTHERS = (
 
 
 def made(home: Home, body: str, person: dict[str, object] | None = None, **template: str) -> tuple[int, str, str]:
-    """Send a body to one person; answers the message's id, and HTML and text as they leave."""
+    """Send a body to one person; returns the message's id, and HTML and text as they leave."""
     contact = home.contact("ann@example.org", **(person or {"first_name": "Ann"}))
     campaign = home.send(home.campaign(home.list_of(contact.id).id, body=body, **template))
     (claim,) = (
@@ -38,7 +38,7 @@ def made(home: Home, body: str, person: dict[str, object] | None = None, **templ
 
 
 def led(token: str) -> str | None:
-    """Answer where a token leads, as the door asks."""
+    """Return where a token leads, as the door asks."""
     read = links.read_click(token)
     assert read is not None
     found = Targets().find([Wanted(*read)])

@@ -26,7 +26,7 @@ def look(at: int = 0, agent: str | None = CHROME) -> Seen:
 
 
 def said(seen: list[Seen], links: int = 8, sent_at: int | None = SENT) -> list[str]:
-    """Answer the verdicts, with their reasons."""
+    """Return the verdicts, with their reasons."""
     return [f"{one.verdict} {one.reason or ''}".strip() for one in robots.judge(seen, sent_at, links)]
 
 

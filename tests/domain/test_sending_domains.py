@@ -44,7 +44,7 @@ def see(domain: SendingDomain, *verdicts: dict[str, Any], others: dict[str, Any]
 
 
 def audit(domain: SendingDomain) -> list[tuple[str, str]]:
-    """Answer who did what to a domain."""
+    """Return who did what to a domain."""
     return rows("SELECT actor, action FROM audit WHERE subject = ? ORDER BY id", (f"domain:{domain.id}",))
 
 

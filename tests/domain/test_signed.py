@@ -28,7 +28,7 @@ FROM = "ana@bakery.example"
 
 
 def text_of(name: str) -> list[str]:
-    """Answer the record of a key as DNS would."""
+    """Return the record of a key as DNS would."""
     return [value for place, value in map(keys.record, DomainKey.select()) if place == name]
 
 
@@ -40,7 +40,7 @@ def campaign(home: Home, people: int = 3, name: str = "Spring") -> list[Claim]:
 
 
 def claims() -> list[Claim]:
-    """Answer all rows in hand of a sender now."""
+    """Return all rows in hand of a sender now."""
     now = clock.now_ms()
     return [Claim._make(row)._replace(dated_at=now) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
 

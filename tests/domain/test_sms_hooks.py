@@ -47,7 +47,7 @@ def form(fields: dict[str, str], path: str = "/hooks/twilio/status", **more: Any
 
 
 def now() -> float:
-    """Answer the time of this machine."""
+    """Return the time of this machine."""
     import time
 
     return time.time()

@@ -151,7 +151,7 @@ def test_nobody_is_woken(start: str, home: Home) -> None:
 
 
 def is_day(at: int, zone: str) -> bool:
-    """Say whether it is day by the clocks of a zone."""
+    """Return whether it is day by the clocks of a zone."""
     return 8 <= datetime.fromtimestamp(at / 1000, ZoneInfo(zone)).hour < 21
 
 

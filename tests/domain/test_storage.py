@@ -15,7 +15,7 @@ from tests.domain.home import Home
 
 
 def caused(error: Exception) -> Exception:
-    """Answer an error of a library above, which the given one caused."""
+    """Return an error of a library above, which the given one caused."""
     try:
         try:
             raise error

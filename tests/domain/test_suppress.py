@@ -28,7 +28,7 @@ def add(home: Home, address: str, reason: str, expires_at: int | None = None) ->
 
 
 def number_of(home: Home, reason: str) -> int:
-    """Answer the id of the only suppression of a reason."""
+    """Return the id of the only suppression of a reason."""
     return int(rows("SELECT id FROM suppression WHERE account_id = ? AND reason = ?", (home.account_id, reason))[0][0])
 
 

@@ -25,7 +25,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def claim(number: int, provider: str = "twilio") -> Claim:
-    """Answer a message in hand."""
+    """Return a message in hand."""
     values: dict[str, Any] = dict.fromkeys(Claim._fields)
     return Claim(**values | {"id": number, "provider": provider, "channel": "sms"})
 

@@ -21,14 +21,14 @@ BODY = '<p><a href="https://example.org/a">A</a></p>'
 
 
 def leaves(message_id: int) -> str:
-    """Answer what a message says as it leaves, links and pictures in one line."""
+    """Return what a message says as it leaves, links and pictures in one line."""
     (claim,) = (Claim._make(row)._replace(dated_at=1) for row in rows(
         f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,)))  # fmt: skip
     return Workshop().prepare(claim).envelope.content.replace(b"=\r\n", b"").replace(b"=3D", b"=").decode("latin-1")
 
 
 def is_tracked(message_id: int) -> bool:
-    """Say whether a message counts what becomes of it; it does wholly or not at all."""
+    """Return whether a message counts what becomes of it; it does wholly or not at all."""
     said = leaves(message_id)
     has_link, has_picture = re.search(r'href="http://[^/]+/c/', said) is not None, "/o/" in said
     assert has_link == has_picture == ('href="https://example.org/a"' not in said)

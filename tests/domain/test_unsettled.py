@@ -15,7 +15,7 @@ KINDS = ("uncertain", "permanent", "temporary", "accepted")
 
 
 def plain(account_id: int, state: str) -> list[int]:
-    """Answer the messages in a state as the rows themselves say, without any index in mind."""
+    """Return the messages in a state as the rows themselves say, without any index in mind."""
     where = {
         "waiting": "status IN ('queued', 'held')", "retrying": "status IN ('queued', 'held') AND attempts > 0",
     }.get(state, f"status = '{state}'")  # fmt: skip

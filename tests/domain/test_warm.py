@@ -19,7 +19,7 @@ DESIGN: dict[str, Any] = {"sections": [{"type": "text", "props": {"content": "<p
 
 
 def looked() -> int:
-    """Answer how often the variables of a text were looked for."""
+    """Return how often the variables of a text were looked for."""
     return checks._variables.cache_info().misses
 
 

@@ -16,7 +16,7 @@ DAY = 86_400
 
 
 def today(home: Home) -> Day:
-    """Answer the day of a domain."""
+    """Return the day of a domain."""
     return work.write(warming.today, "bakery.example")
 
 

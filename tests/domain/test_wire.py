@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 
 def fits(body: bytes) -> bool:
-    """Say whether no line is long, begins with a dot or `From `, or ends in space."""
+    """Return whether no line is long, begins with a dot or `From `, or ends in space."""
     lines = body.split(b"\r\n")
     return all(len(one) <= 78 and not one.startswith((b".", b"From ")) and one == one.rstrip() for one in lines)
 

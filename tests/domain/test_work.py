@@ -39,7 +39,7 @@ def note(text: str, load: int = 0) -> str:
 
 
 def notes() -> list[str]:
-    """Answer what is stored."""
+    """Return what is stored."""
     return [row[0] for row in rows("SELECT text FROM note ORDER BY rowid")]
 
 
@@ -60,7 +60,7 @@ def together(*verbs: Callable[[], Any]) -> list["Future[Any]"]:
 
 
 def ended(future: "Future[Any]") -> str:
-    """Say how a verb ended: its value, or the name of its error."""
+    """Return how a verb ended: its value, or the name of its error."""
     try:
         return str(future.result(PATIENCE))
     except Exception as error:

@@ -44,13 +44,13 @@ def cannot_be_opened(directory: Path) -> Iterator[None]:
 
 
 def rounds(directory: Path) -> int:
-    """Answer how often the write-ahead log has begun anew."""
+    """Return how often the write-ahead log has begun anew."""
     with (directory / "campanero.db-wal").open("rb") as log:
         return int.from_bytes(log.read(16)[12:], "big")
 
 
 def begins_anew(directory: Path) -> bool:
-    """Say whether the write-ahead log, which is long, is brought home and begins anew while a little is written."""
+    """Return whether the write-ahead log, which is long, is brought home and begins anew while a little is written."""
     before, end = rounds(directory), time.monotonic() + PATIENCE
     while rounds(directory) == before and time.monotonic() < end:
         work.write(run, "UPDATE note SET load = randomblob(20)")

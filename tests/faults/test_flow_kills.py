@@ -37,7 +37,7 @@ class Rows:
             here.close()
 
     def number(self, sql: str) -> int:
-        """Answer a count."""
+        """Return a count."""
         found = self.ask(f"SELECT count(*) FROM {sql}")[0][0]
         assert isinstance(found, int)
         return found

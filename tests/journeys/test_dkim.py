@@ -106,7 +106,7 @@ def organisation(address: str) -> str:
 
 
 def is_aligned(message: Message, dns: DnsServer) -> bool:
-    """Say whether From, the signing domain and the return path belong together, and DMARC and SPF are there to ask."""
+    """Return whether From, the signing domain and the return path belong together, and DMARC and SPF records exist."""
     (author,) = message.parsed["From"].addresses
     signature, _ = kit.signatures(message.raw)
     (policy,) = text_of(dns, f"_dmarc.{organisation(author.addr_spec)}")

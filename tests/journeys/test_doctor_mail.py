@@ -25,7 +25,7 @@ def found(server: Server, *options: str, expect: int | None = 0) -> dict[str, li
 
 
 def levels(found: dict[str, list[dict[str, Any]]], start: str) -> dict[str, str]:
-    """Answer the levels of the checks that begin so."""
+    """Return the levels of the checks that begin so."""
     return {name: one["level"] for name, lines in found.items() for one in lines if name.startswith(start)}
 
 

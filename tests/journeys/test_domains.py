@@ -58,7 +58,7 @@ def campaign(api: Client, sender: str) -> str:
 
 
 def events(api: Client, name: str, path: str) -> list[Any]:
-    """Answer what was recorded of a domain under a name."""
+    """Return what was recorded of a domain under a name."""
     return list(api.get("/events", event=name, resource_uid=f"domain:{path.rpartition('/')[2]}").expect(200))
 
 
@@ -201,5 +201,5 @@ def test_a_key_is_changed_without_a_gap(place: Place) -> None:
 
 
 def names(domain: Any, purpose: str) -> list[str]:
-    """Answer the names of a domain's records of a purpose."""
+    """Return the names of a domain's records of a purpose."""
     return [one["name"] for one in domain["dns_records"] if one["purpose"] == purpose]

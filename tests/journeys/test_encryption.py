@@ -141,7 +141,7 @@ def test_doctor_looks_at_the_certificate(fresh_server: FreshServer, files: Files
 
 
 def locked(pair: Certificate, directory: Path) -> bytes:
-    """Answer the key of a pair as one that asks for a passphrase."""
+    """Return the key of a pair as one that asks for a passphrase."""
     (directory / "plain.pem").write_bytes(pair.key)
     command = ["openssl", "pkey", "-in", "plain.pem", "-aes256", "-passout", "pass:secret"]
     return subprocess.run(command, cwd=directory, check=True, capture_output=True).stdout

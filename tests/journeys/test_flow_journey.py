@@ -16,7 +16,7 @@ CLICKED = {"name": "event", "predicate": "performed", "value": {"event": "email_
 
 
 def steps(newcomers: int, readers: int) -> list[dict[str, Any]]:
-    """Answer the steps: all nine kinds, some inside branches."""
+    """Return the steps: all nine kinds, some inside branches."""
     return [
         {"subject": "Welcome {{ first_name }}", **LETTER,
          "body": "<p>Your {{ event.bread }}: <a href='https://bakery.example/bread'>look</a></p>"},

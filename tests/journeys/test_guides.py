@@ -54,7 +54,7 @@ def texts() -> str:
 @pytest.mark.parametrize("language", COMMAND)
 @pytest.mark.parametrize("name", manual.names())
 def test_examples_do_what_they_say(ground: Ground, tmp_path: Path, name: str, language: str) -> None:
-    """Copied from the page as it is served, every example runs, and answers what stands below it."""
+    """Copied from the page as it is served, every example runs, and returns what stands below it."""
     some = guides.blocks(page_of(ground.server, name))
     script = guides.program(some, language).replace("9123", str(free_port()))
     if not script:

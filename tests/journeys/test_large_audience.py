@@ -26,7 +26,7 @@ def send(api: Client, **body: Any) -> str:
 
 
 def seen(api: Client, path: str) -> dict[str, Any]:
-    """Answer a campaign; its books must balance at every moment."""
+    """Return a campaign; its books must balance at every moment."""
     found: dict[str, Any] = api.get(path).expect(200)
     stats = found["stats"]
     terms = [value for name, value in stats.items() if name not in ("audience", "accepted")]
@@ -35,7 +35,7 @@ def seen(api: Client, path: str) -> dict[str, Any]:
 
 
 def until(api: Client, path: str, true: Callable[[dict[str, Any]], Any], seconds: float = 240) -> dict[str, Any]:
-    """Look at a campaign again and again until something holds; answers the last look."""
+    """Look at a campaign again and again until something holds; returns the last look."""
     end = time.monotonic() + seconds
     while not true(found := seen(api, path)):
         assert time.monotonic() < end, found

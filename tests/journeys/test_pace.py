@@ -36,12 +36,12 @@ def limited(fresh_server: FreshServer, smtp: SmtpServer, clock: TestClock | None
 
 
 def busiest_second(times: list[float]) -> int:
-    """Answer how many there were at most within a second."""
+    """Return how many there were at most within a second."""
     return max(sum(at <= other < at + 1 for other in times) for at in times)
 
 
 def at_once(smtp: SmtpServer, domain: str) -> int:
-    """Answer how many messages to a domain were under way at the same time: asked for, and not yet stored."""
+    """Return how many messages to a domain were under way at the same time: asked for, and not yet stored."""
     begun = [(entry.time, 1) for entry in smtp.phases("rcpt") if entry.rcpt_to[0].endswith(domain)]
     since = min(at for at, _ in begun)
     ended = [(one.time, -1) for one in smtp.messages if one.to.endswith(domain) and one.time >= since]

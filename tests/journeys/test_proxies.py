@@ -62,14 +62,14 @@ def ground(request: pytest.FixtureRequest, full: bool) -> Iterator[Ground]:
 
 
 def through(ground: Ground, source: str = "127.0.0.1") -> http.client.HTTPSConnection:
-    """Answer a connection to the proxy, from an address of this machine."""
+    """Return a connection to the proxy, from an address of this machine."""
     return http.client.HTTPSConnection(
         "127.0.0.1", ground.proxy.port, timeout=soon(10), context=ground.trust, source_address=(source, 0)
     )
 
 
 def rows(count: int, size: int) -> bytes:
-    """Answer a file of people, each line about `size` bytes."""
+    """Return a file of people, each line about `size` bytes."""
     words = "x" * (size - 40)
     return b"email,about\n" + b"".join(b"p%d@example.org,%s\n" % (one, words.encode()) for one in range(count))
 

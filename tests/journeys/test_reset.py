@@ -50,7 +50,7 @@ def choose(server: Server, path: str, word: str) -> int:
 
 
 def works(server: Server, word: str) -> bool:
-    """Say whether the owner signs in with a password."""
+    """Return whether the owner signs in with a password."""
     return Client(server.url).post("/v1/login", {"email": EMAIL, "password": word}).status == 200
 
 

@@ -41,7 +41,7 @@ class World(NamedTuple):
     server: Server
 
     def marks(self, index: int) -> Marks:
-        """Answer what names the message to one of the crowd."""
+        """Return what names the message to one of the crowd."""
         one = self.mail[address(index)]
         assert one.mail_from is not None
         return Marks(
@@ -51,11 +51,11 @@ class World(NamedTuple):
         )  # fmt: skip
 
     def rows(self) -> dict[str, Any]:
-        """Answer the messages of the campaign by their recipient."""
+        """Return the messages of the campaign by their recipient."""
         return {row["to"]: row for row in self.api.all("/messages", campaign_id=self.path.rpartition("/")[2])}
 
     def state(self) -> list[Any]:
-        """Answer all that returned mail could change."""
+        """Return all that returned mail could change."""
         paths = ("/suppressions", "/contacts", "/messages", "/events")
         return [self.api.all(path) for path in paths] + [self.api.get(self.path).expect(200)["stats"]]
 

@@ -28,12 +28,12 @@ CROWD = [f"+49151555{last:05}" for last in range(40)]
 
 
 def local(at: str, zone: str) -> datetime:
-    """Answer what the clocks of a zone show at a moment."""
+    """Return what the clocks of a zone show at a moment."""
     return datetime.fromisoformat(at.replace("Z", "+00:00")).astimezone(ZoneInfo(zone))
 
 
 def settle(api: Client, clock: TestClock) -> list[dict[str, Any]]:
-    """Wait until nothing can move before the clock does; answers all rows."""
+    """Wait until nothing can move before the clock does; returns all rows."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         found = api.get("/messages", limit=100).expect(200)

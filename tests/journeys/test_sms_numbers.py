@@ -14,7 +14,7 @@ NOWHERE = "+80012345678"
 
 
 def sender_to(number: str) -> str:
-    """Answer who an SMS to a number of the table has to be from."""
+    """Return who an SMS to a number of the table has to be from."""
     return "Acme" if number.startswith("+49") else "12345" if number[:5] in US else NUMBER
 
 

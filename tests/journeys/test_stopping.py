@@ -21,7 +21,7 @@ def relay(fresh_server: FreshServer, smtp_server: SmtpServer) -> Server:
 
 
 def codes(api: Client) -> set[str]:
-    """Answer what stands in the way of the account, as errors."""
+    """Return what stands in the way of the account, as errors."""
     return {one["code"] for one in api.get("/account").expect(200)["blockers"] if one["severity"] == "error"}
 
 

@@ -35,7 +35,7 @@ def ask(server: Server, method: str, path: str, body: bytes | None = None, **hea
 
 
 def is_subscribed(server: Server, contact: dict[str, Any]) -> bool:
-    """Say whether a contact still gets marketing."""
+    """Return whether a contact still gets marketing."""
     found: bool = speak(server.client()).contacts.get(contact["id"])["subscribed_email"]
     return found
 

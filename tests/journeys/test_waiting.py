@@ -26,7 +26,7 @@ def waits(api: Client, campaign: dict[str, Any], reason: str, timeout: float = 1
 
 
 def seconds_until(moment: str | None) -> float:
-    """Answer how far away a moment is."""
+    """Return how far away a moment is."""
     assert moment is not None
     return datetime.fromisoformat(moment).timestamp() - time.time()
 

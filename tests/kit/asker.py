@@ -16,7 +16,7 @@ def request(key: str, method: str, path: str, body: Any = None) -> bytes:
 
 
 def spread(times: list[float]) -> str:
-    """Say how long answers took, in milliseconds."""
+    """Return how long answers took, in milliseconds."""
     found = sorted(times)
     p50, p95 = (found[int(len(found) * part)] * 1000 for part in (0.5, 0.95))
     return f"p50 {p50:6.1f}  p95 {p95:6.1f}  longest {found[-1] * 1000:6.1f} ms"

@@ -23,7 +23,7 @@ def _source() -> str:
 
 
 def faults(page: Page, rule: str | None = None) -> list[str]:
-    """Answer each breach of WCAG 2.2 AA (or of one rule of axe) in the page as it stands: rule, element, fault."""
+    """Return each breach of WCAG 2.2 AA (or of one rule of axe) in the page as it stands: rule, element, fault."""
     page.wait_for_load_state()  # with its style sheets, or every target is too small
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_source())
@@ -32,7 +32,7 @@ def faults(page: Page, rule: str | None = None) -> list[str]:
 
 
 def faults_in_both_looks(page: Page) -> list[str]:
-    """Answer the breaches of a page in light, and those of contrast in dark; the page is light afterwards."""
+    """Return the breaches of a page in light, and those of contrast in dark; the page is light afterwards."""
     # Colours on their way from one look to the other are neither.
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     found = faults(page)

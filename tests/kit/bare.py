@@ -46,7 +46,7 @@ class BareSystem:
         shutil.copy(executable, tree / "campanero")
 
     def program(self) -> Path:
-        """Answer what runs the executable in there, as `Server(executable=..., data=Path("/data"))` wants it."""
+        """Return what runs the executable in there, as `Server(executable=..., data=Path("/data"))` wants it."""
         runner = self.tree.with_name(f"{self.tree.name}.sh")
         runner.write_text(
             f"""#!/bin/sh

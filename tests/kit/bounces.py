@@ -119,7 +119,7 @@ MEANS = {
 
 
 def sample(name: str, marks: Marks) -> bytes:
-    """Answer a sample about one message, as it comes over the wire."""
+    """Return a sample about one message, as it comes over the wire."""
     text = (FOLDER / f"{name}.eml").read_text(encoding="utf-8")
     for mark, value in (("%RCPT%", marks.recipient), ("%VERP%", marks.return_path), ("%MSGID%", marks.message_id),
                         ("%UNSUB%", marks.unsubscribe), ("%LEAVE%", marks.leave)):  # fmt: skip
@@ -129,7 +129,7 @@ def sample(name: str, marks: Marks) -> bytes:
 
 
 def bombs() -> dict[str, bytes]:
-    """Answer mail that is made to break or to slow down whoever reads it."""
+    """Return mail that is made to break or to slow down whoever reads it."""
     report = b'Content-Type: multipart/report; report-type=delivery-status; boundary="x"\r\n\r\n'
     deep = b"".join(
         b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (number, number) for number in range(100)

@@ -22,7 +22,7 @@ class Break(NamedTuple):
     blamed: str
 
     def clashes(self, other: "Break") -> bool:
-        """Say whether one of two breaks stands within the other, or blames the same path."""
+        """Return whether one of two breaks stands within the other, or blames the same path."""
         short = min(len(self.place), len(other.place))
         return self.place[:short] == other.place[:short]
 

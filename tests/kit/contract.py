@@ -72,28 +72,28 @@ class Contract:
             self._check_schema(where, f"{pointer}/content/{_escape(kind)}/schema", body)
 
     def fits(self, name: str, value: Any) -> bool:
-        """Say whether a value fits a named schema of the document, as what is sent has to."""
+        """Return whether a value fits a named schema of the document, as what is sent has to."""
         pointer = f"#/components/schemas/{name}"
         return self._quick(pointer).is_valid(value) or bool(self._validator(pointer).is_valid(value))
 
     def problem(self, pointer: str, value: Any) -> str | None:
-        """Say what keeps a value from fitting the schema at a pointer (`#/...`), None if it fits."""
+        """Return what keeps a value from fitting the schema at a pointer (`#/...`), None if it fits."""
         found = best_match(self._validator(pointer).iter_errors(value))
         return None if found is None else f"{found.json_path}: {found.message[:800]}"
 
     def is_shaped(self, pointer: str, value: Any) -> bool:
-        """Say whether a value fits the schema at a pointer but for its formats."""
+        """Return whether a value fits the schema at a pointer but for its formats."""
         return bool(self._validator(pointer).evolve(format_checker=None).is_valid(value))
 
     def follow(self, node: Any) -> Any:
-        """Answer what a node of the document means, where it is a reference."""
+        """Return what a node of the document means, where it is a reference."""
         while isinstance(node, dict) and "$ref" in node:
             node = self._follow(node["$ref"])
         return node
 
     @staticmethod
     def place(*names: str) -> str:
-        """Answer the pointer to a node of the document."""
+        """Return the pointer to a node of the document."""
         return "#/" + "/".join(map(_escape, names))
 
     def faults_of(self, way: Sequence[str], value: Any) -> list[str]:

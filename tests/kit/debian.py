@@ -46,7 +46,7 @@ class Debian:
         return done.stdout + done.stderr
 
     def program(self, *words: str) -> Path:
-        """Answer a program out here that runs a command in there, with what it is given."""
+        """Return a program out here that runs a command in there, with what it is given."""
         assert self._keeper is not None
         made = self._place.with_name("enter.sh")
         before = "".join(f"{word} " for word in words)

@@ -113,12 +113,12 @@ class DnsServer:
         self._silent.discard(_key(name))
 
     def fail(self, name: str, rcode: str = "SERVFAIL") -> None:
-        """Answer every question about a name with this code."""
+        """Return every question about a name with this code."""
         with self._lock:
             self._rcodes[_key(name)] = rcode
 
     def delay(self, name: str, seconds: float) -> None:
-        """Answer questions about a name only after a while."""
+        """Return questions about a name only after a while."""
         with self._lock:
             self._delays[_key(name)] = seconds
 
@@ -138,7 +138,7 @@ class DnsServer:
     # -- answering ------------------------------------------------------------------------------------------------
 
     def answer(self, wire: bytes, over: str) -> bytes | None:
-        """Answer one question; None keeps silent."""
+        """Return one question; None keeps silent."""
         try:
             query = dns.message.from_wire(wire)
         except dns.exception.DNSException:
@@ -202,7 +202,7 @@ def asking(*servers: str) -> Iterator[None]:
 
 
 def system_has_ipv6() -> bool:
-    """Say whether this machine has the IPv6 loopback address."""
+    """Return whether this machine has the IPv6 loopback address."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))

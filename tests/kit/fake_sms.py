@@ -186,7 +186,7 @@ class FakeSms(Scripts):
         return receipt(TOKEN, SECRET, sms, status, code, self.now())
 
     def report(self, sms: Sms, status: str, code: int | None = None) -> Answered:
-        """Tell what became of a message."""
+        """Return what became of a message."""
         self.control(sid=sms.sid, status=status, code=code)
         return post(self.receipt(sms, status, code))
 

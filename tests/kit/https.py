@@ -27,12 +27,12 @@ class Files:
 
 
 def trusting(*pairs: Certificate) -> ssl.SSLContext:
-    """Answer what a browser would connect with that trusts these and nothing else."""
+    """Return what a browser would connect with that trusts these and nothing else."""
     return ssl.create_default_context(cadata="".join(pair.certificate.decode() for pair in pairs))
 
 
 def connect(server: Server, context: ssl.SSLContext) -> http.client.HTTPSConnection:
-    """Answer a connection to the server's own door."""
+    """Return a connection to the server's own door."""
     return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=soon(5), context=context)
 
 
@@ -46,7 +46,7 @@ def ask(server: Server, context: ssl.SSLContext, path: str = "/login") -> http.c
 
 
 def shown(server: Server) -> bytes:
-    """Answer the certificate that a client sees which connects now."""
+    """Return the certificate that a client sees which connects now."""
     return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=soon(5)).strip().encode()
 
 

@@ -26,13 +26,13 @@ class Paper:
         return self._api.request(method, path, body, {**_FORM, "Cookie": self._cookie, **headers})
 
     def get(self, path: str, **headers: str) -> str:
-        """Answer a page's text; any other status than 200 fails."""
+        """Return a page's text; any other status than 200 fails."""
         answer = self._ask("GET", path, **headers)
         assert answer.status == 200, (answer.status, path)
         return answer.text
 
     def status(self, method: str, path: str, **form: Any) -> int:
-        """Answer how a page is answered."""
+        """Return how a page is answered."""
         return self._ask(method, path, form if method == "POST" else None).status
 
     def ask(self, path: str, **form: Any) -> Response:
@@ -40,7 +40,7 @@ class Paper:
         return self._ask("POST", path, form)
 
     def post(self, path: str, **form: Any) -> str:
-        """Post a form; answers the page that it leads to, or that is answered at once."""
+        """Post a form; returns the page that it leads to, or that is answered at once."""
         answer = self._ask("POST", path, form)
         if answer.status == 303:
             return self.get(answer.headers["location"])
@@ -57,6 +57,6 @@ class Paper:
 
 
 def toast(page: str) -> str:
-    """Answer the words of a page's message."""
+    """Return the words of a page's message."""
     found = re.search(r'<div class="toast.*?</div>', page, re.S)
     return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", found[0]).split())) if found else ""

@@ -27,7 +27,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def comes_to_rest(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
-    """Tell whether a process does next to nothing for two seconds on end, within `timeout` seconds.
+    """Return whether a process does next to nothing for two seconds on end, within `timeout` seconds.
 
     Next to nothing is a `share` of what one processor can, a fifth of it: whoever asks again and again without pause
     takes all of it.

@@ -12,7 +12,7 @@ def login(server: Server, email: str = EMAIL, password: str = PASSWORD, **more: 
 
 
 def signed_in(server: Server, email: str = EMAIL, password: str = PASSWORD) -> Client:
-    """Answer a client with the token of somebody."""
+    """Return a client with the token of somebody."""
     return Client(server.url, login(server, email, password).expect(200)["token"])
 
 

@@ -23,7 +23,7 @@ class Post:
         return smtplib.SMTP("127.0.0.1", self.port, local_hostname="mx.example.net", timeout=60)
 
     def bring(self, raw: bytes, *to: str, sender: str = "", times: int = 1) -> list[int]:
-        """Bring a mail, several times in one conversation; answers the last code of each, none where it was cut off."""
+        """Bring a mail, several times in one conversation; returns the last code of each, none where it was cut off."""
         codes = []
         cut = (smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError, ConnectionError)
         with contextlib.suppress(*cut), self.connect() as smtp:

@@ -43,7 +43,7 @@ class _Controls(HTMLParser):
 
 
 def posted(html: str) -> dict[str, list[str]]:
-    """Answer the fields that are posted if nobody touches anything, each with its values in their order."""
+    """Return the fields that are posted if nobody touches anything, each with its values in their order."""
     reader = _Controls()
     reader.feed(html)
     found: dict[str, list[str]] = {}

@@ -19,7 +19,7 @@ from tests.kit.server import ROOT, free_port
 
 
 def signed_by(secret: str, headers: dict[str, str], body: bytes) -> bool:
-    """Say whether one of the signatures of a request is of a secret."""
+    """Return whether one of the signatures of a request is of a secret."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     wanted = "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()

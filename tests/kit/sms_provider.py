@@ -80,7 +80,7 @@ class Provider:
     # -- its doors ------------------------------------------------------------------------------------------------
 
     async def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[Rule, Answer]:
-        """Answer a request, and the rule that says how it goes on."""
+        """Return a request, and the rule that says how it goes on."""
         path, _, query = target.partition("?")
         if path == "/control":
             return _NO_RULE, (200, self._control(json.loads(body or b"{}")), {})
@@ -185,7 +185,7 @@ class Door(asyncio.Protocol):
         self.provider.asked["open"] -= 1
 
     def data_received(self, data: bytes) -> None:
-        """Answer each request that is there in whole."""
+        """Return each request that is there in whole."""
         self.buffer += data
         if not self.busy:
             self._next()

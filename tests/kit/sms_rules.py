@@ -31,7 +31,7 @@ class Rule:
     used: int = 0
 
     def fits(self, look_up: bool, to: str, sender: str) -> bool:
-        """Say whether it is for such a request, and not used up."""
+        """Return whether it is for such a request, and not used up."""
         return (
             look_up == self.look_ups
             and (self.times is None or self.used < self.times)
@@ -60,12 +60,12 @@ class Scripts:
     def throttle(
         self, retry_after: int | str | None = 1, to: str = "*", *, sender: str = "*", times: int | None = None
     ) -> None:
-        """Answer 429 with Retry-After (None: without)."""
+        """Return 429 with Retry-After (None: without)."""
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         self._rule(Rule(to, sender, times, status=429, code=20429, text="Too Many Requests", headers=headers))
 
     def fail(self, status: int = 500, to: str = "*", *, times: int | None = None) -> None:
-        """Answer 5xx without taking the message."""
+        """Return 5xx without taking the message."""
         self._rule(Rule(to, times=times, status=status, code=20500, text="Internal Server Error"))
 
     def accept_then_fail(self, status: int = 500, to: str = "*", *, times: int | None = None) -> None:
@@ -85,11 +85,11 @@ class Scripts:
         self._rule(Rule(to, times=times, reset=True))
 
     def delay(self, seconds: float, to: str = "*", *, times: int | None = None, accept: bool = True) -> None:
-        """Answer this much later; taken at once, or after that."""
+        """Return this much later; taken at once, or after that."""
         self._rule(Rule(to, times=times, delay=seconds, accept=accept))
 
     def hold(self, gate: str, to: str = "*", *, times: int | None = None, accept: bool = True) -> None:
-        """Answer only after `release(gate)`; taken at once, or after that."""
+        """Return only after `release(gate)`; taken at once, or after that."""
         self._rule(Rule(to, times=times, gate=gate, accept=accept))
 
     def say(self, status: str, to: str = "*", *, times: int | None = None, code: int | None = None) -> None:
@@ -101,5 +101,5 @@ class Scripts:
         self._rule(Rule(to, times=times, accept=True, reset=True, hidden=seconds))
 
     def look_ups_fail(self, status: int = 503, *, times: int | None = None) -> None:
-        """Answer look-ups with an error."""
+        """Return look-ups with an error."""
         self._rule(Rule(times=times, look_ups=True, status=status, code=20503, text="Service Unavailable"))

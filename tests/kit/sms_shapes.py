@@ -33,12 +33,12 @@ class Sms:
 
 
 def error(code: int, status: int, text: str) -> dict[str, Any]:
-    """Answer an error as Twilio says it."""
+    """Return an error as Twilio says it."""
     return {"code": code, "message": text, "more_info": f"https://www.twilio.com/docs/errors/{code}", "status": status}
 
 
 def resource(sms: Sms) -> dict[str, Any]:
-    """Answer a message as Twilio shows it."""
+    """Return a message as Twilio shows it."""
     when = email.utils.formatdate(int(sms.at)).replace("-0000", "+0000")
     service = sms.sender if sms.sender.startswith("MG") and len(sms.sender) == 34 else None
     uri = f"/2010-04-01/Accounts/{sms.account}/Messages/{sms.sid}"
@@ -53,7 +53,7 @@ def resource(sms: Sms) -> dict[str, Any]:
 
 
 def listing(taken: list[Sms], path: str, query: dict[str, str]) -> dict[str, Any]:
-    """Answer a page of messages, the newest first, that fit `To`, `From` and `DateSent`."""
+    """Return a page of messages, the newest first, that fit `To`, `From` and `DateSent`."""
     found = [one for one in reversed(taken) if _fits(one, query)]
     size, number = min(int(query.get("PageSize", 50)), 1000), int(query.get("Page", 0))
     shown = found[number * size : (number + 1) * size]

@@ -50,7 +50,7 @@ def generic(secret: str, url: str, said: Mapping[str, Any], at: float, name: str
 
 
 def generic_headers(secret: str, name: str, sent: str, body: bytes) -> dict[str, str]:
-    """Answer the three headers of a signed request."""
+    """Return the three headers of a signed request."""
     key = base64.b64decode(secret[6:]) if secret.startswith("whsec_") else secret.encode()
     made = hmac.new(key, f"{name}.{sent}.".encode() + body, hashlib.sha256).digest()
     return {

@@ -59,7 +59,7 @@ class Rule:
             raise ValueError(f"phase must be one of {PHASES}, not {self.phase!r}")
 
     def fits(self, phase: str, addresses: Iterable[str]) -> bool:
-        """Say whether the rule is for this phase and one of these addresses, and not used up."""
+        """Return whether the rule is for this phase and one of these addresses, and not used up."""
         if phase != self.phase or (self.times is not None and self.used >= self.times):
             return False
         if self.now is not None and not self._is_grey(",".join(addresses), self.now()):
@@ -84,7 +84,7 @@ class Rules:
         return self._add(Rule(phase, recipient, times, code=code, text=text))
 
     def delay(self, phase: str, seconds: float, recipient: str = "*", *, times: int | None = None) -> Rule:
-        """Answer as usual, but this much later."""
+        """Return as usual, but this much later."""
         return self._add(Rule(phase, recipient, times, delay=seconds))
 
     def drop(self, phase: str, recipient: str = "*", *, times: int | None = None) -> Rule:
@@ -114,7 +114,7 @@ class Rules:
         return self._add(Rule("rcpt", recipient, None, code=450, text=GREYLISTED, now=now, delay_until=seconds))
 
     def hold(self, phase: str, recipient: str = "*", *, times: int | None = None) -> Gate:
-        """Answer only after `release()` of the returned gate."""
+        """Return only after `release()` of the returned gate."""
         gate = Gate()
         self._add(Rule(phase, recipient, times, gate=gate))
         return gate

@@ -76,7 +76,7 @@ class Verb:
         return self._client.send(way.method.upper(), path, body, headers, query)
 
     def all(self, *ids: Any, **query: Any) -> list[Any]:
-        """Answer every row of a list, page after page, as the headers lead."""
+        """Return every row of a list, page after page, as the headers lead."""
         rows: list[Any] = []
         page: str | None = "1"
         while page is not None:
@@ -163,7 +163,7 @@ class Spoken:
 
 
 def speak(client: Client) -> Spoken:
-    """Answer a client made from the document of the service that another one asks."""
+    """Return a client made from the document of the service that another one asks."""
     return Spoken(client)
 
 

@@ -119,7 +119,7 @@ class Walk:
                 yield where, inner
 
     def names_ids(self, where: str, schema: dict[str, Any]) -> bool:
-        """Say whether a value of a body names things by id: by its name, or because it is a list of numbers.
+        """Return whether a value of a body names things by id: by its name, or because it is a list of numbers.
 
         What may be a text is a name that its writer gave it, and names nothing of ours.
         """

@@ -20,20 +20,20 @@ class Act(NamedTuple):
 
 
 def acts(people: int) -> st.SearchStrategy[list[Act]]:
-    """Answer some events of several people."""
+    """Return some events of several people."""
     one = st.builds(Act, st.integers(0, people - 1), st.sampled_from(SENT), numbers)
     return st.lists(one, min_size=2, max_size=6)
 
 
 def json_filters(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Answer filters of a number somewhere in JSON."""
+    """Return filters of a number somewhere in JSON."""
     return st.fixed_dictionaries(
         {"name": st.just(name), "predicate": st.sampled_from(["eq", "not_eq", "gt", "lt"]), "value": numbers}
     )
 
 
 def filters(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Answer a list of filters as a split takes it."""
+    """Return a list of filters as a split takes it."""
     one = st.one_of(
         json_filters("event.n"), json_filters("contact_data.n"), json_filters("contact_data.seen"),
         st.fixed_dictionaries({"name": st.just("contact_list"), "predicate": st.sampled_from(["eq", "not_eq"]),
@@ -46,7 +46,7 @@ def filters(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
 
 
 def plain(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
-    """Answer a step of any kind that has no branches."""
+    """Return a step of any kind that has no branches."""
     group = st.sampled_from(lists)
     emitted = {"type": st.just("emit_event"), "event_name": st.sampled_from(NAMES)}
     wait = st.builds(lambda hours: {"type": "wait", "duration": hours * 3600}, HOURS)
@@ -64,7 +64,7 @@ def plain(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def steps(lists: list[int], depth: int = 2, most: int = 5, least: int = 1) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Answer nested steps; an exit may stand at the end of a branch."""
+    """Return nested steps; an exit may stand at the end of a branch."""
     one = plain(lists)
     if depth:
         branch = steps(lists, depth - 1, 2, 0)
@@ -77,7 +77,7 @@ def steps(lists: list[int], depth: int = 2, most: int = 5, least: int = 1) -> st
 
 
 def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[str, Any]]:
-    """Answer what a flow begins with."""
+    """Return what a flow begins with."""
     frequency = st.sampled_from(
         [None, "once", "every_time", {"min_gap_seconds": 2 * 3600}, {"min_gap_seconds": 3 * 3600}]
     )
@@ -95,20 +95,20 @@ def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[
 
 
 def documents(lists: list[int], by_client: bool = False) -> st.SearchStrategy[dict[str, Any]]:
-    """Answer whole flows."""
+    """Return whole flows."""
     goal = st.sampled_from([None, None, None, *NAMES])
     way = st.one_of(steps(lists), with_wait(lists), with_wait(lists))
     return st.fixed_dictionaries({"trigger": triggers(lists, by_client), "steps": way, "goal": goal})
 
 
 def with_wait(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Answer steps in which everybody waits somewhere, so that there is time for things to happen to them."""
+    """Return steps in which everybody waits somewhere, so that there is time for things to happen to them."""
     wait = st.builds(lambda hours: {"type": "wait", "duration": hours * 3600}, st.integers(1, 3))
     return st.builds(lambda some, one, more: [*some, one, *more], steps(lists, 1, 2, 0), wait, steps(lists, 2, 3))
 
 
 def without_types(document: list[dict[str, Any]], leave_out: bool) -> list[dict[str, Any]]:
-    """Answer steps as they are sent: the type may be missing where the keys say it."""
+    """Return steps as they are sent: the type may be missing where the keys say it."""
     sent = []
     for step in document:
         keys = {key: without_types(value, leave_out) if key in ("yes", "no") else value for key, value in step.items()}

@@ -72,7 +72,7 @@ class Facts:
             time.sleep(0.02)
 
     def left(self) -> str:
-        """Say what is still to be done."""
+        """Return what is still to be done."""
         cursor = self.ask("SELECT max(event_id), (SELECT max(id) FROM event) FROM cursor WHERE name = 'flows'")
         now = self._clock.now_ms()
         runs = self.ask("SELECT id, flow_id, action_id, due_at - ? FROM run WHERE status = 'live'", now)
@@ -82,7 +82,7 @@ class Facts:
         return f"cursor {cursor}, runs {runs[:20]}, messages {mails[:20]}"
 
     def outline(self, contact_id: int, flows: Iterable[int], names: Iterable[str], since: int) -> dict[str, Any]:
-        """Answer what can be seen of a person, in the words of the interpreter; events are those after an id."""
+        """Return what can be seen of a person, in the words of the interpreter; events are those after an id."""
         wanted = str(list(flows))
         with self._reading() as here, here:
             runs = []

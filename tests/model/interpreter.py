@@ -71,7 +71,7 @@ class Person(NamedTuple):
 
 
 def nexts(person: Person, flows: Mapping[int, Flow], now: int) -> Iterator[Person]:
-    """Answer each person that this one may be next."""
+    """Return each person that this one may be next."""
     if person.unread:
         yield taken_in(person, flows, now)
     for index, run in enumerate(person.runs):
@@ -86,7 +86,7 @@ def nexts(person: Person, flows: Mapping[int, Flow], now: int) -> Iterator[Perso
 
 
 def can_go(run: Run, flows: Mapping[int, Flow], now: int) -> bool:
-    """Say whether a run has a step to take at this hour."""
+    """Return whether a run has a step to take at this hour."""
     waits = run.came is not None and run.came + run.rest[0]["duration"] // 3600 > now
     return run.status == "live" and flows[run.flow].status == "active" and not waits
 
@@ -113,7 +113,7 @@ def begun(person: Person, flow: Flow, event: Event, now: int) -> Person:
 
 
 def means(flow: Flow, event: Event, person: Person) -> bool:
-    """Say whether an event is what a flow begins with."""
+    """Return whether an event is what a flow begins with."""
     return (
         flow.event == event.name
         and event.data.get("flow_id") != flow.id
@@ -123,7 +123,7 @@ def means(flow: Flow, event: Event, person: Person) -> bool:
 
 
 def refusal(flow: Flow, event: Event, person: Person, now: int) -> str | None:
-    """Say why an event that a flow begins with starts nothing."""
+    """Return why an event that a flow begins with starts nothing."""
     before = [run for run in person.runs if run.flow == flow.id and run.status != "ignored"]
     if event.depth >= DEEPEST:
         return "depth"
@@ -189,7 +189,7 @@ def ended(person: Person, index: int, status: str, reason: str | None, now: int)
 
 
 def changed(person: Person, index: int, **values: Any) -> Person:
-    """Answer a person with one run changed."""
+    """Return a person with one run changed."""
     runs = person.runs
     return person._replace(runs=(*runs[:index], runs[index]._replace(**values), *runs[index + 1 :]))
 
@@ -206,7 +206,7 @@ def told(person: Person, name: str, data: dict[str, Any], depth: int = 0) -> Per
 
 
 def holds(one: dict[str, Any], person: Person, event: dict[str, Any]) -> bool:
-    """Say whether a filter holds now."""
+    """Return whether a filter holds now."""
     name, predicate, value = one["name"], one["predicate"], one.get("value")
     if name == "event":
         return (sum(past.name == value["event"] for past in person.past) >= 1) == (predicate == "performed")

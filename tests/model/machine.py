@@ -227,7 +227,7 @@ class FlowMachine(RuleBasedStateMachine):
 
 
 def _listed(step: dict[str, Any]) -> dict[str, Any]:
-    """Answer a step of the interpreter as it is sent."""
+    """Return a step of the interpreter as it is sent."""
     return {key: [_listed(one) for one in value] if key in ("yes", "no") else value for key, value in step.items()}
 
 

@@ -16,7 +16,7 @@ class TooMany(Exception):
 
 
 def settled(people: Iterable[Person], flows: Mapping[int, Flow], now: int, every: bool = False) -> list[Person]:
-    """Answer each person that one of these may be when nothing is left to do at this hour; `every` tries all orders."""
+    """Return each person that one of these may be when nothing is left to do at this hour; `every` tries all orders."""
     world = World(flows, now)
     seen: set[str] = set()
     ends: dict[str, Person] = {}
@@ -47,7 +47,7 @@ class Touch(NamedTuple):
         return Touch(self.reads | other[0], self.writes | other[1])
 
     def disturbs(self, other: "Touch") -> bool:
-        """Say whether it makes a difference which of two is first."""
+        """Return whether it makes a difference which of two is first."""
         return bool(self.writes & (other.reads | other.writes) or other.writes & self.reads)
 
 
@@ -66,20 +66,20 @@ class World:
         }  # fmt: skip
 
     def told(self, *names: str) -> Touch:
-        """Answer what it touches that events are told."""
+        """Return what it touches that events are told."""
         self.emitted |= set(names)
         queue = {"queue"} if self.matter & set(names) else set()
         return Touch(writes=frozenset({f"past {name}" for name in names} | queue))
 
     def touch(self, steps: Iterable[Step]) -> Touch:
-        """Answer what steps touch, with all in their branches."""
+        """Return what steps touch, with all in their branches."""
         found = Touch()
         for step in steps:
             found = found | self.single(step) | self.touch(step.get("yes", ())) | self.touch(step.get("no", ()))
         return found
 
     def single(self, step: Step) -> Touch:
-        """Answer what one step touches by itself."""
+        """Return what one step touches by itself."""
         kind = step["type"]
         if kind == "split":
             return Touch(frozenset(_asked(one) for one in step["filters"]))
@@ -91,7 +91,7 @@ class World:
         return self.told(*{"emit_event": (step.get("event_name"),), "email": ("email_skipped",)}.get(kind, ()))
 
     def is_alone(self, run: Run, person: Person) -> bool:
-        """Say whether nobody can notice or disturb it when a run takes its next step before anything else happens."""
+        """Return whether a run may take its next step before anything else happens without a difference."""
         flow = self.flows[run.flow]
         to_come = self.emitted | {event.name for event in person.unread}
         if flow.goal in to_come:
@@ -107,7 +107,7 @@ class World:
 
 
 def _asked(one: dict[str, Any]) -> str:
-    """Answer what a filter looks at."""
+    """Return what a filter looks at."""
     if one["name"] == "event":
         return f"past {one['value']['event']}"
     return f"list {one['value']}" if one["name"] == "contact_list" else one["name"].rpartition(".")[2]
@@ -136,7 +136,7 @@ def key_of(person: Person) -> str:
 
 
 def _following(person: Person, world: World) -> Iterator[Person]:
-    """Answer what may be next; what nobody else can notice or disturb goes first, for its place is no matter."""
+    """Return what may be next; what nobody else can notice or disturb goes first, for its place is no matter."""
     for index, run in enumerate(person.runs):
         if can_go(run, world.flows, world.now) and world.is_alone(run, person):
             yield gone_on(person, index, world.now)
@@ -145,7 +145,7 @@ def _following(person: Person, world: World) -> Iterator[Person]:
 
 
 def outline(person: Person, names: Iterable[str]) -> dict[str, Any]:
-    """Answer what can be seen of a person from outside: runs with their trails, messages, events of these names."""
+    """Return what can be seen of a person from outside: runs with their trails, messages, events of these names."""
     runs = [
         (run.flow, run.status, run.reason, run.trail,
          (run.rest[0]["id"], run.came) if run.came is not None and run.status == "live" else None)

@@ -129,7 +129,7 @@ def _shown(person: Person) -> dict[str, Any]:
 
 
 def _difference(seen: dict[str, Any], ends: list[dict[str, Any]], flows: dict[int, Flow]) -> str:
-    """Say what was seen, and of the nearest that may be, where it differs."""
+    """Return what was seen, and of the nearest that may be, where it differs."""
     nearest = min(ends, key=lambda one: sum(one[key] != seen[key] for key in seen))
     parts = [f"{key}:\n  is     {seen[key]}\n  may be {nearest[key]}" for key in seen if seen[key] != nearest[key]]
     return "\n".join([*parts, f"one of {len(ends)}", *(repr(flow) for flow in flows.values())])

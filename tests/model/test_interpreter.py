@@ -13,7 +13,7 @@ CHAIN = [{"id": 1, "type": "emit_event", "event_name": "m_one", "forward_event_d
 
 
 def flow(number: int, *steps: dict[str, Any], **more: Any) -> Flow:
-    """Answer a flow that begins with `m_one`."""
+    """Return a flow that begins with `m_one`."""
     return Flow(number, more.pop("event", "m_one"), steps, **more)
 
 

@@ -20,7 +20,7 @@ _FORMATS = ("date-time", "uuid", "email")
 
 @cache
 def document() -> dict[str, Any]:
-    """Answer the document that the command line prints."""
+    """Return the document that the command line prints."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
     command = [sys.executable, "-m", "appliance", "openapi"]
     done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, check=True, timeout=60)
@@ -29,7 +29,7 @@ def document() -> dict[str, Any]:
 
 
 def follow(node: Any) -> Any:
-    """Answer what a node means, where it is a reference."""
+    """Return what a node means, where it is a reference."""
     while isinstance(node, dict) and "$ref" in node:
         found: Any = document()
         for part in node["$ref"].removeprefix("#/").split("/"):
@@ -47,18 +47,18 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def operation(name: str) -> dict[str, Any]:
-    """Answer an operation by `METHOD /path`."""
+    """Return an operation by `METHOD /path`."""
     return next(found for method, path, found in operations() if f"{method} {path}" == name)
 
 
 def parameters(found: dict[str, Any], where: str) -> dict[str, dict[str, Any]]:
-    """Answer the parameters of an operation that stand in `query`, `header` or `path`, by name."""
+    """Return the parameters of an operation that stand in `query`, `header` or `path`, by name."""
     every = map(follow, found.get("parameters", []))
     return {one["name"]: one for one in every if one["in"] == where}
 
 
 def body(found: dict[str, Any]) -> dict[str, Any] | None:
-    """Answer the schema of an operation's body, the parts of a form joined; None where it takes none."""
+    """Return the schema of an operation's body, the parts of a form joined; None where it takes none."""
     if "requestBody" not in found:
         return None
     content = follow(found["requestBody"])["content"]
@@ -66,7 +66,7 @@ def body(found: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def joined(node: Any) -> dict[str, Any]:
-    """Answer an object's schema with all of its `allOf` in it."""
+    """Return an object's schema with all of its `allOf` in it."""
     schema = follow(node)
     whole = {"properties": dict(schema.get("properties", {})), "required": list(schema.get("required", []))}
     for part in map(joined, schema.get("allOf", ())):
@@ -76,7 +76,7 @@ def joined(node: Any) -> dict[str, Any]:
 
 
 def notation(node: Any) -> str:
-    """Answer a type as the tables write it."""
+    """Return a type as the tables write it."""
     if "$ref" in node:
         schema = follow(node)
         return str(node["$ref"].rpartition("/")[2]) if _is_object(schema) else notation(schema)
@@ -106,7 +106,7 @@ def _is_object(schema: Any) -> bool:
 
 
 def sorted_enum(type_: str) -> str:
-    """Answer a type of a table with its choices in order, as `notation` has them."""
+    """Return a type of a table with its choices in order, as `notation` has them."""
     if not type_.startswith("enum("):
         return type_
     inner, _, null = type_.removeprefix("enum(").rpartition(")")
@@ -114,7 +114,7 @@ def sorted_enum(type_: str) -> str:
 
 
 def agrees(promised: str, found: str) -> bool:
-    """Say whether a published type is the promised one.
+    """Return whether a published type is the promised one.
 
     An object that the tables do not open may be any object.
     """

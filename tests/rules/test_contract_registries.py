@@ -42,7 +42,7 @@ def test_the_predicates_of_filters() -> None:
 
 
 def _told(prop: dict[str, Any]) -> str:
-    """Answer a property as the table writes it."""
+    """Return a property as the table writes it."""
     fields = ",".join(one["name"] for one in prop.get("fields", ()))
     within = f"[{fields}]" if fields else ""
     most = f"{prop['minimum']}-{prop['maximum']}" if prop["kind"] == "items" else ""
@@ -50,7 +50,7 @@ def _told(prop: dict[str, Any]) -> str:
 
 
 def _holds(promised: str, found: str) -> bool:
-    """Say whether a property is as promised; how many of something is ours where the table says nothing of it."""
+    """Return whether a property is as promised; how many of something is ours where the table says nothing of it."""
     return promised == found or (promised.endswith("]") and found.startswith(promised))
 
 

@@ -19,7 +19,7 @@ from ui import words as shown
 
 
 def _texts(*trees: str) -> set[str]:
-    """Answer every literal text of the sources, those within SQL too."""
+    """Return every literal text of the sources, those within SQL too."""
     found: set[str] = set()
     for path in (path for tree in trees for path in (ROOT / tree).rglob("*.py")):
         if path.parent.name == "document":  # it may speak of what others build
@@ -35,7 +35,7 @@ TEXTS = _texts("appliance")
 
 
 def _said(pattern: str, *trees: str) -> set[str]:
-    """Answer what a pattern's group finds in the sources."""
+    """Return what a pattern's group finds in the sources."""
     found: set[str] = set()
     for tree in trees:
         for path in (ROOT / tree).rglob("*.py"):

@@ -104,7 +104,7 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def calls(text: str) -> Iterator[str]:
-    """Answer each call in a text, with what stands in inner parentheses taken out: a comma is of its own arguments."""
+    """Return each call in a text, with what stands in inner parentheses taken out: a comma is of its own arguments."""
     for begin in _CALL.finditer(text):
         depth, end = 1, begin.end()
         while depth and end < len(text):
@@ -117,7 +117,7 @@ def calls(text: str) -> Iterator[str]:
 
 
 def own_words(source: str) -> list[tuple[int, str, str]]:
-    """Answer line, word and piece for each of SQLite's own words in the texts of a module."""
+    """Return line, word and piece for each of SQLite's own words in the texts of a module."""
     found = []
     for line, text in texts(ast.parse(source)):
         for word, pattern in PATTERNS.items():
@@ -129,7 +129,7 @@ def own_words(source: str) -> list[tuple[int, str, str]]:
 
 
 def modules() -> list[Path]:
-    """Answer the modules that are not named."""
+    """Return the modules that are not named."""
     names = tuple(NAMED)
     return [path for path in sorted(PACKAGE.rglob("*.py")) if not str(path.relative_to(ROOT)).startswith(names)]
 

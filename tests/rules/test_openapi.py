@@ -31,7 +31,7 @@ METHODS = {"get", "put", "post", "delete", "patch", "head", "options"}
 
 
 def publish(**environment: str) -> bytes:
-    """Answer the document as the command line prints it."""
+    """Return the document as the command line prints it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
     command = [sys.executable, "-m", "appliance", "openapi"]
     return subprocess.run(

@@ -60,22 +60,22 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connect
 
 
 def ask(here: apsw.Connection, sql: str) -> list[tuple[Any, ...]]:
-    """Answer the rows of a statement."""
+    """Return the rows of a statement."""
     return here.execute(sql).fetchall()
 
 
 def tables(here: apsw.Connection) -> dict[str, tuple[Any, ...]]:
-    """Answer every table with its kind, number of columns, WITHOUT ROWID and STRICT."""
+    """Return every table with its kind, number of columns, WITHOUT ROWID and STRICT."""
     return {row[1]: row[2:] for row in ask(here, "PRAGMA table_list") if row[0] == "main"}
 
 
 def columns(here: apsw.Connection, table: str) -> dict[str, tuple[Any, ...]]:
-    """Answer a table's columns: type, NOT NULL, default, place in the primary key, hidden."""
+    """Return a table's columns: type, NOT NULL, default, place in the primary key, hidden."""
     return {row[1]: (row[2].upper(), *row[3:]) for row in ask(here, f'PRAGMA table_xinfo("{table}")')}
 
 
 def indexes(here: apsw.Connection, table: str) -> dict[str, Any]:
-    """Answer a table's indexes: unique, origin, partial, columns with their order, the condition of partial ones."""
+    """Return a table's indexes: unique, origin, partial, columns with their order, the condition of partial ones."""
     found = {}
     for _, name, unique, origin, partial in ask(here, f'PRAGMA index_list("{table}")'):
         parts = tuple((row[2], row[3], row[4], row[5]) for row in ask(here, f'PRAGMA index_xinfo("{name}")'))
@@ -88,7 +88,7 @@ def indexes(here: apsw.Connection, table: str) -> dict[str, Any]:
 
 
 def foreign_keys(here: apsw.Connection, table: str) -> set[tuple[Any, ...]]:
-    """Answer a table's foreign keys: column, target, and what a delete does."""
+    """Return a table's foreign keys: column, target, and what a delete does."""
     return {row[2:] for row in ask(here, f'PRAGMA foreign_key_list("{table}")')}
 
 

@@ -17,7 +17,7 @@ from tests.rules.contract.settings import SETTINGS as FLAT
 
 
 def defaults() -> dict[str, Any]:
-    """Answer every declared setting with its default."""
+    """Return every declared setting with its default."""
     here = config.load({}, {}).config
     return {name: config.value_of(here, name) for name, _ in config.leaves()}
 
@@ -32,7 +32,7 @@ def campanero(*arguments: str, **environment: str) -> subprocess.CompletedProces
 
 
 def fault(**layers: Any) -> str:
-    """Answer the words with which a configuration is refused."""
+    """Return the words with which a configuration is refused."""
     with pytest.raises(ConfigError) as caught:
         config.load(layers.get("options"), layers.get("environment", {}), layers.get("file"), layers.get("page"))
     return str(caught.value)

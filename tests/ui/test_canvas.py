@@ -19,7 +19,7 @@ MARK = re.compile(r"<!--cn:(.*?)-->")
 
 @pytest.fixture(scope="module")
 def get(server: Server, api: Client) -> Callable[..., Any]:
-    """Ask for a page as the owner; answers the response."""
+    """Ask for a page as the owner; returns the response."""
     cookie = signed_in(server, EMAIL)
     assert PASSWORD and ask(server, "GET", "/templates", cookie)[0] == 200
     return lambda path, **headers: api.request("GET", path, headers={"Cookie": cookie} | headers)
@@ -31,12 +31,12 @@ def make(api: Client, *sections: dict[str, Any]) -> int:
 
 
 def heading(key: str, text: str, **props: Any) -> dict[str, Any]:
-    """Answer a heading."""
+    """Return a heading."""
     return {"id": key, "type": "heading", "props": {"text": text, **props}}
 
 
 def rows(get: Callable[..., Any], template: int, have: str = "") -> Any:
-    """Answer what a canvas is told."""
+    """Return what a canvas is told."""
     return get(f"/templates/{template}/rows?have={have}").expect(200)
 
 

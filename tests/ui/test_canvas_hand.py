@@ -22,7 +22,7 @@ def people(api: Client) -> None:
 
 
 def heading(key: str, text: str) -> dict[str, Any]:
-    """Answer a heading."""
+    """Return a heading."""
     return {"id": key, "type": "heading", "props": {"text": text}}
 
 
@@ -33,7 +33,7 @@ def make(api: Client, *sections: dict[str, Any], **more: Any) -> int:
 
 
 def sections(api: Client, template: int) -> Any:
-    """Answer the sections as they are kept."""
+    """Return the sections as they are kept."""
     return api.get(f"/templates/{template}").expect(200)["design"]["sections"]
 
 

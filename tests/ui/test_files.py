@@ -84,7 +84,7 @@ def test_static_files_are_kept_for_a_year(server: object, api: Client) -> None:
 
 
 def _luminance(oklch: str) -> float:
-    """Answer the relative luminance (WCAG) of an oklch colour."""
+    """Return the relative luminance (WCAG) of an oklch colour."""
     light, chroma, hue = (float(part) for part in oklch.split()[:3])
     a, b = chroma * math.cos(math.radians(hue)), chroma * math.sin(math.radians(hue))
     long, medium, short = (

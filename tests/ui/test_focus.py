@@ -284,7 +284,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_the_focus_is_never_lost(page: Page, ids: Ids, case: Callable[[Page, Any], Locator]) -> None:
-    """Each case works by keys and answers what shall have the focus in the end; it is never the page itself."""
+    """Each case works by keys and returns what shall have the focus in the end; it is never the page itself."""
     where = case(page, ids)
     expect(where.first).to_be_focused()
     assert page.evaluate("document.activeElement !== document.body")

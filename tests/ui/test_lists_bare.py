@@ -66,7 +66,7 @@ def bare(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 def told(page: Page) -> int:
-    """Answer how many rows there are, by the words under the list."""
+    """Return how many rows there are, by the words under the list."""
     words = page.locator(".pager [role=status]").inner_text().replace("\u202f", "")
     return int(re.findall(r"(\d+) \D+$", words)[0])
 

@@ -25,14 +25,14 @@ def server() -> Iterator[Server]:
 
 
 def hidden(page: Response, name: str) -> str:
-    """Answer a hidden value of a page."""
+    """Return a hidden value of a page."""
     found = re.search(rf'name="{name}" value="([^"]*)"', page.text)
     assert found, page.text
     return html.unescape(found[1])
 
 
 def code(key: str, ahead: int = 0) -> str:
-    """Answer the code of now, or of a half minute that comes."""
+    """Return the code of now, or of a half minute that comes."""
     return otp.code_at(key, int(time.time()) // 30 + ahead)
 
 

@@ -50,7 +50,7 @@ def choose(page: Page, rule: Locator, words: str) -> None:
 
 
 def total(page: Page) -> Locator:
-    """Answer the line with the number of people."""
+    """Return the line with the number of people."""
     return page.locator("#f-total")
 
 

@@ -64,7 +64,7 @@ def test_a_mail_server_is_connected_in_the_browser(
 
 
 def read(server: Server, path: str, cookie: str) -> str:
-    """Answer the text of a page."""
+    """Return the text of a page."""
     request = urllib.request.Request(server.url + path, headers={"Cookie": cookie})
     with urllib.request.urlopen(request, timeout=20) as answer:
         return str(answer.read().decode())

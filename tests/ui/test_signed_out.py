@@ -26,7 +26,7 @@ def _back(page: Page, stays: bool = False) -> None:
 
 
 def _break(route: Route) -> None:
-    """Answer as the server does in whose code something broke."""
+    """Return as the server does in whose code something broke."""
     headers = {"hx-retarget": "#dialog", "hx-reswap": "innerHTML", "content-type": "text/html"}
     words = "<div data-trouble><h2>Something broke</h2><button commandfor=dialog command=close>Back</button></div>"
     route.fulfill(status=500, headers=headers, body=words)

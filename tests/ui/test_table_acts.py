@@ -15,7 +15,7 @@ def paper(api: Client) -> Paper:
 
 
 def rows(page: str) -> list[str]:
-    """Answer the names in a table or a gallery, in their order."""
+    """Return the names in a table or a gallery, in their order."""
     return [" ".join(name.split()) for name in re.findall(r'<a class="name[^"]*"[^>]*>([^<]+)</a>', page)]
 
 

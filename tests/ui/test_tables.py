@@ -35,7 +35,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 def rows(page: Page) -> list[str]:
-    """Answer the names in the table."""
+    """Return the names in the table."""
     return page.locator("tbody a.name").all_inner_texts()
 
 

@@ -14,7 +14,7 @@ from ui.session import Visit
 
 
 def told(drawn: canvas.Drawn, have: set[str]) -> dict[str, Any]:
-    """Answer every row by its digest, with its HTML where the canvas does not `have` it."""
+    """Return every row by its digest, with its HTML where the canvas does not `have` it."""
     rows = [_part(one, have) for one in drawn.rows] if drawn.rows is not None else None
     return {"revision": drawn.revision, "rows": rows, "frame": _part(drawn.frame, have)}
 
@@ -24,7 +24,7 @@ def _part(row: canvas.Row, have: set[str]) -> tuple[str, str | None]:
 
 
 async def along(request: Request, visit: Visit, template_id: int) -> str:
-    """Answer a piece with what a canvas shows now, if the request says what it has; an email that cannot be is left
+    """Return a piece with what a canvas shows now, if the request says what it has; an email that cannot be is left
     for the canvas to ask for."""
     whose, _, have = str(request.headers.get("x-canvas") or "").partition(";")
     if not have:

@@ -50,12 +50,12 @@ class Field(Struct):
 
     @property
     def id(self) -> str:
-        """Answer the id of its element."""
+        """Return the id of its element."""
         return "f-" + self.path.replace(".", "-").replace("_", "-")
 
     @property
     def error(self) -> str:
-        """Answer the id of where its error stands."""
+        """Return the id of where its error stands."""
         return "e" + self.id[1:]
 
 
@@ -75,7 +75,7 @@ class Group(NamedTuple):
 
 
 def groups(entry: Entry, theme: Theme) -> list[Group]:
-    """Answer the fields of a section, grouped Content, Style, Visibility; none for a kind that nobody knows."""
+    """Return the fields of a section, grouped Content, Style, Visibility; none for a kind that nobody knows."""
     kind = entry.section.kind
     if kind is None:
         return []
@@ -158,7 +158,7 @@ def _field(prop: Prop, path: str, entry: Entry, kind: Kind, theme: Theme) -> Fie
 
 
 def _words_for(path: str, entry: Entry, kind: Kind) -> list[places.Place]:
-    """Answer the place of the words that stand for a picture, if its kind has one."""
+    """Return the place of the words that stand for a picture, if its kind has one."""
     before = path.rpartition(".")[0]
     name = "logo_alt" if path.endswith("logo_url") else "caption" if path.endswith("thumbnail") else "alt"
     declared = {one.name for one in kind.props} | {inner.name for one in kind.props for inner in one.fields}
@@ -166,7 +166,7 @@ def _words_for(path: str, entry: Entry, kind: Kind) -> list[places.Place]:
 
 
 def made_of(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
-    """Answer a property with what a document has for it as a field."""
+    """Return a property with what a document has for it as a field."""
     made = Field(path, prop.kind, prop.label, _text(prop, value), places.digest(value), prop.help, name=prop.name)
     if prop.default is not None and prop.kind in ("line", "text", "number", "url"):
         made.hint = f"{prop.default:g}" if isinstance(prop.default, int | float) else str(prop.default)
@@ -204,7 +204,7 @@ def _text(prop: Prop, value: Any) -> str:
 
 
 def themed(design: dict[str, Any], theme: Theme) -> list[Field]:
-    """Answer the fields of a design's theme."""
+    """Return the fields of a design's theme."""
     made = []
     for prop in THEME:
         value = prop.of(design.get("theme"))
@@ -227,7 +227,7 @@ def themed(design: dict[str, Any], theme: Theme) -> list[Field]:
 
 
 def contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
-    """Answer the pairs of colours that are read in a mail: what, how well (1 to 21), whether well enough."""
+    """Return the pairs of colours that are read in a mail: what, how well (1 to 21), whether well enough."""
     light = theme.light
     pairs = (
         ("Text on its ground", light.text, light.card), ("Links", light.link, light.card),
@@ -239,7 +239,7 @@ def contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
 
 
 def emails(row: Any) -> dict[str, Field]:
-    """Answer what stands beside the sections, by name."""
+    """Return what stands beside the sections, by name."""
     return {
         name: Field(f"email.{name}", "line", "", getattr(row, name) or "", places.digest(getattr(row, name)), name=name)
         for name in DETAILS
@@ -247,7 +247,7 @@ def emails(row: Any) -> dict[str, Field]:
 
 
 def columns_of(entry: Entry, found: list[Entry]) -> list[list[Entry]]:
-    """Answer the sections within columns, column by column."""
+    """Return the sections within columns, column by column."""
     made: list[list[Entry]] = [[] for _ in outline.columns(entry.raw)]
     for one in found:
         if one.parent == entry.key:

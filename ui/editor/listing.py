@@ -54,7 +54,7 @@ class Tile(Struct):
 
 
 def rows(found: list[Entry]) -> list[Row]:
-    """Answer the outline of a design's sections."""
+    """Return the outline of a design's sections."""
     made: dict[str, Row] = {}
     roots: list[Row] = []
     for one in found:
@@ -79,12 +79,12 @@ def _row(one: Entry) -> Row:
 
 
 def icon(kind: Kind | None) -> str:
-    """Answer the picture of a kind."""
+    """Return the picture of a kind."""
     return ICONS.get(kind.name if kind is not None else "", ICONS[""])
 
 
 def words(one: Entry) -> str:
-    """Answer a few words of what is in a section."""
+    """Return a few words of what is in a section."""
     kind, props = one.section.kind, one.section.props
     if kind is None:
         return one.section.type[:_MOST]
@@ -117,7 +117,7 @@ def _plain(html: str) -> str:
 
 
 def palette() -> list[tuple[str, list[Tile]]]:
-    """Answer the kinds that can be added, in groups."""
+    """Return the kinds that can be added, in groups."""
     return [
         (group, [Tile(name, BY_NAME[name].label, ICONS[name], BY_NAME[name].in_columns) for name in names])
         for group, names in PALETTE
@@ -125,12 +125,12 @@ def palette() -> list[tuple[str, list[Tile]]]:
 
 
 def spoken(row: Any) -> str:
-    """Say where a section stands, for those who do not see it."""
+    """Return where a section stands, for those who do not see it."""
     return f"{row.position} of {row.many}"
 
 
 def find(found: list[Row], key: str) -> Row | None:
-    """Answer the line of a section."""
+    """Return the line of a section."""
     for one in found:
         if one.key == key:
             return one

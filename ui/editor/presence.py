@@ -28,7 +28,7 @@ def here(template_id: int, who: str, user: int, name: str, key: str) -> None:
 
 
 def others(template_id: int, user: int) -> list[Other]:
-    """Answer who else is here, each once, where they were last."""
+    """Return who else is here, each once, where they were last."""
     now = clock.now_ms()
     found = sorted(_seen.get(template_id, {}).values(), key=lambda other: other.at)
     return list({one.user: one for one in found if one.user != user and now - one.at <= _FRESH_MS}.values())

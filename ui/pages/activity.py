@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     tests: bool
 
     def query(self) -> dict[str, Any]:
-        """Answer the filters in the words of the domain, as an export takes them too."""
+        """Return the filters in the words of the domain, as an export takes them too."""
         raw: dict[str, Any] = {"event": self.event, "contact_id": self.contact_id}
         raw["created_after"] = self.since.isoformat() if self.since else None
         # The last day is meant to its end
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
         return {name: value for name, value in raw.items() if value}
 
     def address(self) -> dict[str, Any]:
-        """Answer what stands in the page's own address."""
+        """Return what stands in the page's own address."""
         return {
             "event": self.event, "contact_id": self.contact_id, "who": self.who, "from": self.since or "",
             "to": self.until or "", "tests": "yes" if self.tests else "",
@@ -90,7 +90,7 @@ def _happened(account_id: int) -> dict[str, int]:
 
 
 def load(account_id: int, query: log.EventQuery) -> Page:
-    """Answer events, each with the person it is about as `who` (None if there is none)."""
+    """Return events, each with the person it is about as `who` (None if there is none)."""
     found = log.page(account_id, query)
     known = people.by_id({row.contact_id for row in found.rows if row.contact_id})
     for row in found.rows:
@@ -117,7 +117,7 @@ def day(text: str | None) -> date | None:
 
 
 def _person(account_id: int, asked: Asked) -> tuple[Contact | None, list[Contact]]:
-    """Answer the person that is meant, or those who may be."""
+    """Return the person that is meant, or those who may be."""
     if asked.contact_id is not None:
         try:
             return store.get(account_id, asked.contact_id), []
@@ -133,7 +133,7 @@ def _person(account_id: int, asked: Asked) -> tuple[Contact | None, list[Contact
 
 
 def _groups(counts: dict[str, int], chosen: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
-    """Answer the kinds of events that happened lately, in groups, each with its words and number."""
+    """Return the kinds of events that happened lately, in groups, each with its words and number."""
     grouped: dict[str, list[tuple[str, str, int]]] = {}
     for name in sorted({*counts, *([chosen] if chosen else [])}, key=lambda name: words.event(name)[2]):
         known = kinds.BY_NAME.get(name)
@@ -144,7 +144,7 @@ def _groups(counts: dict[str, int], chosen: str) -> list[tuple[str, list[tuple[s
 
 
 def _spans(asked: Asked) -> list[tuple[str, str, bool]]:
-    """Answer the usual spans of days: words, address, and whether it is the present one."""
+    """Return the usual spans of days: words, address, and whether it is the present one."""
     today = words.local(clock.now_ms()).date()
     found = []
     for label, days in (("All time", None), ("Today", 1), ("7 days", 7), ("30 days", 30)):

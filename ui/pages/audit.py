@@ -72,7 +72,7 @@ def _refuse_others(visit: Visit) -> None:
 
 
 def _asked(request: Request) -> dict[str, str]:
-    """Answer what the page is narrowed by; a day that is none is no filter."""
+    """Return what the page is narrowed by; a day that is none is no filter."""
     found = {name: (request.args.get(name) or "").strip()[:120] for name in _FILTERS}
     for name in ("from", "to"):
         if day(found[name]) is None:

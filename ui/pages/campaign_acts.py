@@ -85,7 +85,7 @@ async def act(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _chosen(account_id: int, chosen: Selection) -> list[Any]:
-    """Answer the campaigns meant: those named, or all that match; what is gone meanwhile is left out."""
+    """Return the campaigns meant: those named, or all that match; what is gone meanwhile is left out."""
     if chosen.is_all:
         raw: dict[str, Any] = {name: value for name, value in chosen.state.items() if name in ("search", "phase")}
         if raw.get("phase") == "asked":
@@ -102,7 +102,7 @@ def _chosen(account_id: int, chosen: Selection) -> list[Any]:
 
 
 def _tell(request: Request, gone: list[Any]) -> None:
-    """Say what was deleted; drafts come back with one click."""
+    """Return what was deleted; drafts come back with one click."""
     said = f"{gone[0].name} is deleted." if len(gone) == 1 else f"{words.number(len(gone))} campaigns are deleted."
     drafts = [str(one.id) for one in gone if not one.started_at]
     undo = ("/campaigns/restore", {"back": ",".join(drafts)}) if len(drafts) == len(gone) else None

@@ -106,7 +106,7 @@ def _json(content: Any, status: int = 200) -> HTTPResponse:
 
 
 def _policy(request: Request) -> str:
-    """Answer the policy of mail in a page, with scripts and one sheet of ours.
+    """Return the policy of mail in a page, with scripts and one sheet of ours.
 
     They are named by address: the frame has no origin of its own, so not every browser knows what 'self' is. The host
     is the one that was asked for, and that of `base_url`: a proxy may ask us by another name than the browser did.

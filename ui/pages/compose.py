@@ -24,7 +24,7 @@ _ALSO = ("side", "saved", "title_line", "ready", "approval")
 async def page(
     request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = ""
 ) -> HTTPResponse:
-    """Answer the composer, or the one card that saved itself with all that follows from it."""
+    """Return the composer, or the one card that saved itself with all that follows from it."""
     facts = await call(composing.facts, visit, campaign_id, exact=False)
     forms = composing.forms(facts["campaign"], visit)
     if form is not None:
@@ -109,7 +109,7 @@ async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 
 
 async def _met(request: Request, visit: Visit, campaign_id: int, card: str) -> tuple[Form, Any]:
-    """Answer what a card says, laid beside what is kept by now, and the campaign."""
+    """Return what a card says, laid beside what is kept by now, and the campaign."""
     form = Form.of(request)
     have = await call(store.get, visit.account_id, campaign_id)
     names = (await call(audiences.choices, visit.account_id)).names if card == "to" else {}

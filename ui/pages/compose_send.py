@@ -95,7 +95,7 @@ async def schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 
 
 async def armed(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Answer the page of a campaign whose time is still to come."""
+    """Return the page of a campaign whose time is still to come."""
     facts = await call(composing.facts, visit, campaign_id)
     return view.page(request, "campaigns/scheduled.html", **facts)
 

@@ -109,7 +109,7 @@ async def _wish(visit: Visit, form: Form, chosen: Selection) -> Wish:
 
 
 def _chosen(account_id: int, chosen: Selection) -> list[int]:
-    """Answer who is meant: by the filter, as it is now, or by their ids."""
+    """Return who is meant: by the filter, as it is now, or by their ids."""
     if not chosen.is_all:
         return [one.id for one in store.by_ids(chosen.ids[:1000]) if one.account_id == account_id]
     asks = crowds.asked(chosen.state)
@@ -117,7 +117,7 @@ def _chosen(account_id: int, chosen: Selection) -> list[int]:
 
 
 def _is_sure(form: Form, count: int) -> bool:
-    """Say whether the question was answered for this many people; over a thousand the number is typed."""
+    """Return whether the question was answered for this many people; over a thousand the number is typed."""
     if form["expected"] != str(count):
         return False
     typed = "".join(letter for letter in form["typed"] if letter.isdecimal())
@@ -163,7 +163,7 @@ def _told(found: Any, name: str, at: int = 0) -> dict[str, Any]:
 
 
 def _back(chosen: Selection) -> str:
-    """Answer the table they were chosen in: that of a list where it was one."""
+    """Return the table they were chosen in: that of a list where it was one."""
     list_id = number(chosen.state.get("of_list"), 0)
     if list_id:
         chosen.state.pop("of_list")

@@ -63,7 +63,7 @@ async def keep(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _stored(account_id: int, text: str) -> Rows:
-    """Answer the rows of filters in force; those that cannot be read are begun anew."""
+    """Return the rows of filters in force; those that cannot be read are begun anew."""
     try:
         rules = crowds.rules(text)
         crowd.nodes(account_id, rules)

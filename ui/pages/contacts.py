@@ -173,7 +173,7 @@ async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPR
 
 
 def _kept(contact: Any, offered: list[Any]) -> Form:
-    """Answer the form that shows what is kept of a person; a list that its segment fills is no choice."""
+    """Return the form that shows what is kept of a person; a list that its segment fills is no choice."""
     form = Form({name: getattr(contact, name) or "" for name in _PLAIN} | {"email": "", "phone": ""})
     for kind in ("email", "phone"):
         form.values[kind] = next((channel.value for channel in contact.channels if channel.kind == kind), "")
@@ -186,7 +186,7 @@ def _kept(contact: Any, offered: list[Any]) -> Form:
 
 
 def _beyond(contact: Any, offered: list[Any]) -> list[int]:
-    """Answer the lists of a person that a form has no room for."""
+    """Return the lists of a person that a form has no room for."""
     rest = set(contact.list_ids) - {one.id for one in offered}
     return [one for one in rest if lists.get(contact.account_id, one).segment_id is None]
 
@@ -202,7 +202,7 @@ def _raw(form: Form) -> dict[str, Any]:
 
 
 def _channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any]]]:
-    """Answer what the form says about the first address and the first number, by kind, in the words of the domain."""
+    """Return what the form says about the first address and the first number, by kind, in the words of the domain."""
     wanted: list[tuple[str, dict[str, Any]]] = []
     for kind in ("email", "phone"):
         have = next((channel for channel in contact.channels if channel.kind == kind), None)

@@ -66,7 +66,7 @@ def _size(directory: Path) -> int:
 
 
 def _every(seconds: float) -> str:
-    """Say how often, as `every day`; nothing for never."""
+    """Return how often, as `every day`; nothing for never."""
     whole = int(seconds)
     for span, one, many in ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes")):
         if whole and whole % span == 0:

@@ -93,7 +93,7 @@ def _script(build: Any) -> bytes:
 
 
 def _told(node: Any) -> Any:
-    """Answer a part of the document as RapiDoc draws it in one line: words with their type, and null as one more."""
+    """Return a part of the document as RapiDoc draws it in one line: words with their type, and null as one more."""
     if isinstance(node, list):
         return [_told(one) for one in node]
     if not isinstance(node, dict):
@@ -110,7 +110,7 @@ def _told(node: Any) -> Any:
 
 @cache
 def _operations(build: Any) -> list[tuple[str, str, list[Operation]]]:
-    """Answer the operations by their first tag: its name, what is said of it, and they."""
+    """Return the operations by their first tag: its name, what is said of it, and they."""
     said = build()
     about = {one["name"]: one.get("description", "") for one in said.get("tags", ())}
     groups: dict[str, list[Operation]] = {name: [] for name in about}
@@ -126,5 +126,5 @@ def _operations(build: Any) -> list[tuple[str, str, list[Operation]]]:
 
 
 def _anchor(method: str, path: str) -> str:
-    """Answer how RapiDoc calls an operation."""
+    """Return how RapiDoc calls an operation."""
     return re.sub(r"[\s#:?&={}]", "-", f"{method}-{path}")

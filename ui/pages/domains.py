@@ -73,7 +73,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def add(request: Request, visit: Visit, form: Form) -> SendingDomain | None:
-    """Add the domain that a form names, with its keys; answers None with what is wrong noted in the form."""
+    """Add the domain that a form names, with its keys; returns None with what is wrong noted in the form."""
     form.need("name", "Write the domain, like example.com.")
     if form.errors:
         return None
@@ -146,14 +146,14 @@ async def _show(request: Request, visit: Visit, domain_id: int, status: int, for
 
 
 def state(row: SendingDomain) -> tuple[str, str]:
-    """Say how a domain is, as a colour and a word."""
+    """Return how a domain is, as a colour and a word."""
     if row.status == "verified":
         return ("paused", "Needs attention") if row.attention else ("done", "Verified")
     return ("failed", "Failed") if row.status == "failed" else ("sched", "Waiting for DNS")
 
 
 def look(record: Record) -> tuple[str, str]:
-    """Say how a record was found, as a colour and a word."""
+    """Return how a record was found, as a colour and a word."""
     if record.valid == "valid":
         return "done", "Found"
     if not record.value:

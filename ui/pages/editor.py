@@ -57,7 +57,7 @@ async def step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HT
 
 
 async def show(request: Request, visit: Visit, row: Template, status: int = 200, file: str = "") -> HTTPResponse:
-    """Answer the page of an email, with the section that its address names; `file` is what is wrong with one."""
+    """Return the page of an email, with the section that its address names; `file` is what is wrong with one."""
     path, key = request.args.get("path"), request.args.get("s")
     if path and key is None:
         key = next((one.key for one in outline.entries(row.design) if one.section.path == path), None)
@@ -66,12 +66,12 @@ async def show(request: Request, visit: Visit, row: Template, status: int = 200,
 
 
 async def told(request: Request, visit: Visit, row: Template, said: dict[str, str]) -> HTTPResponse:
-    """Say what is wrong with what was typed, each at its field."""
+    """Return what is wrong with what was typed, each at its field."""
     return await _told(request, visit, row.id, None, 422, said, "", None)
 
 
 def context(visit: Visit, template_id: int, key: str | None = None, asks_palette: bool = True) -> dict[str, Any]:
-    """Answer everything the page shows; raises NotFound."""
+    """Return everything the page shows; raises NotFound."""
     row = store.get(visit.account_id, template_id)
     home = homes.of(row)
     found = outline.entries(row.design)
@@ -97,14 +97,14 @@ def context(visit: Visit, template_id: int, key: str | None = None, asks_palette
 
 
 def _siblings(found: list[outline.Entry], entry: outline.Entry | None) -> tuple[int, int]:
-    """Answer where a section stands among how many."""
+    """Return where a section stands among how many."""
     if entry is None:
         return 0, 0
     return entry.position + 1, len([one for one in entry.siblings if isinstance(one, dict)])
 
 
 def _raw(entry: outline.Entry | None) -> str:
-    """Answer a section that nobody knows as it came."""
+    """Return a section that nobody knows as it came."""
     if entry is None or entry.section.kind is not None:
         return ""
     return json.dumps(entry.raw, indent=2, ensure_ascii=False)
@@ -119,14 +119,14 @@ def _seen_by(visit: Visit, entry: outline.Entry | None) -> str:
 
 
 def page_of(home: homes.Home) -> str:
-    """Answer the address of the editor of an email."""
+    """Return the address of the editor of an email."""
     if home.kind == "campaign":
         return f"/campaigns/{home.id}/content"
     return f"/flows/{home.id}/steps/{home.step}/content" if home.kind == "flow" else f"/templates/{home.id}/edit"
 
 
 def back_of(home: homes.Home) -> str:
-    """Answer where the editor came from."""
+    """Return where the editor came from."""
     if home.kind == "campaign":
         return f"/campaigns/{home.id}"
     return f"/flows/{home.id}?step={home.step}" if home.kind == "flow" else "/templates"
@@ -136,7 +136,7 @@ async def answer(
     request: Request, visit: Visit, template_id: int, key: str | None, names: tuple[str, ...], status: int = 200,
     **said: Any,
 ) -> HTTPResponse:  # fmt: skip
-    """Answer a script with the blocks that changed and what it should know besides; a bare form with the page."""
+    """Return a script with the blocks that changed and what it should know besides; a bare form with the page."""
     values = await call(context, visit, template_id, key)
     notice = said.pop("notice", None)
     if not view.is_part(request):
@@ -197,7 +197,7 @@ async def details(request: Request, visit: Visit, template_id: int) -> HTTPRespo
 
 
 def asked_of(request: Request) -> list[Change]:
-    """Answer the values that a form has; what is typed is kept to the last space."""
+    """Return the values that a form has; what is typed is kept to the last space."""
     form = Form.of(request)
     names = [name for name in form.values if name.startswith(("props.", "styles.", "theme.", "email."))]
     return [Change(name, form.all(name)[-1].replace("\r\n", "\n"), form["seen:" + name] or None) for name in names]
@@ -236,7 +236,7 @@ def _foreseen(row: Template, key: str | None, asked: list[Change]) -> Any:
 
 
 def _digests(row: Template, key: str | None, asked: list[Change]) -> dict[str, str]:
-    """Answer, for each value, the digest of what it is now."""
+    """Return, for each value, the digest of what it is now."""
     found = {}
     entry = outline.find(outline.entries(row.design), key) if key else None
     for one in asked:
@@ -252,7 +252,7 @@ def _digests(row: Template, key: str | None, asked: list[Change]) -> dict[str, s
 async def _refused(
     request: Request, visit: Visit, template_id: int, key: str | None, asked: list[Change], refused: Invalid
 ) -> HTTPResponse:
-    """Say what is wrong, each at its field; a lock and the like beside the name."""
+    """Return what is wrong, each at its field; a lock and the like beside the name."""
     kinds = {one.path: one.typed for one in asked}
     said = {path: sentence(path, found[0]) for path, found in refused.fields.items() if path in kinds}
     base = [words.sentence(found[0]) for path, found in refused.fields.items() if path not in kinds]
@@ -262,7 +262,7 @@ async def _refused(
 async def _beaten(
     request: Request, visit: Visit, template_id: int, key: str | None, asked: list[Change], refused: Conflict
 ) -> HTTPResponse:
-    """Say who was first with what, and keep what was typed."""
+    """Return who was first with what, and keep what was typed."""
     return await _told(request, visit, template_id, key, 409, {}, "", refused.extra)
 
 

@@ -108,7 +108,7 @@ async def _arrange(
 
 
 def _said(visit: Visit, template_id: int, key: str | None, verb: str) -> str:
-    """Say what became of a section, for those who do not see it."""
+    """Return what became of a section, for those who do not see it."""
     if verb == "removed" or key is None:
         return "Removed."
     rows = context(visit, template_id, key)["outline"]

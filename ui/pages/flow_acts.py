@@ -101,7 +101,7 @@ async def _delete(request: Request, visit: Visit, found: list[Flow]) -> None:
 
 
 def _chosen(account_id: int, chosen: Selection) -> list[Flow]:
-    """Answer the flows meant: those named, or all that match; what is gone meanwhile is left out."""
+    """Return the flows meant: those named, or all that match; what is gone meanwhile is left out."""
     raw: dict[str, Any] = {}
     if chosen.is_all:
         raw = {name: value for name, value in chosen.state.items() if name in ("search", "status")}

@@ -76,7 +76,7 @@ def _titles(drawn: sketch.Sketch) -> dict[int, str]:
 
 
 def _heading(kept: dict[str, str], titles: dict[int, str]) -> str:
-    """Say who is listed."""
+    """Return who is listed."""
     step = kept.get("step", "")
     where = f"“{titles.get(int(step), 'a step that is gone')}”" if step.isdecimal() else ""
     why = f": {words.inside(words.reason(kept['reason']))}" if kept.get("reason") else ""

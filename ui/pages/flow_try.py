@@ -133,7 +133,7 @@ def _kept(flow: Any) -> list[Any]:
 
 
 def _plain(script: dict[str, Any]) -> dict[str, Any]:
-    """Answer a script as it is kept: moments as text, nothing that was not said."""
+    """Return a script as it is kept: moments as text, nothing that was not said."""
     made = {key: value for key, value in script.items() if value not in (None, [], {})}
     if isinstance(made.get("start_at"), int):
         made["start_at"] = clock.iso(made["start_at"])

@@ -144,7 +144,7 @@ async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 
 
 def _unready(account_id: int) -> list[str]:
-    """Say why mails that ask for a confirmation cannot leave, if so."""
+    """Return why mails that ask for a confirmation cannot leave, if so."""
     account = accounts.get(account_id)
     transport = config.current().email.transport
     found = senders.problems(account, senders.resolve(account, None), transport, marketing=False)
@@ -152,7 +152,7 @@ def _unready(account_id: int) -> list[str]:
 
 
 def _kept(row: Any) -> Form:
-    """Answer the form that shows what is kept of a sign-up form."""
+    """Return the form that shows what is kept of a sign-up form."""
     asked = store.fields_of(row)
     values = {
         "name": row.name, "consent_text": row.consent_text or "", "redirect_url": row.redirect_url or "",
@@ -164,7 +164,7 @@ def _kept(row: Any) -> Form:
 
 
 def _raw(form: Form, before: list[Any]) -> dict[str, Any]:
-    """Answer what the page says in the words of the domain; a field keeps its label and whether it is needed."""
+    """Return what the page says in the words of the domain; a field keeps its label and whether it is needed."""
     known = {one["name"]: one for one in before if isinstance(one, dict)}
     names = ["email", *(name for name in _NAMES if name in form.all("asked"))]
     others = [line.strip() for line in form["others"].splitlines() if line.strip()]

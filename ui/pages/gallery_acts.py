@@ -100,7 +100,7 @@ def _told(found: list[Template]) -> str:
 
 
 def _chosen(account_id: int, chosen: Selection) -> list[Template]:
-    """Answer the stand-alone templates meant: those named, put away or not, or all that match."""
+    """Return the stand-alone templates meant: those named, put away or not, or all that match."""
     search, show = chosen.state.get("search", "")[:254], chosen.state.get("show", "")
     if not chosen.is_all:
         asked: Any = Template.select().where(

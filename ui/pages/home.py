@@ -43,7 +43,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _happening(account_id: int) -> dict[str, Any]:
-    """Answer what goes on now and what comes next; asked for again and again while something moves."""
+    """Return what goes on now and what comes next; asked for again and again while something moves."""
     phases = store.phases(account_id)
     now = sorted(_some(account_id, phases, _NOW), key=lambda row: row.updated_at, reverse=True)
     return {
@@ -56,7 +56,7 @@ def _happening(account_id: int) -> dict[str, Any]:
 
 
 def _asked(account_id: int) -> list[tuple[str, str, int]]:
-    """Answer what waits for approval: its name, its page, and since when; the longest first."""
+    """Return what waits for approval: its name, its page, and since when; the longest first."""
     campaigns = store.page(account_id, CampaignQuery(limit=_FEW, asked=True), sums=False).rows
     found = [(row.name, f"/campaigns/{row.id}", row.asked_at) for row in campaigns]
     found += [(row.name, f"/flows/{row.id}", row.asked_at) for row in flows.to_approve(account_id)]
@@ -80,7 +80,7 @@ def _facts(account_id: int, account: Any) -> dict[str, Any]:
 
 
 def _limits(fared: health.Health) -> list[tuple[str, int, float, float, str]]:
-    """Answer what providers judge by: its name, how many, their share, where it begins to hurt, and where they are."""
+    """Return what providers judge by: its name, how many, their share, where it begins to hurt, and where they are."""
     if fared.sent < watch.FROM_MESSAGES:
         return []  # too few to say anything
     reached = max(fared.sent - fared.bounced, 1)
@@ -100,7 +100,7 @@ def _few(account_id: int, phase: Phase) -> list[Any]:
 
 
 def _domain(account_id: int) -> list[tuple[str, str, str, str, bool]]:
-    """Answer the step that only mail which really leaves needs."""
+    """Return the step that only mail which really leaves needs."""
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return []

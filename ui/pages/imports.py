@@ -225,7 +225,7 @@ def _blocks(found: Import) -> bool:
 
 
 def _state(found: Import, wants_columns: bool) -> str:
-    """Answer where a file stands, which is what its page shows."""
+    """Return where a file stands, which is what its page shows."""
     if found.phase in ("undoing", "undone"):
         return str(found.phase)
     if found.status in store.OPEN:

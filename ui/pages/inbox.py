@@ -161,7 +161,7 @@ def _opened(account_id: int, captured_id: int) -> dict[str, Any]:
 
 
 def _refusal(refused: errors.Invalid) -> str:
-    """Say why something cannot happen to a message."""
+    """Return why something cannot happen to a message."""
     if "link" in refused.fields:
         return "This message has no link that leads through us."
     return "Write what they answer." if "text" in refused.fields else "This cannot happen to this message."

@@ -69,7 +69,7 @@ async def revoke(request: Request, visit: Visit, key_id: int) -> HTTPResponse:
 
 
 def scopes() -> list[tuple[str, list[tuple[str, str]]]]:
-    """Answer what a key may do, by area: its name, and scope and word of each act."""
+    """Return what a key may do, by area: its name, and scope and word of each act."""
     return [
         (label, [(scope, word) for act, word in _ACTS.items() if (scope := f"{area}:{act}") in keys.SCOPES])
         for area, label in AREAS

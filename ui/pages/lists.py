@@ -72,7 +72,7 @@ async def act(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _chosen(account_id: int, chosen: Selection) -> list[Any]:
-    """Answer the lists meant: by their ids, or all that match."""
+    """Return the lists meant: by their ids, or all that match."""
     asked = lists.ListQuery(search=chosen.state["search"]) if chosen.state.get("search") else lists.ListQuery()
     found: list[Any] = []
     if not chosen.is_all:
@@ -94,7 +94,7 @@ def _there(account_id: int, list_id: int) -> Any:
 
 
 def _segments(account_id: int) -> dict[int, str]:
-    """Answer the names of segments by their ids, enough of them to choose from."""
+    """Return the names of segments by their ids, enough of them to choose from."""
     found = segments.page(account_id, SegmentQuery(limit=people.MOST)).rows
     return {row.id: row.name for row in sorted(found, key=lambda row: row.name.casefold())}
 

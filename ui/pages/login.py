@@ -51,7 +51,7 @@ async def save(request: Request) -> HTTPResponse:
 
 
 async def _who(request: Request, form: Form) -> User | None:
-    """Answer who signs in, or None with what is wrong in the form; raises CodeNeeded, or TooMany."""
+    """Return who signs in, or None with what is wrong in the form; raises CodeNeeded, or TooMany."""
     try:
         if not form["pass"]:
             return await signing_in.enter(form["email"], form.exact("password"), None, request.ctx.client)

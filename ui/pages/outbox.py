@@ -136,7 +136,7 @@ _one("cancel", deciding.cancel, "Taken back. It will not leave.")
 
 
 def _state(row: Any) -> str:
-    """Answer under which state a message stands in the outbox, or nothing."""
+    """Return under which state a message stands in the outbox, or nothing."""
     if row.status in ("queued", "held"):
         return "retrying" if row.attempts else "waiting"
     return row.status if row.status in STATES else ""

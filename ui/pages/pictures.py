@@ -111,7 +111,7 @@ async def _show(request: Request, visit: Visit, picture_id: int, status: int = 2
 
 
 def place(used: dict[str, Any]) -> tuple[str, str, str]:
-    """Answer the noun, the name and the page of something that shows a picture."""
+    """Return the noun, the name and the page of something that shows a picture."""
     kind, value = next(iter(used.items()))
     if kind == "messages":
         return "Messages", words.count(value, "single message", "single messages"), ""

@@ -42,7 +42,7 @@ def _consent(request: Request, form: Form, status: int = 200) -> HTTPResponse:
 
 
 def _kept(account: Any) -> Form:
-    """Answer the form that shows what is kept of an account."""
+    """Return the form that shows what is kept of an account."""
     cap, quiet = account.frequency_cap or {}, account.sms_quiet_hours or {}
     return Form({
         "privacy_ip": account.privacy_ip, "cap_messages": str(cap.get("messages", "")),
@@ -81,7 +81,7 @@ async def keep_consent(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _pair(form: Form, first: str, one: str, second: str, other: str, whole: bool = False) -> dict[str, Any] | None:
-    """Answer two fields that are filled in together or not at all."""
+    """Return two fields that are filled in together or not at all."""
     if not form[first] and not form[second]:
         return None
     for name in (first, second):

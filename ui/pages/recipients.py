@@ -180,7 +180,7 @@ def _asked(chosen: dict[str, str], page: int) -> recipients.RecipientQuery:
 
 
 def _chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
-    """Answer what one click chooses, and how many that are."""
+    """Return what one click chooses, and how many that are."""
     stats, opened, clicked = campaign.stats, figures.opens.people.count, figures.clicks.people.count
     counts = {
         ("accepted", "true"): stats["accepted"], ("pending", "true"): stats["pending"],
@@ -199,7 +199,7 @@ def _named(said: str) -> str:
 
 
 def _said(account_id: int, campaign_id: int, chosen: dict[str, str]) -> str:
-    """Say whom the page shows."""
+    """Return whom the page shows."""
     said = []
     labels: dict[tuple[str, str], str] = {(name, value): label for name, value, label in _CHIPS}
     for name, value in chosen.items():

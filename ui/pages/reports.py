@@ -99,7 +99,7 @@ async def problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 async def tab(
     request: Request, visit: Visit, campaign_id: int, name: str, status: int = 200, /, **more: Any
 ) -> HTTPResponse:  # fmt: skip
-    """Answer one of the tabs; what has no report yet answers its own page."""
+    """Return one of the tabs; what has no report yet answers its own page."""
     base = await call(facts, visit, campaign_id, name)
     if base["campaign"].phase in ("draft", "scheduled"):
         return view.go(request, f"/campaigns/{campaign_id}")
@@ -134,7 +134,7 @@ _action("cancel", states.cancel, "Stopped. What had not left stays here.")
 
 
 def facts(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
-    """Answer what every tab shows: the campaign, how it stands, and what this person may do."""
+    """Return what every tab shows: the campaign, how it stands, and what this person may do."""
     found = {**_shared(visit.account_id, campaign_id), "tab": name, "wide": name == ""}
     found |= _allowed(visit, campaign_id)
     campaign = found["campaign"]
@@ -147,7 +147,7 @@ def facts(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
 
 
 def _shared(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Answer how a campaign stands: while it moves as at most a moment ago, once it does not as it is now."""
+    """Return how a campaign stands: while it moves as at most a moment ago, once it does not as it is now."""
     row = store.row(account_id, campaign_id)
     key = account_id, campaign_id, row.phase, row.updated_at
     found = _followed.get(key, lambda: _standing(account_id, campaign_id))
@@ -157,7 +157,7 @@ def _shared(account_id: int, campaign_id: int) -> dict[str, Any]:
 
 
 def _standing(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Answer how the sending of a campaign stands, and its figures once it has begun."""
+    """Return how the sending of a campaign stands, and its figures once it has begun."""
     campaign = store.get(account_id, campaign_id)
     begun = campaign.phase not in ("draft", "scheduled")
     return {
@@ -179,7 +179,7 @@ def _allowed(visit: Visit, campaign_id: int) -> dict[str, bool]:
 
 
 def _tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
-    """Answer the tabs: their paths, words, and how many there are of what each shows."""
+    """Return the tabs: their paths, words, and how many there are of what each shows."""
     stats = campaign.stats
     wrong = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
     return [
@@ -207,7 +207,7 @@ def _overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, Any]:
 
 
 def _is_moving(campaign: Any) -> bool:
-    """Say whether the numbers may still change by themselves; after a pause or stop, what is in hand still ends."""
+    """Return whether the numbers may still change by themselves; after a pause or stop, what is in hand still ends."""
     if campaign.freezing or (campaign.closing and campaign.stats["pending"]):
         return True
     if campaign.phase in ("paused", "cancelled"):

@@ -88,7 +88,7 @@ async def _delete(request: Request, visit: Visit, found: list[Chosen]) -> None:
 
 
 def _chosen(account_id: int, chosen: Selection) -> list[Chosen]:
-    """Answer the segments meant: those named, or all that match; what is gone meanwhile is left out."""
+    """Return the segments meant: those named, or all that match; what is gone meanwhile is left out."""
     if chosen.is_all:
         words_of = chosen.state.get("search", "")[:254]
         query = SegmentQuery(search=words_of) if words_of else SegmentQuery()
@@ -102,12 +102,12 @@ def _chosen(account_id: int, chosen: Selection) -> list[Chosen]:
 
 
 def _named(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Answer the name and the address of what is named by an id."""
+    """Return the name and the address of what is named by an id."""
     return [(one["name"], f"/{base}/{one[key]}") for one in found for key, base in _KINDS.items() if key in one]
 
 
 def _told(found: list[Chosen]) -> str:
-    """Answer what a question told of, so that it is asked anew where that is otherwise by now."""
+    """Return what a question told of, so that it is asked anew where that is otherwise by now."""
     return f"{sum(not one.used for one in found)}-{sum(len(one.drafts) for one in found)}"
 
 

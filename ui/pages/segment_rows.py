@@ -65,7 +65,7 @@ async def check(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def checked(visit: Visit, form: Form, found: Rows) -> Check:
-    """Answer the person whom a form names held against its rows."""
+    """Return the person whom a form names held against its rows."""
     person = next(iter(form.ids("pick") + form.ids("person")), None)
     try:
         return await call(filter_people.check, visit.account_id, found, form["who"], person)

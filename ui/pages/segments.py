@@ -51,7 +51,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _said(account_id: int, rows: list[Any]) -> dict[str, Any]:
-    """Answer sentence and number of each; where there are very many people, numbers follow as they are counted."""
+    """Return sentence and number of each; where there are very many people, numbers follow as they are counted."""
     here = people.scope(account_id)
     sentences = {row.id: explain.sentence(account_id, read.filters(row.filters, here), here) for row in rows}
     counts = store.counts(account_id, rows, patience=0)
@@ -119,7 +119,7 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
 
 
 def _kept(row: Any) -> Form:
-    """Answer the form that shows what is kept of a segment; its rules as one value."""
+    """Return the form that shows what is kept of a segment; its rules as one value."""
     return Form({"name": row.name, "rules": _rules(Rows.of(row.filters))})
 
 
@@ -128,7 +128,7 @@ def _rules(found: Rows) -> str:
 
 
 def _sentences(account_id: int, found: Rows, row: Any) -> dict[str, str]:
-    """Answer the rules of a form and those that are kept in words."""
+    """Return the rules of a form and those that are kept in words."""
     both = (found, Rows.of(row.filters))
     said = ((_rules(one), filter_look.look(account_id, one, counted=False).sentence) for one in both)
     return {rules: sentence or "nobody is chosen yet" for rules, sentence in said}
@@ -138,7 +138,7 @@ async def _builder(
     request: Request, visit: Visit, form: Form, found: Rows, row: Any, status: int,
     refused: errors.Invalid | None = None,
 ) -> HTTPResponse:  # fmt: skip
-    """Answer the whole builder; what the rules refuse is said at the rows, over what is said of those still open."""
+    """Return the whole builder; what the rules refuse is said at the rows, over what is said of those still open."""
     shown = await filter_look.shown(visit.account_id, found)
     if refused is not None:
         found.filters()

@@ -97,13 +97,13 @@ async def test(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def present(names: tuple[str, ...]) -> Form:
-    """Answer a form with what is in force; secrets are never shown."""
+    """Return a form with what is in force; secrets are never shown."""
     here = config.current()
     return Form({name: "" if name in _SECRETS else _written(config.value_of(here, name)) for name in names})
 
 
 def _written(value: Any) -> str:
-    """Answer a setting as its field holds it."""
+    """Return a setting as its field holds it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -138,7 +138,7 @@ def _must_be_first(visit: Visit) -> None:
 
 
 def _changed(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
-    """Answer what differs from what is in force; an empty secret stays as it is, an empty field is the default."""
+    """Return what differs from what is in force; an empty secret stays as it is, an empty field is the default."""
     before = present(names)
     posted = [name for name in names if name in form.values and settings.may_set(name)]
     found: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != before[name]}

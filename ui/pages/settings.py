@@ -106,7 +106,7 @@ async def keyboard(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _kept(account: Any) -> Form:
-    """Answer the form that shows what is kept of an account."""
+    """Return the form that shows what is kept of an account."""
     form = Form({name: getattr(account, name) or "" for name in _FIELDS})
     form.values |= {name: "yes" if getattr(account, name) else "" for name in (*_SWITCHES, *_RULES)}
     form.values["test_email_recipients"] = ", ".join(account.test_email_recipients)

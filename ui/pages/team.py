@@ -127,7 +127,7 @@ def _parts(row: Any) -> Parts:
 async def _page(
     request: Request, visit: Visit, form: Form, status: int, met: tuple[int, Form] | None = None
 ) -> HTTPResponse:
-    """Answer the team; `met` is somebody whose role another person changed meanwhile, with what was chosen here."""
+    """Return the team; `met` is somebody whose role another person changed meanwhile, with what was chosen here."""
     if visit.user.role not in ("owner", "admin"):
         raise errors.NotAllowed("Only owners and admins look after the team.")
     found = await call(team.members, visit.account_id)
@@ -146,7 +146,7 @@ async def _page(
 
 
 def _keys(account_id: int) -> dict[int, list[str]]:
-    """Answer the keys that each person made and that open something, by their names and ends."""
+    """Return the keys that each person made and that open something, by their names and ends."""
     found: dict[int, list[str]] = {}
     for key in team.keys(account_id):
         if key.created_by_id is not None:

@@ -59,12 +59,12 @@ async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 
 
 def is_edited(row: Any) -> bool:
-    """Say whether an email is made of sections, or may still be."""
+    """Return whether an email is made of sections, or may still be."""
     return row.channel == "email" and bool(designs.sections(row.design) or not row.body or row.flow_id is not None)
 
 
 async def page(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
-    """Answer the page of a template with what was typed and what is wrong with it."""
+    """Return the page of a template with what was typed and what is wrong with it."""
     sections = len(designs.sections(row.design))
     found = await call(looking.advice, row.account_id, revisions.document(row)) if sections else []
     told = [("warn", words.sentence(text), "") for text in dict.fromkeys(one.message for one in found)]
@@ -96,7 +96,7 @@ async def update(request: Request, visit: Visit, template_id: int) -> HTTPRespon
 
 
 def changed_since(refused: errors.Conflict) -> str:
-    """Say who was first, and what they changed."""
+    """Return who was first, and what they changed."""
     who = refused.extra.get("changed_by") or "Somebody"
     names = list(dict.fromkeys(_NAMES[one] for one in refused.extra.get("changed") or []))
     return f"{who} changed {words.listed(names) if names else 'this template'} since you opened it."

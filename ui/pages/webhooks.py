@@ -44,11 +44,11 @@ class _Parts(together.Parts):
     """What a webhook hears of is one thing, whether its events were ticked or typed."""
 
     def value(self, form: Form, key: str) -> Any:
-        """Answer what a form says in a part; everything is the empty list."""
+        """Return what a form says in a part; everything is the empty list."""
         return super().value(form, key) if key == "Address" else sorted(set(_events(form)))
 
     def words(self, form: Form, key: str, known: Mapping[str, str]) -> str:
-        """Say what a part is."""
+        """Return what a part is."""
         return super().words(form, key, known) if key == "Address" else ", ".join(self.value(form, key)) or "everything"
 
 
@@ -179,13 +179,13 @@ def _may(visit: Visit) -> bool:
 
 
 def _secret(visit: Visit, webhook_id: int) -> str | None:
-    """Answer the secret that this person has just made, for the one time that it is shown."""
+    """Return the secret that this person has just made, for the one time that it is shown."""
     kept = once.take(visit.session.id, "webhook")
     return str(kept[1]) if isinstance(kept, tuple) and kept[0] == webhook_id else None
 
 
 def _shown(visit: Visit) -> Any:
-    """Answer how an address is shown: whole, or its host alone to who may not change it."""
+    """Return how an address is shown: whole, or its host alone to who may not change it."""
     return (lambda row: row.url) if _may(visit) else store.host
 
 

@@ -81,7 +81,7 @@ async def _save_sender(visit: Visit, form: Form) -> None:
 
 
 def zones() -> list[tuple[str, str]]:
-    """Answer the time zones of this machine as choices, the plain one first."""
+    """Return the time zones of this machine as choices, the plain one first."""
     named = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith(("Etc/", "SystemV/")))
     return [("UTC", "UTC"), *((zone, zone.replace("_", " ")) for zone in named)]
 

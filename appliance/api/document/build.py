@@ -15,7 +15,7 @@ from appliance.api.shapes import Event
 
 @cache
 def document() -> bytes:
-    """Answer the document as YAML."""
+    """Return the document as YAML."""
     import yaml
 
     text: str = yaml.dump(build(), sort_keys=False, allow_unicode=True, width=120, Dumper=_dumper())
@@ -30,7 +30,7 @@ def _dumper() -> Any:
 
 
 def build() -> dict[str, Any]:
-    """Answer the document as data."""
+    """Return the document as data."""
     paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(f"/v1/my{route.path}", {})[route.method.lower()] = operation(route)
@@ -77,12 +77,12 @@ _SECURITY = {
 
 
 def _nouns() -> list[str]:
-    """Answer the tags in the order of the paths."""
+    """Return the tags in the order of the paths."""
     return list(dict.fromkeys([*(noun(route) for route in ROUTES), "hooks", "service"]))
 
 
 def _answered() -> tuple[set[str], set[str]]:
-    """Answer the kinds of which one is answered, and those of which lists are."""
+    """Return the kinds of which one is answered, and those of which lists are."""
     told = [(route.returns.__name__, route.many) for route in ROUTES if route.returns is not None]
     return {name for name, many in told if not many} | {SignedIn.__name__}, {name for name, many in told if many}
 

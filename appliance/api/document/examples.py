@@ -160,6 +160,6 @@ STORY: tuple[Example, ...] = (
 
 
 def of(operation: str) -> dict[str, Any]:
-    """Answer the examples of an operation, as a media type shows them; empty if there is none."""
+    """Return the examples of an operation, as a media type shows them; empty if there is none."""
     found = [one for one in STORY if one.operation == operation]
     return {f"{number}": {"summary": one.summary, "value": one.body} for number, one in enumerate(found, 1)}

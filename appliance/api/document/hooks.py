@@ -14,7 +14,7 @@ _RECEIVED = {"type": "integer", "description": "how many facts were in it"}
 
 
 def paths(signed: list[dict[str, Any]]) -> dict[str, Any]:
-    """Answer the hooks, which take the headers of a signature."""
+    """Return the hooks, which take the headers of a signature."""
     return {"/hooks/email": {"post": _email(signed)}, "/hooks/sms": {"post": _sms(signed)}}
 
 

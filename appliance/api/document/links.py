@@ -14,7 +14,7 @@ _BODY, _FIRST, _ASKED = "$response.body#/id", "$response.body#/0/id", "$request.
 
 
 def of(route: Route) -> dict[str, Any]:
-    """Answer the links of an operation's success."""
+    """Return the links of an operation's success."""
     if "id" not in getattr(route.returns, "__struct_fields__", ()):
         return {}
     if route.many:

@@ -53,12 +53,12 @@ def operation(route: Route) -> dict[str, Any]:
 
 
 def noun(route: Route) -> str:
-    """Answer what an endpoint is about, by the first part of its path."""
+    """Return what an endpoint is about, by the first part of its path."""
     return route.path.strip("/").partition("/")[0]
 
 
 def _description(route: Route) -> str:
-    """Say what an endpoint promises beyond its first sentence, and who may use it."""
+    """Return what an endpoint promises beyond its first sentence, and who may use it."""
     promise = re.sub(r"\s*\n\s*", " ", (route.handler.__doc__ or "").strip().partition("\n")[2]).strip()
     scope = _PEOPLE.get(route.scope, f"Scope: `{route.scope}`.")
     return " ".join(filter(None, (promise, scope)))

@@ -18,7 +18,7 @@ _SIGNED = {
 
 
 def paths() -> dict[str, Any]:
-    """Answer the paths that stand below no account's; most want no credential."""
+    """Return the paths that stand below no account's; most want no credential."""
     return {
         SUBMIT: {"post": _submit()},
         "/openapi.yaml": {"get": _document()},

@@ -60,7 +60,7 @@ def parameter(name: str) -> dict[str, str]:
 
 
 def is_shared(kind: type, name: str) -> bool:
-    """Say whether a parameter of a query is one of those that every list takes."""
+    """Return whether a parameter of a query is one of those that every list takes."""
     return issubclass(kind, PageQuery) and name in _PAGE_WORDS
 
 
@@ -79,7 +79,7 @@ def of_success(route: Route) -> dict[str, Any]:
 
 
 def all_headers() -> dict[str, Any]:
-    """Answer `components.headers`."""
+    """Return `components.headers`."""
     return {
         name: {"description": text, **({"required": True} if name in _SURELY else {}), "schema": schema}
         for name, (text, schema) in _HEADERS.items()
@@ -87,7 +87,7 @@ def all_headers() -> dict[str, Any]:
 
 
 def all_responses() -> dict[str, Any]:
-    """Answer `components.responses`: every refusal, with a body of each of its codes and reasons as an example."""
+    """Return `components.responses`: every refusal, with a body of each of its codes and reasons as an example."""
     return {kind.name: _response(status, kind) for status, kind in STATUSES.items()}
 
 
@@ -104,7 +104,7 @@ def _response(status: int, kind: Status) -> dict[str, Any]:
 
 
 def all_parameters() -> dict[str, Any]:
-    """Answer `components.parameters`."""
+    """Return `components.parameters`."""
     found: dict[str, Any] = {
         "id": {
             "name": "id", "in": "path", "required": True, "description": "the id of the thing",

@@ -29,12 +29,12 @@ class Samples:
         self._told = _told(routes)
 
     def all(self, kinds: set[str], lists: set[str]) -> dict[str, Any]:
-        """Answer `components.examples`: by the names of kinds, and of lists of a kind."""
+        """Return `components.examples`: by the names of kinds, and of lists of a kind."""
         found = {kind: {"value": self.of(kind)} for kind in kinds}
         return dict(sorted({**found, **{f"ListOf{kind}": {"value": [self.of(kind)]} for kind in lists}}.items()))
 
     def of(self, kind: str, level: int = 0) -> Any:
-        """Answer a value of a named schema."""
+        """Return a value of a named schema."""
         schema = self._schemas[kind]
         if kind in WHOLE:
             return WHOLE[kind]
@@ -74,7 +74,7 @@ class Samples:
         return schema.get("minimum", 0) if kind == "integer" else _PLAIN.get(str(kind))
 
     def _fits(self, schema: dict[str, Any], value: Any) -> bool:
-        """Say whether a value that is kept for a name is of the type that the name has here."""
+        """Return whether a value that is kept for a name is of the type that the name has here."""
         if "$ref" in schema:
             return self._fits(self._schemas[schema["$ref"].rpartition("/")[2]], value)
         if "anyOf" in schema:
@@ -91,7 +91,7 @@ class Samples:
 
 
 def _told(routes: Iterable[Route]) -> dict[str, dict[str, Any]]:
-    """Answer what the story says of a shape: the plain values of the body by which one is made."""
+    """Return what the story says of a shape: the plain values of the body by which one is made."""
     found: dict[str, dict[str, Any]] = {}
     for route in routes:
         shown = examples.of(f"{route.method} {route.path}")

@@ -12,7 +12,7 @@ from appliance.reader import declared, is_cleared_by_empty
 
 
 def all_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
-    """Answer `components.schemas`: those of some Structs, of all that they hold, and those written by hand."""
+    """Return `components.schemas`: those of some Structs, of all that they hold, and those written by hand."""
     found = reach(kinds)
     _, components = msgspec.json.schema_components(
         sorted(found, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
@@ -23,7 +23,7 @@ def all_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
 
 
 def reach(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
-    """Answer some Structs and every Struct within them."""
+    """Return some Structs and every Struct within them."""
     found: set[type[Struct]] = set()
     waiting: list[Any] = list(kinds)
     while waiting:

@@ -20,7 +20,7 @@ _EXAMPLES = {
 
 
 def paths() -> dict[str, Any]:
-    """Answer the paths; each has another name below `/v1/my`."""
+    """Return the paths; each has another name below `/v1/my`."""
     return {
         **{path: {"post": _login(number)} for number, path in enumerate(LOGIN)},
         **{path: {"delete": _logout(number)} for number, path in enumerate(LOGOUT)},

@@ -21,7 +21,7 @@ _PLAIN = ["string", "number", "boolean", "null"]
 
 
 def schemas() -> dict[str, Any]:
-    """Answer them by name."""
+    """Return them by name."""
     return {
         "Filter": _filter(), "Design": _design(), "DesignSection": _section(), "DesignTheme": _theme(),
         "FlowStepWrite": _step(), "FlowTriggerWrite": _trigger(),

@@ -9,7 +9,7 @@ LAST_NUMBER = "SELECT seq FROM sqlite_sequence WHERE name = ?"
 
 
 def last_number(table: str) -> int:
-    """Answer the last number that a table gave to a row; no other row gets it again."""
+    """Return the last number that a table gave to a row; no other row gets it again."""
     return int(scalar(LAST_NUMBER, (table,)) or 0)
 
 
@@ -22,7 +22,7 @@ def reserve_numbers(table: str, count: int) -> int:
 
 
 def tables(here: Any) -> dict[str, list[str]]:
-    """Answer the tables of the file behind a connection with their columns."""
+    """Return the tables of the file behind a connection with their columns."""
     found = here.execute(
         "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'"
     ).fetchall()
@@ -33,7 +33,7 @@ def tables(here: Any) -> dict[str, list[str]]:
 
 
 def changes_elsewhere() -> int:
-    """Answer a number that is another one once any other connection has written; this one's own do not count."""
+    """Return a number that is another one once any other connection has written; this one's own do not count."""
     return int(scalar("PRAGMA data_version"))
 
 
@@ -52,7 +52,7 @@ def _wrong(found: list[tuple[Any, ...]]) -> list[str]:
 
 
 def spare_bytes() -> int:
-    """Answer how much of the file holds nothing now."""
+    """Return how much of the file holds nothing now."""
     return int(scalar("PRAGMA freelist_count")) * int(scalar("PRAGMA page_size"))
 
 

@@ -7,83 +7,83 @@ def among(given: str) -> str:
 
 
 def each_of(document: str, path: str = "") -> str:
-    """Answer a table of what is in a list, or in the list of a document: its `value` and its `type`."""
+    """Return a table of what is in a list, or in the list of a document: its `value` and its `type`."""
     return f"json_each({document}, '$.{path}')" if path else f"json_each({document})"
 
 
 def each_at(document: str, path: str) -> str:
-    """Answer a table of what is in the list at a path that stands in SQL already."""
+    """Return a table of what is in the list at a path that stands in SQL already."""
     return f"json_each({document}, {path})"
 
 
 def field_of(document: str, path: str) -> str:
-    """Answer the value at dotted keys of a document, or NULL."""
+    """Return the value at dotted keys of a document, or NULL."""
     return field_at(document, f"'$.{path}'")
 
 
 def field_at(document: str, path: str) -> str:
-    """Answer the value at a path that stands in SQL already, or NULL."""
+    """Return the value at a path that stands in SQL already, or NULL."""
     return f"json_extract({document}, {path})"
 
 
 def type_of(document: str, path: str) -> str:
-    """Answer what kind of value stands at dotted keys of a document: 'text', 'array', 'true' ..., or NULL."""
+    """Return what kind of value stands at dotted keys of a document: 'text', 'array', 'true' ..., or NULL."""
     return type_at(document, f"'$.{path}'")
 
 
 def type_at(document: str, path: str) -> str:
-    """Answer what kind of value stands at a path that stands in SQL already."""
+    """Return what kind of value stands at a path that stands in SQL already."""
     return f"json_type({document}, {path})"
 
 
 def raw_of(document: str, path: str) -> str:
-    """Answer the value at dotted keys of a document as JSON, or NULL."""
+    """Return the value at dotted keys of a document as JSON, or NULL."""
     return raw_at(document, f"'$.{path}'")
 
 
 def raw_at(document: str, path: str) -> str:
-    """Answer the value at a path that stands in SQL already as JSON, or NULL."""
+    """Return the value at a path that stands in SQL already as JSON, or NULL."""
     return f"{document} -> {path}"
 
 
 def text_of(document: str, path: str) -> str:
-    """Answer the value at dotted keys of a document as a text or a number: a list or an object as its JSON."""
+    """Return the value at dotted keys of a document as a text or a number: a list or an object as its JSON."""
     return f"{document} ->> '$.{path}'"
 
 
 def entry_of(row: str, number: int) -> str:
-    """Answer one entry of a list, counted from 0."""
+    """Return one entry of a list, counted from 0."""
     return f"{row} ->> {number}"
 
 
 def length_of(document: str, path: str) -> str:
-    """Answer how long the list at dotted keys of a document is, or NULL."""
+    """Return how long the list at dotted keys of a document is, or NULL."""
     return f"json_array_length({document}, '$.{path}')"
 
 
 def quoted(value: str) -> str:
-    """Answer a value as JSON."""
+    """Return a value as JSON."""
     return f"json_quote({value})"
 
 
 def gathered(value: str) -> str:
-    """Answer the list, as JSON, of the values of a group of rows."""
+    """Return the list, as JSON, of the values of a group of rows."""
     return f"json_group_array({value})"
 
 
 def document_of(**fields: str) -> str:
-    """Answer a document with these fields, each an expression."""
+    """Return a document with these fields, each an expression."""
     return f"json_object({', '.join(f'{name!r}, {value}' for name, value in fields.items())})"
 
 
 def with_fields(document: str, **fields: str) -> str:
-    """Answer a document with some fields set, each an expression."""
+    """Return a document with some fields set, each an expression."""
     inside = ", ".join(f"'$.{name}', {value}" for name, value in fields.items())
     return f"json_set({document}, {inside})"
 
 
 def without(document: str, *names: str) -> str:
-    """Answer a document without some of its fields."""
+    """Return a document without some of its fields."""
     inside = ", ".join(f"'$.{name}'" for name in names)
     return f"json_remove({document}, {inside})"
 

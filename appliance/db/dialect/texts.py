@@ -5,22 +5,22 @@ ANY_CASE = "COLLATE NOCASE"
 
 
 def position_of(part: str, text: str) -> str:
-    """Answer at which letter a part begins in a text, counted from 1; 0 if it is not in it."""
+    """Return at which letter a part begins in a text, counted from 1; 0 if it is not in it."""
     return f"instr({text}, {part})"
 
 
 def lines(*values: str) -> str:
-    """Answer several values as one text, each on a line; those that are NULL are left out."""
+    """Return several values as one text, each on a line; those that are NULL are left out."""
     return f"concat_ws(char(10), {', '.join(values)})"
 
 
 def stripped(text: str, letters: str) -> str:
-    """Answer a text without some letters at its ends; both are SQL."""
+    """Return a text without some letters at its ends; both are SQL."""
     return f"trim({text}, {letters})"
 
 
 def last_letters(text: str, number: int | str) -> str:
-    """Answer the end of a text, so many letters of it."""
+    """Return the end of a text, so many letters of it."""
     return f"substr({text}, -{number})"
 
 
@@ -35,25 +35,25 @@ def not_digits(text: str) -> str:
 
 
 def larger(*values: str) -> str:
-    """Answer the largest of several in a row; NULL if any is."""
+    """Return the largest of several in a row; NULL if any is."""
     return f"max({', '.join(values)})"
 
 
 def smaller(*values: str) -> str:
-    """Answer the smallest of several in a row; NULL if any is."""
+    """Return the smallest of several in a row; NULL if any is."""
     return f"min({', '.join(values)})"
 
 
 def sum_or_zero(value: str) -> str:
-    """Answer the sum over a group of rows as a number with a fraction, 0 where there is nothing to add."""
+    """Return the sum over a group of rows as a number with a fraction, 0 where there is nothing to add."""
     return f"total({value})"
 
 
 def from_hex(text: str) -> str:
-    """Answer the bytes that a text of hexadecimal digits writes down."""
+    """Return the bytes that a text of hexadecimal digits writes down."""
     return f"unhex({text})"
 
 
 def month_and_day(moment: str) -> str:
-    """Answer MM-DD, in UTC, of a moment in milliseconds."""
+    """Return MM-DD, in UTC, of a moment in milliseconds."""
     return f"strftime('%m-%d', {moment} / 1000, 'unixepoch')"

@@ -10,7 +10,7 @@ from appliance.settings import Email
 
 
 def relay_of(email: Email) -> Server:
-    """Answer the server that these settings name."""
+    """Return the server that these settings name."""
     relay = email.relay
     return Server(
         relay.host, relay.port, relay.tls, relay.username, relay.password,
@@ -28,7 +28,7 @@ _capture_port: int | None = None
 
 
 def capture_at(port: int | None) -> None:
-    """Say where the built-in capture server listens."""
+    """Return where the built-in capture server listens."""
     global _capture_port
     _capture_port = port
 

@@ -36,7 +36,7 @@ class Way(NamedTuple):
 
 
 def name() -> str:
-    """Answer the name we greet with."""
+    """Return the name we greet with."""
     here = config.current()
     found = here.email.direct.helo or config.host(here)
     try:
@@ -76,7 +76,7 @@ async def connect(way: Way) -> Dialogue:
 
 
 async def _places(way: Way, tried: list[str]) -> tuple[list[tuple[str, str]], bool]:
-    """Answer (server, address) in the order to try them: the best first, equals in any order.
+    """Return (server, address) in the order to try them: the best first, equals in any order.
 
     And whether there is none because all of them are in private networks.
     """

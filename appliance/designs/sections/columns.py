@@ -10,7 +10,7 @@ _PRESETS = {"1:1": (50, 50), "1:2": (33.33, 66.67), "2:1": (66.67, 33.33), "1:1:
 
 
 def widths(view: View) -> list[float]:
-    """Answer the columns' shares of the width in percent: as they say, else as the preset, else alike."""
+    """Return the columns' shares of the width in percent: as they say, else as the preset, else alike."""
     columns = view.p.columns
     own = [one.width for one in columns]
     if columns and all(own) and 98 <= sum(own) <= 102:
@@ -22,7 +22,7 @@ def widths(view: View) -> list[float]:
 
 
 def cells(view: View) -> list[tuple[float, Inner]]:
-    """Answer each column rendered, with its share in percent; asking twice is free."""
+    """Return each column rendered, with its share in percent; asking twice is free."""
     if view.made is None:
         view.made = _cells(view)
     found: list[tuple[float, Inner]] = view.made
@@ -40,7 +40,7 @@ def _cells(view: View) -> list[tuple[float, Inner]]:
 
 
 def table(view: View) -> str:
-    """Answer columns within a column, as a table that falls apart on a phone."""
+    """Return columns within a column, as a table that falls apart on a phone."""
     made = []
     last = len(view.p.columns) - 1
     stack = ' class="c-stack"' if view.p.stack_on_phone else ""

@@ -11,7 +11,7 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 
 
 def until(view: View) -> str:
-    """Answer the last day as people write it; what is no date stands as it was written."""
+    """Return the last day as people write it; what is no date stands as it was written."""
     words = (view.p.expires_at or "").strip()
     try:
         # A moment is shown as the day its author named, whatever zone it is in
@@ -22,7 +22,7 @@ def until(view: View) -> str:
 
 
 def expiry(view: View) -> str:
-    """Answer the line about the last day, or nothing."""
+    """Return the line about the last day, or nothing."""
     return " ".join(part for part in (view.p.expires_text, until(view)) if part) if view.p.expires_at else ""
 
 

@@ -20,7 +20,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 def logo(view: View) -> str | None:
-    """Answer the logo: the section's, else the theme's unless the section has a wordmark."""
+    """Return the logo: the section's, else the theme's unless the section has a wordmark."""
     return view.p.logo_url or (None if view.p.wordmark_text else view.theme.logo_url)
 
 

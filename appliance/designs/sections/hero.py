@@ -11,23 +11,23 @@ _UNSAFE = str.maketrans({"'": "%27", "(": "%28", ")": "%29", '"': "%22", "\\": "
 
 
 def ground(view: View) -> str:
-    """Answer the colour behind the words while the picture is not there: the section's, else nearly black."""
+    """Return the colour behind the words while the picture is not there: the section's, else nearly black."""
     return view.background or "#1d2126"
 
 
 def veil(view: View) -> str:
-    """Answer what lies between picture and words, so that they can be read: dark below light words, else light."""
+    """Return what lies between picture and words, so that they can be read: dark below light words, else light."""
     red, green, blue = colours.parts("#0e1013" if ink(view) == "#ffffff" else "#ffffff")
     return f"rgba({red},{green},{blue},{view.p.overlay / 100:g})"
 
 
 def ink(view: View) -> str:
-    """Answer the colour of words on the picture."""
+    """Return the colour of words on the picture."""
     return colours.readable_on(ground(view))
 
 
 def address(view: View) -> str:
-    """Answer the address of the picture so that it ends nowhere within the CSS around it; none with merge tags."""
+    """Return the address of the picture so that it ends nowhere within the CSS around it; none with merge tags."""
     found = view.p.background_url or ""
     return "" if view.tagged(found) else found.translate(_UNSAFE)
 

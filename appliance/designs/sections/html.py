@@ -7,7 +7,7 @@ from appliance.designs.props import text as words
 
 
 def fragment(view: View) -> str:
-    """Answer the HTML without anything that runs, asks or frames."""
+    """Return the HTML without anything that runs, asks or frames."""
     return cleaning.fragment(view.p.html or "")
 
 

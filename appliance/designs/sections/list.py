@@ -7,7 +7,7 @@ _SIGNS = {"bullet": "•", "check": "✓", "icon": "•"}
 
 
 def sign(view: View, number: int, icon: str | None) -> str:
-    """Answer what stands before a point."""
+    """Return what stands before a point."""
     if view.p.style == "number":
         return f"{number}."
     return icon or _SIGNS[view.p.style] if view.p.style == "icon" else _SIGNS[view.p.style]

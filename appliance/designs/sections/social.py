@@ -35,7 +35,7 @@ class Badge(NamedTuple):
 
 
 def badges(view: View) -> list[Badge]:
-    """Answer the links of the section, else those of the brand."""
+    """Return the links of the section, else those of the brand."""
     own = [(one.platform or "", one.url) for one in view.p.links if one.url]
     return [_badge(name, href) for name, href in own or view.look.links if href][:12]
 
@@ -54,7 +54,7 @@ def _badge(name: str, href: str) -> Badge:
 
 
 def cell(view: View, badge: Badge) -> tuple[str, str, str, str]:
-    """Answer class, background, border and colour of the words of a badge."""
+    """Return class, background, border and colour of the words of a badge."""
     plain = view.background is None
     if view.p.style == "outline":
         return ("c-ring" if plain else ""), "", f"border:1px solid {view.soft}", view.words

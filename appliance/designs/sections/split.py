@@ -10,7 +10,7 @@ GAP = 24
 
 
 def shares(view: View) -> tuple[int, int]:
-    """Answer how much of the width picture and words have, in percent."""
+    """Return how much of the width picture and words have, in percent."""
     return _SHARES[view.p.ratio]
 
 

@@ -15,11 +15,11 @@ NAMES = {"en": "English", "de": "Deutsch", "es": "Español", "fr": "Français"}
 
 
 def language(locale: str) -> str:
-    """Answer the language that a locale is written in here; English where we have no words for it."""
+    """Return the language that a locale is written in here; English where we have no words for it."""
     short = locale.replace("_", "-").partition("-")[0].lower()
     return short if short in _LANGUAGES else "en"
 
 
 def of(short: str) -> Mapping[str, str]:
-    """Answer the words of a language that `language` named."""
+    """Return the words of a language that `language` named."""
     return _LANGUAGES[short]

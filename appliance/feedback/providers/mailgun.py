@@ -114,7 +114,7 @@ def _fact(number: int, event: _Event) -> Fact | None:
 
 
 def _kind(event: _Event, smtp: int | None, enhanced: str | None) -> Kind:
-    """Say whether it is for good: a bounce by its code, all else (policy, time) only where the address is named."""
+    """Return whether it is for good: a bounce by its code, all else (policy, time) only where the address is named."""
     blamed = event.reason == "bounce" or (enhanced or "").startswith("5.1.")
     return "bounced" if blamed and (smtp or 0) >= 500 else "soft_bounced"
 

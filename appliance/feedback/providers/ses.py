@@ -148,7 +148,7 @@ def _place(secret: str) -> _Place:
 
 
 async def _signed(body: bytes, place: _Place, fetch: Fetch) -> dict[str, str]:
-    """Answer the fields of a message that SNS has signed for our topic; what was not signed is not in it."""
+    """Return the fields of a message that SNS has signed for our topic; what was not signed is not in it."""
     try:
         given = read(body, dict[str, Any])
         names = _SIGNED[given["Type"]]
@@ -179,7 +179,7 @@ def _verify(key: "RSAPublicKey", signature: bytes, signed: bytes, version: str) 
 
 
 async def _key(url: Any, place: _Place, fetch: Fetch) -> "RSAPublicKey":
-    """Answer the key of a certificate of the topic's own region, fetched once."""
+    """Return the key of a certificate of the topic's own region, fetched once."""
     if not isinstance(url, str) or not _is_there(url, place) or not _CERTIFICATE.fullmatch(urlsplit(url).path):
         raise forged()
     if urlsplit(url).query:
@@ -193,7 +193,7 @@ async def _key(url: Any, place: _Place, fetch: Fetch) -> "RSAPublicKey":
 
 
 def _is_there(url: str, place: _Place) -> bool:
-    """Say whether an address is one of the topic's region, by https and on its usual port."""
+    """Return whether an address is one of the topic's region, by https and on its usual port."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -217,7 +217,7 @@ def _public_key(pem: bytes) -> "RSAPublicKey":
 
 
 def _confirmation(envelope: dict[str, str], place: _Place) -> str:
-    """Answer the address that confirms a subscription of our topic; the signature alone is no reason to go there."""
+    """Return the address that confirms a subscription of our topic; the signature alone is no reason to go there."""
     url = envelope["SubscribeURL"]
     query = parse_qs(urlsplit(url).query) if _is_there(url, place) else {}
     if query.get("Action") != ["ConfirmSubscription"] or query.get("TopicArn") != [place.topic]:
@@ -226,7 +226,7 @@ def _confirmation(envelope: dict[str, str], place: _Place) -> str:
 
 
 def _message_of(mail: _Mail) -> int | None:
-    """Answer whose mail it is: by the Message-ID we gave, or by our return path."""
+    """Return whose mail it is: by the Message-ID we gave, or by our return path."""
     given = [header.value for header in mail.headers if header.name.lower() == "message-id"]
     for value in (*given, mail.common_headers.message_id or ""):
         number = links.message_of(value)
@@ -241,7 +241,7 @@ def _whose(said: _Said, reported: str | None) -> str | None:
 
 
 def _facts(number: int, said: _Said) -> list[Fact]:
-    """Answer what is said of our one recipient; a report's name holds no address, for it is kept longer than people."""
+    """Return what is said of our one recipient; a report's name holds no address, for it is kept longer than people."""
     match said.notification_type or said.event_type:
         case "Bounce":
             return [fact for one in said.bounce.bounced_recipients if (fact := _bounced(number, said, one))]

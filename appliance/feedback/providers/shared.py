@@ -53,7 +53,7 @@ class Provider(NamedTuple):
 
 
 def forged() -> NotAllowed:
-    """Answer the one refusal of whatever is not signed as it should be."""
+    """Return the one refusal of whatever is not signed as it should be."""
     return NotAllowed("the signature of this request is missing, wrong or too old")
 
 

@@ -46,7 +46,7 @@ class ContactUpdate(Kind):
         return [_changed(going, request, evidence) for going in goings]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Say what is set and what is taken away."""
+        """Return what is set and what is taken away."""
         merged = props["data_merge"]
         put = [key for key, value in merged.items() if value is not None]
         taken = [key for key, value in merged.items() if value is None]

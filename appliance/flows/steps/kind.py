@@ -59,17 +59,17 @@ NO = Move("no", outcome="no")
 
 
 def wait(until: int) -> Move:
-    """Answer that a run stays where it is until a moment (ms)."""
+    """Return that a run stays where it is until a moment (ms)."""
     return Move("wait", until)
 
 
 def skipped(reason: str) -> Move:
-    """Answer that a step did nothing, and the run goes on."""
+    """Return that a step did nothing, and the run goes on."""
     return Move("on", outcome="skipped", reason=reason)
 
 
 def left(reason: str) -> Move:
-    """Answer that a run ends here before its time."""
+    """Return that a run ends here before its time."""
     return Move("exit", outcome="exited", reason=reason)
 
 
@@ -125,19 +125,19 @@ class Kind(ABC):
         """Read what a step says into its stored form; notes every fault at its path."""
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Answer the request keys that a stored step has set; sending them back changes nothing."""
+        """Return the request keys that a stored step has set; sending them back changes nothing."""
         return dict(props)
 
     def lacks(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Answer what keeps a step from going live: (key, words)."""
+        """Return what keeps a step from going live: (key, words)."""
         return []
 
     @abstractmethod
     def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
-        """Do a step for runs that stand at it, in the running transaction; answers where each goes, in their order."""
+        """Do a step for runs that stand at it, in the running transaction; returns where each goes, in their order."""
 
     def simulate(self, node: Node, going: Going, move: Move, here: Here) -> dict[str, Any]:
-        """Answer what a rehearsal tells of a run at this step beside where it went: who decided, what was rendered."""
+        """Return what a rehearsal tells of a run at this step beside where it went: who decided, what was rendered."""
         return {}
 
     @abstractmethod

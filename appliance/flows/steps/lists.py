@@ -29,7 +29,7 @@ class _ListStep(Kind):
         return {"contact_list_id": number}
 
     def lacks(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Say whether the list is gone by now."""
+        """Return whether the list is gone by now."""
         words = _fault(account_id, props["contact_list_id"])
         return [("contact_list_id", words)] if words else []
 
@@ -90,7 +90,7 @@ def _people(goings: Sequence[Going]) -> list[int]:
 
 
 def _gone(account_id: int, number: int) -> str | None:
-    """Answer why a list takes nobody: it was deleted, or made the view of a segment, since the flow went live."""
+    """Return why a list takes nobody: it was deleted, or made the view of a segment, since the flow went live."""
     found = _find(account_id, number)
     if found is None:
         return "list_deleted"

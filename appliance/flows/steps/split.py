@@ -36,7 +36,7 @@ class Split(Kind):
         return {"filters": filters}
 
     def lacks(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Say which filters ask for something that is gone by now."""
+        """Return which filters ask for something that is gone by now."""
         try:
             read.filters(props["filters"], scope(account_id, writing=True), "filters")
         except Invalid as refused:
@@ -63,7 +63,7 @@ class Split(Kind):
 
 
 def scope(account_id: int, writing: bool = False) -> Scope:
-    """Answer what filters of a branch are read in; while `writing`, what their ids name must exist."""
+    """Return what filters of a branch are read in; while `writing`, what their ids name must exist."""
     return people.scope(account_id, writing)._replace(place=Place.SPLIT)
 
 

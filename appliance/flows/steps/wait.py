@@ -37,7 +37,7 @@ class Wait(Kind):
         return [ON if going.passage_id is not None else wait(until) for going in goings]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Say how long, in the largest units that are needed."""
+        """Return how long, in the largest units that are needed."""
         return f"Wait {spoken(props['duration'])}"
 
 

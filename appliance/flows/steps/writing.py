@@ -51,7 +51,7 @@ class Writing(Kind):
         checks.check(reading.account_id, content, f"{reading.path}.", reading.faults)
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Answer the words that are set beside the id of their template."""
+        """Return the words that are set beside the id of their template."""
         said = said_of(props)
         shown = {name: said[name] for name in WORDS if name in self.keys and said.get(name)}
         if not has_sections(said):
@@ -61,7 +61,7 @@ class Writing(Kind):
         return shown | {"template_id": props.get("template_id")}
 
     def lacks(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Say what its words lack, and whether the account forbids what it is."""
+        """Return what its words lack, and whether the account forbids what it is."""
         found = self.incomplete(said_of(props))
         if props.get("transactional") and not _is_allowed(account_id):
             found.append(("transactional", NO_SERVICE_MESSAGES))
@@ -73,11 +73,11 @@ class Writing(Kind):
 
     @abstractmethod
     def incomplete(self, said: dict[str, Any]) -> list[tuple[str, str]]:
-        """Answer what keeps these words from being sent."""
+        """Return what keeps these words from being sent."""
 
 
 def said_of(props: dict[str, Any]) -> dict[str, Any]:
-    """Answer the words of a step: those that stand with it, or those of its template."""
+    """Return the words of a step: those that stand with it, or those of its template."""
     if "content" in props:
         return dict(props["content"])
     template = Template.get_or_none(Template.id == props.get("template_id"))
@@ -85,7 +85,7 @@ def said_of(props: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_sections(said: dict[str, Any]) -> bool:
-    """Say whether the words have a design with anything in it."""
+    """Return whether the words have a design with anything in it."""
     design = said.get("design")
     return isinstance(design, dict) and bool(design.get("sections") or design.get("theme"))
 

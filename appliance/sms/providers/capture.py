@@ -13,7 +13,7 @@ _keep: Keep | None = None
 
 
 def keep_with(keep: Keep | None) -> None:
-    """Say what keeps an SMS; None: nothing does any more."""
+    """Return what keeps an SMS; None: nothing does any more."""
     global _keep
     _keep = keep
 
@@ -25,7 +25,7 @@ class Capture(Provider):
     takes_once: ClassVar[bool] = True
 
     def lacks(self, sms: Sms | None = None) -> list[tuple[str, str]]:
-        """Answer nothing: it is always there."""
+        """Return nothing: it is always there."""
         return []
 
     async def send(self, text: Text) -> Accepted:

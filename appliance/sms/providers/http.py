@@ -39,7 +39,7 @@ class Http(Provider):
     hooks: ClassVar[tuple[str, ...]] = ("sms",)
 
     def lacks(self, sms: settings.Sms | None = None) -> list[tuple[str, str]]:
-        """Answer what is missing or wrong in the settings."""
+        """Return what is missing or wrong in the settings."""
         here, found = sms.http if sms else _here(), []
         if not here.url:
             found.append(("sms.http.url", "needed when sms.transport is http"))
@@ -78,11 +78,11 @@ class Http(Provider):
         return shared.in_clear("sms.http.url", _here().url)
 
     def secret(self) -> str:
-        """Answer the secret that signs both ways."""
+        """Return the secret that signs both ways."""
         return _here().secret
 
     def callback_url(self, message_id: int) -> str:
-        """Answer where it tells what became of a message."""
+        """Return where it tells what became of a message."""
         return shared.callback_url("/hooks/sms", message_id, _here().url)
 
     def read(self, hook: str, received: Received) -> Told:

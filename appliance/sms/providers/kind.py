@@ -20,7 +20,7 @@ class Provider(ABC):
 
     @abstractmethod
     def lacks(self, sms: Sms | None = None) -> list[tuple[str, str]]:
-        """Answer what these settings (the present ones) lack before it can be used: (name of the setting, words)."""
+        """Return what these settings (the present ones) lack before it can be used: (name of the setting, words)."""
 
     @abstractmethod
     async def send(self, text: Text) -> Accepted:
@@ -33,7 +33,7 @@ class Provider(ABC):
         """
 
     async def find(self, text: Text, since: int) -> tuple[Accepted, ...]:
-        """Answer each such message that the provider took at `since` (ms) or later, the oldest first.
+        """Return each such message that the provider took at `since` (ms) or later, the oldest first.
 
         Alike are recipient, sender and body: which of them is this one the ledger knows. Raises DeliveryError where
         that cannot be known now, Unlisted where it never can.
@@ -45,11 +45,11 @@ class Provider(ABC):
         return "is always there"
 
     def advice(self) -> list[str]:
-        """Say what may be meant so in the settings and is not good."""
+        """Return what may be meant so in the settings and is not good."""
         return []
 
     def secret(self) -> str:
-        """Answer what opens its hooks; empty: they are closed (404)."""
+        """Return what opens its hooks; empty: they are closed (404)."""
         return ""
 
     def read(self, hook: str, received: Received) -> Told:
@@ -57,5 +57,5 @@ class Provider(ABC):
         raise NotFound
 
     def callback_url(self, message_id: int) -> str:
-        """Answer where it tells what became of a message; empty where it tells nothing."""
+        """Return where it tells what became of a message; empty where it tells nothing."""
         return ""

@@ -31,23 +31,23 @@ _MOST_WORDS, _MOST_BODY = 1_000, 20_000
 
 
 def forged() -> NotAllowed:
-    """Answer the one refusal of whatever is not signed as it should be."""
+    """Return the one refusal of whatever is not signed as it should be."""
     return NotAllowed("the signature of this request is missing, wrong or too old")
 
 
 def name(said: Any) -> str | None:
-    """Answer what a provider calls a message; None for what is no name."""
+    """Return what a provider calls a message; None for what is no name."""
     text = str(said) if isinstance(said, str | int) and not isinstance(said, bool) else ""
     return text if _NAME.fullmatch(text) else None
 
 
 def words(said: Any, most: int = _MOST_WORDS) -> str:
-    """Answer words of a provider in one line, without what cannot be seen."""
+    """Return words of a provider in one line, without what cannot be seen."""
     return " ".join(_UNSEEN.sub("", str(said)).split())[:most] if said is not None else ""
 
 
 def body(said: str) -> str:
-    """Answer what somebody wrote, as they wrote it, without what no phone writes."""
+    """Return what somebody wrote, as they wrote it, without what no phone writes."""
     return _UNSEEN.sub("", said)[:_MOST_BODY]
 
 
@@ -77,12 +77,12 @@ def said(answer: Answer) -> dict[str, Any]:
 
 
 def plain(answer: Answer) -> str:
-    """Answer the beginning of an answer that is not in the form it should be."""
+    """Return the beginning of an answer that is not in the form it should be."""
     return words(answer.body[:400].decode("utf-8", "replace"), 200)
 
 
 def retry_after(answer: Answer) -> float:
-    """Answer the seconds for which somebody wants to be left alone: at least one, at most an hour."""
+    """Return the seconds for which somebody wants to be left alone: at least one, at most an hour."""
     said = answer.headers.get("retry-after", "").strip()
     if said.isascii() and said.isdecimal():
         wait = float(said[:9])
@@ -95,7 +95,7 @@ def retry_after(answer: Answer) -> float:
 
 
 def callback_url(path: str, message_id: int, theirs: str) -> str:
-    """Answer our address for what becomes of a message; empty where `theirs`, a server of the world, cannot call it."""
+    """Return our address for what becomes of a message; empty where `theirs`, a server of the world, cannot call it."""
     base = config.base_url(config.current())
     if not _is_outside(base) and _is_outside(theirs):
         return ""
@@ -103,14 +103,14 @@ def callback_url(path: str, message_id: int, theirs: str) -> str:
 
 
 def message_of(url: str) -> int | None:
-    """Answer the message that an address of ours was made for."""
+    """Return the message that an address of ours was made for."""
     found = parse_qs(urlsplit(url).query).get("m", [""])
     return tokens.read(_PURPOSE, found[0])
 
 
 @lru_cache(64)
 def _is_outside(url: str) -> bool:
-    """Say whether the host of an address may be one that all the world can call."""
+    """Return whether the host of an address may be one that all the world can call."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_global
@@ -119,7 +119,7 @@ def _is_outside(url: str) -> bool:
 
 
 def fault_of_url(url: str) -> str | None:
-    """Say what is wrong with the address of a provider, or None."""
+    """Return what is wrong with the address of a provider, or None."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -137,5 +137,5 @@ def in_clear(setting: str, url: str) -> list[str]:
 
 
 def now() -> float:
-    """Answer the time that signatures are made and judged at."""
+    """Return the time that signatures are made and judged at."""
     return clock.now()

@@ -39,7 +39,7 @@ class Twilio(Provider):
     hooks: ClassVar[tuple[str, ...]] = ("twilio/status", "twilio/message")
 
     def lacks(self, sms: settings.Sms | None = None) -> list[tuple[str, str]]:
-        """Answer what is missing or wrong in the settings."""
+        """Return what is missing or wrong in the settings."""
         here, found = sms.twilio if sms else _here(), []
         if not here.account_sid:
             found.append(("sms.twilio.account_sid", "needed when sms.transport is twilio"))
@@ -73,7 +73,7 @@ class Twilio(Provider):
         return Accepted(sid, status)
 
     async def find(self, text: Text, since: int) -> tuple[Accepted, ...]:
-        """Answer each such message that was taken since then, the oldest first.
+        """Return each such message that was taken since then, the oldest first.
 
         By recipient and sender alone: by date a listing knows what has left, not what waits there to leave.
         """
@@ -111,11 +111,11 @@ class Twilio(Provider):
         return shared.in_clear("sms.twilio.base_url", _here().base_url)
 
     def secret(self) -> str:
-        """Answer the token that signs what is told."""
+        """Return the token that signs what is told."""
         return _here().auth_token
 
     def callback_url(self, message_id: int) -> str:
-        """Answer where it tells what became of a message."""
+        """Return where it tells what became of a message."""
         return shared.callback_url("/hooks/twilio/status", message_id, _here().base_url)
 
     def read(self, hook: str, received: Received) -> Told:
@@ -185,7 +185,7 @@ def _is_listing(said: Any) -> bool:
 
 
 def _time(one: Mapping[str, Any]) -> int:
-    """Answer when a message was taken, in ms; one that does not say so is as new as can be."""
+    """Return when a message was taken, in ms; one that does not say so is as new as can be."""
     said = str(one.get("date_created") or one.get("date_sent"))
     try:
         return clock.parse(said) if "T" in said[8:11] else int(parsedate_to_datetime(said).timestamp() * 1000)
@@ -194,7 +194,7 @@ def _time(one: Mapping[str, Any]) -> int:
 
 
 def _ahead(answer: Answer) -> int:
-    """Answer by how many ms our clock is ahead of theirs; one that is behind may have been right when it was sent."""
+    """Return by how many ms our clock is ahead of theirs; one that is behind may have been right when it was sent."""
     try:
         return max(0, clock.now_ms() - int(parsedate_to_datetime(answer.headers.get("date", "")).timestamp() * 1000))
     except (ValueError, TypeError):
@@ -202,7 +202,7 @@ def _ahead(answer: Answer) -> int:
 
 
 def _is_alike(one: Mapping[str, Any], text: Text) -> bool:
-    """Say whether a message says the same to the same number from the same sender."""
+    """Return whether a message says the same to the same number from the same sender."""
     said = str(one.get("body") or "").removeprefix(_TRIAL)
     sender = one.get("messaging_service_sid") if addresses.is_sender_service(text.sender) else one.get("from")
     is_ours = not str(one.get("direction", "outbound")).startswith("inbound")
@@ -210,7 +210,7 @@ def _is_alike(one: Mapping[str, Any], text: Text) -> bool:
 
 
 def _next(said: Mapping[str, Any]) -> str | None:
-    """Answer the address of the next page, on the same server whatever the page says."""
+    """Return the address of the next page, on the same server whatever the page says."""
     path = said.get("next_page_uri")
     if not isinstance(path, str) or not re.fullmatch(r"/[!-~]*", path):
         return None
@@ -222,7 +222,7 @@ def _next(said: Mapping[str, Any]) -> str | None:
 
 
 def _believed(received: Received, token: str) -> dict[str, str]:
-    """Answer the fields of a request that is signed; raises NotAllowed for any other."""
+    """Return the fields of a request that is signed; raises NotAllowed for any other."""
     given = received.headers.get("x-twilio-signature", "")
     if not token or not given:
         raise shared.forged()
@@ -248,7 +248,7 @@ def _believed(received: Received, token: str) -> dict[str, str]:
 
 
 def _readings(url: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Answer (address, fields) as somebody may have signed them.
+    """Return (address, fields) as somebody may have signed them.
 
     Twilio signs the address with its query. Others take the address for the path alone, and what we gave them to call
     us back for one more field or for none: that is its own proof, so no other query may be left out.

@@ -18,12 +18,12 @@ QUERIES: dict[str, dict[str, str]] = queries.WORDS
 
 
 def of_property(kind: type[Struct] | None, name: str) -> str | None:
-    """Answer what a property means, None if nobody says."""
+    """Return what a property means, None if nobody says."""
     return _found(kind, name, STRUCTS) or NAMES.get(name)
 
 
 def of_parameter(kind: type[Struct], name: str) -> str | None:
-    """Answer what a parameter of a query means, None if nobody says."""
+    """Return what a parameter of a query means, None if nobody says."""
     return _found(kind, name, QUERIES) or PARAMETERS.get(name)
 
 
