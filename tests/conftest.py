@@ -29,6 +29,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--figures", metavar="FILE", help="add the figures of the fault tests to a table")
 
 
+# The ring of each directory of tests: in process, against the running service, in a browser, or with real faults
+RINGS = {
+    "designs": "unit", "domain": "unit", "kit_selftest": "unit", "rules": "unit",
+    "api": "process", "built": "process", "direct": "process", "journeys": "process", "model": "process",
+    "schemathesis": "process", "test_executable.py": "process",
+    "ui": "browser", "faults": "fault",
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its ring: `packaging/test -m unit`."""
+    root = Path(__file__).parent
+    for item in items:
+        item.add_marker(RINGS[item.path.relative_to(root).parts[0]])
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart() -> None:
     """Load what Hypothesis would load in the middle of a test, for pytest to rewrite there.

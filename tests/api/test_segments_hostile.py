@@ -8,8 +8,8 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.bench_audience_data import fill
 from tests.conftest import FreshServer
+from tests.kit.audience_data import fill
 from tests.kit.client import Client, Response
 from tests.kit.patience import soon
 from tests.kit.server import Server

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.bench_backup import grow
+from benchmarks.bench_backup import grow
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.patience import soon

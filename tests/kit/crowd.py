@@ -5,7 +5,7 @@ from pathlib import Path
 
 import apsw
 
-from tests.bench_audience_data import draw, person, whole
+from tests.kit.audience_data import draw, person, whole
 
 
 def fill(path: Path, contacts: int, share: float = 0.94) -> None:

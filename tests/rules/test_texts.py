@@ -39,7 +39,8 @@ def tracked() -> list[Path]:
     if listed.returncode == 0 and listed.stdout:
         paths = [ROOT / name for name in listed.stdout.split("\0") if name]
     else:
-        paths = [path for name in (*PRODUCT, "tests", "packaging", "docs") for path in (ROOT / name).rglob("*")]
+        trees = (*PRODUCT, "tests", "benchmarks", "packaging", "docs")
+        paths = [path for name in trees for path in (ROOT / name).rglob("*")]
     kinds = {".py", ".md", ".toml", ".html", ".css", ".js", ".sh", ".yaml", ".yml", ".spec", ".lock", ""}
     # What others wrote stands as it came
     ours = [path for path in paths if "vendor" not in path.parts and path.name != "LICENSE"]
@@ -90,7 +91,7 @@ def test_what_is_public_is_documented() -> None:
 
 
 def test_docstrings_begin_with_a_usual_verb() -> None:
-    """Functions return and raise; they neither answer nor say (PEP 257). A server of the tests answers with something."""
+    """Functions return and raise; they neither answer nor say (PEP 257). Test servers answer with something."""
     verbs = re.compile(r"Answer (?!with\b)|Say (?:whether|what|how|why|who|where|which)\b")
     offenders = [
         f"{name}: {node.name}" for name, tree in parsed(*PRODUCT, "tests", "packaging") for node in functions(tree)

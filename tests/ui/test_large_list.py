@@ -4,8 +4,8 @@ import re
 
 from playwright.sync_api import Browser, expect
 
-from tests.bench_audience_data import draw
 from tests.conftest import FreshServer
+from tests.kit.audience_data import draw
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.crowd import fill
 

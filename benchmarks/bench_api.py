@@ -1,4 +1,4 @@
-"""Measures the API: `.venv/bin/python -m tests.bench_api [--seconds 5]`; not a test, run by hand on a quiet machine.
+"""Measures the API: `python -m benchmarks.bench_api [--seconds 5]`; not a test, run by hand on a quiet machine.
 
 A hundred thousand contacts lie in the database. Then one kind of request after the other is asked over many kept
 connections: reads, refusals of every early kind, events that are stored; with a key, with a JWT, with rates on and off.

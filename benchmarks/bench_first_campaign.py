@@ -1,6 +1,6 @@
 """Goes from the printed link to the first campaign received, at a person's pace.
 
-Run by hand: `.venv/bin/python -m tests.bench_first_campaign [--reads 100]`; it takes as long as it says. The person
+Run by hand: `python -m benchmarks.bench_first_campaign [--reads 100]`; it takes as long as it says. The person
 knows nothing yet: of the words that a page newly shows so many percent are read, at 240 a minute, before anything is
 done there (28 is the most that people were seen to read of a page: Nielsen, How Little Do Users Read?, 2008; forms are
 read better). Every act costs what the keystroke-level model says (Card, Moran,

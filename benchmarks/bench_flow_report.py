@@ -1,4 +1,4 @@
-"""Measures the report and the lists of a large flow: `.venv/bin/python -m tests.bench_flow_report [--people 250000]`.
+"""Measures the report and the lists of a large flow: `python -m benchmarks.bench_flow_report [--people 250000]`.
 
 Run by hand. Runs, passages and messages are written as the runner leaves them; then all is asked for over HTTP.
 """

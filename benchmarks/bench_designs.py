@@ -1,4 +1,4 @@
-"""What a design costs: to make, and for each recipient after that. By hand: `python -m tests.bench_designs`."""
+"""What a design costs: to make, and for each recipient after that. By hand: `python -m benchmarks.bench_designs`."""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""Measures the report of a large campaign: `.venv/bin/python -m tests.bench_report [--people 100000]`; run by hand.
+"""Measures the report of a large campaign: `python -m benchmarks.bench_report [--people 100000]`; run by hand.
 
 Rows and hits are written as sending and readers leave them; then the report is asked for over HTTP, cold (after the
 service has started) and again while hits go on.

@@ -1,4 +1,4 @@
-"""Measures how people come into flows: `.venv/bin/python -m tests.bench_flow_entry [--people 100000]`; not a test.
+"""Measures how people come into flows: `python -m benchmarks.bench_flow_entry [--people 100000]`; not a test.
 
 In one process with its writer: events taken in behind the cursor, the dates of a day, a watched segment, enrolment.
 For each the whole time, and the longest that one transaction kept the writer.

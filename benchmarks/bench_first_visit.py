@@ -1,4 +1,4 @@
-"""Measures each page's first visit: `.venv/bin/python -m tests.bench_first_visit`. Run by hand, in a real browser.
+"""Measures each page's first visit: `python -m benchmarks.bench_first_visit`. Run by hand, in a real browser.
 
 Every page that links lead to is opened with an empty cache, wide and on a phone: how many KB come, frames and pictures
 included, and how far what is there moves while the rest arrives (cumulative layout shift: 0 is nothing, 0.1 is what

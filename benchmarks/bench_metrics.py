@@ -1,4 +1,4 @@
-"""Measures a scrape: `.venv/bin/python -m tests.bench_metrics [--messages 1000000]`; not a test, run by hand.
+"""Measures a scrape: `python -m benchmarks.bench_metrics [--messages 1000000]`; not a test, run by hand.
 
 The ledger is filled by SQL, most of it sent and then most of it waiting; `/metrics` is asked for alone, without pause
 by four at once, and while others write, who are to wait no longer for that.

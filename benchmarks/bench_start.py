@@ -1,4 +1,4 @@
-"""Measures the start: `.venv/bin/python -m tests.bench_start [--executable dist/campanero]`; not a test, run by hand.
+"""Measures the start: `python -m benchmarks.bench_start [--executable dist/campanero]`; not a test, run by hand.
 
 From the command to the first 200 of /healthz, on data that is set up and with everything in the file cache, and the
 processor time of all its processes until then: median of seven starts, whatever is measured in turns. Goals, of the

@@ -1,4 +1,4 @@
-"""Measures sending: `.venv/bin/python -m tests.bench_sending [--contacts 50000]`; not a test, run by hand.
+"""Measures sending: `python -m benchmarks.bench_sending [--contacts 50000]`; not a test, run by hand.
 
 A campaign goes to everybody through the real service into Debian's `smtp-sink`; `smtp-source` and threads of `smtplib`
 send as many ready-made messages of the same size into the same sink, in turns, so that the figures are ratios of one
@@ -23,8 +23,8 @@ from jinja2 import Environment
 from appliance.delivery import mime
 from appliance.messages import compose, links, values
 from appliance.messages.compose import Parts, Sender, Source
-from tests.bench_import import memory
-from tests.bench_sending_rivals import Cost, Postfix, ready_made
+from benchmarks.bench_import import memory
+from benchmarks.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
 from tests.kit.client import Client
 from tests.kit.patience import cpu_seconds, settled, tell_what_the_host_takes

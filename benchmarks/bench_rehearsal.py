@@ -1,4 +1,4 @@
-"""Measures the rehearsal of a draft: `python -m tests.bench_rehearsal --contacts 100000`."""
+"""Measures the rehearsal of a draft: `python -m benchmarks.bench_rehearsal --contacts 100000`."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Measures the editor from an act to the changed pixel: `.venv/bin/python -m tests.bench_editor [--times 30]`.
+"""Measures the editor from an act to the changed pixel: `python -m benchmarks.bench_editor [--times 30]`.
 
 Run by hand. The act is stamped by its own event in the page, the pixel by the frame that follows the first change of
 the canvas; both clocks are told apart by `performance.timeOrigin`. What the server took of it stands beside it.

@@ -1,4 +1,4 @@
-"""Measures how a large audience is frozen: `python -m tests.bench_freezing --contacts N`; not a test, run by hand.
+"""Measures how a large audience is frozen: `python -m benchmarks.bench_freezing --contacts N`; not a test, run by hand.
 
 Makes that many contacts, sends a campaign to all of them with a long hold (so that nothing but the freezing is
 measured), and writes to contacts all the while: prints how long the freezing took and how long the writes waited. Then
@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from tests.bench_import import memory
+from benchmarks.bench_import import memory
 from tests.kit.client import Client
 from tests.kit.crowd import fill
 from tests.kit.patience import settled, tell_what_the_host_takes

@@ -1,4 +1,4 @@
-"""Measures imports: `python -m tests.bench_import --rows 1000000`; not a test, run by hand.
+"""Measures imports: `python -m benchmarks.bench_import --rows 1000000`; not a test, run by hand.
 
 The same rows go through `sqlite3 .import` into one uniquely indexed table and, as a file over HTTP, into the real
 service with membership of a list, evidence of consent and search index. A client reads pages of contacts and another

@@ -1,4 +1,4 @@
-"""Measures list pages with many contacts while reports are followed: `.venv/bin/python -m tests.bench_ui [--tabs 10]`.
+"""Measures list pages with many contacts while reports are followed: `python -m benchmarks.bench_ui [--tabs 10]`.
 
 Run by hand. Pages are asked for one after the other by somebody signed in, first alone and then while so many tabs
 poll the report of a campaign that is sending, as the pages themselves do.
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from tests.bench_report import late
+from benchmarks.bench_report import late
 from tests.kit.client import Client
 from tests.kit.crowd import fill
 from tests.kit.patience import tell_what_the_host_takes

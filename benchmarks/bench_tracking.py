@@ -1,4 +1,4 @@
-"""Measures the doors for clicks: `.venv/bin/python -m tests.bench_tracking [--clicks 8000]`; not a test, run by hand.
+"""Measures the doors for clicks: `python -m benchmarks.bench_tracking [--clicks 8000]`; not a test, run by hand.
 
 Everybody of two lists gets a campaign through the real service: one list is tracked, the other wants no tracking, so
 that the same handler answers both and records only the one. Then their links are followed, in turns, over kept
@@ -21,8 +21,8 @@ import uvloop
 
 from appliance import tokens
 from appliance.messages import links
-from tests.bench_sending import UNLIMITED, Meanwhile, campaign
-from tests.bench_sending_rivals import Postfix
+from benchmarks.bench_sending import UNLIMITED, Meanwhile, campaign
+from benchmarks.bench_sending_rivals import Postfix
 from tests.kit.asker import ask
 from tests.kit.client import Client
 from tests.kit.patience import cpu_seconds, tell_what_the_host_takes

@@ -1,4 +1,4 @@
-"""Measures backups: `.venv/bin/python -m tests.bench_backup [--megabytes 2000]`; not a test, run by hand.
+"""Measures backups: `python -m benchmarks.bench_backup [--megabytes 2000]`; not a test, run by hand.
 
 A database is filled to a size. Then: a backup of it at rest; one in the middle of a send, and what it cost that send
 (the rate while it was made against the rate before it, in one campaign); the way back; and an upgrade from the first

@@ -1,4 +1,4 @@
-"""Measures events: `.venv/bin/python -m tests.bench_events [--events 1000000]`; not a test, run by hand.
+"""Measures events: `python -m benchmarks.bench_events [--events 1000000]`; not a test, run by hand.
 
 The log is filled by SQL, then asked through the real service for first, middle and last pages by every filter, alone
 and while others write. Then events are posted, singly over several connections and a thousand at once; at the end the
@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import apsw
 import uvloop
 
-from tests.bench_sending import UNLIMITED, Meanwhile
+from benchmarks.bench_sending import UNLIMITED, Meanwhile
 from tests.kit.asker import ask, request, spread
 from tests.kit.client import Client
 from tests.kit.patience import cpu_seconds, tell_what_the_host_takes

@@ -1,4 +1,4 @@
-"""Measures SMS: `.venv/bin/python -m tests.bench_sms [--contacts 20000] [--connections 16]`; not a test, run by hand.
+"""Measures SMS: `python -m benchmarks.bench_sms [--contacts 20000] [--connections 16]`; not a test, run by hand.
 
 A campaign goes to everybody through the real service into the provider of the kit, a process of its own that takes some
 thousands a second; the same again with a provider that answers after 20 ms, as one far away does. Both with what the
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.bench_sending import UNLIMITED
+from benchmarks.bench_sending import UNLIMITED
 from tests.kit import sms_crowd
 from tests.kit.fake_sms import FakeSms
 from tests.kit.patience import cpu_seconds

@@ -1,4 +1,4 @@
-"""Measures flows: `.venv/bin/python -m tests.bench_flows [--runs 100000]`; not a test, run by hand.
+"""Measures flows: `python -m benchmarks.bench_flows [--runs 100000]`; not a test, run by hand.
 
 A flow of wait, split and event in the real service, with everybody's wait over in the same second; then a flow of two
 hundred steps, a flow that puts a message into the ledger, and how soon an event reaches its first step.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from tests.bench_import import memory
+from benchmarks.bench_import import memory
 from tests.kit import crowd
 from tests.kit.patience import cpu_seconds, tell_what_the_host_takes
 from tests.kit.server import Server

@@ -1,4 +1,4 @@
-"""Measures the audience: `python -m tests.bench_audience --cache DIR`; not a test, run by hand.
+"""Measures the audience: `python -m benchmarks.bench_audience --cache DIR`; not a test, run by hand.
 
 Makes a database of a million contacts once (kept in the cache), starts the real server on a copy of it and prints
 percentiles over HTTP. A figure that another part adds is one more line in `FIGURES`, a function of a `Bench`.
@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.bench_audience_data import CITIES, FIRST, LAST, LISTS, make
-from tests.bench_sending import memory_mb
+from benchmarks.bench_sending import memory_mb
+from tests.kit.audience_data import CITIES, FIRST, LAST, LISTS, make
 from tests.kit.server import Server
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__RENDERS_PER_MINUTE": "0"}

@@ -1,6 +1,6 @@
 """How fast mail that comes back is understood, and how fast the real service takes it and writes what follows.
 
-    python -m tests.bench_inbound [MESSAGES]
+    python -m benchmarks.bench_inbound [MESSAGES]
 
 The goal is 500 reports a second. The first figure is one core's, over all samples; the second goes over SMTP to a
 process of its own, in four conversations, each report on disk before it is answered.

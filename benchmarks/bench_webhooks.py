@@ -1,4 +1,4 @@
-"""Measures webhooks: `.venv/bin/python -m tests.bench_webhooks [--events 10000]`; not a test, run by hand.
+"""Measures webhooks: `python -m benchmarks.bench_webhooks [--events 10000]`; not a test, run by hand.
 
 How long an event takes to arrive at rest, how many arrive in a second through one webhook and through four, how long
 the log of a million deliveries takes to be asked, and how fast events become deliveries.

@@ -1,4 +1,4 @@
-"""Measures signing: `.venv/bin/python -m tests.bench_dkim [--messages 4000]`; not a test, run by hand.
+"""Measures signing: `python -m benchmarks.bench_dkim [--messages 4000]`; not a test, run by hand.
 
 Messages of a campaign are made as the sender makes them, unsigned, signed with RSA-2048 and with Ed25519 too, in turns
 with `openssl speed` on one core, so that the figures are ratios of one run.
@@ -24,8 +24,8 @@ from appliance.messages.prepare import Workshop
 from appliance.sending_domains import keys
 from appliance.tables import DomainKey
 from appliance.work.making import Maker
-from tests.bench_sending import FIRST, UNLIMITED, fill, html
-from tests.bench_sending_rivals import Postfix
+from benchmarks.bench_sending import FIRST, UNLIMITED, fill, html
+from benchmarks.bench_sending_rivals import Postfix
 from tests.domain.home import Home
 from tests.domain.test_domain_keys import domain
 from tests.kit.dns import DnsServer

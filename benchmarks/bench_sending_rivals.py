@@ -88,7 +88,15 @@ def _wait(port: int) -> None:
 
 def ready_made(port: int, connections: int, messages: int, mail: Path) -> Cost:
     """Send the same bytes with threads of `smtplib`, as a program of its own."""
-    words = [sys.executable, "-m", "tests.bench_sending_rivals", str(port), str(connections), str(messages), str(mail)]
+    words = [
+        sys.executable,
+        "-m",
+        "benchmarks.bench_sending_rivals",
+        str(port),
+        str(connections),
+        str(messages),
+        str(mail),
+    ]
     before, begin = _children(), time.perf_counter()
     subprocess.run(words, check=True)
     return Cost(messages, time.perf_counter() - begin, _children() - before)
