@@ -8,7 +8,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Hops that are looked at; nobody has more proxies, and a stranger may send any number
-_MOST_HOPS = 20
+_MAX_HOPS = 20
 
 
 @lru_cache(maxsize=8)
@@ -25,7 +25,7 @@ def address(peer: str, forwarded: Iterable[str], trusted: Sequence[str]) -> str:
     if not trusted:
         return peer
     known = networks(tuple(trusted))
-    hops = [hop for line in forwarded for hop in line.split(",")][-_MOST_HOPS:]
+    hops = [hop for line in forwarded for hop in line.split(",")][-_MAX_HOPS:]
     here = peer
     while (found := _read(here)) is not None and any(found in one for one in known) and hops:
         before = _read(hops.pop())

@@ -17,7 +17,7 @@ from appliance.pictures.kinds import Picture, Unusable
 from appliance.tables import Media
 
 T = TypeVar("T")
-MOST_BYTES = 5 * 1_048_576
+MAX_BYTES = 5 * 1_048_576
 PATH = "/m/"
 # What the directory begins with that a file comes to, before it is a picture
 ROOM = "campanero-upload-"

@@ -12,7 +12,7 @@ from appliance.patterns import late
 
 _FIELD_BYTES = 65_536
 _HEADER_BYTES = 8_192
-_MOST_PARTS = 20
+_MAX_PARTS = 20
 _BLOCK = 1_048_576
 # What a form may hold beside its file
 _BESIDE = 262_144
@@ -82,7 +82,7 @@ async def _form(reader: "_Reader", mark: bytes, target: Path) -> Form:
     texts: dict[str, str] = {}
     filename, size = None, 0
     await reader.until(b"--" + mark, _HEADER_BYTES)
-    for _ in range(_MOST_PARTS):
+    for _ in range(_MAX_PARTS):
         if await reader.take(2) == b"--":
             await reader.drain()
             return Form(texts, filename, size)

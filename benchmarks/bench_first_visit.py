@@ -13,7 +13,7 @@ from tests.kit.browser import Problems, new_page, running_browser, sign_in
 from tests.kit.server import Server
 from tests.ui.test_pages import crawl, fill
 
-MOST_KB, MOST_SHIFT = 150, 0.01
+MAX_KB, MAX_SHIFT = 150, 0.01
 _SETTLED_MS = 900
 _WATCH = """window.moved = 0; new PerformanceObserver(list => {
   for (const one of list.getEntries()) if (!one.hadRecentInput) window.moved += one.value
@@ -48,7 +48,7 @@ def main() -> None:
             found = visits(page)
             print(f"{len(found)} pages, {width} wide")
             for kind, one in sorted(found.items(), key=lambda pair: -pair[1]["kb"]):
-                over = one["kb"] > MOST_KB or one["moved"] > MOST_SHIFT
+                over = one["kb"] > MAX_KB or one["moved"] > MAX_SHIFT
                 print(f"  {'!' if over else ' '} {one['kb']:6.1f} KB  {one['moved']:.4f}  {kind}", flush=True)
             page.context.close()
 

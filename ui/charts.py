@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ui import words
 
-_HOURS, _LEAST_DAYS = 48, 7
+_HOURS, _MIN_DAYS = 48, 7
 
 
 class Column(NamedTuple):
@@ -58,7 +58,7 @@ def _days(buckets: Sequence[Any], begin: int) -> list[Column]:
         have = sums.setdefault(day, [0, 0])
         have[0], have[1] = have[0] + one.opened, have[1] + one.clicked
     made = []
-    for day in range(max(len(sums), _LEAST_DAYS)):
+    for day in range(max(len(sums), _MIN_DAYS)):
         at = begin + day * 86_400_000
         opened, clicked = sums.get(day, (0, 0))
         local = words.local(at)

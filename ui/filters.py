@@ -18,7 +18,7 @@ from ui.filter_row import MORE, Row, parts
 from ui.forms import sentence
 
 PREFIX = "f"
-MOST_ROWS = 120
+MAX_ROWS = 120
 _KEY = late(r"[a-z0-9-]{1,40}")
 
 
@@ -157,7 +157,7 @@ def _strict(rows: list[Row]) -> list[dict[str, Any]]:
 def _read(posted: Mapping[str, list[str]], prefix: str, name: str, depth: int, seen: set[str]) -> list[Row]:
     found = []
     for key in posted.get(name, ()):
-        if depth > DEEPEST + 1 or key in seen or not _KEY.fullmatch(key) or len(seen) >= MOST_ROWS:
+        if depth > DEEPEST + 1 or key in seen or not _KEY.fullmatch(key) or len(seen) >= MAX_ROWS:
             continue
         seen.add(key)
         here = f"{prefix}.{key}."

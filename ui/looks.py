@@ -126,7 +126,7 @@ async def shown(account_id: int, form: Form) -> dict[str, Any]:
     """Return what a page shows around the fields of a form: the sample's question, marks, fonts, the logo's colours."""
     return {
         "question": question(form), "marks": marks(form), "fonts": fonts(form), "built_in": BUILT_IN,
-        "proposed": await proposed(account_id), "most": media.MOST_BYTES // 1_048_576,
+        "proposed": await proposed(account_id), "most": media.MAX_BYTES // 1_048_576,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from appliance import errors, media, multipart
 from appliance.pictures.kinds import Picture
 
 # Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
-_PAST_READING = 20 * media.MOST_BYTES
+_PAST_READING = 20 * media.MAX_BYTES
 
 
 async def picture(request: Request, account_id: int) -> tuple[str, Picture]:
@@ -41,7 +41,7 @@ def _made(target: Path, full_size: bool) -> Picture:
 async def _form(request: Request, target: Path) -> multipart.Form:
     stream: Any = request.stream
     try:
-        return await multipart.receive(request.headers, stream, target, media.MOST_BYTES)
+        return await multipart.receive(request.headers, stream, target, media.MAX_BYTES)
     except multipart.OtherType:
         return multipart.Form({}, None, 0)
     except multipart.Malformed:
@@ -50,5 +50,5 @@ async def _form(request: Request, target: Path) -> multipart.Form:
         left = _PAST_READING
         while left > 0 and (piece := await stream.read()):
             left -= len(piece)
-        most = media.MOST_BYTES // 1_048_576
+        most = media.MAX_BYTES // 1_048_576
         raise errors.Invalid({"file": [f"this file is larger than {most} MB: make the picture smaller"]}) from None

@@ -32,7 +32,7 @@ _COUNTS = f"SELECT {', '.join(f'(SELECT count(*) FROM {what})' for what in _COUN
 # The one that the installation began with: its people look after the installation too
 FIRST = 1
 # As many as one test goes to
-_MOST_TESTERS = 5
+_MAX_TESTERS = 5
 
 
 class FrequencyCap(Struct):
@@ -83,7 +83,7 @@ class AccountWrite(Struct):
     sms_opt_out_hint: Annotated[str, Meta(max_length=160, extra={"line": True})] | None | UnsetType = UNSET
     privacy_ip: Literal["truncated", "full", "none"] | UnsetType = UNSET
     # Who gets the tests of templates where nobody is named
-    test_email_recipients: Annotated[list[EmailText], Meta(max_length=_MOST_TESTERS)] | None | UnsetType = UNSET
+    test_email_recipients: Annotated[list[EmailText], Meta(max_length=_MAX_TESTERS)] | None | UnsetType = UNSET
     # Whether a campaign whose words lack values for some people is not sent
     block_on_missing_variable: bool | UnsetType = UNSET
     # Whether messages may go to people who have not opted in, because they are no marketing

@@ -14,7 +14,7 @@ from appliance.errors import TooMany
 
 WINDOW_MS = 15 * 60 * 1000
 # What is remembered at once; the one that was quiet the longest is forgotten first
-_MOST_NAMES = 20_000
+_MAX_NAMES = 20_000
 
 _lock = threading.Lock()
 _failed: OrderedDict[str, deque[int]] = OrderedDict()
@@ -87,5 +87,5 @@ def _settle(names: tuple[str, ...], is_wrong: bool) -> None:
         if is_wrong:
             _failed.setdefault(name, deque(maxlen=1000)).append(now)
             _failed.move_to_end(name)
-    while len(_failed) > _MOST_NAMES:
+    while len(_failed) > _MAX_NAMES:
         _failed.popitem(last=False)

@@ -14,7 +14,7 @@ Rate = Literal["requests", "messages", "sends", "renders"]
 # What may come at once, as a part of what may come in a minute
 _BURST = {"sends": 2}
 _USUAL_BURST = 10
-_MOST_KEPT = 10_000
+_MAX_KEPT = 10_000
 
 
 class Level(NamedTuple):
@@ -53,7 +53,7 @@ class Buckets:
     def __init__(self) -> None:
         # One that is full needs no entry
         self._used: dict[tuple[str, str], _Use] = {}
-        self._most = _MOST_KEPT
+        self._most = _MAX_KEPT
 
     def take(self, who: str, rate: Rate, limits: Limits) -> Level | None:
         """Take one request out of a credential's bucket, if there is one in it; None where the limit is off."""
@@ -80,7 +80,7 @@ class Buckets:
     def _forget(self, now: float) -> None:
         """Forget those that are full; what is left is in use, so look again only when there are twice as many."""
         self._used = {name: use for name, use in self._used.items() if use.full_at > now}
-        self._most = max(_MOST_KEPT, 2 * len(self._used))
+        self._most = max(_MAX_KEPT, 2 * len(self._used))
 
 
 def per_minute(rate: Rate, limits: Limits) -> int:

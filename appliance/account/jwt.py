@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ALGORITHM = "HS256"
 # Signatures that were found good, by the digest of key and token: a token is asked with many times, and to check it
 # costs more than all else of a small request. What may change of it, its sign-in and its time, is looked at each time
-_MOST_KEPT = 2_000
+_MAX_KEPT = 2_000
 _good: "OrderedDict[str, dict[str, Any]]" = OrderedDict()
 _lock = threading.Lock()
 # RFC 7515, section 7.1 and 2: base64url without padding
@@ -119,7 +119,7 @@ def _signed(token: str) -> dict[str, Any] | None:
     if claims is not None:
         with _lock:
             _good[name] = claims
-            while len(_good) > _MOST_KEPT:
+            while len(_good) > _MAX_KEPT:
                 _good.popitem(last=False)
     return claims
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SHORTEST, LONGEST = 10, 1024
 # Looked at together: each takes 19 MiB and a core for tens of milliseconds, and the service has other things to do
 _AT_ONCE = 2
-_MOST_WAITING = 60
+_MAX_WAITING = 60
 
 _waiting = 0
 
@@ -59,7 +59,7 @@ async def check(password_hash: str | None, password: str) -> bool:
     On threads of its own, few together: who signs in keeps nobody from reading. Raises TooMany where too many wait.
     """
     global _waiting
-    if _waiting >= _MOST_WAITING:
+    if _waiting >= _MAX_WAITING:
         raise TooMany("too many sign-ins at once", retry_after=2)
     _waiting += 1
     try:

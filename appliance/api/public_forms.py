@@ -13,8 +13,8 @@ from appliance.forms import intake, reading, store
 from appliance.tables import Form
 
 _KINDS = ("application/json", "application/x-www-form-urlencoded")
-_MOST_FIELDS = 200
-_MOST_BYTES = 65_536
+_MAX_FIELDS = 200
+_MAX_BYTES = 65_536
 
 
 async def preflight(request: Request, public_key: str) -> HTTPResponse:
@@ -58,14 +58,14 @@ def _body(request: Request) -> tuple[bool, Mapping[str, Any]]:
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind not in _KINDS:
         raise Fault(415, "unsupported_media_type", f"send the body as {' or '.join(_KINDS)}")
-    if len(request.body) > _MOST_BYTES:
+    if len(request.body) > _MAX_BYTES:
         raise Fault(413, "payload_too_large")
     if kind == _KINDS[0]:
         return False, read.json_object(request, request.body)
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Fault(415, "unsupported_media_type", "send the body without a Content-Encoding")
     try:
-        found = parse_qs(request.body.decode("utf-8"), max_num_fields=_MOST_FIELDS)
+        found = parse_qs(request.body.decode("utf-8"), max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise Fault(400, "bad_request", "the body is no form") from None
     return True, {name: values[0] for name, values in found.items()}

@@ -19,7 +19,7 @@ class Nothing(Struct):
 
 
 _decoder = msgspec.json.Decoder()
-_MOST_DIGITS = 300
+_MAX_DIGITS = 300
 
 
 def raw_body(request: Request, route: Route) -> Any:
@@ -62,7 +62,7 @@ def _lenient(content: bytes) -> Any:
         raise ValueError(word)
 
     def whole(digits: str) -> int | float:
-        return int(digits) if len(digits) <= _MOST_DIGITS else float("inf")
+        return int(digits) if len(digits) <= _MAX_DIGITS else float("inf")
 
     try:
         return stdlib_json.loads(content.decode("utf-8"), parse_constant=refuse, parse_int=whole)

@@ -49,7 +49,7 @@ async def _received(request: Call) -> tuple[str, Picture]:
     faults, picture = Faults(), None
     try:
         target = Path(room.name) / "file"
-        form = await receiving.file(request, target, media.MOST_BYTES, "an upload")
+        form = await receiving.file(request, target, media.MAX_BYTES, "an upload")
         asked = faults.of(fields.read, UploadForm, form.texts, "", True) or UploadForm()
         if form.filename is None:
             faults.add("file", "can't be blank")

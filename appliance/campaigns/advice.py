@@ -8,7 +8,7 @@ from appliance.campaigns import audience, lately, sms_checks
 from appliance.campaigns.findings import Case, Finding, persons
 from appliance.campaigns.rehearsal import Rehearsal
 from appliance.campaigns.rehearse import Outcome
-from appliance.campaigns.rehearse_sms import MOST_MADE
+from appliance.campaigns.rehearse_sms import MAX_MADE
 from appliance.db.dialect.documents import text_of
 from appliance.db.open import one, rows
 from appliance.designs import merge
@@ -19,7 +19,7 @@ from appliance.templates.store import document
 
 _DAY_MS = 86_400_000
 _DESIGN, _BODY, _AUDIENCE = "template_attributes.design.", "template_attributes.body", "trigger_attributes"
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 def warnings(case: Case, facts: dict[str, Any], rehearsed: Rehearsal | None) -> list[Finding]:
@@ -136,7 +136,7 @@ def _size(case: Case, largest: int) -> list[Finding]:
 
 def _broke_off(outcome: Outcome) -> bool:
     """Return whether there was no time for all; of very many SMS only some are made by intention."""
-    return outcome.sms is None or outcome.done < min(outcome.total, MOST_MADE)
+    return outcome.sms is None or outcome.done < min(outcome.total, MAX_MADE)
 
 
 def _rehearsed(rehearsed: Rehearsal) -> Iterator[Finding]:
@@ -151,6 +151,6 @@ def _rehearsed(rehearsed: Rehearsal) -> Iterator[Finding]:
         words = f"cannot be made for {persons(outcome.failed)}, who will be skipped: {outcome.failures[0].error}"
         yield Finding("render_error", words, _BODY)
     lacking = [lack for lack in outcome.lacking if lack.count]
-    for lack in lacking[:_MOST_NAMED]:
+    for lack in lacking[:_MAX_NAMED]:
         words = f"{lack.name} is empty for {lack.count:,} of {outcome.done:,} people, and has no default"
         yield Finding("missing_value", words, _BODY)

@@ -8,7 +8,7 @@ from appliance.segments import store as segments
 from appliance.segments.requests import SegmentCreate
 from appliance.tables import Campaign
 
-_MOST_NAME = 230
+_MAX_NAME = 230
 
 
 def not_opened(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
@@ -20,7 +20,7 @@ def not_opened(account_id: int, campaign_id: int, user_id: int | None = None) ->
     have = store.get(account_id, campaign_id)
     if have.channel != "email" or have.started_at is None:
         raise Invalid({"base": ["nobody could have opened it yet"]})
-    name = have.name[:_MOST_NAME]
+    name = have.name[:_MAX_NAME]
     segment = segments.create(
         account_id,
         SegmentCreate(

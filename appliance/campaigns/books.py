@@ -20,7 +20,7 @@ log = logging.getLogger("campanero.books")
 
 _STRETCH = 5_000
 # In the service; sorting more addresses than this takes memory that belongs to others
-_MOST_SORTED = 100_000
+_MAX_SORTED = 100_000
 # A look may take this share of the time
 _SHARE = 0.02
 _NO_EVENT = (
@@ -144,7 +144,7 @@ class Keeper:
         found: list[str] = []
         if campaign is not None and campaign.closing is None and campaign.started_at is not None:
             found += quick(campaign)
-            for wrong in thorough(campaign, self._process, _MOST_SORTED):
+            for wrong in thorough(campaign, self._process, _MAX_SORTED):
                 found += wrong
                 time.sleep(0.002)  # requests go first
         self._say(campaign_id, found)

@@ -12,7 +12,7 @@ from appliance.tables import Campaign, ContactList, Segment
 from appliance.templates import store as templates
 
 # Lists or segments that one audience may unite or leave out
-MOST_IDS = 500
+MAX_IDS = 500
 
 
 def locked(campaign: Campaign) -> Invalid:
@@ -69,8 +69,8 @@ def check_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> Non
         ids = data.get(key, [])
         if not isinstance(ids, list) or not all(type(number) is int for number in ids):
             faults.add(f"{path}data.{key}", "is invalid")
-        elif len(ids) > MOST_IDS:
-            faults.add(f"{path}data.{key}", f"is too long (maximum is {MOST_IDS} entries)")
+        elif len(ids) > MAX_IDS:
+            faults.add(f"{path}data.{key}", f"is too long (maximum is {MAX_IDS} entries)")
         else:
             wanted += [(f"data.{key}[{index}]", table, number) for index, number in enumerate(ids)]
     for name, table, number in wanted:

@@ -6,7 +6,7 @@ be done, so that a process that dies is followed by one that goes on.
 """
 
 from appliance import clock
-from appliance.campaigns.store import MOST_AT_ONCE
+from appliance.campaigns.store import MAX_AT_ONCE
 from appliance.db.open import one, run
 from appliance.db.work import after_commit, writing
 from appliance.tables import Campaign
@@ -35,7 +35,7 @@ def _begin(campaign: Campaign, how: str) -> None:
     writing()
     # Whoever has no row yet gets none
     campaign.freezing = None
-    if campaign.closing is not None or campaign.audience_count > MOST_AT_ONCE:
+    if campaign.closing is not None or campaign.audience_count > MAX_AT_ONCE:
         campaign.closing = campaign.closing or how
         after_commit(lambda: bell.ring("audiences"))
     else:

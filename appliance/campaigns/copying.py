@@ -7,7 +7,7 @@ from appliance.db.work import writing
 from appliance.tables import Campaign
 from appliance.templates import store as templates
 
-_MOST_NAME = 240
+_MAX_NAME = 240
 # What was noted of that one alone, and what has to be said anew before a send
 _NOT_KEPT = ("pause_detail",)
 _TO_CONFIRM = ("confirm_send_to_all",)
@@ -18,7 +18,7 @@ def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, nam
     writing()
     have = store.get(account_id, campaign_id)
     asked = CampaignCreate(
-        name=name or f"{have.name[:_MOST_NAME]} (copy)", channel="sms" if have.channel == "sms" else "email",
+        name=name or f"{have.name[:_MAX_NAME]} (copy)", channel="sms" if have.channel == "sms" else "email",
         tracking=have.tracking,
         data={key: value for key, value in have.data.items() if key not in _NOT_KEPT},
     )  # fmt: skip
@@ -29,5 +29,5 @@ def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, nam
     trigger.updated_at = clock.now_ms()
     trigger.save()
     templates.write(made.template, templates.document(have.template), user_id,
-                    label=f"Copied from {have.name[:_MOST_NAME]}", begins=True)  # fmt: skip
+                    label=f"Copied from {have.name[:_MAX_NAME]}", begins=True)  # fmt: skip
     return store.get(account_id, made.id)

@@ -1,6 +1,6 @@
 """Fixes who gets a campaign: one row of the ledger for each person, from the contacts as they are at its moment.
 
-Up to `MOST_AT_ONCE` people have their rows in the transaction of the send. More are written right after it in chunks
+Up to `MAX_AT_ONCE` people have their rows in the transaction of the send. More are written right after it in chunks
 that keep nobody waiting: the send has committed the decision, with the audience as SQL; a list of the people is drawn
 from the contacts of one moment (`drawn`), then stretches of it become rows, in the order of contact ids and under one
 block of message ids. Sending begins with the first chunk, and nothing is completed before the last.
@@ -22,7 +22,7 @@ from appliance.campaigns.audience import Audience
 from appliance.campaigns.checks import check_trigger
 from appliance.campaigns.drawn import Send
 from appliance.campaigns.requests import TriggerWrite
-from appliance.campaigns.store import MOST_AT_ONCE
+from appliance.campaigns.store import MAX_AT_ONCE
 from appliance.db.dialect import catalogue
 from appliance.db.dialect.documents import document_of
 from appliance.db.open import connection, one, scalar
@@ -100,7 +100,7 @@ def weigh(campaign: Campaign, trigger: Any = None) -> None:
     if not audience.is_set(campaign):
         return
     begun = time.monotonic()
-    large = audience.most(campaign, MOST_AT_ONCE + 1) > MOST_AT_ONCE
+    large = audience.most(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
     now = time.monotonic()
     slow = now - begun > _LONG_SECONDS and one(
         "SELECT 1 FROM contact WHERE account_id = ? LIMIT 1 OFFSET ?", (campaign.account_id, _MANY)
@@ -120,7 +120,7 @@ def _is_large(campaign: Campaign) -> bool:
     who, large, when = _weighed.pop(campaign.id, (None, False, 0.0))
     if who == _who(campaign) and when > time.monotonic() - _KNOWN_SECONDS:
         return bool(large)
-    return audience.most(campaign, MOST_AT_ONCE + 1) > MOST_AT_ONCE
+    return audience.most(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
 
 
 def begin(campaign: Campaign, provider: str) -> None:

@@ -30,7 +30,7 @@ _CHUNK = 500
 _NAMED = 50
 _TOLD_SECONDS = 0.3
 # A message may take 50 ms; an audience of which each does would take hours, and others wait
-MOST_SECONDS = 180.0
+MAX_SECONDS = 180.0
 
 
 class Task(Struct):
@@ -107,7 +107,7 @@ class Rehearsing:
         begun = told = time.monotonic()
         for start in range(0, len(ids), _CHUNK):
             self._chunk(ids[start : start + _CHUNK].tolist())
-            if time.monotonic() - begun > MOST_SECONDS:
+            if time.monotonic() - begun > MAX_SECONDS:
                 break
             if time.monotonic() - told > _TOLD_SECONDS:
                 told = time.monotonic()

@@ -14,9 +14,9 @@ from appliance.sms import gsm, numbers
 from appliance.tables import Account, Campaign, Channel, Contact
 
 # Up to so many people each text is made; of more, those of so many that stand evenly among them
-MOST_MADE = 20_000
+MAX_MADE = 20_000
 UNKNOWN = "unknown"
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 class Forced(Struct):
@@ -84,7 +84,7 @@ class Making:
         found.is_exact = done >= total
         found.parts = parts if found.is_exact or not done else round(parts * total / done)
         found.by_parts = {str(count): self._by_parts[count] for count in sorted(self._by_parts)}
-        found.forcing = [Forced(one, gsm.named(one), count) for one, count in self._forcing.most_common(_MOST_NAMED)]
+        found.forcing = [Forced(one, gsm.named(one), count) for one, count in self._forcing.most_common(_MAX_NAMED)]
         found.refused = dict(self._refused.most_common())
         found.countries = dict(self._countries.most_common())
         found.ucs2 = min(made, sum(self._forcing.values()))
@@ -115,7 +115,7 @@ def _refused(contact: Contact, key: str) -> str | None:
     return None if sms_rules.has_evidence(contact.id) else "no_consent"
 
 
-def spread(ids: list[int], most: int = MOST_MADE) -> list[int]:
+def spread(ids: list[int], most: int = MAX_MADE) -> list[int]:
     """Return so many of the people at most, evenly from the first to the last."""
     return ids if len(ids) <= most else [ids[index * len(ids) // most] for index in range(most)]
 

@@ -23,7 +23,7 @@ _AGAIN = (
 _BADLY = f"({','.join(repr(one) for one in _ENDED_BADLY)})"
 _WHY = "m.status, coalesce(m.skip_reason, m.error_code), m.error_text, r.kind"
 _JUDGED = "LEFT JOIN returned r ON r.message_id = m.id"
-_MOST_SHOWN, _MOST_KEPT = 200, 50
+_MAX_SHOWN, _MAX_KEPT = 200, 50
 _RATE_SECONDS, _KNOWN_SECONDS = 60.0, 20.0
 
 
@@ -61,7 +61,7 @@ def problems(campaign: Campaign) -> list[dict[str, Any]]:
     """Group what did not go out by status, reason, the server's words and what they mean; the most frequent first."""
     both = _badly(campaign) + _grouped(_AGAIN, _waiting(campaign))
     both.sort(key=lambda one: (-one.people, one.status, one.reason or "", one.text or ""))
-    return [_told(one) for one in both[:_MOST_SHOWN]]
+    return [_told(one) for one in both[:_MAX_SHOWN]]
 
 
 def troubled(campaign: Campaign, key: str) -> list[int]:
@@ -97,7 +97,7 @@ def _badly(campaign: Campaign) -> list[_Group]:
     if known != sums:
         found = _grouped(f"m.campaign_id = ? AND m.status IN {_BADLY}", (campaign.id,))
         with _memory.lock:
-            if len(_memory.problems) >= _MOST_KEPT:
+            if len(_memory.problems) >= _MAX_KEPT:
                 _memory.problems.clear()
             _memory.problems[campaign.id] = sums, found
     return found
@@ -109,7 +109,7 @@ def _grouped(condition: str, values: tuple[Any, ...]) -> list[_Group]:
     sql = f"SELECT {_WHY}, count(*) FROM message m {_JUDGED} WHERE {condition} GROUP BY 1, 2, 3, 4"
     for row in rows(sql, values):
         counted[_Group(row[0], row[1], row[2], row[3], 0).alike()] += row[4]
-    return [one._replace(people=count) for one, count in counted.most_common(_MOST_SHOWN)]
+    return [one._replace(people=count) for one, count in counted.most_common(_MAX_SHOWN)]
 
 
 def _waiting(campaign: Campaign) -> tuple[int, str, int]:
@@ -143,7 +143,7 @@ def _lately(campaign_id: int, sent: int) -> tuple[float, int]:
     """Note how many were sent by now; answers over how many seconds that was noted lately, and how many more it is."""
     now = time.monotonic()
     with _memory.lock:
-        if campaign_id not in _memory.sent and len(_memory.sent) >= _MOST_KEPT:
+        if campaign_id not in _memory.sent and len(_memory.sent) >= _MAX_KEPT:
             _memory.sent.clear()
         noted = _memory.sent.setdefault(campaign_id, deque())
         noted.append((now, sent))

@@ -32,8 +32,8 @@ from appliance.messages.store import FINAL
 from appliance.tables import Campaign, Link
 
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
-_LARGE, _RESTS, _MOST_KEPT = 5_000, 20, 20
-_MOST_DOMAINS = 50
+_LARGE, _RESTS, _MAX_KEPT = 5_000, 20, 20
+_MAX_DOMAINS = 50
 _HOUR_MS = 3600 * 1000
 _HOURS, _DAYS = 48, 90
 _AT = position_of("'@'", "recipient_key")
@@ -88,7 +88,7 @@ def of(account_id: int, campaign_id: int) -> Report:
         made = _count(store.sum_up(campaign))
         ended = time.monotonic()
         with _memory.lock:
-            if len(_memory.reports) >= _MOST_KEPT:
+            if len(_memory.reports) >= _MAX_KEPT:
                 _memory.reports.clear()
             _memory.reports[campaign_id] = ended, ended - begun, stands, made
         return made
@@ -201,7 +201,7 @@ def _domains(campaign_id: int) -> list[DomainFigures]:
         have = sums.setdefault(name, [0] * len(counts))
         sums[name] = [before + more for before, more in zip(have, counts, strict=True)]
     order = sorted(sums, key=lambda name: (-sums[name][0], name))
-    shown, others = order[:_MOST_DOMAINS], order[_MOST_DOMAINS:]
+    shown, others = order[:_MAX_DOMAINS], order[_MAX_DOMAINS:]
     made = [DomainFigures(name, sorted(named[name]), people(campaign_id, domain=name), *sums[name]) for name in shown]
     if others:
         rest = [sum(column) for column in zip(*(sums[name] for name in others), strict=True)]

@@ -9,7 +9,7 @@ from appliance.db.open import rows
 from appliance.sms import numbers
 from appliance.tables import Campaign
 
-_MOST_COUNTRIES = 50
+_MAX_COUNTRIES = 50
 _ACCEPTED = "status IN ('sent', 'delivered', 'bounced', 'complained')"
 _SUMS = (
     f"SELECT {recipients.NUMBER_PREFIX}, max(recipient_key), count(*), count(*) FILTER (WHERE {_ACCEPTED}), "
@@ -30,7 +30,7 @@ def of(campaign: Campaign) -> SmsFigures | None:
         have = sums.setdefault(country, [0] * len(counts))
         sums[country] = [before + int(more or 0) for before, more in zip(have, counts, strict=True)]
     order = sorted(sums, key=lambda one: (-sums[one][0], one or ""))
-    shown = [CountryFigures(one, _people(campaign.id, one), *sums[one]) for one in order[:_MOST_COUNTRIES]]
+    shown = [CountryFigures(one, _people(campaign.id, one), *sums[one]) for one in order[:_MAX_COUNTRIES]]
     return SmsFigures(sum(counts[-1] for counts in sums.values()), shown)
 
 

@@ -27,7 +27,7 @@ _SHORTENERS = late(
     r"//(?:www\.)?(?:bit\.ly|tinyurl\.com|goo\.gl|t\.co|ow\.ly|is\.gd|buff\.ly|rebrand\.ly|cutt\.ly|rb\.gy|t\.ly)\b",
     re.I,
 )
-_MOST_CHARACTERS_NAMED = 3
+_MAX_CHARACTERS_NAMED = 3
 
 
 def compiled(campaign: Campaign) -> "Compiled | None":
@@ -140,8 +140,8 @@ def _day(case: Case, sms: Texts) -> Iterator[Finding]:
 def _alphabet(sms: Texts) -> Iterator[Finding]:
     if not sms.ucs2:
         return
-    named = [f"{one.character} ({gsm.named(one.character)})" for one in sms.forcing[:_MOST_CHARACTERS_NAMED]]
-    more = " and others" if len(sms.forcing) > _MOST_CHARACTERS_NAMED else ""
+    named = [f"{one.character} ({gsm.named(one.character)})" for one in sms.forcing[:_MAX_CHARACTERS_NAMED]]
+    more = " and others" if len(sms.forcing) > _MAX_CHARACTERS_NAMED else ""
     words = f"the short alphabet lacks {', '.join(named)}{more}: for {persons(sms.ucs2)} a part holds 70 signs, not 160"
     yield Finding("ucs2", words, _BODY)
 

@@ -22,7 +22,7 @@ from appliance.templates.store import TemplateWrite, is_editable
 
 _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("cancelled",), "scheduled": ("scheduled",)}
 # Up to so many people a campaign's rows are written, ended and counted in one transaction
-MOST_AT_ONCE = 20_000
+MAX_AT_ONCE = 20_000
 _STATUSES = ("draft", "active", "paused", "completed")
 # By what a list of campaigns may be ordered; a minus before it turns that round
 ORDERS = {"name": fn.lower(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at}
@@ -129,7 +129,7 @@ def dress(campaign: Campaign, sums: bool = True) -> Campaign:
     shows the campaign calls `sum_up` afterwards.
     """
     campaign.stats, campaign.editable, campaign.waiting = None, is_editable(campaign), waiting.of(campaign)
-    if sums and not (work.is_writing() and campaign.audience_count > MOST_AT_ONCE):
+    if sums and not (work.is_writing() and campaign.audience_count > MAX_AT_ONCE):
         sum_up(campaign)
     return campaign
 

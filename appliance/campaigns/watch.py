@@ -12,12 +12,12 @@ from appliance.messages import senders, verdicts
 from appliance.tables import Campaign
 
 # Decisions, section 6: hard bounces and complaints, both from so many messages on
-MOST_BOUNCES, MOST_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
+MAX_BOUNCES, MAX_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
 # Messages that servers could not tell to be ours, or whose sender is not registered, as reported later (`work.gate`
 # stops for what is refused at once)
-MOST_STRANGERS = 3
+MAX_STRANGERS = 3
 # SMS that networks took for unwanted: single ones are caught always, so many and such a part of all mean us
-MOST_FILTERED, FROM_FILTERED = 0.05, 10
+MAX_FILTERED, FROM_FILTERED = 0.05, 10
 _LIVE = ("sending", "holding")
 
 
@@ -48,13 +48,13 @@ def verdict(campaign: Campaign) -> str | None:
     sent, refused, bounced, complained, strangers, filtered = (
         count - int(campaign.baseline.get(name, 0)) for name, count in counts.items()
     )  # fmt: skip
-    if strangers >= MOST_STRANGERS or (filtered >= FROM_FILTERED and filtered > MOST_FILTERED * (sent + refused)):
+    if strangers >= MAX_STRANGERS or (filtered >= FROM_FILTERED and filtered > MAX_FILTERED * (sent + refused)):
         return "transport"
     if sent + refused < FROM_MESSAGES:
         return None
-    if refused + bounced > MOST_BOUNCES * (sent + refused):
+    if refused + bounced > MAX_BOUNCES * (sent + refused):
         return "bounce_rate"
-    return "complaint_rate" if complained > MOST_COMPLAINTS * sent else None
+    return "complaint_rate" if complained > MAX_COMPLAINTS * sent else None
 
 
 def _words(campaign_id: int) -> str:

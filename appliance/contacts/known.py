@@ -18,7 +18,7 @@ from appliance.tables import Contact
 
 # So many of the last added are looked at for what their data hold
 _LOOKED_AT = 1_000
-_MOST_KEYS = 60
+_MAX_KEYS = 60
 _LONGEST = 40
 # No merge tag can say them
 _UNNAMED = late(r"""["'{}.\[\]]|^_""")
@@ -86,7 +86,7 @@ def counted(objects: list[Any]) -> list[Key]:
         for name, value in _flat(one, ""):
             many[name] += 1
             examples.setdefault(name, str(value)[:_LONGEST])
-    return [Key(name, examples[name], 1 - count / len(objects)) for name, count in many.most_common(_MOST_KEYS)]
+    return [Key(name, examples[name], 1 - count / len(objects)) for name, count in many.most_common(_MAX_KEYS)]
 
 
 def _flat(value: Any, before: str) -> list[tuple[str, Any]]:

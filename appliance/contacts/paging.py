@@ -17,7 +17,7 @@ from appliance.segments import people
 from appliance.tables.contact import NAME
 
 # More hits than this are nobody's search: they come newest first instead of best first
-MOST_RANKED = 2000
+MAX_RANKED = 2000
 _CHUNK = 2000
 # Fewer are found again and sorted rather than met on the way
 _FEW = 2000
@@ -134,8 +134,8 @@ def hits(account_id: int, text: str) -> tuple[list[int], int | None]:
     if addressed:
         return addressed, None
     only = _shared_by(account_id)
-    found = search.ranked(words, only, MOST_RANKED + 1)
-    if len(found) <= MOST_RANKED:
+    found = search.ranked(words, only, MAX_RANKED + 1)
+    if len(found) <= MAX_RANKED:
         return [row[0] for row in sorted(found, key=lambda row: (row[1], -row[0]))], None
     return [], search.number(words, only)
 
@@ -147,7 +147,7 @@ def _addresses(account_id: int, text: str) -> list[int]:
         return []
     found = rows(
         "SELECT DISTINCT contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key >= ? AND key < ? "
-        f"ORDER BY key LIMIT {MOST_RANKED}",
+        f"ORDER BY key LIMIT {MAX_RANKED}",
         (account_id, begin, begin + chr(0x10FFFF)),
     )
     return [row[0] for row in found]

@@ -8,7 +8,7 @@ from appliance.tables import Channel, Contact
 
 _WORD = late(r"[^\W_]+")
 _PHONE_LIKE = late(r"^[\d\s+().\-/]{3,}$")
-_MOST_WORDS = 12
+_MAX_WORDS = 12
 _FOUND = "contact_search MATCH :words"
 WRITE = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, ?)"
 FORGET = "DELETE FROM contact_search WHERE rowid = ?"
@@ -29,7 +29,7 @@ def match(text: str) -> str | None:
     if _PHONE_LIKE.match(text):
         digits = re.sub(r"\D", "", text)
         return f'"{digits}"*' if digits else None
-    words = _WORD.findall(text.lower())[:_MOST_WORDS]
+    words = _WORD.findall(text.lower())[:_MAX_WORDS]
     return " ".join(f'"{word}"*' for word in words) or None
 
 

@@ -14,7 +14,7 @@ from appliance.work import bell
 
 _HOUR_MS = 3_600_000
 # Two machines that answer each other come to an end
-_MOST_IN_A_DAY = 20
+_MAX_IN_A_DAY = 20
 _LONGEST_NAME = 60
 _LATELY = (
     "SELECT count(*) FROM incoming WHERE account_id = ? AND sender = ? AND reply_id IS NOT NULL AND created_at > ? "
@@ -31,7 +31,7 @@ def answer(
     now = clock.now_ms()
     if kind == "help" and _lately(account_id, address, now - _HOUR_MS, '["help"]'):
         return
-    if _lately(account_id, address, now - 24 * _HOUR_MS, '["stop","refusal","start","help"]') >= _MOST_IN_A_DAY:
+    if _lately(account_id, address, now - 24 * _HOUR_MS, '["stop","refusal","start","help"]') >= _MAX_IN_A_DAY:
         return
     account = Account.get_by_id(account_id)
     text = words.say(kind, account.locale, _company(account), account.email_reply_to or account.email_from_email)

@@ -26,7 +26,7 @@ _ANSWERED = (
     "AND i.sender = ? AND i.created_at > ? AND m.source_type = 'flow' LIMIT ?)"
 )
 _DAY_MS = 24 * 3_600_000
-_MOST_IN_A_DAY = 20
+_MAX_IN_A_DAY = 20
 
 log = logging.getLogger("campanero.sms")
 
@@ -72,10 +72,10 @@ def is_machine(account_id: int, sender: str) -> bool:
     What it writes starts no more flows, or the two would answer each other for ever, each time at a price.
     """
     since = clock.now_ms() - _DAY_MS
-    count = int(scalar(_ANSWERED, (account_id, sender, since, _MOST_IN_A_DAY + 1)))
-    if count == _MOST_IN_A_DAY:
+    count = int(scalar(_ANSWERED, (account_id, sender, since, _MAX_IN_A_DAY + 1)))
+    if count == _MAX_IN_A_DAY:
         log.warning("a number answers the SMS of flows like a machine: for a day it starts none any more")
-    return count >= _MOST_IN_A_DAY
+    return count >= _MAX_IN_A_DAY
 
 
 def tell(

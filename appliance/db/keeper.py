@@ -18,7 +18,7 @@ from appliance.db.storage import StorageError
 
 log = logging.getLogger("campanero.writer")
 # Pages in the log; 8 MB
-_MOST_PAGES = 2_000
+_MAX_PAGES = 2_000
 _AGAIN_SECONDS = 1.0
 
 
@@ -36,7 +36,7 @@ class LogKeeper:
         writing_connection.set_wal_hook(self._written)
 
     def _written(self, connection: Any, name: str, pages: int) -> int:
-        if pages >= _MOST_PAGES:
+        if pages >= _MAX_PAGES:
             self._due.set()
         return 0
 

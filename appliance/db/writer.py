@@ -22,8 +22,8 @@ T = TypeVar("T")
 log = logging.getLogger("campanero.writer")
 
 # A batch stops growing after this many verbs or seconds, so that nobody waits long for a neighbour.
-_MOST_VERBS = 200
-_MOST_SECONDS = 0.02
+_MAX_VERBS = 200
+_MAX_SECONDS = 0.02
 # Kilobytes: what a large transaction changes is written once, at its end
 _CACHE = 4_000
 
@@ -141,11 +141,11 @@ class Writer:
                 self._forget_connection()  # the fault is in the connection itself, and would stay there
             self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
             return None
-        until = time.monotonic() + _MOST_SECONDS
+        until = time.monotonic() + _MAX_SECONDS
         try:
             while job is not None:
                 self._verb(here, job, done)
-                if len(done) >= _MOST_VERBS or time.monotonic() > until or self._queue.empty():
+                if len(done) >= _MAX_VERBS or time.monotonic() > until or self._queue.empty():
                     break
                 job = self._queue.get()
                 stop = job is None

@@ -15,7 +15,7 @@ from appliance.delivery.replies import Reply, before_anybody
 from appliance.delivery.send import Server
 from appliance.errors import DeliveryError, Ours, Unreachable
 
-_MOST_UNSENT = 16_384
+_MAX_UNSENT = 16_384
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Context = Callable[[], ssl.SSLContext]
 _name = ""
@@ -80,7 +80,7 @@ async def _open(dialogue: Dialogue, context: Context | None) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # What the system holds for us cannot be told from what has left: were that whole large messages, a connection
         # that breaks within one would leave a doubt where there is none
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT)
 
 
 async def _greet(dialogue: Dialogue, context: Context) -> None:

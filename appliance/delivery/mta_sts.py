@@ -10,7 +10,7 @@ from typing import NamedTuple
 from appliance.delivery import resolver, safe_http
 from appliance.patterns import late
 
-_MOST_BYTES = 65_536
+_MAX_BYTES = 65_536
 _SECONDS = 10.0
 _LONGEST_AGE = 31_557_600  # a year (3.2)
 _ID = late(r"[A-Za-z0-9]{1,32}")
@@ -53,7 +53,7 @@ async def fetch(domain: str, policy_id: str) -> Policy | None:
     """
     url = f"https://mta-sts.{domain}/.well-known/mta-sts.txt"
     try:
-        answer = await safe_http.ask("GET", url, schemes=("https",), most=_MOST_BYTES, seconds=_SECONDS)
+        answer = await safe_http.ask("GET", url, schemes=("https",), most=_MAX_BYTES, seconds=_SECONDS)
     except safe_http.Unreached:
         return None
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -9,7 +9,7 @@ from appliance.patterns import late
 
 # RFC 5321, 4.5.3.1.5 gives 512 octets; who says more is still understood, who never ends is not
 LONGEST_LINE = 4_096
-MOST_LINES = 200
+MAX_LINES = 200
 _LINE = late(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
 _ENHANCED = late(r"([245]\.\d{1,3}\.\d{1,3})\b")
 
@@ -73,7 +73,7 @@ class Replies:
             raise Garbled(f"a reply of two codes: {self._code} and {code}")
         self._code = code
         self._lines.append(parts[3])
-        if len(self._lines) > MOST_LINES:
+        if len(self._lines) > MAX_LINES:
             raise Garbled("a reply of too many lines")
         if parts[2] == b"-":
             return None

@@ -18,7 +18,7 @@ from appliance.delivery.groups import domain_of
 from appliance.errors import DeliveryError, Permanent, Temporary
 
 DIRECT = "direct"
-_MOST_KEPT = 20_000
+_MAX_KEPT = 20_000
 # Names are believed this long at least and at most, whatever their TTL; what was not found is asked for again sooner
 _LEAST, _MOST, _NOTHING, _FAILED = 60.0, 3600.0, 300.0, 30.0
 
@@ -63,7 +63,7 @@ class _Cache(Generic[Kept]):
         with self._lock:
             self._kept[name] = (clock.steady() + seconds, value)
             self._kept.move_to_end(name)
-            while len(self._kept) > _MOST_KEPT:
+            while len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
         return value
 

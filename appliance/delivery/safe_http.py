@@ -34,7 +34,7 @@ log = logging.getLogger("campanero.http")
 # never answers shall keep the others from being looked up
 _lookups = ThreadPoolExecutor(128, thread_name_prefix="look-up")
 
-MOST_BYTES = 2_097_152
+MAX_BYTES = 2_097_152
 SECONDS = 5.0
 _IDLE_SECONDS = 2.0
 # What may come beside a body
@@ -120,14 +120,14 @@ def load() -> None:
     _trusted()
 
 
-async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MOST_BYTES) -> Answer:
+async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MAX_BYTES) -> Answer:
     """GET what somebody named; raises Unreached."""
     return await ask("GET", url, schemes=schemes, most=most)
 
 
 async def ask(
     method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None,
-    schemes: tuple[str, ...] = ("http", "https"), most: int = MOST_BYTES, seconds: float = SECONDS, cut: bool = False,
+    schemes: tuple[str, ...] = ("http", "https"), most: int = MAX_BYTES, seconds: float = SECONDS, cut: bool = False,
     kept: "Kept | None" = None,
 ) -> Answer:  # fmt: skip
     """Ask a web server once; raises Unreached.

@@ -43,7 +43,7 @@ _ENDED_BY_OTHERS = {
     "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
 }  # fmt: skip
 _DEEPEST = 250
-_MOST_ATTRIBUTES = 200
+_MAX_ATTRIBUTES = 200
 _CSS_URL = late(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
 
 
@@ -57,7 +57,7 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
 
 def _is_bomb(html: str) -> bool:
     """Return whether elements are deeper or have more attributes than in any mail: parsing time is quadratic."""
-    if any(one.many > _MOST_ATTRIBUTES for one in places.elements(html)):
+    if any(one.many > _MAX_ATTRIBUTES for one in places.elements(html)):
         return True
     depth, names = 0, Counter[str]()
     for found in _ELEMENT.finditer(html):

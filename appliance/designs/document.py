@@ -10,11 +10,11 @@ from appliance.designs.kind import STYLES, Kind
 from appliance.designs.sections import BY_NAME, KINDS
 from appliance.designs.theme import THEME
 
-MOST_SECTIONS = 200
-MOST_COLUMN_SECTIONS = 50
-MOST_LEVELS = 2
+MAX_SECTIONS = 200
+MAX_COLUMN_SECTIONS = 50
+MAX_LEVELS = 2
 # Those in columns counted too; a message has room for no more
-MOST_IN_ALL = 1_000
+MAX_IN_ALL = 1_000
 # What other products, and older documents, call them
 ALIASES = (("html", "content"), ("label", "text"))
 
@@ -81,7 +81,7 @@ def _walk(raw: list[Any], path: str, level: int) -> Iterator[Section]:
             continue
         found = section(one, f"{path}[{index}]")
         yield found
-        if found.kind is not None and found.kind.name == "columns" and level < MOST_LEVELS:
+        if found.kind is not None and found.kind.name == "columns" and level < MAX_LEVELS:
             columns = found.props.get("columns")
             for number, column in enumerate(columns if isinstance(columns, list) else []):
                 if isinstance(column, dict) and isinstance(column.get("sections"), list):
@@ -93,12 +93,12 @@ def check(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
     raw = document.get("sections", [])
     if not isinstance(raw, list):
         add("sections", "is invalid")
-    elif len(raw) > MOST_SECTIONS:
-        add("sections", f"is too long (maximum is {MOST_SECTIONS} entries)")
-    elif sum(1 for _ in islice(walk(document), MOST_IN_ALL + 1)) > MOST_IN_ALL:
-        add("sections", f"is too long (maximum is {MOST_IN_ALL} entries, those in columns too)")
-    elif sum(text.count("{{") + text.count("{%") for text in strings(document)) > merge.MOST_TAGS:
-        add("sections", f"more than {merge.MOST_TAGS} tags")
+    elif len(raw) > MAX_SECTIONS:
+        add("sections", f"is too long (maximum is {MAX_SECTIONS} entries)")
+    elif sum(1 for _ in islice(walk(document), MAX_IN_ALL + 1)) > MAX_IN_ALL:
+        add("sections", f"is too long (maximum is {MAX_IN_ALL} entries, those in columns too)")
+    elif sum(text.count("{{") + text.count("{%") for text in strings(document)) > merge.MAX_TAGS:
+        add("sections", f"more than {merge.MAX_TAGS} tags")
     else:
         theme = document.get("theme")
         if not isinstance(theme, dict | None):
@@ -135,8 +135,8 @@ def _check(raw: list[Any], path: str, level: int, add: Callable[[str, str], None
 def _check_columns(found: Section, level: int, add: Callable[[str, str], None]) -> None:
     columns = found.props.get("columns")
     path = f"{found.path}.props.columns"
-    if level >= MOST_LEVELS:
-        add(path, f"is nested too deeply (maximum is {MOST_LEVELS} levels)")
+    if level >= MAX_LEVELS:
+        add(path, f"is nested too deeply (maximum is {MAX_LEVELS} levels)")
         return
     for number, column in enumerate(columns if isinstance(columns, list) else []):
         inner = column.get("sections") if isinstance(column, dict) else None
@@ -145,8 +145,8 @@ def _check_columns(found: Section, level: int, add: Callable[[str, str], None]) 
             continue
         if not isinstance(inner, list):
             add(here, "is invalid")
-        elif len(inner) > MOST_COLUMN_SECTIONS:
-            add(here, f"is too long (maximum is {MOST_COLUMN_SECTIONS} entries)")
+        elif len(inner) > MAX_COLUMN_SECTIONS:
+            add(here, f"is too long (maximum is {MAX_COLUMN_SECTIONS} entries)")
         else:
             _check(inner, here, level + 1, add)
 

@@ -17,10 +17,10 @@ from liquid.output import LimitedStringIO
 from liquid.stringify import to_liquid_string
 
 from appliance.designs import merge
-from appliance.designs.merge import FILTERS, MAX_FILTERS, MOST_OUTPUT, TAGS
+from appliance.designs.merge import FILTERS, MAX_FILTERS, MAX_OUTPUT, TAGS
 from appliance.patterns import late
 
-MOST_ROUNDS = 100
+MAX_ROUNDS = 100
 # Steps between two looks at the clock; a step is a lookup, a node, a filter, or so many characters that one works on
 STEPS = 32
 CHARACTERS_PER_STEP = 128
@@ -50,8 +50,8 @@ class _Render(RenderContext):
 
     def raise_for_loop_limit(self, length: int = 1) -> None:
         """Refuse a loop that is too long by itself; nested ones are bounded by time."""
-        if length > MOST_ROUNDS:
-            raise LoopIterationLimitError(f"a loop of more than {MOST_ROUNDS} rounds", token=None)
+        if length > MAX_ROUNDS:
+            raise LoopIterationLimitError(f"a loop of more than {MAX_ROUNDS} rounds", token=None)
         self.step()
 
     def get(self, path: list[object], *arguments: Any, **named: Any) -> Any:
@@ -93,7 +93,7 @@ class _Render(RenderContext):
 
 def render(template: BoundTemplate, values: Mapping[str, Any], until: float) -> str:
     """Render a template; raises LiquidError, also where it is not done by this processor time of the thread."""
-    buffer = LimitedStringIO(MOST_OUTPUT)
+    buffer = LimitedStringIO(MAX_OUTPUT)
     template.render_with_context(_Render(template, globals=values, until=until), buffer)
     return buffer.getvalue()
 
@@ -185,7 +185,7 @@ class _Loop(LoopExpression):
         try:
             return items, len(items)
         except OverflowError:
-            raise LoopIterationLimitError(f"a loop of more than {MOST_ROUNDS} rounds", token=None) from None
+            raise LoopIterationLimitError(f"a loop of more than {MAX_ROUNDS} rounds", token=None) from None
 
     def _slice(
         self, it: Any, length: int, context: RenderContext, *, limit: int | None, offset: int | str | None
@@ -230,7 +230,7 @@ def prepare(nodes: list[Any]) -> None:
 
 def _check_size(name: str, characters: int) -> None:
     """Raise FilterArgumentError where the result of a filter would be longer than a message may be."""
-    if characters > MOST_OUTPUT:
+    if characters > MAX_OUTPUT:
         raise FilterArgumentError(f"{name}: the result would be too long", token=None)
 
 
@@ -271,11 +271,11 @@ def _checked(function: Callable[..., Any], name: str, size: Callable[[str], int]
 
 
 def _size_encoded(text: str) -> int:
-    return len(text) if len(text) * 12 <= MOST_OUTPUT else 3 * len(text.encode())
+    return len(text) if len(text) * 12 <= MAX_OUTPUT else 3 * len(text.encode())
 
 
 def _size_escaped(text: str) -> int:
-    return len(text) if len(text) * 6 <= MOST_OUTPUT else len(text) + 5 * sum(map(text.count, "&<>\"'"))
+    return len(text) if len(text) * 6 <= MAX_OUTPUT else len(text) + 5 * sum(map(text.count, "&<>\"'"))
 
 
 def _money(value: Any, currency: Any = "") -> str:

@@ -11,7 +11,7 @@ from appliance.designs import places, plaintext, tags
 from appliance.designs.places import Attribute, Element
 from appliance.patterns import late
 
-_MOST_WORDS = 120
+_MAX_WORDS = 120
 _LONGEST = 20_000
 _ANCHOR = late(r"<(a|area)(?=[\s/])", re.IGNORECASE)
 _CLOSE = late(r"</a\s*>", re.IGNORECASE)
@@ -24,7 +24,7 @@ _ASIDE = late("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-
 _BEHIND = ".,;:!?'*_"
 _OPENED = {")": "(", "]": "["}
 # So many of them are looked at for an address that is known
-_MOST_BEHIND = 100
+_MAX_BEHIND = 100
 
 
 class Link(NamedTuple):
@@ -71,7 +71,7 @@ def in_text(text: str, known: set[str]) -> Iterator[Place]:
     masked = places.masked(text)
     for found in _IN_TEXT.finditer(masked):
         start, longest = found.span()
-        known_ends = (end for end in islice(_ends(masked, start, longest), _MOST_BEHIND) if text[start:end] in known)
+        known_ends = (end for end in islice(_ends(masked, start, longest), _MAX_BEHIND) if text[start:end] in known)
         end = next(known_ends, None)
         if end is None:
             aside = _ASIDE.search(masked, start, longest)
@@ -132,4 +132,4 @@ def _words(html: str, masked: str, anchor: Element, until: int) -> str:
     """Return what stands between a link's beginning and its end; merge tags as they are."""
     end = _CLOSE.search(masked, anchor.end, until)
     stop = end.start() if end else anchor.end
-    return " ".join(plaintext.from_template(html[anchor.end : stop]).split())[:_MOST_WORDS]
+    return " ".join(plaintext.from_template(html[anchor.end : stop]).split())[:_MAX_WORDS]

@@ -28,14 +28,14 @@ FILTERS = (
     "first", "last", "join", "url_encode", "escape",
 )  # fmt: skip
 
-MOST_TAGS = 2_000
+MAX_TAGS = 2_000
 # Of all tags of a template together: what stands in them is read by a slower reader than what stands around them
 MAX_TAG_CHARACTERS = 262_144
 # Of these, outside of quotes: each value of them takes up to 250 bytes of memory, and templates that were read are kept
 MAX_TAG_CODE_CHARACTERS = 65_536
 # Of one tag: the library's reader looks from each bracket to the end of the tag, and goes one deeper at each operator
 MAX_BRACKETS, MAX_OPERATORS = 20, 100
-MOST_OUTPUT = 1_048_576
+MAX_OUTPUT = 1_048_576
 MAX_FILTERS = 20
 # Of a subject or a name, filled in; what a template says there is shorter
 MAX_HEADER_CHARACTERS = 10_000
@@ -89,8 +89,8 @@ def scan(source: str) -> int:
         if end < 0 or "{{" in inside or "{%" in inside:
             raise MergeError(f"expected '{closing}'", *place(source, begin))
         count += 1
-        if count > MOST_TAGS:
-            raise MergeError(f"more than {MOST_TAGS} tags")
+        if count > MAX_TAGS:
+            raise MergeError(f"more than {MAX_TAGS} tags")
         characters += len(inside)
         if characters > MAX_TAG_CHARACTERS:
             raise MergeError(f"the merge tags are too long (maximum is {MAX_TAG_CHARACTERS} characters in all)")

@@ -71,7 +71,7 @@ def _walk(raw: list[Any], path: str, parent: str, column: int, level: int) -> It
             continue
         found = document.section(one, f"{path}[{index}]")
         yield Entry(found.id, found, one, raw, parent, column, index, level)
-        if found.kind is not None and found.kind.name == "columns" and level < document.MOST_LEVELS:
+        if found.kind is not None and found.kind.name == "columns" and level < document.MAX_LEVELS:
             for number, inner in enumerate(columns(one)):
                 here = f"{found.path}.props.columns[{number}].sections"
                 if isinstance(inner, dict) and isinstance(inner.get("sections"), list):

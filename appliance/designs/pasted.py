@@ -27,7 +27,7 @@ _WORD = late(r"[A-Za-z0-9\-]{1,35}")
 # Attributes of a body are cleaned as those of a table, which may have the same
 _CARRIER = late(r"<table([^<>]*)>")
 # Elements times selectors: beyond it the rules stay in the head
-_MOST_MATCHES = 1_000_000
+_MAX_MATCHES = 1_000_000
 
 
 class _Parts(NamedTuple):
@@ -97,7 +97,7 @@ def _made(parts: _Parts) -> _Made:
     """Clean a body, write its rules into its elements, and clean what they have written."""
     attributes, content = _attributes(parts.body), cleaning.fragment(parts.content, comments=True)
     sheet = parts.sheet
-    if not sheet.to_write or content.count("<") * sheet.selectors > _MOST_MATCHES:
+    if not sheet.to_write or content.count("<") * sheet.selectors > _MAX_MATCHES:
         return _Made(attributes, content, not sheet.to_write)
     inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, extra_css=sheet.to_write)
     try:

@@ -161,7 +161,7 @@ class _Run:
     def _has_room(self, path: str) -> bool:
         """Return whether a further section fits into a message; the first that does not is told."""
         self.shown += 1
-        if self.shown <= document.MOST_IN_ALL and self.size <= merge.MOST_OUTPUT:
+        if self.shown <= document.MAX_IN_ALL and self.size <= merge.MAX_OUTPUT:
             return True
         if not any(one.code == "too_large" for one in self.advice):
             self.advice.append(Advice("too_large", "no message has room for this section and those after it", path))
@@ -269,7 +269,7 @@ class _Run:
             if not isinstance(one, dict) or not self._has_room(here):
                 continue
             found = document.section(one, here)
-            if found.kind is None or not found.kind.in_columns or self.level > document.MOST_LEVELS:
+            if found.kind is None or not found.kind.in_columns or self.level > document.MAX_LEVELS:
                 self._unknown(found, "stand in a column")
                 parts.append(self._within(here, ""))
                 continue

@@ -24,7 +24,7 @@ def spec() -> dict[str, Any]:
         "styles": [one.spec() for one in STYLES],
         "colours": ["#rrggbb", "a CSS name", "theme:brand", "theme:text", "theme:bg"],
         "limits": {
-            "sections": document.MOST_SECTIONS, "column_sections": document.MOST_COLUMN_SECTIONS,
-            "column_levels": document.MOST_LEVELS, "sections_in_all": document.MOST_IN_ALL,
+            "sections": document.MAX_SECTIONS, "column_sections": document.MAX_COLUMN_SECTIONS,
+            "column_levels": document.MAX_LEVELS, "sections_in_all": document.MAX_IN_ALL,
         },
     }  # fmt: skip

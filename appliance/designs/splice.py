@@ -20,7 +20,7 @@ from liquid.exceptions import LiquidError
 from liquid.stringify import to_liquid_string
 
 from appliance.designs.language import ENCODINGS
-from appliance.designs.merge import MOST_OUTPUT
+from appliance.designs.merge import MAX_OUTPUT
 
 _FILTERS = ("default", "upcase", "downcase", "capitalize", "strip", "escape", "url_encode", *ENCODINGS)
 _PLAIN = (str, int, float, bool, type(None))
@@ -89,7 +89,7 @@ class Splice:
         except (NotPlain, LiquidError, TypeError, ValueError):
             return None  # filling it again will say what is wrong
         text = "".join(parts)
-        return text if len(text) * 4 <= MOST_OUTPUT or len(text.encode()) <= MOST_OUTPUT else None
+        return text if len(text) * 4 <= MAX_OUTPUT or len(text.encode()) <= MAX_OUTPUT else None
 
 
 class Budget:
@@ -105,7 +105,7 @@ class Budget:
         is over."""
         self._size += size
         self._values += 1
-        if self._size > MOST_OUTPUT or (self._values % VALUES_PER_LOOK == 0 and time.thread_time() > self._until):
+        if self._size > MAX_OUTPUT or (self._values % VALUES_PER_LOOK == 0 and time.thread_time() > self._until):
             raise NotPlain
 
 

@@ -8,7 +8,7 @@ from appliance.db.dialect import catalogue
 from appliance.db.dialect.hints import by_index
 from appliance.db.open import rows
 from appliance.doctor import ground
-from appliance.doctor.findings import MOST_SHOWN, Line
+from appliance.doctor.findings import MAX_SHOWN, Line
 
 _LATE_MS = 15 * 60_000
 _MINE = "f.hidden = 0 AND f.account_id = coalesce(:account, f.account_id)"
@@ -66,10 +66,10 @@ def books(_: Path, account_id: int | None) -> Iterator[Line]:
         f"flow {number}: {count} people are counted in a step that they have left"
         for number, count in rows(_LEFT_OPEN, mine)
     ]
-    for words in found[:MOST_SHOWN]:
+    for words in found[:MAX_SHOWN]:
         yield Line("fail", "flows", words)
-    if len(found) > MOST_SHOWN:
-        yield Line("fail", "flows", f"{len(found) - MOST_SHOWN} more like these")
+    if len(found) > MAX_SHOWN:
+        yield Line("fail", "flows", f"{len(found) - MAX_SHOWN} more like these")
     if not found:
         yield Line("ok", "flows", "1 flow balances" if len(flows) == 1 else f"{len(flows)} flows balance")
 

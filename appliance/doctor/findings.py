@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 
 
 class Line(NamedTuple):

@@ -16,7 +16,7 @@ from appliance.db import identity, storage
 from appliance.db.dialect import catalogue
 from appliance.db.migrations import MIGRATIONS
 from appliance.db.open import TooOld, check_version, open_database, rows
-from appliance.doctor.findings import MOST_SHOWN, Line, Over
+from appliance.doctor.findings import MAX_SHOWN, Line, Over
 from appliance.tables import Campaign
 
 
@@ -35,7 +35,7 @@ def files(directory: Path) -> Iterator[Line]:
         raise Over
     open_to = [name for name in (directory, *sorted(directory.iterdir())) if _is_open(name)]
     if open_to:
-        words = f"others can read {', '.join(map(str, open_to[:MOST_SHOWN]))}: chmod go-rwx"
+        words = f"others can read {', '.join(map(str, open_to[:MAX_SHOWN]))}: chmod go-rwx"
         yield Line("fail", "data directory", words)
     elif not os.access(directory, os.W_OK):
         yield Line("fail", "data directory", f"{directory} cannot be written by this user")
@@ -67,7 +67,7 @@ def database(directory: Path) -> Iterator[Line]:
             state = "is empty" if path.exists() else "is not there"
             raise identity.Unusable(f"{path} {state}: restore a backup (campanero restore FILE)")
         open_database(path)
-        found = catalogue.damage(MOST_SHOWN)
+        found = catalogue.damage(MAX_SHOWN)
         have, want = its.schema, len(MIGRATIONS)
     except (TooOld, identity.Unusable, apsw.Error, peewee.PeeweeException) as error:
         yield Line("fail", "database", str(error))
@@ -151,10 +151,10 @@ def books(_: Path, account_id: int | None) -> Iterator[Line]:
             continue
         wrong = bookkeeping.quick(fresh) + [words for part in bookkeeping.thorough(fresh) for words in part]
         found += [f"campaign {campaign.id}: {words}" for words in wrong]
-    for words in found[:MOST_SHOWN]:
+    for words in found[:MAX_SHOWN]:
         yield Line("fail", "books", words)
-    if len(found) > MOST_SHOWN:
-        yield Line("fail", "books", f"{len(found) - MOST_SHOWN} more like these")
+    if len(found) > MAX_SHOWN:
+        yield Line("fail", "books", f"{len(found) - MAX_SHOWN} more like these")
     if not found:
         yield Line("ok", "books", "1 campaign balances" if len(sent) == 1 else f"{len(sent)} campaigns balance")
     for (number,) in rows("SELECT id FROM account WHERE id = coalesce(?, id) ORDER BY id", (account_id,)):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from appliance import clock, config
 from appliance.db.open import rows
-from appliance.doctor.findings import MOST_SHOWN, Line
+from appliance.doctor.findings import MAX_SHOWN, Line
 from appliance.messages import sms_days, strangers
 
 
@@ -30,6 +30,6 @@ def of_sms(directory: Path, account_id: int | None) -> Iterator[Line]:
                 "within an hour, more are refused"
             )
             found.append(Line("warn", "SMS", words, "look who asks for these messages: somebody may earn by them"))
-    yield from found[:MOST_SHOWN]
-    if len(found) > MOST_SHOWN:
-        yield Line("warn", "SMS", f"{len(found) - MOST_SHOWN} more like these")
+    yield from found[:MAX_SHOWN]
+    if len(found) > MAX_SHOWN:
+        yield Line("warn", "SMS", f"{len(found) - MAX_SHOWN} more like these")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from appliance import clock
 from appliance.db.open import rows
-from appliance.doctor.findings import MOST_SHOWN, Line
+from appliance.doctor.findings import MAX_SHOWN, Line
 from appliance.webhooks import secret, store
 from appliance.webhooks.secret import Sealed
 
@@ -19,9 +19,9 @@ _OF = (
 def heard(directory: Path, account_id: int | None) -> Iterator[Line]:
     """Look whether those who asked to be told of events can be told; nothing is sent for that."""
     found = list(_faults(account_id))
-    yield from found[:MOST_SHOWN]
-    if len(found) > MOST_SHOWN:
-        yield Line("warn", "webhooks", f"{len(found) - MOST_SHOWN} more like these")
+    yield from found[:MAX_SHOWN]
+    if len(found) > MAX_SHOWN:
+        yield Line("warn", "webhooks", f"{len(found) - MAX_SHOWN} more like these")
     count = len(rows(_OF, (account_id,)))
     if count and not found:
         yield Line("ok", "webhooks", "1 webhook" if count == 1 else f"{count} webhooks")

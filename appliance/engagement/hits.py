@@ -22,7 +22,7 @@ from appliance.messages.targets import Found
 from appliance.work import bell
 
 # Nobody looks at a mail so often; and messages of which that is known
-MOST_OF_A_MESSAGE, _MOST_KNOWN = 1_000, 100_000
+MAX_OF_A_MESSAGE, _MAX_KNOWN = 1_000, 100_000
 _kept = lru_cache(maxsize=4_096)(clients.kept)
 _INSERT = (
     "INSERT INTO hit (account_id, campaign_id, message_id, kind, number, method, ip, user_agent, referrer, verdict, "
@@ -73,10 +73,10 @@ class Limit:
 
     def allows(self, message_id: int) -> bool:
         """Count once more, and say whether that may be kept."""
-        if len(self._asked) >= _MOST_KNOWN:
+        if len(self._asked) >= _MAX_KNOWN:
             self._asked.clear()
         self._asked[message_id] += 1
-        return self._asked[message_id] <= MOST_OF_A_MESSAGE
+        return self._asked[message_id] <= MAX_OF_A_MESSAGE
 
 
 def is_kept(found: Found) -> bool:

@@ -22,7 +22,7 @@ from appliance.messages.targets import Targets, Wanted
 from appliance.tables import Message
 
 SOURCE = "capture"
-_MOST_LINKS = 60
+_MAX_LINKS = 60
 # A message is captured a moment before its row says that it was sent
 _TRIES, _PAUSE = 40, 0.05
 # What is captured may be looked at before it is written that it left; by then it is
@@ -103,7 +103,7 @@ def clickable(message: Message) -> list[tuple[int, str]]:
     first = targets.find([Wanted(message.id, 1)]).get(Wanted(message.id, 1))
     if first is None:
         return []
-    found = targets.find([Wanted(message.id, number) for number in range(1, min(first.links, _MOST_LINKS) + 1)])
+    found = targets.find([Wanted(message.id, number) for number in range(1, min(first.links, _MAX_LINKS) + 1)])
     return sorted((one.number, led.url) for one, led in found.items() if one.number is not None and led.url is not None)
 
 

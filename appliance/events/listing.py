@@ -12,7 +12,7 @@ from appliance.tables import Event
 
 _EQUAL = ("event", "resource_uid", "resource_name")
 # Fewer are counted as quickly as all are, and so many new ones are no longer quick to look at
-_WORTH_KEEPING, _MOST_KEPT, _MOST_NEW = 50_000, 256, 20_000
+_WORTH_KEEPING, _MAX_KEPT, _MAX_NEW = 50_000, 256, 20_000
 _NEWEST_FIRST, _OLDEST_FIRST = "ORDER BY created_at DESC, id DESC", "ORDER BY created_at, id"
 
 
@@ -133,7 +133,7 @@ def _total(found: Way, is_fixed: bool) -> int:
     with _lock:
         _counts[key] = _Count(last, in_all, total)
         _counts.move_to_end(key)
-        while len(_counts) > _MOST_KEPT:
+        while len(_counts) > _MAX_KEPT:
             _counts.popitem(last=False)
     return total
 
@@ -146,7 +146,7 @@ def _newest() -> tuple[int, int]:
 
 def _newer(found: Way, known: _Count, last: int, in_all: int) -> int | None:
     """Count what fits of the events since then; None if that cannot be added."""
-    if not known.last <= last <= known.last + _MOST_NEW:
+    if not known.last <= last <= known.last + _MAX_NEW:
         return None
     new, fitting = one(
         f"SELECT count(*), count(*) FILTER (WHERE {found.where}) FROM event {NO_INDEX} WHERE id > :known",

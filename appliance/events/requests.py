@@ -8,7 +8,7 @@ from appliance import addresses, clients, clock, fields
 from appliance.events import agents, kinds, utm
 from appliance.fields import Data, EmailText, Id, Short, When, default
 
-MOST_AT_ONCE = 1_000
+MAX_AT_ONCE = 1_000
 _OLDEST_MS = 365 * 24 * 3600 * 1000
 _FUTURE_MS = 300_000
 # What is told later than this is history, to which nobody wants to be sent a message
@@ -66,7 +66,7 @@ class EventBatch(Struct):
 
     events: Annotated[
         list[Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/EventWrite"})] | None],
-        Meta(max_length=MOST_AT_ONCE),
+        Meta(max_length=MAX_AT_ONCE),
     ]
 
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, urlsplit
 
 FIELDS = ("utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign")
-_LONGEST, _MOST_PARTS = 255, 100
+_LONGEST, _MAX_PARTS = 255, 100
 _NOTHING: tuple[str | None, ...] = (None,) * len(FIELDS)
 
 
@@ -18,6 +18,6 @@ def of(url: str | None) -> tuple[str | None, ...]:
     except ValueError:
         return _NOTHING
     said: dict[str, str] = {}
-    for name, value in parse_qsl("&".join(query.split("&", _MOST_PARTS)[:_MOST_PARTS]), errors="replace"):
+    for name, value in parse_qsl("&".join(query.split("&", _MAX_PARTS)[:_MAX_PARTS]), errors="replace"):
         said.setdefault(name, value[:_LONGEST])
     return tuple(said.get(name) for name in FIELDS)

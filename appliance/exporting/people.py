@@ -24,7 +24,7 @@ HEAD = (
     "opt_out_at", "last_interacted_at", "created_at", "updated_at", "channels", "data",
 )  # fmt: skip
 # The import takes 200 columns
-_MOST_KEYS = 150
+_MAX_KEYS = 150
 _CHANNEL = ("kind", "value", "subscribed", "verified_at", "opt_in_at", "opt_out_at", "opted_out_by", "suppression")
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -67,7 +67,7 @@ def _keys(way: walk.Way) -> list[str]:
     counted: Counter[str] = Counter()
     for row in way.sample():
         counted.update(key for key, value in _decode(row[-1]).items() if key != "tags" and cells.is_plain(value))
-    good = [key for key, _ in counted.most_common(_MOST_KEYS) if key.isprintable() and key == key.strip() and key]
+    good = [key for key, _ in counted.most_common(_MAX_KEYS) if key.isprintable() and key == key.strip() and key]
     return sorted(good)
 
 

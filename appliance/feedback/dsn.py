@@ -16,7 +16,7 @@ _STATUS = ("message/delivery-status", "message/global-delivery-status")
 _SMTP = late(r"(?<![\d.])([245]\d\d)(?![\d.])")
 _ENHANCED = late(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)")
 _XTEXT = late(r"\+([0-9A-F]{2})")
-_MOST_RECIPIENTS = 50
+_MAX_RECIPIENTS = 50
 _LONGEST = 1_000
 
 
@@ -46,7 +46,7 @@ def read(mail: Message) -> list[Report]:
 
 def _of_fields(blocks: list[dict[str, str]], mail: Message) -> list[Report]:
     found = []
-    for block in blocks[: _MOST_RECIPIENTS + 1]:
+    for block in blocks[: _MAX_RECIPIENTS + 1]:
         if not ("action" in block or "final-recipient" in block or "original-recipient" in block):
             continue
         action = block.get("action", "").split("(")[0].strip().lower()
@@ -93,7 +93,7 @@ def _of_words(mail: Message, words: str) -> list[Report]:
     if not old.is_bounce(mail, words):
         return []
     failed = mime.header(mail, "X-Failed-Recipients")
-    named = tuple(dict.fromkeys(mime.ADDRESS.findall(addresses.unquoted(failed or words))))[:_MOST_RECIPIENTS]
+    named = tuple(dict.fromkeys(mime.ADDRESS.findall(addresses.unquoted(failed or words))))[:_MAX_RECIPIENTS]
     said = " ".join(words.split())
     smtp = _SMTP.search(said)
     enhanced = next(iter(_ENHANCED.findall(said)), None)

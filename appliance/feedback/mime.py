@@ -15,10 +15,10 @@ from itertools import islice
 
 from appliance.patterns import late
 
-LARGEST, DEEPEST, MOST_PARTS = 1024 * 1024, 10, 50
+LARGEST, DEEPEST, MAX_PARTS = 1024 * 1024, 10, 50
 # Each line may begin a header, each blank one a block, each line of dashes a part: time goes by their number
-_MOST_LINES, _MOST_BLANK, _MOST_LINES_OF_DASHES = 30_000, 3_000, 500
-_LONGEST_TYPE, _LONGEST_HEAD, _MOST_HEADERS = 2_000, 50_000, 300
+_MAX_LINES, _MAX_BLANK, _MAX_LINES_OF_DASHES = 30_000, 3_000, 500
+_LONGEST_TYPE, _LONGEST_HEAD, _MAX_HEADERS = 2_000, 50_000, 300
 ORIGINALS = ("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers")
 ADDRESS = late(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
 _TYPES = late(rb"^content-[a-z-]{1,40}:[^\n]*(?:\n[ \t][^\n]*)*", re.IGNORECASE | re.MULTILINE)
@@ -38,12 +38,12 @@ def parse(raw: bytes) -> Message | None:
     if len(raw) > LARGEST:
         return None
     mail = message_from_bytes(_within_limits(raw))
-    return mail if len(list(parts(mail, MOST_PARTS + 1))) <= MOST_PARTS and _depth(mail) <= DEEPEST else None
+    return mail if len(list(parts(mail, MAX_PARTS + 1))) <= MAX_PARTS and _depth(mail) <= DEEPEST else None
 
 
 def _within_limits(raw: bytes) -> bytes:
     """Return the beginning of a mail that holds no more than the limits allow."""
-    for text, most in ((b"\n", _MOST_LINES), (b"\n\r\n", _MOST_BLANK), (b"\n--", _MOST_LINES_OF_DASHES)):
+    for text, most in ((b"\n", _MAX_LINES), (b"\n\r\n", _MAX_BLANK), (b"\n--", _MAX_LINES_OF_DASHES)):
         if raw.count(text) > most:
             places = (match.start() for match in re.finditer(re.escape(text), raw))
             raw = raw[: next(islice(places, most, None))]
@@ -51,12 +51,12 @@ def _within_limits(raw: bytes) -> bytes:
     for header in _TYPES.finditer(raw):
         # Counted in headers alone: the addresses of links hold such words too
         nests += bool(_NESTS.search(header[0]))
-        if len(header[0]) > _LONGEST_TYPE or nests > 2 * MOST_PARTS:
+        if len(header[0]) > _LONGEST_TYPE or nests > 2 * MAX_PARTS:
             return raw[: header.start()]
     return raw
 
 
-def parts(mail: Message, most: int = MOST_PARTS, into_messages: bool = True) -> Iterator[Message]:
+def parts(mail: Message, most: int = MAX_PARTS, into_messages: bool = True) -> Iterator[Message]:
     """Walk a mail and its parts, outermost first, so many at most; into messages it holds only if asked to."""
     waiting = [mail]
     for _ in range(most):
@@ -125,7 +125,7 @@ def original(mail: Message) -> list[tuple[str, str]]:
     if inside is None or not inside.keys():
         inside = HeaderParser().parsestr(text(part).lstrip("\n")[:_LONGEST_HEAD])
     found = [(name.lower(), " ".join(str(value).split())) for name, value in inside.raw_items()]
-    return [(name, value[:_LONGEST_TYPE]) for name, value in found[:_MOST_HEADERS]]
+    return [(name, value[:_LONGEST_TYPE]) for name, value in found[:_MAX_HEADERS]]
 
 
 def _source(part: Message) -> str:

@@ -12,7 +12,7 @@ from appliance.filters.scope import Binder, Compiled, Scope
 from appliance.patterns import late
 
 # Segments may name segments; together they stay one statement that SQLite can hold
-MOST_TOGETHER = 500
+MAX_TOGETHER = 500
 # A tag that stands in JSON as it is
 PLAIN_TAG = late(r"^[A-Za-z0-9 _.\-]+$")
 
@@ -86,8 +86,8 @@ class _Compiler:
 
     def one(self, node: Node) -> str:
         self.together += 1
-        if self.together > MOST_TOGETHER:
-            raise Invalid({"filters": [f"is too long (maximum is {MOST_TOGETHER} with the segments it names)"]})
+        if self.together > MAX_TOGETHER:
+            raise Invalid({"filters": [f"is too long (maximum is {MAX_TOGETHER} with the segments it names)"]})
         if isinstance(node, Group):
             return self._group(node)
         sql = self._lived(node) if isinstance(node, Lived) else self._leaf(node)

@@ -6,7 +6,7 @@ from appliance.filters import values
 from appliance.filters.scope import Asked, Place
 
 KEYS = ("event", "at_least", "at_most", "within_days", "since", "where", "include_machine")
-_MOST_TIMES = 1_000_000
+_MAX_TIMES = 1_000_000
 # Written by the service with a verdict; programs that open and click do not count unless asked for
 _JUDGED = ("email_", "sms_")
 
@@ -62,7 +62,7 @@ def _times(raw: dict[str, Any], key: str, asked: Asked) -> int | None:
         return asked.fault("is not a number", f".{key}")
     if value < 0:
         return asked.fault("must be greater than or equal to 0", f".{key}")
-    return value if value <= _MOST_TIMES else asked.fault(f"must be less than or equal to {_MOST_TIMES}", f".{key}")
+    return value if value <= _MAX_TIMES else asked.fault(f"must be less than or equal to {_MAX_TIMES}", f".{key}")
 
 
 def _since(raw: dict[str, Any], asked: Asked) -> int | str | None:

@@ -10,7 +10,7 @@ from appliance.filters.predicates import BY_TYPE, Test
 from appliance.filters.scope import Asked, Place, Scope
 
 MOST = 100
-MOST_IN_GROUP = 25
+MAX_IN_GROUP = 25
 DEEPEST = 5
 KEYS = ("name", "predicate", "value")
 GROUPS = ("any", "all", "none")
@@ -135,7 +135,7 @@ class _Reader:
             return None
         if found.where_raw is not None:
             inner = _Reader(self.scope._replace(place=Place.WHERE), self.faults)
-            found = found._replace(where=inner.all(found.where_raw, f"{path}.value.where", MOST_IN_GROUP, 2))
+            found = found._replace(where=inner.all(found.where_raw, f"{path}.value.where", MAX_IN_GROUP, 2))
             self.count += inner.count
         return Lived(field, found, key == "not_performed", raw)
 
@@ -148,7 +148,7 @@ class _Reader:
         if depth >= DEEPEST:
             self.faults.add(where, f"is nested too deeply (maximum is {DEEPEST} levels)")
             return None
-        parts = self.all(raw["value"], where, MOST_IN_GROUP, depth + 1)
+        parts = self.all(raw["value"], where, MAX_IN_GROUP, depth + 1)
         return Group(mode, parts, raw) if mode else None
 
 

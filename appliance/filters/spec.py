@@ -39,7 +39,7 @@ def spec() -> dict[str, Any]:
     ]  # fmt: skip
     fields.insert(9, {"name": "contact_data.<path>", "type": "json", "label": "custom data", "section": "person",
                       "aliases": ["data.<path>"], "choices": [], "of": None})  # fmt: skip
-    limits = {"filters": read.MOST, "group": read.MOST_IN_GROUP, "depth": read.DEEPEST, "in": values.MOST_IN}
+    limits = {"filters": read.MOST, "group": read.MAX_IN_GROUP, "depth": read.DEEPEST, "in": values.MAX_IN}
     return {"fields": fields, "types": types, "limits": limits}
 
 

@@ -10,10 +10,10 @@ from appliance import clock
 from appliance.filters.scope import Asked
 from appliance.patterns import late
 
-MOST_IN = 500
-MOST_TEXT = 1000
-MOST_DAYS = 36_500
-_MOST_ID = 2**63 - 1
+MAX_IN = 500
+MAX_TEXT = 1000
+MAX_DAYS = 36_500
+_MAX_ID = 2**63 - 1
 _UNWRITABLE = late("[\x00\ud800-\udfff]")
 _DAY = late(r"^\d{4}-\d\d-\d\d$", re.ASCII)
 
@@ -31,8 +31,8 @@ def text(raw: Any, asked: Asked, below: str = "", whole: bool = True) -> str | N
         return asked.fault("can't be blank", below)
     if not isinstance(raw, str) or _UNWRITABLE.search(raw):
         return asked.fault("is invalid", below)
-    if len(raw) > MOST_TEXT:
-        return asked.fault(f"is too long (maximum is {MOST_TEXT} characters)", below)
+    if len(raw) > MAX_TEXT:
+        return asked.fault(f"is too long (maximum is {MAX_TEXT} characters)", below)
     field = asked.field
     if field.choices and raw.lower() not in field.choices:
         return asked.fault("is not included in the list", below)
@@ -51,7 +51,7 @@ def number(raw: Any, asked: Asked, below: str = "") -> float | int | None:
         return asked.fault("can't be blank", below)
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         return asked.fault("is not a number", below)
-    good = abs(raw) <= _MOST_ID if isinstance(raw, int) else math.isfinite(raw)
+    good = abs(raw) <= _MAX_ID if isinstance(raw, int) else math.isfinite(raw)
     return raw if good else asked.fault("is invalid", below)
 
 
@@ -62,7 +62,7 @@ def identity(raw: Any, asked: Asked, below: str = "") -> int | None:
     if isinstance(raw, bool) or not isinstance(raw, int):
         return asked.fault("is not a number", below)
     exists = asked.scope.exists
-    if not 1 <= raw <= _MOST_ID or (exists is not None and not exists(asked.field.of, raw)):
+    if not 1 <= raw <= _MAX_ID or (exists is not None and not exists(asked.field.of, raw)):
         return asked.fault("must exist", below)
     return raw
 
@@ -128,7 +128,7 @@ def days(raw: Any, asked: Asked, below: str = "") -> int | None:
         return asked.fault("is not a number", below)
     if raw < 1:
         return asked.fault("must be greater than or equal to 1", below)
-    return raw if raw <= MOST_DAYS else asked.fault(f"must be less than or equal to {MOST_DAYS}", below)
+    return raw if raw <= MAX_DAYS else asked.fault(f"must be less than or equal to {MAX_DAYS}", below)
 
 
 def many(reader: Any) -> Any:
@@ -139,8 +139,8 @@ def many(reader: Any) -> Any:
             return asked.fault("can't be blank")
         if not isinstance(raw, list):
             return asked.fault("is invalid")
-        if len(raw) > MOST_IN:
-            return asked.fault(f"is too long (maximum is {MOST_IN} entries)")
+        if len(raw) > MAX_IN:
+            return asked.fault(f"is too long (maximum is {MAX_IN} entries)")
         return [reader(item, asked, f"[{index}]") for index, item in enumerate(raw)]
 
     return read

@@ -12,7 +12,7 @@ from appliance.flows.assumed import Assumed
 from appliance.flows.requests import Steps
 
 SCRIPTS = "scripts"
-MOST_SCRIPTS, MOST_EXPECTED = 20, 50
+MAX_SCRIPTS, MAX_EXPECTED = 20, 50
 Outcome = Literal["on", "yes", "no", "skipped", "exited", "waits", "not_reached"]
 
 
@@ -55,7 +55,7 @@ class Script(Asked):
     """A rehearsal with a name, and what it shall come to."""
 
     name: Name | UnsetType = UNSET
-    expect: Annotated[list[Expect], Meta(max_length=MOST_EXPECTED)] | UnsetType = UNSET
+    expect: Annotated[list[Expect], Meta(max_length=MAX_EXPECTED)] | UnsetType = UNSET
 
 
 def check_scripts(data: Any, faults: Faults, path: str = "data") -> None:
@@ -66,8 +66,8 @@ def check_scripts(data: Any, faults: Faults, path: str = "data") -> None:
     where = f"{path}.{SCRIPTS}"
     if not isinstance(raw, list):
         faults.add(where, "is invalid")
-    elif len(raw) > MOST_SCRIPTS:
-        faults.add(where, f"is too long (maximum is {MOST_SCRIPTS} entries)")
+    elif len(raw) > MAX_SCRIPTS:
+        faults.add(where, f"is too long (maximum is {MAX_SCRIPTS} entries)")
     else:
         for index, one in enumerate(raw):
             script(one, faults, f"{where}[{index}]")

@@ -42,8 +42,8 @@ from appliance.flows.triggers import EVENT, MANUAL, Start
 from appliance.tables import Flow, Trigger
 
 # Drawn where there are more, or fewer in a flow of many steps
-MOST, _MOST_PASSAGES = 1_000, 40_000
-_MOST_SECONDS, _MOST_MOMENTS = 15.0, 2_000
+MOST, _MAX_PASSAGES = 1_000, 40_000
+_MAX_SECONDS, _MAX_MOMENTS = 15.0, 2_000
 _LONG_MS, _MINUTE_MS = 400 * DAY_MS, 60_000
 # One at a time: it takes a second or two, and others read meanwhile
 _busy = threading.Lock()
@@ -85,7 +85,7 @@ def simulate_all(account_id: int, flow_id: int, request: CrowdRequest) -> Crowd:
         raise TooMany("another rehearsal with many is running", 5)
     try:
         days = request.days if isinstance(request.days, int) else 90
-        most = min(MOST, max(_MOST_PASSAGES // max(len([*document.walk(here)]), 1), 1))
+        most = min(MOST, max(_MAX_PASSAGES // max(len([*document.walk(here)]), 1), 1))
         found = _met(account_id, flow, now - days * DAY_MS, most)
         people = [one.contact_id for one in found.arrivals]
         with Stage(flow, people, start, steps or ()).open() as version:
@@ -158,7 +158,7 @@ class _Play:
         runs = rows("SELECT id, contact_id FROM run WHERE flow_id = ? AND status = 'live'", (self.flow.id,))
         every = json.dumps([row[0] for row in runs])
         planned = _planned(self.script, now)
-        for _ in range(_MOST_MOMENTS):
+        for _ in range(_MAX_MOMENTS):
             with clock.imagined(now):
                 self._settle(every)
                 for at, what in [one for one in planned if one[0] <= now]:
@@ -170,7 +170,7 @@ class _Play:
             later = min((one for one in coming if one > now), default=None)
             if later is None or later > self.until:
                 break
-            if time.monotonic() - begun > _MOST_SECONDS:
+            if time.monotonic() - begun > _MAX_SECONDS:
                 self.notes.append("It took too long and was ended early: not everybody has come to their end.")
                 break
             now = later

@@ -12,7 +12,7 @@ from appliance.db.work import after_commit, is_writing, writing
 from appliance.flows.steps.kind import Node
 from appliance.tables import Step
 
-_MOST_KEPT = 200
+_MAX_KEPT = 200
 _INSERT = (
     "INSERT INTO step (flow_id, version, action_id, kind, template_id, content_id, pinned, data, next_action, "
     "yes_action, no_action, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -91,7 +91,7 @@ def load(flow_id: int, version: int) -> Plan:
 def _keep(key: tuple[int, int], found: Plan) -> None:
     with _lock:
         _kept[key] = found
-        while len(_kept) > _MOST_KEPT:
+        while len(_kept) > _MAX_KEPT:
             _kept.popitem(last=False)
 
 

@@ -24,10 +24,10 @@ from appliance.segments import people
 from appliance.tables import Flow
 
 # More than this is no rehearsal any more: a flow has 200 steps, and each is left once
-_MOST_MOMENTS = 2_000
-_MOST_AT_ONCE = 50
+_MAX_MOMENTS = 2_000
+_MAX_AT_ONCE = 50
 # Others wait for the thread that it runs on
-_MOST_SECONDS = 10.0
+_MAX_SECONDS = 10.0
 
 
 class Planned(NamedTuple):
@@ -57,7 +57,7 @@ class Rehearsal:
         self._planned: list[Planned] = []
         self._seen: set[int] = set()  # messages that were told of
         self._stuck: set[int] = set()  # those that nobody lets go
-        self._ends = time.monotonic() + _MOST_SECONDS
+        self._ends = time.monotonic() + _MAX_SECONDS
 
     def play(self, script: list[Assumed], real: Sequence[Came]) -> End:
         """Let time pass until the run has ended or the time is over; `real` are events that came."""
@@ -65,7 +65,7 @@ class Rehearsal:
         self._planned = [_planned(number, what, start) for number, what in enumerate(script)]
         left = list(real)
         now: int | None = start
-        for _ in range(_MOST_MOMENTS):
+        for _ in range(_MAX_MOMENTS):
             if now is None or now > self.until:
                 break
             with clock.imagined(now):
@@ -88,7 +88,7 @@ class Rehearsal:
 
     def _settle(self) -> None:
         """Do all that is due at this moment: goals, steps, messages, and what follows from them."""
-        for _ in range(_MOST_AT_ONCE):
+        for _ in range(_MAX_AT_ONCE):
             before = len(self.entries)
             moved = entry.take_in()
             self._goal()

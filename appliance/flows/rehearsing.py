@@ -10,7 +10,7 @@ from appliance.errors import TooMany
 T = TypeVar("T")
 
 # So many may wait; who comes then is told to come back
-_MOST_WAITING = 20
+_MAX_WAITING = 20
 _turn = asyncio.Semaphore(1)
 _waiting = 0
 
@@ -18,7 +18,7 @@ _waiting = 0
 async def rehearse(function: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
     """Run a rehearsal on the reader pool, when those before it are over; raises TooMany where too many wait."""
     global _waiting
-    if refuses and _waiting >= _MOST_WAITING:
+    if refuses and _waiting >= _MAX_WAITING:
         raise TooMany("many other rehearsals are waiting", 10)
     _waiting += 1
     try:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _DAY_MS = 24 * 3600 * 1000
 _DAYS = {"30d": 30, "7d": 7}
-_LARGE, _RESTS, _MOST_KEPT = 5_000, 20, 100
+_LARGE, _RESTS, _MAX_KEPT = 5_000, 20, 100
 _OPEN, _ACCEPTED = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
 _LEDGER = (
     f"SELECT flow_id, status, count(*) FROM message {by_index('message_of_flow')} WHERE run_id IS NOT NULL "
@@ -77,7 +77,7 @@ class _Memory:
         made = count()
         ended = time.monotonic()
         with self.lock:
-            if len(self.known) >= _MOST_KEPT:
+            if len(self.known) >= _MAX_KEPT:
                 self.known.clear()
             self.known[key] = ended, ended - begun, made
         return made

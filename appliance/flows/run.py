@@ -27,7 +27,7 @@ log = logging.getLogger("campanero.flows")
 _AIM_SECONDS = 0.012
 _LONGEST_SECONDS = 0.02
 _FEWEST, _FIRST, _MOST = 10, 50, 500
-_MOST_KNOWN = 1_000
+_MAX_KNOWN = 1_000
 _ACTIVE = (
     "SELECT id, account_id, name, drop_before FROM flow WHERE {where} AND status = 'active' AND deleted_at IS NULL"
 )
@@ -56,7 +56,7 @@ class _Sizes:
         size = self.of(flow_id)
         if seconds <= _AIM_SECONDS and taken < size:
             return
-        if len(self._runs) >= _MOST_KNOWN:
+        if len(self._runs) >= _MAX_KNOWN:
             self._runs.clear()
         fitting = int(taken * _AIM_SECONDS / max(seconds, 0.0005))
         self._runs[flow_id] = min(max(fitting, size // 4, _FEWEST), size * 2, _MOST)

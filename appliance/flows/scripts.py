@@ -9,14 +9,14 @@ from msgspec import UNSET, Struct
 from appliance.errors import Faults, Invalid
 from appliance.fields import PageQuery
 from appliance.flows import asked, store
-from appliance.flows.asked import MOST_SCRIPTS, SCRIPTS, Expect
+from appliance.flows.asked import MAX_SCRIPTS, SCRIPTS, Expect
 from appliance.flows.simulate import rehearse, sketched
 from appliance.flows.sketch import Sketch
 from appliance.flows.timeline import Entry, Simulated
 from appliance.pages import Page
 from appliance.tables import Flow
 
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 
 
 class ScriptResult(Struct):
@@ -39,7 +39,7 @@ def page(account_id: int, flow_id: int, query: PageQuery, sees_people: bool = Tr
 
 
 def results(
-    flow: Flow, sees_people: bool = True, wanted: range = range(MOST_SCRIPTS), drawn: Sketch | None = None
+    flow: Flow, sees_people: bool = True, wanted: range = range(MAX_SCRIPTS), drawn: Sketch | None = None
 ) -> list[ScriptResult]:
     """Play scripts of a flow as it stands now; those with a real person fail for who may not see people.
 
@@ -51,7 +51,7 @@ def results(
     for index, raw in enumerate(_of(flow)):
         if index not in wanted:
             continue
-        if time.monotonic() - begun > MOST_SECONDS:
+        if time.monotonic() - begun > MAX_SECONDS:
             found.append(ScriptResult(_name(raw, index), False, 0, ["not played: the others took too long"], ""))
         else:
             found.append(_played(flow, raw, index, sees_people, drawn))
@@ -60,7 +60,7 @@ def results(
 
 def _of(flow: Flow) -> list[Any]:
     found = flow.data.get(SCRIPTS) if isinstance(flow.data, dict) else None
-    return found[:MOST_SCRIPTS] if isinstance(found, list) else []
+    return found[:MAX_SCRIPTS] if isinstance(found, list) else []
 
 
 def _played(flow: Flow, raw: Any, index: int, sees_people: bool, drawn: Sketch | None) -> ScriptResult:

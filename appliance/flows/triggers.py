@@ -30,8 +30,8 @@ AT = "09:00"
 _MIRROR = "SELECT segment_id FROM contact_list WHERE id = ?"
 _AT = late(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _LONGEST_GAP = 10 * 366 * 86_400
-_MOST_DAYS = 3660
-_MOST_KEYWORDS, _LONGEST_KEYWORD = 100, 160
+_MAX_DAYS = 3660
+_MAX_KEYWORDS, _LONGEST_KEYWORD = 100, 160
 # How the triggering event is called in SQL: `e` is the alias of the events that a filter looks for
 EVENT = "happened"
 
@@ -169,8 +169,8 @@ def _check_keywords(said: Any, faults: Faults, path: str) -> None:
         return
     if not isinstance(said, list):
         faults.add(path, "is invalid")
-    elif len(said) > _MOST_KEYWORDS:
-        faults.add(path, f"is too long (maximum is {_MOST_KEYWORDS} entries)")
+    elif len(said) > _MAX_KEYWORDS:
+        faults.add(path, f"is too long (maximum is {_MAX_KEYWORDS} entries)")
     else:
         for index, word in enumerate(said):
             if not isinstance(word, str):
@@ -205,7 +205,7 @@ def _is_path(value: Any) -> str | None:
 
 
 _LOOKS = {
-    "frequency": _is_frequency, "tag": tags.fault, "offset_days": _bounded(-_MOST_DAYS, _MOST_DAYS),
+    "frequency": _is_frequency, "tag": tags.fault, "offset_days": _bounded(-_MAX_DAYS, _MAX_DAYS),
     "yearly": lambda value: None if isinstance(value, bool) else "is invalid",
     "at": lambda value: None if isinstance(value, str) and _AT.fullmatch(value) else "is invalid",
     "path": _is_path,

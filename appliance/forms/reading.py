@@ -15,7 +15,7 @@ from appliance.tables import Account, Form
 
 # A field that people do not see; what fills in everything fills in this too
 TRAP = "website"
-_MOST_CHARACTERS = 1_000
+_MAX_CHARACTERS = 1_000
 
 
 class Names(Struct):
@@ -94,8 +94,8 @@ def _data(raw: Mapping[str, Any], asked: list[Field], faults: Faults) -> dict[st
             value = value.strip()
             if not _is_text(value):
                 faults.add(one.name, "is invalid")
-            elif len(value) > _MOST_CHARACTERS:
-                faults.add(one.name, f"is too long (maximum is {_MOST_CHARACTERS} characters)")
+            elif len(value) > _MAX_CHARACTERS:
+                faults.add(one.name, f"is too long (maximum is {_MAX_CHARACTERS} characters)")
         if isinstance(value, bool | int | float | str) and value != "" and _is_finite(value):
             found[one.key] = value
     return found

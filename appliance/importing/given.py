@@ -10,8 +10,8 @@ from appliance import addresses, clock
 from appliance.addresses import Address
 from appliance.importing.cells import REASONS, SPACES, STATES, Bad, Read, leave_out, split, word_of
 
-MOST_ADDRESSES = 50
-MOST_LISTS = 500
+MAX_ADDRESSES = 50
+MAX_LISTS = 500
 # Where a row gives several reasons, the first of these counts
 GRAVITY = ("complaint", "hard_bounce", "manual", "soft_bounce")
 _json = msgspec.json.Decoder()
@@ -81,8 +81,8 @@ def channels(cell: Any) -> list[Given]:
             found = _json.decode(cell)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             found = None
-    if not isinstance(found, list) or len(found) > MOST_ADDRESSES:
-        raise Bad(f"channels is not a list of addresses (maximum is {MOST_ADDRESSES})")
+    if not isinstance(found, list) or len(found) > MAX_ADDRESSES:
+        raise Bad(f"channels is not a list of addresses (maximum is {MAX_ADDRESSES})")
     return [_channel(one) for one in found]
 
 
@@ -119,9 +119,9 @@ def _lists(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) ->
         if len(name) > 255 or not name.isprintable():
             leave_out(row, target, name, "is not the name of a list")
     good = [name for name in names if len(name) <= 255 and name.isprintable()]
-    for name in good[MOST_LISTS:]:
-        leave_out(row, target, name, f"is one too many (maximum is {MOST_LISTS} lists)")
-    row["lists"] = msgspec.json.encode(good[:MOST_LISTS]).decode() if good else None
+    for name in good[MAX_LISTS:]:
+        leave_out(row, target, name, f"is one too many (maximum is {MAX_LISTS} lists)")
+    row["lists"] = msgspec.json.encode(good[:MAX_LISTS]).decode() if good else None
 
 
 # Beside `cells.READ`: what only some files say

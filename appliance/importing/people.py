@@ -30,7 +30,7 @@ from appliance.importing.dates import Verdict
 from appliance.importing.finding import Finder, without_address
 from appliance.importing.given import GRAVITY, Given
 
-_MOST_NAMES = 2000
+_MAX_NAMES = 2000
 READ = {**cells.READ, **given.READ}
 _MAUTIC = {"1": "out", "2": "hard_bounce", "3": "manual"}
 _encode = msgspec.json.Encoder().encode
@@ -162,8 +162,8 @@ class Reader:
     def _learn(self, record: dict[str, Any]) -> None:
         """Find a place for keys of JSON lines that the beginning of the file did not show."""
         for name in record.keys() - self._names:
-            if len(self._names) >= _MOST_NAMES:
-                raise Bad(f"the file has too many different keys (maximum is {_MOST_NAMES})")
+            if len(self._names) >= _MAX_NAMES:
+                raise Bad(f"the file has too many different keys (maximum is {_MAX_NAMES})")
             self._names.add(name)
             target = columns.guess([name])[0]
             if target:

@@ -11,10 +11,10 @@ import msgspec
 from appliance.importing.lines import ROW_CHARACTERS, TooLong
 from appliance.patterns import late
 
-MOST_COLUMNS = 200
+MAX_COLUMNS = 200
 _DELIMITERS = (",", ";", "\t", "|")
 # A quoted cell may hold this many line ends; beyond that its quote was never closed
-_MOST_LINES = 1000
+_MAX_LINES = 1000
 _UNREADABLE = late("[\udc80-\udcff\ufffd]")
 _json = msgspec.json.Decoder()
 
@@ -67,7 +67,7 @@ def _quoted(line: str, lines: Iterator[str], ahead: deque[str], separator: str) 
     if line.count('"') % 2 == 0:
         return None, 0
     parts, size, used = [line], len(line), 0
-    while used < _MOST_LINES:
+    while used < _MAX_LINES:
         if used == len(ahead):
             ahead.extend(islice(lines, 1))
         if used == len(ahead) or isinstance(ahead[used], TooLong):
@@ -106,8 +106,8 @@ def _fault(line: str) -> str | None:
 
 
 def _checked(number: int, cells: list[str]) -> Record:
-    if len(cells) > MOST_COLUMNS:
-        return Record(number, "", f"the row has too many columns (maximum is {MOST_COLUMNS})")
+    if len(cells) > MAX_COLUMNS:
+        return Record(number, "", f"the row has too many columns (maximum is {MAX_COLUMNS})")
     return Record(number, cells)
 
 
@@ -127,7 +127,7 @@ def of_jsonl(lines: Iterator[str], first: int = 1) -> Iterator[Record]:
             continue
         if not isinstance(cells, dict):
             yield Record(number, line[:200], "the line is not a JSON object")
-        elif len(cells) > MOST_COLUMNS:
-            yield Record(number, "", f"the row has too many columns (maximum is {MOST_COLUMNS})")
+        elif len(cells) > MAX_COLUMNS:
+            yield Record(number, "", f"the row has too many columns (maximum is {MAX_COLUMNS})")
         else:
             yield Record(number, cells)

@@ -17,7 +17,7 @@ from appliance.importing.dates import Order, Verdict
 from appliance.importing.records import Record
 from appliance.importing.staging import Sink
 
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 _SAMPLES = 3
 # How files of Excel begin, and of others like it
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
@@ -136,7 +136,7 @@ def _look_jsonl(encoding: str, skip: int, head: list[str]) -> Look:
     found = [row.cells for row in records.of_jsonl(iter(head)) if row.fault is None]
     if not found:
         raise Unreadable("the file begins like JSON lines, but its lines are not JSON objects")
-    names = list(dict.fromkeys(name for row in found for name in row))[: records.MOST_COLUMNS]
+    names = list(dict.fromkeys(name for row in found for name in row))[: records.MAX_COLUMNS]
     samples = [[_shown(row.get(name)) for name in names] for row in found[:_SAMPLES]]
     return Look("jsonl", encoding, skip, None, columns.recognise(names), names, True, samples)
 
@@ -168,8 +168,8 @@ def run(task: Task, report: Callable[[int], None]) -> dict[str, Any]:
     told = time.monotonic()
     cut = False
     for row in _rows(path, seen):
-        if sink.good + sink.bad >= MOST_ROWS:
-            sink.fault(row.line, f"the file has more than {MOST_ROWS} rows; the rest was left out", "")
+        if sink.good + sink.bad >= MAX_ROWS:
+            sink.fault(row.line, f"the file has more than {MAX_ROWS} rows; the rest was left out", "")
             cut = True
             break
         if row.fault is not None:

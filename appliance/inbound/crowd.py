@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-MOST_CONNECTIONS, MOST_OF_ONE = 100, 5
+MAX_CONNECTIONS, MAX_OF_ONE = 100, 5
 
 
 class Crowd:
@@ -13,7 +13,7 @@ class Crowd:
 
     def enter(self, address: str) -> bool:
         """Count one more; False where that is one too many."""
-        if self._of.total() >= MOST_CONNECTIONS or self._of[address] >= MOST_OF_ONE:
+        if self._of.total() >= MAX_CONNECTIONS or self._of[address] >= MAX_OF_ONE:
             return False
         self._of[address] += 1
         return True

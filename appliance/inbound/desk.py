@@ -16,7 +16,7 @@ from appliance.engagement import unsubscribes
 from appliance.errors import Unavailable
 from appliance.feedback import mail
 from appliance.feedback.facts import Fact
-from appliance.inbound.session import MOST_RECIPIENTS, Session, is_bare
+from appliance.inbound.session import MAX_RECIPIENTS, Session, is_bare
 from appliance.messages import links
 from appliance.patterns import late
 
@@ -55,7 +55,7 @@ class Desk:
         self, server: Session, session: Any, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         """Take a recipient that is ours."""
-        if len(envelope.rcpt_tos) >= MOST_RECIPIENTS:
+        if len(envelope.rcpt_tos) >= MAX_RECIPIENTS:
             return "452 4.5.3 Too many recipients"
         try:
             target = await self._target(address)

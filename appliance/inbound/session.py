@@ -15,14 +15,14 @@ from appliance.inbound.crowd import Crowd
 from appliance.patterns import late
 
 LARGEST = 1024 * 1024
-MOST_RECIPIENTS = 10
+MAX_RECIPIENTS = 10
 IDLE_SECONDS = 60.0
 # Who goes on after that has not come to deliver reports
-_MOST_BYTES = 64 * LARGEST
-_MOST_UNREAD = 3 * LARGEST
+_MAX_BYTES = 64 * LARGEST
+_MAX_UNREAD = 3 * LARGEST
 _LONGEST_LINE = 65_536
 # Of one message; nobody's report has more, and each costs time
-_MOST_LINES = 40_000
+_MAX_LINES = 40_000
 _BARE = late(rb"(?<!\r)\n|\r(?!\n)")
 _CALLS = {"MAIL": 500, "RCPT": 1_000, "DATA": 500, "RSET": 500, "NOOP": 100, "*": 30}
 
@@ -78,9 +78,9 @@ class Session(SMTP):
         self._taken += len(data)
         self._unread += len(data)
         self._lines += data.count(b"\n")
-        if self._taken > _MOST_BYTES or self._unread > _MOST_UNREAD:
+        if self._taken > _MAX_BYTES or self._unread > _MAX_UNREAD:
             self._end(b"421 4.7.0 That is too much\r\n")
-        elif self._in_message and self._lines > _MOST_LINES:
+        elif self._in_message and self._lines > _MAX_LINES:
             self._end(b"552 5.3.4 That is too much\r\n")
         elif not self._in_message and _is_bare(data, self._last):
             self._end(b"554 5.5.2 Lines end in CRLF\r\n")

@@ -88,7 +88,7 @@ def source(document: dict[str, Any], beside: dict[str, Any]) -> Source:
 
 
 # What the links of messages are is kept by the digest of what they are made from: little, for all steps of many flows
-_MOST_KEPT = 2_000
+_MAX_KEPT = 2_000
 _links: "OrderedDict[bytes, tuple[tuple[str, str], ...]]" = OrderedDict()
 _lock = threading.Lock()
 
@@ -103,7 +103,7 @@ def links(said: Source) -> tuple[tuple[str, str], ...]:
     found = tuple((link.href, link.words) for link in compose.compile_source(said).links)
     with _lock:
         _links[digest] = found
-        while len(_links) > _MOST_KEPT:
+        while len(_links) > _MAX_KEPT:
             _links.popitem(last=False)
     return found
 

@@ -17,10 +17,10 @@ from appliance.delivery import routing
 from appliance.messages.ledger import AT_ONCE, BY_FLOWS_AT_ONCE, COLUMNS, Claim
 
 # Rows looked at for one answer where some are stepped over; the next answer goes on behind them
-_MOST_SEEN = 2_000
+_MAX_SEEN = 2_000
 _PAGE = 200
 # Ids kept in mind for one group of a campaign; what is beyond is found by beginning again
-_MOST_PARKED = 5_000
+_MAX_PARKED = 5_000
 _AGAIN_SECONDS = 20.0
 # Behind a place (due_at, id), first at the same time and then later
 BEHIND = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
@@ -204,7 +204,7 @@ class Line:
 
     def _park(self, source: Source, row: Claim, group: str) -> None:
         kept = self._parked.setdefault((source, group), {})
-        if len(kept) < _MOST_PARKED:
+        if len(kept) < _MAX_PARKED:
             kept[row.id] = None
         else:
             self._beyond.add(source)
@@ -214,7 +214,7 @@ class Line:
         seen, ended = 0, False
         self._since.setdefault(source, time.monotonic())
         at = self._at.get(source, (-1, 0))
-        while len(found) < most and seen < _MOST_SEEN and not ended:
+        while len(found) < most and seen < _MAX_SEEN and not ended:
             page = _page(source, self._channel, look, at, _PAGE if look.room else most)
             ended = len(page) < (_PAGE if look.room else most)
             for row in page:

@@ -10,7 +10,7 @@ from appliance.db.open import rows
 from appliance.tables import Account, Flow
 from appliance.templates import store as templates
 
-_MOST_EVENTS = 200
+_MAX_EVENTS = 200
 
 
 class Tag(NamedTuple):
@@ -96,7 +96,7 @@ def _event(flow: Flow) -> list[Tag]:
     found = [
         row for (name,) in names for row in rows(
             "SELECT data FROM event WHERE account_id = ? AND event = ? ORDER BY created_at DESC, id DESC LIMIT ?",
-            (flow.account_id, name, _MOST_EVENTS),
+            (flow.account_id, name, _MAX_EVENTS),
         )
     ]  # fmt: skip
     objects = [msgspec.json.decode(text) if text else None for (text,) in found]

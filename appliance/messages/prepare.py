@@ -26,7 +26,7 @@ from appliance.tables import Account, Campaign, Contact, Message, MessageContent
 
 log = logging.getLogger("campanero.sender")
 # Compiled campaigns and steps held at once
-_MOST_KEPT = 64
+_MAX_KEPT = 64
 
 
 class _Origin(NamedTuple):
@@ -233,7 +233,7 @@ class Workshop:
     def _shared(self, source: SourceId) -> Kept:
         kept = self._kept.get(source)
         if kept is None:
-            if len(self._kept) >= _MOST_KEPT:
+            if len(self._kept) >= _MAX_KEPT:
                 self._kept.clear()
             kept = self._kept[source] = sources.compile_source(source)
         return kept

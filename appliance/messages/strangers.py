@@ -34,7 +34,7 @@ _FULL = (
 )
 # Blocks of which was told, and when
 _told: dict[tuple[int, str], int] = {}
-_MOST_TOLD = 1_000
+_MAX_TOLD = 1_000
 
 
 class Block(NamedTuple):
@@ -71,7 +71,7 @@ def _tell(account_id: int, prefix: str, most: int, now: int) -> None:
     if _told.get((account_id, prefix), 0) > now - _HOUR_MS:
         return
     _told[account_id, prefix] = now
-    while len(_told) > _MOST_TOLD:
+    while len(_told) > _MAX_TOLD:
         _told.pop(next(iter(_told)))
     log.warning(
         "account %s: %s single SMS in an hour to unknown numbers %s****; more are refused. Somebody may "

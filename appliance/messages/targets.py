@@ -20,7 +20,7 @@ from appliance.tables import Account, Contact
 
 log = logging.getLogger("campanero.tracking")
 # Campaigns and steps whose links are kept at hand
-_MOST_KEPT = 256
+_MAX_KEPT = 256
 _ASKED = (
     "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, m.sent_at, m.status, "
     "coalesce(c.tracking, 'aggregate'), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version, m.channel "
@@ -111,7 +111,7 @@ class Targets:
         source = message.campaign_id or (message.flow_id, message.version, message.step_id)
         kept = self._kept.get(source)
         if kept is None:
-            if len(self._kept) >= _MOST_KEPT:
+            if len(self._kept) >= _MAX_KEPT:
                 self._kept.clear()
             kept = self._kept[source] = _of_step(source) if isinstance(source, tuple) else _of_campaign(source)
         return kept

@@ -8,7 +8,7 @@ from appliance.db.work import writing
 from appliance.errors import TooMany
 from appliance.tables import Account, Channel, User
 
-MOST_AN_HOUR = 20
+MAX_AN_HOUR = 20
 _HOUR_MS = 3_600_000
 # By account, when tests went to strangers in the last hour; a restart forgets them
 _sent: dict[int, deque[int]] = {}
@@ -23,8 +23,8 @@ def count(account: Account, recipients: list[addresses.Address]) -> None:
     now, times = clock.now_ms(), _sent.setdefault(account.id, deque())
     while times and times[0] <= now - _HOUR_MS:
         times.popleft()
-    if len(times) + len(unknown) > MOST_AN_HOUR:
-        words = f"at most {MOST_AN_HOUR} tests an hour go to addresses that are no contacts and nobody of the team"
+    if len(times) + len(unknown) > MAX_AN_HOUR:
+        words = f"at most {MAX_AN_HOUR} tests an hour go to addresses that are no contacts and nobody of the team"
         raise TooMany(words, max(1, -(-(times[0] + _HOUR_MS - now) // 1000)) if times else 3600)
     times.extend(now for _ in unknown)
 

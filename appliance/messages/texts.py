@@ -17,7 +17,7 @@ from appliance.designs.links import Link
 from appliance.messages import links as own
 from appliance.sms import gsm
 from appliance.sms.gsm import Counted
-from appliance.sms.limits import MOST_CHARACTERS, MOST_PARTS
+from appliance.sms.limits import MAX_CHARACTERS, MAX_PARTS
 
 if TYPE_CHECKING:
     from appliance.designs.compiled import Compiled
@@ -34,10 +34,10 @@ class Worded(NamedTuple):
         """Return why nobody would carry it, or None."""
         if not self.body.strip():
             return "it says nothing"
-        if self.counted.characters > MOST_CHARACTERS:
-            return f"it is too long (maximum is {MOST_CHARACTERS} characters)"
-        if self.counted.parts > MOST_PARTS:
-            return f"it takes {self.counted.parts} parts (maximum is {MOST_PARTS})"
+        if self.counted.characters > MAX_CHARACTERS:
+            return f"it is too long (maximum is {MAX_CHARACTERS} characters)"
+        if self.counted.parts > MAX_PARTS:
+            return f"it takes {self.counted.parts} parts (maximum is {MAX_PARTS})"
         return None
 
 

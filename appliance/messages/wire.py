@@ -13,12 +13,12 @@ from appliance.delivery.mime import SOFT_BREAK, fragment, is_single_spaced, quot
 from appliance.designs import merge, rewriting
 from appliance.designs.compiled import Compiled
 from appliance.designs.language import ENCODINGS
-from appliance.designs.merge import MOST_OUTPUT
+from appliance.designs.merge import MAX_OUTPUT
 from appliance.designs.splice import Budget, NotPlain, Piece, Question, Slot
 from appliance.patterns import late
 
 # Encoded values kept for each slot: first names and cities come again, addresses do not
-_MOST_KEPT = 4_096
+_MAX_KEPT = 4_096
 # What is made by us for each message: its tokens and its links, short enough for one line
 _TOKENS = (rewriting.CLICK, rewriting.OPEN)
 _OWN = (*_TOKENS, "unsubscribe_url", "preferences_url", "view_url")
@@ -57,7 +57,7 @@ class Body:
             except (NotPlain, LiquidError, TypeError, ValueError):
                 pass  # the language says what is wrong, or knows better
             else:
-                if len(body) <= MOST_OUTPUT:
+                if len(body) <= MAX_OUTPUT:
                     return body if body and not body.endswith(SOFT_BREAK) else body + b"\r\n"
         self.is_single_spaced = False
         return quoted_printable(self._compiled.render(values, until))
@@ -120,7 +120,7 @@ class Body:
         if not is_single_spaced(shown):
             self.is_single_spaced = False  # and so each time: it is not kept
         elif type(value) is str:
-            if len(kept) >= _MOST_KEPT:
+            if len(kept) >= _MAX_KEPT:
                 kept.clear()
             kept[value] = shown
         return shown

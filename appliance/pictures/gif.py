@@ -13,10 +13,10 @@ from PIL import GifImagePlugin, Image
 
 from appliance.pictures.kinds import Unusable, allow
 
-MOST_FRAMES = 200
-MOST_FRAME_PIXELS = 50_000_000
+MAX_FRAMES = 200
+MAX_FRAME_PIXELS = 50_000_000
 # A side whose second byte would be a printable character makes a head that begins a script as well
-MOST_SIDE = 8_000
+MAX_SIDE = 8_000
 _EXTENSION, _CONTROL, _APPLICATION, _IMAGE, _END = 0x21, 0xF9, 0xFF, 0x2C, 0x3B
 _LOCAL, _INTERLACED, _LOOP = 0x80, 0x40, b"NETSCAPE2.0"
 _DESCRIPTOR = 10
@@ -61,7 +61,7 @@ def remake(content: bytes) -> Remade:
 def _read(content: bytes) -> _Gif:
     """Read the blocks of a GIF without decoding any; every size is checked here."""
     width, height, flags, background, _ = struct.unpack_from("<HHBBB", content, 6)
-    allow(width, height, max_side=MOST_SIDE)
+    allow(width, height, max_side=MAX_SIDE)
     colours, place = _colours(content, 13, flags)
     frames: list[_Frame] = []
     control, loops = None, None
@@ -90,10 +90,10 @@ def _check(frame: _Frame, size: tuple[int, int], before: list[_Frame], colours: 
     x, y, width, height = frame.box
     if not width or not height or x + width > size[0] or y + height > size[1] or not (frame.colours or colours):
         raise Unusable("is broken")
-    if len(before) >= MOST_FRAMES:
-        raise Unusable(f"has too many frames (maximum is {MOST_FRAMES})")
-    if sum(one.box[2] * one.box[3] for one in before) + width * height > MOST_FRAME_PIXELS:
-        raise Unusable(f"has too many pixels in all its frames (maximum is {MOST_FRAME_PIXELS:,})")
+    if len(before) >= MAX_FRAMES:
+        raise Unusable(f"has too many frames (maximum is {MAX_FRAMES})")
+    if sum(one.box[2] * one.box[3] for one in before) + width * height > MAX_FRAME_PIXELS:
+        raise Unusable(f"has too many pixels in all its frames (maximum is {MAX_FRAME_PIXELS:,})")
 
 
 def _colours(content: bytes, place: int, flags: int) -> tuple[bytes | None, int]:

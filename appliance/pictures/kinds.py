@@ -4,14 +4,14 @@ import struct
 from typing import Literal, NamedTuple
 
 Kind = Literal["PNG", "JPEG", "GIF", "WEBP"]
-MOST_PIXELS = 25_000_000
+MAX_PIXELS = 25_000_000
 # A long thin picture has few pixels, but scaling it needs memory and time for each pixel of its longest side
 MAX_SIDE = 10_000
 # A passing scan of a progressive JPEG takes a few bytes and as long as decoding the whole; encoders write about ten
 MAX_SCANS = 50
 # Its library holds every pixel three times while it decodes
-MOST_WEBP_PIXELS = 10_000_000
-TOO_MANY = f"has too many pixels (maximum is {MOST_PIXELS:,})"
+MAX_WEBP_PIXELS = 10_000_000
+TOO_MANY = f"has too many pixels (maximum is {MAX_PIXELS:,})"
 _ANIMATED, _EXTENDED, _LOSSLESS, _LOSSY = 0x02, b"VP8X", b"VP8L", b"VP8 "
 
 
@@ -56,14 +56,14 @@ def kind(content: bytes) -> Kind:
     raise Unusable("is not a PNG, JPEG, GIF or WebP picture")
 
 
-def allow(width: int, height: int, most: int = MOST_PIXELS, max_side: int = MAX_SIDE) -> None:
+def allow(width: int, height: int, most: int = MAX_PIXELS, max_side: int = MAX_SIDE) -> None:
     """Raise Unusable for a picture whose pixels would fill the memory."""
     if width < 1 or height < 1:
         raise Unusable("is broken")
     if max(width, height) > max_side:
         raise Unusable(f"is too wide or too high (maximum is {max_side:,} pixels on each side)")
     if width * height > most:
-        raise Unusable(TOO_MANY if most == MOST_PIXELS else f"has too many pixels (maximum is {most:,} in this format)")
+        raise Unusable(TOO_MANY if most == MAX_PIXELS else f"has too many pixels (maximum is {most:,} in this format)")
 
 
 def check_jpeg(content: bytes) -> None:

@@ -13,8 +13,8 @@ from PIL import Image, ImageCms
 
 from appliance.pictures import gif
 from appliance.pictures.kinds import (
-    MOST_PIXELS,
-    MOST_WEBP_PIXELS,
+    MAX_PIXELS,
+    MAX_WEBP_PIXELS,
     TOO_MANY,
     Kind,
     Picture,
@@ -28,7 +28,7 @@ from appliance.pictures.kinds import (
 
 # Twice the widest mail (designs, theme): more no screen shows
 WIDEST = 1_440
-_MOST_MADE = 10 * 1_048_576
+_MAX_MADE = 10 * 1_048_576
 _BAND = 128
 # Scaling begins with whole-number means, down to three times the size asked for: quicker, and nobody sees a difference
 _REDUCING_GAP = 3.0
@@ -41,7 +41,7 @@ _TURNS = {
 # What decoders raise for files that are not what they say
 _BROKEN = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, OverflowError, struct.error, zlib.error)
 # The library warns at its limit and refuses at twice as many
-Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
@@ -56,8 +56,8 @@ def remake(content: bytes, full_size: bool = False) -> Picture:
         raise Unusable(TOO_MANY) from None
     except _BROKEN:
         raise Unusable("is broken or cut off") from None
-    if len(made.content) > _MOST_MADE:
-        raise Unusable(f"is too large once it is written anew (maximum is {_MOST_MADE} bytes)")
+    if len(made.content) > _MAX_MADE:
+        raise Unusable(f"is too large once it is written anew (maximum is {_MAX_MADE} bytes)")
     return made
 
 
@@ -73,7 +73,7 @@ def _still(content: bytes, found: Kind, full_size: bool) -> Picture:
     as_jpeg = found == "JPEG"
     if found == "WEBP":
         head = webp(content)
-        allow(head.width, head.height, MOST_WEBP_PIXELS)
+        allow(head.width, head.height, MAX_WEBP_PIXELS)
         _must_stand(head.animated)
         as_jpeg = not head.lossless
     elif found == "JPEG":

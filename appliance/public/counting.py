@@ -21,10 +21,10 @@ log = logging.getLogger("campanero.tracking")
 PATIENCE_SECONDS = 0.25
 _SAY_SECONDS = 2.0
 # So many may wait for a disk that does not write; more are sent on and not kept
-_MOST_WAITING = 20_000
-_MOST_AT_ONCE = 250
+_MAX_WAITING = 20_000
+_MAX_AT_ONCE = 250
 # While one batch is written, the next is looked up
-_MOST_UNDER_WAY = 2
+_MAX_UNDER_WAY = 2
 
 
 class _One:
@@ -61,7 +61,7 @@ class Desk:
         loop = asyncio.get_running_loop()
         one = _One(wanted, asked, loop.create_future())
         one.timer = loop.call_later(PATIENCE_SECONDS, self._late, one)
-        if len(self._waiting) < _MOST_WAITING:
+        if len(self._waiting) < _MAX_WAITING:
             self._waiting.append(one)
         else:
             self._not_kept(1)
@@ -76,14 +76,14 @@ class Desk:
     # -- on the loop ----------------------------------------------------------------------------------------------
 
     def _call(self) -> None:
-        if self._waiting and not self._is_called and self._under_way < _MOST_UNDER_WAY:
+        if self._waiting and not self._is_called and self._under_way < _MAX_UNDER_WAY:
             self._is_called = True
             # Whoever else asks in this round of the loop comes along
             asyncio.get_running_loop().call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
         self._is_called = False
-        batch, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+        batch, self._waiting = self._waiting[:_MAX_AT_ONCE], self._waiting[_MAX_AT_ONCE:]
         self._under_way += 1
         loop = asyncio.get_running_loop()
         self._thread.submit(self._work, batch, loop).add_done_callback(_log_fault)

@@ -26,7 +26,7 @@ _STEPS = 200_000
 # Up to here the share of each filter is counted, above it is told from a sample
 EXACT_BELOW = 20_000
 _SAMPLED = 2_000
-_MOST_KEPT = 100
+_MAX_KEPT = 100
 _TABLES = {
     "list": "SELECT 1 FROM contact_list WHERE account_id = ? AND id = ?",
     "segment": "SELECT 1 FROM segment WHERE account_id = ? AND id = ?",
@@ -141,7 +141,7 @@ def kept(sql: str, parameters: dict[str, Any]) -> int:
     here = connection()
     # The connection too, for a thread may have another one for a while (`db.shadow`)
     state = (here, catalogue.changes_elsewhere(), int(here.total_changes()))
-    if _kept.state != state or len(_kept.counts) > _MOST_KEPT:
+    if _kept.state != state or len(_kept.counts) > _MAX_KEPT:
         _kept.state, _kept.counts = state, {}
     asked = (sql, *parameters.items())
     if asked not in _kept.counts:

@@ -21,14 +21,14 @@ from appliance.segments import people, sample
 
 T = TypeVar("T")
 
-_MOST_KEYS = 100
+_MAX_KEYS = 100
 _LOOKED_AT = 2_000
 _FOR_VALUES = 5_000
 _EVENTS = 200
-_MOST_NAMES = 300
+_MAX_NAMES = 300
 _KEEP_SECONDS = 60
 _DEEPEST = 4
-_MOST_THINGS = 500
+_MAX_THINGS = 500
 _THINGS = {
     "list": "SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key, id LIMIT ?",
     "segment": f"SELECT id, name FROM segment WHERE account_id = ? ORDER BY name {ANY_CASE}, id LIMIT ?",
@@ -84,7 +84,7 @@ def event_keys(account_id: int, event: str) -> list[Key]:
 
 def things(account_id: int, kind: str) -> list[tuple[int, str]]:
     """Return lists, segments and flows by name, or campaigns, newest first, with their ids."""
-    return [(row[0], row[1]) for row in rows(_THINGS[kind], (account_id, _MOST_THINGS))]
+    return [(row[0], row[1]) for row in rows(_THINGS[kind], (account_id, _MAX_THINGS))]
 
 
 def _once(asked: tuple[Any, ...], find: Callable[[], list[T]]) -> list[T]:
@@ -130,7 +130,7 @@ def _told(documents: list[tuple[Any, ...]], each: float) -> list[Key]:
             examples.setdefault(path, value)
     return [
         Key(path, types[path].most_common(1)[0][0], round(number * each), each > 1, examples[path])
-        for path, number in counted.most_common(_MOST_KEYS)
+        for path, number in counted.most_common(_MAX_KEYS)
     ]
 
 
@@ -168,7 +168,7 @@ def _events(account_id: int) -> list[str]:
     found = rows(
         "WITH RECURSIVE name(n) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL SELECT "
         "(SELECT min(event) FROM event WHERE account_id = :account AND event > n) FROM name WHERE n IS NOT NULL LIMIT "
-        f"{_MOST_NAMES}) SELECT n FROM name WHERE n IS NOT NULL",
+        f"{_MAX_NAMES}) SELECT n FROM name WHERE n IS NOT NULL",
         {"account": account_id},
     )
     return [row[0] for row in found]

@@ -5,7 +5,7 @@ from appliance.sending_domains.records import Valid
 from appliance.sending_domains.spf import Ask
 
 _POLICIES = ("none", "quarantine", "reject")
-_MOST_STEPS = 8  # of the walk up the tree
+_MAX_STEPS = 8  # of the walk up the tree
 Judged = tuple[Valid, tuple[str, ...], str | None]
 
 
@@ -47,4 +47,4 @@ def _policies(answer: Answer) -> tuple[str, ...]:
 
 def _above(domain: str) -> list[str]:
     labels = domain.split(".")
-    return [".".join(labels[start:]) for start in range(1, len(labels) - 1)][-_MOST_STEPS:]
+    return [".".join(labels[start:]) for start in range(1, len(labels) - 1)][-_MAX_STEPS:]

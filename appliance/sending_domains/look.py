@@ -17,7 +17,7 @@ from appliance.sending_domains.records import DKIM, Record, Valid
 Ask = Callable[[str, str], Answer]
 
 PATIENCE = 15.0  # seconds for all look-ups of a domain
-_MOST_SHOWN, _LONGEST_SHOWN = 10, 1000
+_MAX_SHOWN, _LONGEST_SHOWN = 10, 1000
 
 
 class Verdict(NamedTuple):
@@ -62,7 +62,7 @@ def look(wanted: list[Record], domain: str, patience: float = PATIENCE) -> list[
     return [
         msgspec.structs.replace(
             record, valid=verdict.valid, problem=verdict.problem and _plain(verdict.problem), checked_at=now,
-            found=[_plain(one) for one in sorted(verdict.found)[:_MOST_SHOWN]],
+            found=[_plain(one) for one in sorted(verdict.found)[:_MAX_SHOWN]],
         )
         for record, verdict in zip(wanted, verdicts, strict=True)
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from appliance.delivery.resolver import Answer
 
 Ask = Callable[[str, str], Answer]
 
-_MOST_LOOKUPS = 10  # RFC 7208, 4.6.4
+_MAX_LOOKUPS = 10  # RFC 7208, 4.6.4
 _ASKING = ("include", "a", "mx", "ptr", "exists", "redirect")
 
 
@@ -45,7 +45,7 @@ class _Walk:
                 continue
             if name in _ASKING:
                 self.lookups += 1
-                if self.lookups > _MOST_LOOKUPS:
+                if self.lookups > _MAX_LOOKUPS:
                     self.problem = "needs more than 10 DNS look-ups; receivers give up there"
                     return
             if name in ("include", "redirect") and passes and value and "%" not in value and not self.problem:

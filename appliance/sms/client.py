@@ -29,7 +29,7 @@ _CONNECT_SECONDS = 10.0
 # Servers close what is idle after five seconds or more: we do it earlier, so that nothing is posted into the void
 _IDLE_SECONDS = 4.0
 # Of an answer, with its headers: a page of a hundred messages is a fifth of it
-_MOST_BYTES = 1_048_576
+_MAX_BYTES = 1_048_576
 
 
 class Answer(NamedTuple):
@@ -64,7 +64,7 @@ class _Pool:
                 kept.backend.has_written = False
                 return kept
             await kept.connection.aclose()
-        backend = bounded.Backend(_MOST_BYTES)
+        backend = bounded.Backend(_MAX_BYTES)
         connection = httpcore.AsyncHTTPConnection(
             url.origin, _trusted() if url.scheme == b"https" else None, _IDLE_SECONDS, network_backend=backend
         )
@@ -147,7 +147,7 @@ async def reach(url: str) -> None:
 
     from appliance.delivery import bounded
 
-    target, backend = httpcore.URL(url), bounded.Backend(_MOST_BYTES)
+    target, backend = httpcore.URL(url), bounded.Backend(_MAX_BYTES)
     host = target.host.decode()
     try:
         stream = await backend.connect_tcp(host, target.origin.port, _CONNECT_SECONDS)

@@ -4,8 +4,8 @@ from appliance import config
 from appliance.designs import merge
 from appliance.sms import gsm
 
-MOST_PARTS = 10
-MOST_CHARACTERS = 1_600
+MAX_PARTS = 10
+MAX_CHARACTERS = 1_600
 
 
 def fault(body: str | None) -> str | None:
@@ -15,10 +15,10 @@ def fault(body: str | None) -> str | None:
     """
     if not body:
         return None
-    if len(body) > MOST_CHARACTERS:
-        return f"is too long (maximum is {MOST_CHARACTERS} characters)"
+    if len(body) > MAX_CHARACTERS:
+        return f"is too long (maximum is {MAX_CHARACTERS} characters)"
     if "{" not in body and "://" not in body:
         counted = gsm.count(gsm.plain(body) if config.current().sms.plain_quotes else body)
-        if counted.parts > MOST_PARTS:
-            return f"is too long ({counted.parts} parts in {counted.alphabet}, maximum is {MOST_PARTS})"
+        if counted.parts > MAX_PARTS:
+            return f"is too long ({counted.parts} parts in {counted.alphabet}, maximum is {MAX_PARTS})"
     return merge.fault(body, "text")

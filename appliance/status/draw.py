@@ -13,7 +13,7 @@ _SIGNS = late(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff
 _KINDS = {"send": "Sends", "import": "Imports", "export": "Exports", "act": "Many people at once"}
 _NOTHING = {"send": "nothing is being sent", "import": "no file is being read in", "export": "no file is being sent"}
 _CHANNELS = {"email": "Email", "sms": "SMS"}
-_LEAST_BAR, _MOST_BAR, _MOST_NAME = 8, 30, 28
+_MIN_BAR, _MAX_BAR, _MAX_NAME = 8, 30, 28
 _HEAD = 10  # of the short words at the beginning of a line
 BOLD, DIM, GREEN, YELLOW = "1", "2", "32", "33"
 
@@ -58,15 +58,15 @@ def _head(status: Status, screen: Screen) -> Iterator[str]:
 
 
 def _task(task: Task, screen: Screen) -> str:
-    room = min(_MOST_NAME, max(10, screen.columns // 4))
+    room = min(_MAX_NAME, max(10, screen.columns // 4))
     name = _padded(cut(plain(task.name), room, screen.signs), room)
     said = [*progress(task)]
     # What comes first is told first, and what has no room not at all
     while len(said) > 1 and room + _width("  ".join(said)) + 12 > screen.columns:
         said.pop()
     words = "  ".join(said)
-    bar = min(_MOST_BAR, screen.columns - room - _width(words) - 12)
-    if task.total and bar >= _LEAST_BAR:
+    bar = min(_MAX_BAR, screen.columns - room - _width(words) - 12)
+    if task.total and bar >= _MIN_BAR:
         filled = min(bar, bar * task.done // task.total)
         on, off = "█░" if screen.signs else "#."
         drawn = screen.styled(on * filled, GREEN) + screen.styled(off * (bar - filled), DIM)

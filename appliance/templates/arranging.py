@@ -208,7 +208,7 @@ def _fits(kind: Kind | None, level: int) -> bool:
     """Return whether a kind stands in a column, and in one within another."""
     if kind is None or not kind.in_columns:
         return False
-    return level <= document.MOST_LEVELS and (kind.name != "columns" or level < document.MOST_LEVELS)
+    return level <= document.MAX_LEVELS and (kind.name != "columns" or level < document.MAX_LEVELS)
 
 
 def _before_footer(siblings: list[Any], raw: dict[str, Any], kind: Kind | None) -> None:

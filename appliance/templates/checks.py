@@ -18,7 +18,7 @@ from appliance.templates.requests import Content
 # Which merge context each text stands in
 MERGED: dict[str, merge.Context] = {"subject": "header", "preheader": "header", "from_name": "header", "body": "html"}
 # As many texts as a flow has steps are looked at before the writer has to; what is kept of each is little
-_MOST_KEPT = 512
+_MAX_KEPT = 512
 # All that variables stand in: a template with another name or sender has the same ones
 _VARIED = (*designs.FIELDS, "design")
 _Found = tuple[tuple[str, str], ...]
@@ -69,7 +69,7 @@ class _Text:
         return isinstance(other, _Text) and self.digest == other.digest
 
 
-@lru_cache(maxsize=_MOST_KEPT)
+@lru_cache(maxsize=_MAX_KEPT)
 def _design_faults(text: _Text) -> _Found:
     found: list[tuple[str, str]] = []
     document.check(text.design, lambda path, words: found.append((path, words)))
@@ -83,7 +83,7 @@ def variables(said: dict[str, Any], channel: str = "email") -> dict[str, Any]:
     return dict(_variables(_Text({name: said.get(name) for name in _VARIED}), channel))
 
 
-@lru_cache(maxsize=_MOST_KEPT)
+@lru_cache(maxsize=_MAX_KEPT)
 def _variables(text: _Text, channel: str) -> dict[str, Any]:
     found = designs.of(text.design, channel)
     text.design = {}
@@ -137,7 +137,7 @@ def _name(raw: dict[str, Any], path: str, level: int, taken: dict[str, int]) -> 
     if raw.get("type") is None and found.type:
         added["type"] = found.type
     columns = raw["props"].get("columns") if isinstance(raw.get("props"), dict) else None
-    is_columns = found.kind is not None and found.kind.name == "columns" and level < document.MOST_LEVELS
+    is_columns = found.kind is not None and found.kind.name == "columns" and level < document.MAX_LEVELS
     if is_columns and isinstance(columns, list):
         inner = [
             column | {"sections": _named(column["sections"], f"{path}.props.columns[{number}].sections", level + 1,

@@ -17,7 +17,7 @@ _PATH = late(r"(props|styles|theme)\.([a-z_]+)(?:\.(\d{1,3}))?(?:\.([a-z_]+))?\Z
 SIDES = ("top", "bottom", "sides")
 _SPACE = late(r"-?\d+(?:\.\d+)?(?:px)?\Z")
 _NUMBER = late(r"-?\d+(?:\.\d+)?\Z")
-_MOST_SPACE = 96
+_MAX_SPACE = 96
 
 
 class Place(NamedTuple):
@@ -137,7 +137,7 @@ def sides(raw: Any, kind: Kind | None) -> tuple[int, int, int, int]:
     words = str(raw).split() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else []
     if not 1 <= len(words) <= 4 or not all(_SPACE.match(word) for word in words):
         return kind.padding if kind is not None else (12, 32, 12, 32)
-    sizes = [max(0, min(_MOST_SPACE, round(float(word.removesuffix("px"))))) for word in words]
+    sizes = [max(0, min(_MAX_SPACE, round(float(word.removesuffix("px"))))) for word in words]
     top, right, bottom, left = (sizes * 4)[:4] if len(sizes) < 3 else [*sizes, sizes[1]][:4]
     return top, right, bottom, left
 
@@ -169,7 +169,7 @@ def read(here: Place, typed: str) -> Any:
     """Return what somebody typed as a value, None for nothing; raises Invalid at the path for what it cannot be."""
     prop = here.prop
     if here.name == "padding" and here.inner in SIDES:
-        return _number(here, typed, 0, _MOST_SPACE)
+        return _number(here, typed, 0, _MAX_SPACE)
     if not typed.strip():
         return None
     if prop.kind == "number":

@@ -23,7 +23,7 @@ SEALED = "its secret cannot be read: put back the secret.key that belongs to thi
 DELETED = "the webhook was deleted"
 GONE = "the event is not kept any more"
 _CONTROL = late(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_MOST_PAUSE_MS = 24 * 3600 * 1000
+_MAX_PAUSE_MS = 24 * 3600 * 1000
 
 
 class Target(NamedTuple):
@@ -73,4 +73,4 @@ def _readable(body: bytes) -> str:
 def _asked(headers: Mapping[str, str]) -> int:
     """Return how long a receiver asks us to wait, where it says so in seconds."""
     text = headers.get("retry-after", "")
-    return min(int(text) * 1000, _MOST_PAUSE_MS) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+    return min(int(text) * 1000, _MAX_PAUSE_MS) if text.isascii() and text.isdecimal() and len(text) < 9 else 0

@@ -10,7 +10,7 @@ from appliance.work.meter import NEVER
 WINDOW_SECONDS = 20.0
 SILENCE_SECONDS = 600.0
 _ENOUGH, _ENOUGH_SLOWLY = 50, 5
-_LEAST_GAP, _MOST_GAP = 0.5, 60.0
+_MIN_GAP, _MAX_GAP = 0.5, 60.0
 
 
 class Slow:
@@ -41,7 +41,7 @@ class Slow:
         elif now >= self.until:
             self._level += 1
             if self.most == 1:
-                self._gap = min(_MOST_GAP, max(_LEAST_GAP, self._gap * 2))
+                self._gap = min(_MAX_GAP, max(_MIN_GAP, self._gap * 2))
             self.most = max(1, self.most // 2)
             self.until = now + min(SILENCE_SECONDS, self._pause * 2 ** (self._level - 1))
         self._window = None
@@ -57,7 +57,7 @@ class Slow:
             self._window, self._taken = now, 0
             self._level = max(0, self._level - 1)
             if self._gap:
-                self._gap = self._gap / 2 if self._gap > _LEAST_GAP else 0.0
+                self._gap = self._gap / 2 if self._gap > _MIN_GAP else 0.0
             else:
                 self.most = min(self._usual, self.most + 1)
         return self.most >= self._usual and not self._gap

@@ -23,7 +23,7 @@ from appliance.work.making import Maker, Ready
 _STALE_SECONDS = 5.0
 # Nobody waits longer for a limit without looking what else there is
 _LOOK_SECONDS = 5.0
-_LEAST_SECONDS = 0.001
+_MIN_SECONDS = 0.001
 # Nobody who comes meanwhile waits longer for what is being made ready; the rest of it is looked at again
 _FILL_SECONDS = 0.25
 # What was stepped over and could not be made ready though its group has room (its sender has none) is left for this
@@ -224,7 +224,7 @@ class Feeder:
         if wait > _LOOK_SECONDS:
             self.dry = False
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), min(max(wait, _LEAST_SECONDS), _LOOK_SECONDS))
+            await asyncio.wait_for(self._stirred.wait(), min(max(wait, _MIN_SECONDS), _LOOK_SECONDS))
 
     async def _filled(self) -> None:
         try:

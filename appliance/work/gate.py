@@ -12,10 +12,10 @@ from appliance.messages.ledger import Claim
 from appliance.work.standing import Closed
 
 # Refusals in a row that are our fault, before campaigns pause (decisions, section 6, `transport`)
-MOST_REFUSALS = 20
+MAX_REFUSALS = 20
 # So many messages of a campaign that servers cannot tell to be ours, whatever became of the others: one server may be
 # wrong about us, and each such refusal is held against the domain
-MOST_UNAUTHENTICATED = 3
+MAX_UNAUTHENTICATED = 3
 
 
 class Shut(NamedTuple):
@@ -92,7 +92,7 @@ class Gate:
         here = (campaign_id, group)
         if isinstance(error, Permanent) and classes.is_unwelcome(error.smtp, error.enhanced, error.text):
             self._unwelcome[here] = self._unwelcome.get(here, 0) + 1
-            if self._unwelcome[here] >= MOST_REFUSALS:
+            if self._unwelcome[here] >= MAX_REFUSALS:
                 found = classes.classify(error.smtp, error.enhanced, error.text)
                 self._words = f"{error.text} - {found.help}"
                 self._shut.add(campaign_id)
@@ -105,14 +105,14 @@ class Gate:
             return
         strangers = self._strangers.setdefault(claim.campaign_id, set())
         strangers.add(claim.id)
-        if len(strangers) >= MOST_UNAUTHENTICATED:
+        if len(strangers) >= MAX_UNAUTHENTICATED:
             self._words = f"{error.text} - {classes.remedy(error.enhanced, error.text)}"
             self._shut.add(claim.campaign_id)
             self._held.add(claim.campaign_id)
 
     def _count(self, who: str | int) -> None:
         self._refused[who] = self._refused.get(who, 0) + 1
-        if self._refused[who] >= MOST_REFUSALS:
+        if self._refused[who] >= MAX_REFUSALS:
             self._shut.add(who)
             self._refused[who] = 0
             if isinstance(who, int):

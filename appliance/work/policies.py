@@ -14,8 +14,8 @@ from appliance.messages import policies
 
 log = logging.getLogger("campanero.sender")
 # How long what is known is not asked for again: a policy or its absence, and what could not be had
-_KNOWN_SECONDS, _FAILED_SECONDS, _LEAST_SECONDS = 3600.0, 300.0, 60.0
-_MOST_KEPT = 20_000
+_KNOWN_SECONDS, _FAILED_SECONDS, _MIN_SECONDS = 3600.0, 300.0, 60.0
+_MAX_KEPT = 20_000
 
 
 class Policies:
@@ -39,10 +39,10 @@ class Policies:
 
     async def _asked(self, domain: str) -> Policy | None:
         policy, seconds = await self._found(domain)
-        if len(self._kept) >= _MOST_KEPT:
+        if len(self._kept) >= _MAX_KEPT:
             self._kept.clear()
         if policy is not None:
-            seconds = min(seconds, max(policy.max_age, _LEAST_SECONDS))
+            seconds = min(seconds, max(policy.max_age, _MIN_SECONDS))
         self._kept[domain] = (clock.steady() + seconds, policy)
         return policy
 

@@ -11,7 +11,7 @@ from appliance.delivery.providers.direct import Way
 
 # Servers part early from who says nothing; nobody gains by being parted from
 _IDLE_SECONDS = 5.0
-_MOST_IDLE = 50
+_MAX_IDLE = 50
 
 
 class _Idle(NamedTuple):
@@ -67,7 +67,7 @@ class Pool:
     def give(self, way: Way, dialogue: Dialogue) -> None:
         """Keep a conversation for the next message, for a while."""
         self.closed(way)
-        if len(self._idle) >= _MOST_IDLE:
+        if len(self._idle) >= _MAX_IDLE:
             self._part(self._idle[0])
         timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._late, dialogue)
         self._idle.append(_Idle(way, dialogue, timer))

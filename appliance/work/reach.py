@@ -9,7 +9,7 @@ from appliance.delivery import routing, self_check
 from appliance.delivery.providers.direct import Way
 
 # Failures in a row before servers are left alone, and for how long (D21)
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 DEAD_SECONDS = 900.0
 # Groups that refuse a sender, before that is about the sender and not about them
 _MANY_REFUSERS = 3
@@ -17,7 +17,7 @@ _MANY_REFUSERS = 3
 _PROOF_SECONDS = 60.0
 # All that wait for the same answer are told the same, and who comes later asks again
 _TOLD_SECONDS = 5.0
-_MOST_KEPT = 5_000
+_MAX_KEPT = 5_000
 
 
 class Reach:
@@ -38,10 +38,10 @@ class Reach:
 
     def failed(self, way: Way, words: str) -> None:
         """Count a failure to reach servers; a few in a row mean that they are away."""
-        if len(self._failed) >= _MOST_KEPT:
+        if len(self._failed) >= _MAX_KEPT:
             self._failed.clear()
         count = self._failed.get(way.key, (0, 0.0, ""))[0] + 1
-        until = clock.steady() + DEAD_SECONDS if count >= MOST_FAILURES else 0.0
+        until = clock.steady() + DEAD_SECONDS if count >= MAX_FAILURES else 0.0
         self._failed[way.key] = (count, until, words)
 
     def reached(self, way: Way) -> None:

@@ -34,7 +34,7 @@ _STOP_SECONDS = 22.0
 _LAST_SECONDS = 2.0
 # Places for each conversation that may be under way, where most of them may be waiting for servers to answer
 _WAITING = 8
-_MOST_PLACES = 100
+_MAX_PLACES = 100
 _HOUR_MS = 3_600_000
 
 
@@ -88,7 +88,7 @@ class Sender:
 
     async def _drain(self) -> None:
         email = config.current().email
-        places = min(email.connections * _WAITING, _MOST_PLACES) if email.transport == DIRECT else email.connections
+        places = min(email.connections * _WAITING, _MAX_PLACES) if email.transport == DIRECT else email.connections
         self._destinations = destinations = Destinations(
             self.gate, self.pace, self.reach, asyncio.Semaphore(email.connections)
         )

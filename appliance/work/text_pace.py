@@ -18,7 +18,7 @@ from appliance.work.meter import NEVER, Limit, Meter
 from appliance.work.standing import Spared, Standing
 
 # Messages in a row that come into doubt before nothing goes for a while
-MOST_DOUBTS = 3
+MAX_DOUBTS = 3
 # First pause of a sender that is asked for less without saying for how long; it doubles while that is no help
 _PAUSE_SECONDS = 1.0
 
@@ -117,7 +117,7 @@ class TextPace(Limiting):
     def doubted(self) -> bool:
         """Count a message that came into doubt; returns whether the provider is to be left alone for a while."""
         self._doubts += 1
-        if self._doubts < MOST_DOUBTS and self._probe is None:
+        if self._doubts < MAX_DOUBTS and self._probe is None:
             return False
         if self._probe is None:
             self._probe = _Probe()

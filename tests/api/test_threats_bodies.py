@@ -20,7 +20,7 @@ from tests.kit.tenants import Tenant
 from tests.kit.uploads import form
 from tests.kit.walk import JSON, Operation, Walk, faults, put
 
-MOST, MOST_IMPORT, BESIDE = 2_097_152, 209_715_200, 262_144
+MOST, MAX_IMPORT, BESIDE = 2_097_152, 209_715_200, 262_144
 TYPED = {"Content-Type": JSON}
 # No number at all (NaN is no JSON either, and answered 400), or none of ours
 HUGE = "1" + "0" * 6000
@@ -236,7 +236,7 @@ def test_an_import_of_no_stated_length_is_cut_at_the_limit(fresh_server: FreshSe
     assert raw(server, head, *pieces[1:10], b"9\r\n\r\n--b--\r\n\r\n0\r\n\r\n").startswith(b"HTTP/1.1 201")
 
 
-@pytest.mark.parametrize("length", [MOST_IMPORT + BESIDE + 1, 2**31, 2**63, 10**30])
+@pytest.mark.parametrize("length", [MAX_IMPORT + BESIDE + 1, 2**31, 2**63, 10**30])
 def test_an_import_whose_length_says_too_much_is_refused_at_once(length: int, server: Server) -> None:
     """The limit is 200 MiB and some room for the form; over it 413 comes before the file does, and with no key 401."""
     key = server.client().key

@@ -20,7 +20,7 @@ from tests.kit.server import Server
 from tests.kit.uploads import upload_picture
 from tests.kit.vitals import family, has_ended
 
-MOST_MB = 100
+MAX_MB = 100
 CORPUS = sorted(hostile())
 
 
@@ -115,7 +115,7 @@ def test_bombs_take_no_memory_and_hold_nobody_up(fresh_server: FreshServer) -> N
         assert {answer.status for answer in answers} == {422}
 
     watch = Watch(server, client)
-    assert watch.during(attack) < MOST_MB
+    assert watch.during(attack) < MAX_MB
     assert sorted(watch.waits)[int(len(watch.waits) * 0.99) - 1] < soon(0.2)
 
 
@@ -222,5 +222,5 @@ def test_large_pictures_are_made_one_at_a_time(fresh_server: FreshServer) -> Non
             answers = list(many.map(lambda _: upload_picture(client, file), range(8)))
         assert [answer.status for answer in answers] == [201] * 8
 
-    assert Watch(server, client).during(send) < MOST_MB
-    assert resident(server) - before < MOST_MB / 2
+    assert Watch(server, client).during(send) < MAX_MB
+    assert resident(server) - before < MAX_MB / 2

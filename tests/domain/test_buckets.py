@@ -95,7 +95,7 @@ def test_off_is_off(time: Time) -> None:
 
 def test_those_that_are_full_are_forgotten(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many credentials ask, only those are kept that are not full again."""
-    monkeypatch.setattr(buckets, "_MOST_KEPT", 100)
+    monkeypatch.setattr(buckets, "_MAX_KEPT", 100)
     limits, held = Limits(requests_per_minute=60), Buckets()
     for number in range(1000):
         held.take(f"key:{number}", "requests", limits)

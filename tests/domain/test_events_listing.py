@@ -115,7 +115,7 @@ def test_the_total_follows_what_comes_and_goes(crowded: Home, monkeypatch: pytes
     check()
     work.write(run, "UPDATE event SET contact_id = NULL WHERE contact_id = ? AND id % 2", (contact,))
     check()
-    monkeypatch.setattr(listing, "_MOST_NEW", 10)
+    monkeypatch.setattr(listing, "_MAX_NEW", 10)
     work.write(write, crowded, 40, 8)
     check()
     work.write(run, "DELETE FROM event")

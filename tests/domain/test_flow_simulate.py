@@ -319,8 +319,8 @@ def test_a_flow_without_steps_or_trigger_is_rehearsed_too(home: Home) -> None:
 
 def test_what_takes_too_long_is_ended_and_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rehearsal keeps nobody waiting for long, nor do the scripts of a flow."""
-    monkeypatch.setattr(rehearsal, "_MOST_SECONDS", 0.0)
-    monkeypatch.setattr(scripts, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(rehearsal, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(scripts, "MAX_SECONDS", 0.0)
     flow = written(home, [{"duration": 60}, {"duration": 60}], data={"scripts": [{"name": "a"}, {"name": "b"}]})
     found = rehearsed(home, flow)
     assert found.end.status == "live" and "ended early" in found.notes[-1]
@@ -332,7 +332,7 @@ def test_many_messages_of_one_moment_take_no_longer_either(home: Home, monkeypat
     flow = written(home, [MAIL] * 5)
     whole = rehearsed(home, flow)
     assert len([one for one in whole.timeline if one.message]) == 5 and not any("early" in one for one in whole.notes)
-    monkeypatch.setattr(rehearsal, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(rehearsal, "_MAX_SECONDS", 0.0)
     found = rehearsed(home, flow)
     assert len([one for one in found.timeline if one.message]) == 1 and "ended early" in found.notes[-1]
 

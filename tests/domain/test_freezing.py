@@ -15,7 +15,7 @@ from tests.domain.home import BY_API, Home
 @pytest.fixture
 def begun(home: Home, monkeypatch: pytest.MonkeyPatch) -> tuple[Campaign, list[int]]:
     """A campaign to six people that counts as large, of whom the first two have their rows; and the six."""
-    monkeypatch.setattr("appliance.campaigns.freezing.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("appliance.campaigns.freezing.MAX_AT_ONCE", 1)
     people = [home.contact(f"a{number}@example.org").id for number in range(6)]
     made = home.send(home.campaign(home.list_of(*people).id))
     state, send = freezing.state(made), Send(made.id, made.started_at)

@@ -8,7 +8,7 @@ from appliance.db.open import rows, run
 from appliance.delivery import classes
 from appliance.errors import Ours, Permanent, SenderRefused, Unauthenticated
 from appliance.messages.line import Line
-from appliance.work.gate import MOST_REFUSALS
+from appliance.work.gate import MAX_REFUSALS
 from appliance.work.jobs import Jobs
 from tests.domain.home import Home
 from tests.domain.test_line import crowd
@@ -20,7 +20,7 @@ def test_a_pause_that_cannot_be_written_is_written_later(who: str, home: Home) -
     number = crowd(home, "ana@example.org")
     row, jobs = Line().candidates(1)[0], Jobs("process")
     gate = jobs.sender.gate
-    for _ in range(MOST_REFUSALS):
+    for _ in range(MAX_REFUSALS):
         if who == "campaign":
             gate.answered(row, SenderRefused("550 not from you", 550))
         else:
@@ -66,11 +66,11 @@ def test_twenty_in_a_row_who_do_not_want_us_are_enough(home: Home) -> None:
     (other,) = [claim for claim in claims if claim not in there]
     gate = jobs.sender.gate
     listed = Permanent("554 5.7.1 blocked using zen.spamhaus.org", 554, "5.7.1")
-    for claim in there[: MOST_REFUSALS - 1]:
+    for claim in there[: MAX_REFUSALS - 1]:
         gate.answered(claim, listed)
         gate.answered(other, None)
     gate.answered(there[20], None)
-    for claim in there[21 : 21 + MOST_REFUSALS - 1]:
+    for claim in there[21 : 21 + MAX_REFUSALS - 1]:
         gate.answered(claim, listed)
         gate.answered(claim, Permanent("550 5.1.1 no such user", 550, "5.1.1"))
     assert gate.held() == ()

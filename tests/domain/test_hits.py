@@ -9,7 +9,7 @@ from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import one, rows, run
 from appliance.engagement import again, hits, settling
-from appliance.engagement.hits import MOST_OF_A_MESSAGE, Asked, Hit, Limit
+from appliance.engagement.hits import MAX_OF_A_MESSAGE, Asked, Hit, Limit
 from appliance.engagement.settling import Settler
 from appliance.messages.ledger import Outcome
 from appliance.messages.targets import Targets, Wanted
@@ -214,7 +214,7 @@ def test_as_much_of_an_address_as_the_account_keeps(privacy: str, ip: str, store
 def test_too_many_of_a_message_are_not_kept() -> None:
     """A thousand times; then no more, for nobody reads like that. Others are kept."""
     limit = Limit()
-    assert [limit.allows(1) for _ in range(MOST_OF_A_MESSAGE + 2)][-3:] == [True, False, False]
+    assert [limit.allows(1) for _ in range(MAX_OF_A_MESSAGE + 2)][-3:] == [True, False, False]
     assert limit.allows(2)
 
 

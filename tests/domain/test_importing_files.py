@@ -138,7 +138,7 @@ def test_the_quick_look_at_an_address_is_the_thorough_one(local: str, domain: st
 
 def test_limits_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows beyond the most are left out, and one line says so."""
-    monkeypatch.setattr(stage, "MOST_ROWS", 3)
+    monkeypatch.setattr(stage, "MAX_ROWS", 3)
     people, faults = read(tmp_path, b"email\n" + b"".join(b"p%d@example.org\n" % n for n in range(9)))
 
     assert (len(people), list(faults)) == (3, [5])

@@ -130,9 +130,9 @@ def test_what_is_remembered_of_signatures(home: Home, editor: User, tmp_path: Pa
     for forged in (f"{head}.{body}.{mac[:-2]}AA", f"{head}.{body}.", token[:-1], "a.b.c"):
         assert jwt.find(forged) is None and jwt.find(forged) is None
     assert len(jwt._good) == before
-    for number in range(jwt._MOST_KEPT + 10):
+    for number in range(jwt._MAX_KEPT + 10):
         jwt.find(signed({**claims, "jti": f"made up {number}"}))
-    assert len(jwt._good) == jwt._MOST_KEPT
+    assert len(jwt._good) == jwt._MAX_KEPT
     assert jwt.find(token) is not None and jwt.find(token) is not None
     other = tmp_path / "other"
     other.mkdir()

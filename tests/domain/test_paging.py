@@ -17,7 +17,7 @@ from tests.domain.home import Home
 def crowd(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """Some dozens of people whose ids and times do not go together, with small pieces everywhere."""
     monkeypatch.setattr(paging, "_CHUNK", 7)
-    monkeypatch.setattr(paging, "MOST_RANKED", 10)
+    monkeypatch.setattr(paging, "MAX_RANKED", 10)
     for number in range(60):
         home.upsert(email=f"person{number}@example.org", first_name="Ann" if number % 3 else "Bo")
     work.write(run, "UPDATE contact SET created_at = 1000000 + (id * 37 % 50) * 1000")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageCms, ImageSequence, PngImagePlugin
 
-from appliance.pictures.kinds import MOST_PIXELS, Unusable
+from appliance.pictures.kinds import MAX_PIXELS, Unusable
 from appliance.pictures.remake import WIDEST, remake
 from tests.kit.pictures import SCRIPT, animation, hostile, opened, photo, png, saved
 
@@ -175,7 +175,7 @@ def test_as_many_pixels_as_are_allowed() -> None:
     """The limit itself is taken, one row more is not."""
     flat = zlib.compress(b"\0" * (5_001 * 5_000))
     assert remake(png(5_000, 5_000, flat)).width == WIDEST
-    with pytest.raises(Unusable, match=f"{MOST_PIXELS:,}"):
+    with pytest.raises(Unusable, match=f"{MAX_PIXELS:,}"):
         remake(png(5_000, 5_001, flat))
 
 

@@ -41,7 +41,7 @@ def test_rehearsals_leave_room_for_those_who_read(home: Home) -> None:
 def test_a_long_queue_takes_nobody_in(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where many wait the next is told to come back, but not who has changed something already."""
     work.start()
-    monkeypatch.setattr(rehearsing, "_MOST_WAITING", 0)
+    monkeypatch.setattr(rehearsing, "_MAX_WAITING", 0)
 
     async def ask(function: Callable[[], Any], **options: bool) -> Any:
         return await rehearsing.rehearse(function, **options)

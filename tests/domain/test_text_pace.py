@@ -8,7 +8,7 @@ from appliance import clock, config
 from appliance.errors import Permanent, Throttled, Uncertain, Unreachable
 from appliance.messages.ledger import Claim
 from appliance.messages.line import Line
-from appliance.work.text_pace import MOST_DOUBTS, TextPace
+from appliance.work.text_pace import MAX_DOUBTS, TextPace
 from appliance.work.texting import Senders
 from tests.domain.home import Home
 from tests.domain.test_prepare_sms import campaign
@@ -76,7 +76,7 @@ def test_doubts_in_a_row_are_few(home: Home, now: list[float]) -> None:
     here = pace(home, sms__connections="4")
     error = Uncertain("HTTP 503")
     told = []
-    for number in range(MOST_DOUBTS):
+    for number in range(MAX_DOUBTS):
         here.heard(claim(number), US, error)
         told.append(here.doubted())
     assert told == [False, False, True] and not here.is_free
@@ -92,7 +92,7 @@ def test_doubts_in_a_row_are_few(home: Home, now: list[float]) -> None:
     assert here.admit(claim(15), US) is not None
     here.heard(claim(13), US, None)
     assert here.is_free
-    assert [here.doubted() for _ in range(MOST_DOUBTS)][-1]
+    assert [here.doubted() for _ in range(MAX_DOUBTS)][-1]
 
 
 def test_a_slow_sender_keeps_no_other_waiting(home: Home) -> None:

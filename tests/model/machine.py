@@ -10,7 +10,7 @@ from tests.model import documents
 from tests.model.interpreter import Event, Flow, Person, begun, changed, ended, refusal, told
 from tests.model.stage import PEOPLE, Play, Stage, Tally
 
-MOST_FLOWS = 3
+MAX_FLOWS = 3
 someone = st.integers(0, PEOPLE - 1)
 
 
@@ -31,7 +31,7 @@ class FlowMachine(RuleBasedStateMachine):
 
     # -- flows --------------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: len(self.play.flows) < MOST_FLOWS)
+    @precondition(lambda self: len(self.play.flows) < MAX_FLOWS)
     @rule(data=st.data(), leave_out=st.booleans())
     def make_flow(self, data: st.DataObject, leave_out: bool) -> None:
         """Make another flow and let it go live."""
@@ -100,7 +100,7 @@ class FlowMachine(RuleBasedStateMachine):
         self.play.flows[flow.id] = flow
         self.play.rest()
 
-    @precondition(lambda self: len(self.play.flows) == MOST_FLOWS)
+    @precondition(lambda self: len(self.play.flows) == MAX_FLOWS)
     @rule(data=st.data())
     def delete_flow(self, data: st.DataObject) -> None:
         """Delete a flow: who is inside leaves it."""

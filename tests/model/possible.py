@@ -8,7 +8,7 @@ from tests.model.interpreter import Event, Flow, Person, Run, Step, can_go, gone
 
 # A world that branches wider is left to examples that do not
 MOST = 5_000
-MOST_IN_EVERY = 300
+MAX_IN_EVERY = 300
 
 
 class TooMany(Exception):
@@ -27,7 +27,7 @@ def settled(people: Iterable[Person], flows: Mapping[int, Flow], now: int, every
         if key in seen:
             continue
         seen.add(key)
-        if len(seen) > (MOST_IN_EVERY if every else MOST):
+        if len(seen) > (MAX_IN_EVERY if every else MOST):
             raise TooMany
         ways = nexts(person, flows, now) if every else _following(person, world)
         following = [normal(one, world) for one in ways]

@@ -17,7 +17,7 @@ from tests.model.possible import TooMany, outline, settled
 NAMES = (
     *documents.NAMES, "flow_enter", "flow_exit", "flow_goal", "email_sent", "email_skipped", "list_add", "list_remove",
 )  # fmt: skip
-PEOPLE, MOST_KILLS = 3, 2
+PEOPLE, MAX_KILLS = 3, 2
 _RUNS = "SELECT status || coalesce(' ' || exit_reason, ''), count(*) FROM run WHERE flow_id >= ? GROUP BY 1"
 _STEPS = (
     "SELECT s.kind || ' ' || coalesce(p.outcome, 'waits') || coalesce(' ' || p.reason, ''), count(*) "
@@ -69,7 +69,7 @@ class Play:
 
     def kill(self, after: float) -> None:
         """End the appliance as a power cut would, some time from now, and start it again."""
-        if self.kills < MOST_KILLS:
+        if self.kills < MAX_KILLS:
             self.kills += 1
             self.tally.kills += 1
             time.sleep(after)  # where in the work it hits is the dice's

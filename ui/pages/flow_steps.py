@@ -21,7 +21,7 @@ from ui.together import Parts
 
 pages = Pages("ui_flow_steps", url_prefix="/flows")
 # Steps as they were before one was taken out, for the button that brings it back; a restart forgets them
-_MOST_KEPT = 50
+_MAX_KEPT = 50
 _before: "OrderedDict[int, list[Any]]" = OrderedDict()
 # Kinds that can stand in a flow before anything was said about them
 _AT_ONCE = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": {}}
@@ -158,7 +158,7 @@ async def remove(request: Request, visit: Visit, flow_id: int, step_id: int) -> 
     before = await commit(sketch.remove, visit.account_id, flow_id, step_id, visit.by)
     _before[flow_id] = before
     _before.move_to_end(flow_id)
-    while len(_before) > _MOST_KEPT:
+    while len(_before) > _MAX_KEPT:
         _before.popitem(last=False)
     gone = tree.find(before, step_id) or {"type": "exit"}
     below = len(tree.below(gone))

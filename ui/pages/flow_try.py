@@ -10,7 +10,7 @@ from appliance.contacts import requests as contact_requests
 from appliance.contacts import store as contacts
 from appliance.db.work import call, commit
 from appliance.flows import contents, crowd, document, scripts, simulate, sketch, store
-from appliance.flows.asked import MOST_SCRIPTS, SCRIPTS
+from appliance.flows.asked import MAX_SCRIPTS, SCRIPTS
 from appliance.flows.counted import Crowd
 from appliance.flows.crowd import CrowdRequest
 from appliance.flows.rehearsing import rehearse
@@ -47,7 +47,7 @@ async def _show(request: Request, visit: Visit, flow_id: int, wish: Wish, form: 
     except errors.Invalid as refused:
         flow_forms.take(shown, refused)
         status = 422 if status == 200 else status
-    kept = await rehearse(scripts.results, drawn.flow, True, range(MOST_SCRIPTS), drawn)
+    kept = await rehearse(scripts.results, drawn.flow, True, range(MAX_SCRIPTS), drawn)
     more = await call(_drawn, visit, drawn, wish, found)
     return view.page(
         request, "flows/try.html", status, form=shown, wish=wish, found=found, scripts=kept,

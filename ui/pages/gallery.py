@@ -25,7 +25,7 @@ _COLUMNS = (Column("Name", "name", ""), Column("Changed", "updated"), Column("Ma
 _CHIPS = {"": "All", "email": "Email", "sms": "SMS", "away": "Archived"}
 _TAKEN = ("name", "subject", "preheader", "body", "from_name", "from_email", "reply_to", "design")
 _BLANK = {"sections": [{"type": "footer", "props": {}, "styles": {}}], "theme": {}}
-_MOST_FAULTS = 5
+_MAX_FAULTS = 5
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -102,9 +102,9 @@ async def take(request: Request, visit: Visit) -> HTTPResponse:
         return await _made(request, visit, said, "Taken from a file", "The file is a template now.")
     except errors.Invalid as refused:
         told = [f"{path} {found[0]}" for path, found in refused.fields.items()]
-        more = f" and {len(told) - _MOST_FAULTS} more" if len(told) > _MOST_FAULTS else ""
+        more = f" and {len(told) - _MAX_FAULTS} more" if len(told) > _MAX_FAULTS else ""
         form = Form()
-        form.wrong("file", f"This file cannot be used: {'; '.join(told[:_MOST_FAULTS])}{more}.")
+        form.wrong("file", f"This file cannot be used: {'; '.join(told[:_MAX_FAULTS])}{more}.")
         return await _new(request, visit, form, 422)
 
 

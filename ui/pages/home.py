@@ -28,7 +28,7 @@ _NOW: tuple[Phase, ...] = ("holding", "sending", "paused")
 _FEW = 5
 _followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
 # From here on mailbox providers begin to refuse (decisions, section 6)
-_MOST_BOUNCED, _MOST_COMPLAINED = watch.MOST_BOUNCES, watch.MOST_COMPLAINTS
+_MAX_BOUNCED, _MAX_COMPLAINED = watch.MAX_BOUNCES, watch.MAX_COMPLAINTS
 
 
 @pages.get("/", name="index")
@@ -85,8 +85,8 @@ def _limits(fared: health.Health) -> list[tuple[str, int, float, float, str]]:
         return []  # too few to say anything
     reached = max(fared.sent - fared.bounced, 1)
     return [
-        ("Bounced", fared.bounced, fared.bounced / fared.sent, _MOST_BOUNCED, "/activity?event=email_bounced"),
-        ("Called spam", fared.complained, fared.complained / reached, _MOST_COMPLAINED,
+        ("Bounced", fared.bounced, fared.bounced / fared.sent, _MAX_BOUNCED, "/activity?event=email_bounced"),
+        ("Called spam", fared.complained, fared.complained / reached, _MAX_COMPLAINED,
          "/activity?event=email_complained"),
     ]  # fmt: skip
 

@@ -28,7 +28,7 @@ pages = Pages("ui_imports", url_prefix="/contacts/imports")
 _PAST_READING = 2
 # What was seen of the last few files, by import and the moment of its check
 _seen: dict[tuple[int, int], tuple[review.Review, review.Told]] = {}
-_MOST_SEEN = 8
+_MAX_SEEN = 8
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -249,7 +249,7 @@ async def _look(found: Import) -> tuple[review.Review | None, review.Told | None
         while await call(gathering.more):
             pass
         told = await asyncio.to_thread(gathering.told, found, path)
-        while len(_seen) >= _MOST_SEEN:
+        while len(_seen) >= _MAX_SEEN:
             _seen.pop(next(iter(_seen)))
         _seen[key] = seen, told
     return _seen[key]

@@ -17,7 +17,7 @@ from ui.session import Visit
 
 pages = Pages("ui_media", url_prefix="/templates/media")
 _SHOWN = 12
-_MOST_PLACES = 3
+_MAX_PLACES = 3
 
 
 @pages.get("/", name="index", strict_slashes=False)
@@ -57,9 +57,9 @@ async def _one(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
     def read() -> tuple[Media, list[str]]:
         row = media.get(visit.account_id, picture_id)
         places = [pictures.place(one)[1] for one in media.used_in(visit.account_id, picture_id)]
-        return row, places if len(places) <= _MOST_PLACES else [
-            *places[:_MOST_PLACES],
-            f"{len(places) - _MOST_PLACES} more",
+        return row, places if len(places) <= _MAX_PLACES else [
+            *places[:_MAX_PLACES],
+            f"{len(places) - _MAX_PLACES} more",
         ]
 
     row, places = await call(read)

@@ -94,7 +94,7 @@ async def _index(request: Request, visit: Visit, form: Form, status: int = 200) 
     found = await call(media.page, visit.account_id, number(request.args.get("page")), search=search)
     return view.page(
         request, "pictures/index.html", status, found=found, search=search, form=form,
-        most=media.MOST_BYTES // 1_048_576, may_write=rights.may(visit.user.role, "POST", request.path),
+        most=media.MAX_BYTES // 1_048_576, may_write=rights.may(visit.user.role, "POST", request.path),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from ui.session import Visit
 
 pages = Pages("ui_template_acts", url_prefix="/templates")
 _UNSAFE = late(r"[^A-Za-z0-9._-]+")
-_MOST_FAULTS = 5
+_MAX_FAULTS = 5
 
 
 @pages.get("/<template_id:int>/design.json", name="download")
@@ -52,8 +52,8 @@ async def upload(request: Request, visit: Visit, template_id: int) -> HTTPRespon
     except errors.Invalid as refused:
         form = _form(row)
         told = [f"{path} {messages[0]}" for path, messages in refused.fields.items()]
-        more = f" and {len(told) - _MOST_FAULTS} more" if len(told) > _MOST_FAULTS else ""
-        form.wrong("file", f"This file cannot be used: {'; '.join(told[:_MOST_FAULTS])}{more}.")
+        more = f" and {len(told) - _MAX_FAULTS} more" if len(told) > _MAX_FAULTS else ""
+        form.wrong("file", f"This file cannot be used: {'; '.join(told[:_MAX_FAULTS])}{more}.")
         return await _refused(request, visit, row, form)
     except errors.Conflict as refused:
         row = await call(store.get, visit.account_id, template_id)

@@ -5,7 +5,7 @@ A Struct names one of them by `fields.named`.
 
 from typing import Any
 
-from appliance.designs.document import MOST_SECTIONS
+from appliance.designs.document import MAX_SECTIONS
 from appliance.designs.kind import STYLES
 from appliance.designs.props import Prop
 from appliance.designs.sections import KINDS
@@ -66,7 +66,7 @@ def _design() -> dict[str, Any]:
         "description": "An email design. It is stored and answered as it was sent.",
         "properties": {
             "sections": {
-                "type": "array", "maxItems": MOST_SECTIONS, "items": _ref("DesignSection"),
+                "type": "array", "maxItems": MAX_SECTIONS, "items": _ref("DesignSection"),
                 "description": "its sections, from top to bottom",
             },
             "theme": _or_null(_ref("DesignTheme"), "colours, fonts and logo; what is absent is taken from the brand"),

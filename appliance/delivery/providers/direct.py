@@ -16,7 +16,7 @@ from appliance.delivery.send import Server
 from appliance.errors import DeliveryError, Permanent, Temporary, Unreachable
 
 # RFC 5321, 5.1 wants at least two tried; many more would keep one message busy for an hour
-_MOST_ADDRESSES = 6
+_MAX_ADDRESSES = 6
 
 
 class Way(NamedTuple):
@@ -85,14 +85,14 @@ async def _places(way: Way, tried: list[str]) -> tuple[list[tuple[str, str]], bo
     for _, group in groupby(way.hosts, key=lambda host: host[0]):
         equals = list(group)
         random.shuffle(equals)
-        for _, host in equals[:_MOST_ADDRESSES]:
-            if len(found) >= _MOST_ADDRESSES or len(looked) >= 2 * _MOST_ADDRESSES:
+        for _, host in equals[:_MAX_ADDRESSES]:
+            if len(found) >= _MAX_ADDRESSES or len(looked) >= 2 * _MAX_ADDRESSES:
                 break
             looked.append(there := await routing.located(host))
             if not there.found:
                 tried.append(there.words or f"there is no {host}")
             found += [(host, address) for address in random.sample(there.found, len(there.found))]
-    return found[:_MOST_ADDRESSES], bool(looked) and all(one.is_private for one in looked)
+    return found[:_MAX_ADDRESSES], bool(looked) and all(one.is_private for one in looked)
 
 
 async def _open(way: Way, host: str, address: str) -> Dialogue:

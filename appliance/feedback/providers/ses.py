@@ -48,7 +48,7 @@ _SIGNED = {
     "SubscriptionConfirmation": _CONFIRMATION,
     "UnsubscribeConfirmation": _CONFIRMATION,
 }
-_MOST_KEYS = 8
+_MAX_KEYS = 8
 # Complaints that are none, by their feedback type (RFC 5965, 7.3)
 _NO_COMPLAINTS = ("not-spam",)
 
@@ -186,7 +186,7 @@ async def _key(url: Any, place: _Place, fetch: Fetch) -> "RSAPublicKey":
         raise forged()
     async with _fetching:
         if url not in _keys:
-            if len(_keys) >= _MOST_KEYS:
+            if len(_keys) >= _MAX_KEYS:
                 _keys.clear()
             _keys[url] = _public_key(await fetch(url))
         return _keys[url]

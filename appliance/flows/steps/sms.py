@@ -8,7 +8,7 @@ from appliance.designs.readable import readable
 from appliance.flows.steps.kind import Field, Reading
 from appliance.flows.steps.writing import Writing, said_of
 from appliance.sms import limits
-from appliance.sms.limits import MOST_CHARACTERS
+from appliance.sms.limits import MAX_CHARACTERS
 from appliance.templates.requests import Content
 
 _SHOWN = 60
@@ -17,7 +17,7 @@ _SHOWN = 60
 class Short(Struct):
     """What an SMS says."""
 
-    body: Annotated[str, Meta(max_length=MOST_CHARACTERS)] | None | UnsetType = UNSET
+    body: Annotated[str, Meta(max_length=MAX_CHARACTERS)] | None | UnsetType = UNSET
 
 
 class Sms(Writing):

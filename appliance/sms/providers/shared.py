@@ -27,7 +27,7 @@ _PURPOSE = "sms receipt"
 _NAME = late(r"[!-~]{1,255}")
 _UNSEEN = late(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _LONGEST_WAIT = 3600.0
-_MOST_WORDS, _MOST_BODY = 1_000, 20_000
+_MAX_WORDS, _MAX_BODY = 1_000, 20_000
 
 
 def forged() -> NotAllowed:
@@ -41,14 +41,14 @@ def name(said: Any) -> str | None:
     return text if _NAME.fullmatch(text) else None
 
 
-def words(said: Any, most: int = _MOST_WORDS) -> str:
+def words(said: Any, most: int = _MAX_WORDS) -> str:
     """Return words of a provider in one line, without what cannot be seen."""
     return " ".join(_UNSEEN.sub("", str(said)).split())[:most] if said is not None else ""
 
 
 def body(said: str) -> str:
     """Return what somebody wrote, as they wrote it, without what no phone writes."""
-    return _UNSEEN.sub("", said)[:_MOST_BODY]
+    return _UNSEEN.sub("", said)[:_MAX_BODY]
 
 
 def told(body: bytes, sort: type[T]) -> T:

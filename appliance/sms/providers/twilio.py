@@ -21,11 +21,11 @@ from appliance.sms.told import Incoming, Receipt, Received, Told
 
 _FORM = "application/x-www-form-urlencoded"
 _SID = late(r"[A-Za-z0-9_-]{1,64}")
-_PAGE, _MOST_PAGES = 100, 10
+_PAGE, _MAX_PAGES = 100, 10
 # What a clock of theirs may be behind the header of theirs that tells it, and their times are cut to the second
 _LENIENT_MS = 5_000
 _TRIAL = "Sent from your Twilio trial account - "
-_MOST_FIELDS = 200
+_MAX_FIELDS = 200
 # Whoever speaks as much of the interface as sending takes
 _NO_LISTING = (404, 405, 410, 501)
 _NOTHING_TO_SAY = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
@@ -82,7 +82,7 @@ class Twilio(Provider):
         )
         url: str | None = f"{_account()}/Messages.json?{urlencode(query)}"
         found: list[tuple[int, Accepted]] = []
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             answer, said = await _looked_up(url)
             least = since - _LENIENT_MS - _ahead(answer)
             times = [_time(one) for one in said["messages"]]
@@ -239,7 +239,7 @@ def _believed(received: Received, token: str) -> dict[str, str]:
             raise Invalid({"base": ["is invalid"]}) from None
         return {name: str(value) for name, value in said.items() if isinstance(value, str | int)}
     try:
-        pairs = parse_qsl(received.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+        pairs = parse_qsl(received.body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
     except ValueError:
         raise shared.forged() from None
     if not any(_is_signed(token, url, content, given) for url, content in _readings(received.url, pairs)):
