@@ -13,7 +13,7 @@ from appliance.reader import Reader, declared
 
 S = TypeVar("S", bound=Struct)
 
-DEEPEST = 64
+MAX_DATA_DEPTH = 64
 DATA_BYTES = 32 * 1024
 
 
@@ -101,7 +101,7 @@ def read_sound(kind: type[Struct], raw: Any, path: str = "", loose: bool = False
 def is_too_deep(value: Any) -> bool:
     """Return whether lists and objects stand in each other deeper than any of ours do (decisions, section 4)."""
     deepest, level = 0, [value]
-    while level and deepest <= DEEPEST:
+    while level and deepest <= MAX_DATA_DEPTH:
         deepest += 1
         level = [
             inner
@@ -109,7 +109,7 @@ def is_too_deep(value: Any) -> bool:
             if isinstance(item, dict | list)
             for inner in (item.values() if isinstance(item, dict) else item)
         ]
-    return deepest > DEEPEST
+    return deepest > MAX_DATA_DEPTH
 
 
 def given(struct: Struct) -> dict[str, Any]:

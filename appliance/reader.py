@@ -18,7 +18,7 @@ S = TypeVar("S", bound=Struct)
 
 _INTEGER = late(r"[+-]?[0-9]{1,300}")
 # A larger page or limit, written as text, counts as this: past the end of every list; no other number is larger
-LARGEST = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
 _LESS = late(r"Expected `(\w+)` (?:of length )?<= (\d+)")
 _MORE = late(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
 
@@ -194,8 +194,8 @@ class Reader:
                 self.faults.add(path, "is not a number")
                 return UNSET
             if any((meta.extra or {}).get("endless") for meta in metas):
-                raw = max(-LARGEST, min(int(raw), LARGEST))
-            elif abs(int(raw)) > LARGEST:
+                raw = max(-MAX_INTEGER, min(int(raw), MAX_INTEGER))
+            elif abs(int(raw)) > MAX_INTEGER:
                 self.faults.add(path, "is not a number")
                 return UNSET
         try:

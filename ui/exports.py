@@ -135,7 +135,7 @@ class Going(NamedTuple):
 
 
 _going: "OrderedDict[str, Going]" = OrderedDict()
-_MOST = 64
+_MAX_EXPORTS = 64
 
 
 def going(account_id: int, ticket: str) -> Going | None:
@@ -152,7 +152,7 @@ def counted(account_id: int, ticket: str, total: int, pieces: Iterator[Any], mar
         if ticket:
             _going[ticket] = Going(account_id, max(rows, 0), total, state, time.monotonic())
             _going.move_to_end(ticket)
-            while len(_going) > _MOST:
+            while len(_going) > _MAX_EXPORTS:
                 _going.popitem(last=False)
 
     note("going")

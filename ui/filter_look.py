@@ -16,7 +16,7 @@ from ui.filter_offers import BRANCH, SEGMENT
 from ui.filter_row import Row
 from ui.filters import Rows
 
-PATIENCE = 1.5
+TIMEOUT_SECONDS = 1.5
 
 
 class Look(NamedTuple):
@@ -37,7 +37,7 @@ async def shown(account_id: int, rows: Rows, place: str = SEGMENT, counted: bool
     return made
 
 
-async def settled(tally: Counting, seconds: float = PATIENCE) -> None:
+async def settled(tally: Counting, seconds: float = TIMEOUT_SECONDS) -> None:
     """Wait until a count is done, at most so long, without keeping anybody else waiting."""
     until = time.monotonic() + seconds
     while not tally.is_done and time.monotonic() < until:

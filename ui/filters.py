@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from appliance import errors
-from appliance.filters.read import DEEPEST
+from appliance.filters.read import MAX_DEPTH
 from appliance.patterns import late
 from ui import filter_values
 from ui.filter_row import MORE, Row, parts
@@ -157,7 +157,7 @@ def _strict(rows: list[Row]) -> list[dict[str, Any]]:
 def _read(posted: Mapping[str, list[str]], prefix: str, name: str, depth: int, seen: set[str]) -> list[Row]:
     found = []
     for key in posted.get(name, ()):
-        if depth > DEEPEST + 1 or key in seen or not _KEY.fullmatch(key) or len(seen) >= MAX_ROWS:
+        if depth > MAX_DEPTH + 1 or key in seen or not _KEY.fullmatch(key) or len(seen) >= MAX_ROWS:
             continue
         seen.add(key)
         here = f"{prefix}.{key}."

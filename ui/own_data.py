@@ -11,7 +11,7 @@ from ui.forms import Form
 NAMES = ("data_key", "data_kind", "data_value")
 KINDS = (("text", "Text"), ("number", "Number"), ("yes", "Yes or no"), ("json", "List or more"))
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0", "")
-MOST = 200
+MAX_FIELDS = 200
 
 
 class Row(NamedTuple):
@@ -45,7 +45,7 @@ def posted(form: Form) -> list[Row]:
 
 def _all(form: Form) -> list[Row]:
     found = zip(*(form.all(name) for name in NAMES), strict=False)
-    return [Row(key.strip(), kind, value.strip()) for key, kind, value in found][:MOST]
+    return [Row(key.strip(), kind, value.strip()) for key, kind, value in found][:MAX_FIELDS]
 
 
 class Parts(together.Parts):

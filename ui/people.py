@@ -7,7 +7,7 @@ from appliance.contacts import channels, lists, store
 from appliance.contacts.consent import Evidence
 from ui.session import Visit
 
-MOST = 100
+MAX_CONTACTS = 100
 
 
 def evidence(visit: Visit) -> Evidence:
@@ -35,7 +35,7 @@ def phone_fault(visit: Visit, text: str) -> str | None:
 
 def all_lists(account_id: int) -> list[Any]:
     """Return the lists of an account, by name; enough of them to choose from."""
-    found = lists.page(account_id, lists.ListQuery(limit=MOST)).rows
+    found = lists.page(account_id, lists.ListQuery(limit=MAX_CONTACTS)).rows
     return sorted(found, key=lambda row: row.name.casefold())
 
 

@@ -16,7 +16,7 @@ from ui.session import Visit
 
 # What comes within it, word for word the same, is the same press; who means it twice sends it again afterwards
 _SECONDS = 3.0
-_MOST = 500
+_MAX_KEYS = 500
 Act = Callable[..., Awaitable[HTTPResponse]]
 
 
@@ -38,7 +38,7 @@ def one_press(function: Act) -> Act:
         key = (visit.session.id, request.path, hashlib.sha256(request.body).digest())
         press = _presses.setdefault(key, _Press())
         _presses.move_to_end(key)
-        while len(_presses) > _MOST:
+        while len(_presses) > _MAX_KEYS:
             _presses.popitem(last=False)
         async with press.lock:
             if press.led and time.monotonic() - press.at < _SECONDS:

@@ -15,7 +15,7 @@ from ui import session, view, words
 from ui.forms import Form, number
 
 SIZES = (25, 50, 100)
-LONGEST = 254
+MAX_CHARACTERS = 254
 _YEAR = 365 * 86400
 # What a selection's form says beside the ids: everything that matches, and the state it matches in
 _ALL, _STATE = "all", "state."
@@ -164,7 +164,7 @@ class Selection:
 
 def asked(request: Request, name: str) -> str:
     """Return a text of the query, never longer than the middle takes."""
-    return (request.args.get(name) or "").strip()[: LONGEST if name != "filters" else 20_000]
+    return (request.args.get(name) or "").strip()[: MAX_CHARACTERS if name != "filters" else 20_000]
 
 
 def _sort(request: Request, columns: Sequence[Column], default: str) -> str:

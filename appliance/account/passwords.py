@@ -10,7 +10,7 @@ from appliance.errors import Invalid, TooMany
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-SHORTEST, LONGEST = 10, 1024
+MIN_CHARACTERS, MAX_CHARACTERS = 10, 1024
 # Looked at together: each takes 19 MiB and a core for tens of milliseconds, and the service has other things to do
 _AT_ONCE = 2
 _MAX_WAITING = 60
@@ -32,10 +32,10 @@ def _pool() -> ThreadPoolExecutor:
 
 def check_length(password: str, field: str = "password") -> None:
     """Raise Invalid for a password that is too short or too long; there are no rules of composition."""
-    if len(password) < SHORTEST:
-        raise Invalid({field: [f"is too short (minimum is {SHORTEST} characters)"]})
-    if len(password) > LONGEST:
-        raise Invalid({field: [f"is too long (maximum is {LONGEST} characters)"]})
+    if len(password) < MIN_CHARACTERS:
+        raise Invalid({field: [f"is too short (minimum is {MIN_CHARACTERS} characters)"]})
+    if len(password) > MAX_CHARACTERS:
+        raise Invalid({field: [f"is too long (maximum is {MAX_CHARACTERS} characters)"]})
 
 
 def make(password: str) -> str:
@@ -70,7 +70,7 @@ async def check(password_hash: str | None, password: str) -> bool:
 
 def _check(password_hash: str | None, password: str) -> bool:
     # Nobody's password is longer, and to hash megabytes would take longer than for the others
-    given = password[:LONGEST]
+    given = password[:MAX_CHARACTERS]
     found = holds(password_hash or _nobody(), given)
     return found and password_hash is not None and given == password
 

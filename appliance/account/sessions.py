@@ -13,7 +13,7 @@ from appliance.pages import Page, paginate
 from appliance.tables import Account, Session, User
 
 IDLE_MS = 12 * 3600 * 1000
-LONGEST_MS = 30 * 24 * 3600 * 1000
+MAX_SESSION_MS = 30 * 24 * 3600 * 1000
 # The time of last use is written at most this often
 _TOUCH_MS = 5 * 60 * 1000
 
@@ -84,7 +84,7 @@ def touch(session_id: int) -> None:
     if session is not None:
         session.last_seen_at = now
         if session.kind == "browser":
-            session.expires_at = min(now + IDLE_MS, session.created_at + LONGEST_MS)
+            session.expires_at = min(now + IDLE_MS, session.created_at + MAX_SESSION_MS)
         session.save()
 
 

@@ -17,7 +17,11 @@ RULERS = ("owner", "admin")
 Role = Literal["owner", "admin", "editor", "author", "viewer"]
 # Its least length is looked at with the address (`passwords.check_length`), so that all faults are told in one go
 Password = Annotated[
-    str, Meta(max_length=passwords.LONGEST, extra_json_schema={"minLength": passwords.SHORTEST, "format": "password"})
+    str,
+    Meta(
+        max_length=passwords.MAX_CHARACTERS,
+        extra_json_schema={"minLength": passwords.MIN_CHARACTERS, "format": "password"},
+    ),
 ]
 
 

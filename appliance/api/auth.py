@@ -12,7 +12,7 @@ from appliance.db.work import commit, glance
 from appliance.errors import Unavailable
 
 # No credential of ours is longer
-_LONGEST = 4096
+_MAX_CHARACTERS = 4096
 
 
 # What no key may do: the least role that may, and who that is
@@ -27,7 +27,7 @@ async def credential(request: Request) -> Credential:
     header = request.headers.getall("authorization", [])
     scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
     found, is_stale = None, False
-    if scheme.lower() == "bearer" and token and len(token) <= _LONGEST:
+    if scheme.lower() == "bearer" and token and len(token) <= _MAX_CHARACTERS:
         found, is_stale = glance(_find, token.strip())
     if found is None:
         if scheme.lower() == "bearer" and token.strip().startswith(keys.PUBLIC):

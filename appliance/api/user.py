@@ -24,7 +24,7 @@ class OwnPatch(Struct):
 
     name: Name | UnsetType = UNSET
     password: Password | UnsetType = UNSET
-    current_password: Annotated[str, Meta(max_length=passwords.LONGEST)] | UnsetType = UNSET
+    current_password: Annotated[str, Meta(max_length=passwords.MAX_CHARACTERS)] | UnsetType = UNSET
 
 
 def _own_id(request: Call) -> int:

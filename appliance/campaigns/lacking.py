@@ -11,7 +11,7 @@ _COLUMNS = ("first_name", "last_name", "country_code", "source")
 _BARE = ("first_name", "last_name", "email")
 _CHANNELS = ("phone", "email")
 # Beyond it a statement would be longer than SQLite reads
-_MOST = 200
+_MAX_VARIABLES = 200
 
 
 def counts(audience: Audience, names: Iterable[str]) -> dict[str, int]:
@@ -23,7 +23,7 @@ def counts(audience: Audience, names: Iterable[str]) -> dict[str, int]:
     asked: dict[str, str] = {}
     for name in sorted(set(names)):
         sql = _lacks(name, f"lack{len(asked)}", parameters)
-        if sql is not None and len(asked) < _MOST:
+        if sql is not None and len(asked) < _MAX_VARIABLES:
             asked[name] = sql
     if not asked:
         return {}

@@ -21,7 +21,7 @@ from appliance.work import bell
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.audiences")
-_LEAST, _FIRST, _MOST = 50, 200, 10_000
+_MIN_ROWS, _FIRST_ROWS, _MAX_ROWS = 50, 200, 10_000
 # The aim, in processor time; a busy machine makes it several times that
 _CHUNK_SECONDS = 0.008
 # Of the time on the clock only so much counts: most of it is waiting for Python's lock, which smaller chunks only make
@@ -103,7 +103,7 @@ class Large:
 
     def _chunks(self, verb: Callable[[T, int], int], of: T, rings: str | None = None) -> None:
         """Run a verb again and again, on as many rows as fit a short transaction, as the last one's time teaches."""
-        size, left, rung = _FIRST, 1, 0.0
+        size, left, rung = _FIRST_ROWS, 1, 0.0
         # Whoever asked for it is answered first
         self.stopping.wait(_ANSWER_SECONDS)
         while left and not self.stopping.is_set():
@@ -121,7 +121,7 @@ def next_size(size: int, worked: float, whole: float) -> int:
     At most twice as many as before.
     """
     counted = max(worked, whole * _SHARE_OF_CLOCK, 0.001)
-    return max(_LEAST, min(_MOST, int(size * min(2.0, _CHUNK_SECONDS / counted))))
+    return max(_MIN_ROWS, min(_MAX_ROWS, int(size * min(2.0, _CHUNK_SECONDS / counted))))
 
 
 def _timed(verb: Callable[[T, int], int], of: T, size: int) -> tuple[int, float, float]:

@@ -12,8 +12,8 @@ from appliance.db.open import rows
 from appliance.errors import Faults
 
 CHUNK = 500
-_MOST = 10_000
-_NAMED = {"type": "array", "maxItems": _MOST, "items": {"type": ["integer", "string"]}}
+_MAX_CONTACTS = 10_000
+_NAMED = {"type": "array", "maxItems": _MAX_CONTACTS, "items": {"type": ["integer", "string"]}}
 Named = Annotated[Any, Meta(extra_json_schema=_NAMED)]
 
 
@@ -62,8 +62,8 @@ def _read(name: str, raw: Any, faults: Faults) -> list[int | str]:
     if not isinstance(raw, list):
         faults.add(name, "is invalid")
         return []
-    if len(raw) > _MOST:
-        faults.add(name, f"is too long (maximum is {_MOST} entries)")
+    if len(raw) > _MAX_CONTACTS:
+        faults.add(name, f"is too long (maximum is {_MAX_CONTACTS} entries)")
         return []
     for index, one in enumerate(raw):
         if isinstance(one, bool) or not isinstance(one, int | str) or (isinstance(one, str) and not _writable(one)):

@@ -7,7 +7,7 @@ from appliance.db.open import rows
 from appliance.rested import Rested
 
 _DAY_MS = 86_400_000
-_LARGEST = (
+_LARGEST_LISTS = (
     "SELECT id, name, contacts_count FROM contact_list WHERE account_id = ? ORDER BY contacts_count DESC, id LIMIT ?"
 )
 _JOINED = (
@@ -34,7 +34,7 @@ def of(account_id: int, most: int = 4, days: int = 30) -> list[Growth]:
 def _of(account_id: int, most: int, days: int) -> list[Growth]:
     since = clock.now_ms() - days * _DAY_MS
     made = []
-    for number, name, size in rows(_LARGEST, (account_id, most)):
+    for number, name, size in rows(_LARGEST_LISTS, (account_id, most)):
         found: dict[int, int] = dict(rows(_JOINED, (since, _DAY_MS, number)))
         # Who joined this very moment stands behind the last day
         joined = [found.get(day, 0) for day in range(days)]

@@ -19,7 +19,7 @@ from appliance.tables import Contact
 # So many of the last added are looked at for what their data hold
 _LOOKED_AT = 1_000
 _MAX_KEYS = 60
-_LONGEST = 40
+_MAX_CHARACTERS = 40
 # No merge tag can say them
 _UNNAMED = late(r"""["'{}.\[\]]|^_""")
 # Counts of a moment ago do
@@ -85,7 +85,7 @@ def counted(objects: list[Any]) -> list[Key]:
     for one in objects:
         for name, value in _flat(one, ""):
             many[name] += 1
-            examples.setdefault(name, str(value)[:_LONGEST])
+            examples.setdefault(name, str(value)[:_MAX_CHARACTERS])
     return [Key(name, examples[name], 1 - count / len(objects)) for name, count in many.most_common(_MAX_KEYS)]
 
 

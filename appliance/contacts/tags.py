@@ -11,7 +11,7 @@ from appliance.events.log import Happened
 from appliance.fields import DATA_BYTES
 from appliance.tables import Contact
 
-MOST, LONGEST = 100, 64
+MAX_TAGS, MAX_CHARACTERS = 100, 64
 _encode = msgspec.json.Encoder().encode
 
 
@@ -25,8 +25,8 @@ def checked(data: dict[str, Any], field: str, faults: Faults) -> dict[str, Any]:
     where = f"{field}.tags"
     if not isinstance(tags, list):
         faults.add(where, "is invalid")
-    elif len(tags) > MOST:
-        faults.add(where, f"is too long (maximum is {MOST} entries)")
+    elif len(tags) > MAX_TAGS:
+        faults.add(where, f"is too long (maximum is {MAX_TAGS} entries)")
     else:
         for index, tag in enumerate(tags):
             words = fault(tag)
@@ -41,7 +41,7 @@ def fault(tag: Any) -> str | None:
         return "is invalid"
     if not tag.strip():
         return "can't be blank"
-    return f"is too long (maximum is {LONGEST} characters)" if len(tag) > LONGEST else None
+    return f"is too long (maximum is {MAX_CHARACTERS} characters)" if len(tag) > MAX_CHARACTERS else None
 
 
 def of(data: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from appliance.work import bell
 _HOUR_MS = 3_600_000
 # Two machines that answer each other come to an end
 _MAX_IN_A_DAY = 20
-_LONGEST_NAME = 60
+_MAX_NAME_CHARACTERS = 60
 _LATELY = (
     "SELECT count(*) FROM incoming WHERE account_id = ? AND sender = ? AND reply_id IS NOT NULL AND created_at > ? "
     f"AND kind {among('?')}"
@@ -53,7 +53,7 @@ def _lately(account_id: int, address: Address, since: int, kinds: str) -> int:
 
 def _company(account: Account) -> str:
     name = brands.get(account.id).company_name or account.name
-    return " ".join(name.split())[:_LONGEST_NAME]
+    return " ".join(name.split())[:_MAX_NAME_CHARACTERS]
 
 
 def text_of(message_id: int) -> str | None:

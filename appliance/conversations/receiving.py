@@ -20,7 +20,7 @@ from appliance.sms.told import Incoming as Heard
 from appliance.tables import Channel
 
 log = logging.getLogger("campanero.sms")
-_LONGEST_BODY, _LONGEST_NAME = 10_000, 64
+_MAX_BODY_CHARACTERS, _MAX_NAME_CHARACTERS = 10_000, 64
 _INSERT = (
     "INSERT INTO incoming (account_id, contact_id, provider, provider_id, sender, recipient, body, kind, "
     "keyword, answered_id, opted_out, test, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -76,12 +76,12 @@ def is_acted_on(account_id: int, sender: str, body: str) -> bool:
 
 
 def _read(provider: str, heard: Heard, test: bool) -> Message:
-    sender = _clean(heard.sender).strip()[:_LONGEST_NAME]
+    sender = _clean(heard.sender).strip()[:_MAX_NAME_CHARACTERS]
     address = homes.number(sender)
     return Message(
         provider, _clean(heard.provider_id)[:200] if heard.provider_id else None,
-        address.key if address else sender, address, _clean(heard.to).strip()[:_LONGEST_NAME],
-        _clean(heard.body)[:_LONGEST_BODY], heard.answered, test,
+        address.key if address else sender, address, _clean(heard.to).strip()[:_MAX_NAME_CHARACTERS],
+        _clean(heard.body)[:_MAX_BODY_CHARACTERS], heard.answered, test,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from appliance.patterns import late
 
 _MAX_BYTES = 65_536
 _SECONDS = 10.0
-_LONGEST_AGE = 31_557_600  # a year (3.2)
+_MAX_AGE_SECONDS = 31_557_600  # a year (3.2)
 _ID = late(r"[A-Za-z0-9]{1,32}")
 _HOST = late(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9])?")
 _MODES = ("enforce", "testing", "none")
@@ -77,4 +77,4 @@ def read(policy_id: str, body: bytes) -> Policy | None:
         return None
     if not all(map(_HOST.fullmatch, hosts)) or (mode != "none" and not hosts):
         return None
-    return Policy(policy_id, mode, hosts, min(int(age), _LONGEST_AGE))
+    return Policy(policy_id, mode, hosts, min(int(age), _MAX_AGE_SECONDS))

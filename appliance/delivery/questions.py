@@ -16,7 +16,7 @@ import dns.resolver
 from appliance.delivery.resolver import Answer, Cause, Failed, configured
 
 _TRIES = 3  # within that patience, so that a lost datagram or a dead server is no failure
-_LONGEST_CHAIN = 12  # CNAME after CNAME; resolvers of the field give up between 8 and 16
+_MAX_CNAMES = 12  # CNAME after CNAME; resolvers of the field give up between 8 and 16
 _UDP_SIZE = 1232  # what passes everywhere without fragments (DNS flag day 2020)
 _CAUSES: dict[str, Cause] = {"SERVFAIL": "servfail", "REFUSED": "servfail"}
 
@@ -73,7 +73,7 @@ def _follow(name: dns.name.Name, kind: dns.rdatatype.RdataType, patience: _Patie
         if kind == dns.rdatatype.CNAME:
             return _read(answer, kind)
         seen.append(answer.canonical_name)
-        if seen[-1] in seen[:-1] or len(seen) > _LONGEST_CHAIN:
+        if seen[-1] in seen[:-1] or len(seen) > _MAX_CNAMES:
             raise _looped(seen)
 
 
@@ -123,7 +123,7 @@ def _text(name: dns.name.Name) -> str:
 def _why(name: dns.name.Name, nobody: dns.resolver.NoNameservers, patience: _Patience) -> Failed:
     """Return why no server gave an answer; a loop makes resolvers fail too, and only its links, one by one, show it."""
     seen = [name]
-    while len(seen) <= _LONGEST_CHAIN:
+    while len(seen) <= _MAX_CNAMES:
         try:
             step = _ask(seen[-1], dns.rdatatype.CNAME, patience)
         except dns.exception.DNSException:
@@ -133,7 +133,7 @@ def _why(name: dns.name.Name, nobody: dns.resolver.NoNameservers, patience: _Pat
         seen.append(step.rrset[0].target)
         if seen[-1] in seen[:-1]:
             raise _looped(seen)
-    if len(seen) > _LONGEST_CHAIN:
+    if len(seen) > _MAX_CNAMES:
         return _looped(seen)
     return _refusal(nobody)
 
@@ -142,7 +142,7 @@ def _looped(seen: list[dns.name.Name]) -> Failed:
     chain = " → ".join(_text(one) for one in seen[:4])
     if seen[-1] in seen[:-1]:
         return Failed("loop", f"the CNAME records go in a circle: {chain}")
-    return Failed("loop", f"more than {_LONGEST_CHAIN} CNAME records follow each other: {chain} …")
+    return Failed("loop", f"more than {_MAX_CNAMES} CNAME records follow each other: {chain} …")
 
 
 def _refusal(nobody: dns.resolver.NoNameservers) -> Failed:

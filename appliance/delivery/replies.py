@@ -8,7 +8,7 @@ from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temp
 from appliance.patterns import late
 
 # RFC 5321, 4.5.3.1.5 gives 512 octets; who says more is still understood, who never ends is not
-LONGEST_LINE = 4_096
+MAX_LINE_BYTES = 4_096
 MAX_LINES = 200
 _LINE = late(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
 _ENHANCED = late(r"([245]\.\d{1,3}\.\d{1,3})\b")
@@ -55,7 +55,7 @@ class Replies:
     def feed(self, data: bytes) -> list[Reply]:
         """Take some bytes; raises Garbled."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LONGEST_LINE:
+        if len(self._rest) > MAX_LINE_BYTES:
             raise Garbled("a line of a reply does not end")
         found = []
         for line in lines:
@@ -66,7 +66,7 @@ class Replies:
 
     def _line(self, line: bytes) -> Reply | None:
         parts = _LINE.fullmatch(line)
-        if parts is None or len(line) > LONGEST_LINE or (not parts[2] and parts[3]):
+        if parts is None or len(line) > MAX_LINE_BYTES or (not parts[2] and parts[3]):
             raise Garbled(f"not a reply: {line[:80].decode('utf-8', 'replace')!r}")
         code = int(parts[1])
         if self._lines and code != self._code:

@@ -9,7 +9,7 @@ from appliance import config
 State = Literal["found", "none", "nxdomain", "failed"]
 Cause = Literal["", "loop", "name", "servfail", "timeout", "unreachable"]
 
-PATIENCE = 6.0  # seconds for one question, all servers and TCP together
+TIMEOUT_SECONDS = 6.0  # seconds for one question, all servers and TCP together
 
 
 class Answer(NamedTuple):
@@ -36,7 +36,7 @@ class Failed(Exception):
         self.cause, self.words = cause, words
 
 
-def lookup(name: str, kind: str, patience: float = PATIENCE) -> Answer:
+def lookup(name: str, kind: str, patience: float = TIMEOUT_SECONDS) -> Answer:
     """Ask for the records of a name; blocks for at most `patience` seconds."""
     from appliance.delivery import questions
 

@@ -20,7 +20,7 @@ from appliance.errors import DeliveryError, Permanent, Temporary
 DIRECT = "direct"
 _MAX_KEPT = 20_000
 # Names are believed this long at least and at most, whatever their TTL; what was not found is asked for again sooner
-_LEAST, _MOST, _NOTHING, _FAILED = 60.0, 3600.0, 300.0, 30.0
+_MIN_SECONDS, _MAX_SECONDS, _NOTHING, _FAILED = 60.0, 3600.0, 300.0, 30.0
 
 Kept = TypeVar("Kept")
 Found = TypeVar("Found")
@@ -179,7 +179,7 @@ def _without_mx(domain: str, here: str) -> tuple[Route, float]:
     """A domain without MX is its own mail server, if it has an address."""
     found = addresses(domain)
     if found.found or found.is_private:
-        return Route(((0, domain),), here if here != domain else organisation(domain)), _LEAST
+        return Route(((0, domain),), here if here != domain else organisation(domain)), _MIN_SECONDS
     if found.words:
         return Route((), here, Temporary(found.words, None, "4.4.3")), _FAILED
     return Route((), here, Permanent(f"{domain} has no mail server", None, "5.4.4")), _NOTHING
@@ -223,4 +223,4 @@ def _is_literal(host: str) -> bool:
 
 
 def _span(ttl: int) -> float:
-    return min(max(float(ttl), _LEAST), _MOST)
+    return min(max(float(ttl), _MIN_SECONDS), _MAX_SECONDS)

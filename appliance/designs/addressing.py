@@ -11,7 +11,7 @@ from typing import NamedTuple
 from appliance.designs.tags import TAG
 from appliance.patterns import late
 
-LONGEST = 2_000
+MAX_ADDRESS_CHARACTERS = 2_000
 NO_HOST = late(r"(?:mailto|tel|sms):", re.IGNORECASE)
 # Browsers take any slashes behind a scheme for two, and a reversed one for a slash
 _TO_HOST = late(r"https?:[/\\]*|[/\\]{2,}", re.IGNORECASE)
@@ -49,8 +49,8 @@ def read(html: str, start: int, end: int) -> dict[int, Said]:
     for tag in (*TAG.finditer(html, start, end), None):
         until = tag.start() if tag else end
         size += until - position
-        if size > LONGEST:
-            raise AddressFault(f"an address is too long (maximum is {LONGEST} characters)", start)
+        if size > MAX_ADDRESS_CHARACTERS:
+            raise AddressFault(f"an address is too long (maximum is {MAX_ADDRESS_CHARACTERS} characters)", start)
         run = _LEFT_OUT.sub("", unescape(html[position:until]))
         if not is_sure and not _is_harmless(run):
             raise AddressFault("an address may only begin with https, http, mailto, tel or sms", position)

@@ -42,7 +42,7 @@ _ELEMENT = late(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _ENDED_BY_OTHERS = {
     "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
 }  # fmt: skip
-_DEEPEST = 250
+_MAX_DEPTH = 250
 _MAX_ATTRIBUTES = 200
 _CSS_URL = late(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
 
@@ -70,7 +70,7 @@ def _is_bomb(html: str) -> bool:
         elif names[name]:
             names[name] -= 1
             depth -= 1
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return True
     return False
 

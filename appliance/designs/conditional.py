@@ -23,7 +23,7 @@ _NAMES = {
 }  # fmt: skip
 _HARMFUL = late(r"script:|expression\s*\(|url\s*\(|@import|\\|behavior|binding|data:", re.IGNORECASE)
 _LEADS = late(r"\s*(?:https?:|mailto:|tel:|#|\Z)", re.IGNORECASE)
-_LONGEST = 5_000
+_MAX_CHARACTERS = 5_000
 
 
 class Kept:
@@ -52,7 +52,7 @@ class Kept:
         if _HALVES.fullmatch(comment):
             return True
         asks = _ASKS.match(comment)
-        if asks is None or len(comment) > _LONGEST or "--" in asks[1]:
+        if asks is None or len(comment) > _MAX_CHARACTERS or "--" in asks[1]:
             return False
         first, *pieces = asks[1].split("<")
         return ">" not in first and all(self._is_harmless(piece) for piece in pieces)

@@ -12,7 +12,7 @@ from appliance.designs.places import Attribute, Element
 from appliance.patterns import late
 
 _MAX_WORDS = 120
-_LONGEST = 20_000
+_MAX_CHARACTERS = 20_000
 _ANCHOR = late(r"<(a|area)(?=[\s/])", re.IGNORECASE)
 _CLOSE = late(r"</a\s*>", re.IGNORECASE)
 _REFERENCE = late(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
@@ -52,7 +52,9 @@ def of(html: str, text: str = "") -> tuple[Link, ...]:
     masked = places.without_comments(places.masked(html))
     found: list[Link] = []
     for one, place, until in _anchors(html, masked):
-        found.append(Link(len(found) + 1, place.address, _words(html, masked, one, min(until, one.end + _LONGEST))))
+        found.append(
+            Link(len(found) + 1, place.address, _words(html, masked, one, min(until, one.end + _MAX_CHARACTERS)))
+        )
     known = {one.href for one in found}
     for place in in_text(text, known):
         if place.address not in known:

@@ -12,7 +12,7 @@ _BLOCKS = {
     "blockquote", "pre", "hr", "figure",
 }  # fmt: skip
 _HIDDEN = {"head", "style", "script", "title", "template"}
-_LONGEST_TAG = 4_000
+_MAX_TAG_CHARACTERS = 4_000
 # Follows a hidden preview text, so that no inbox shows the beginning of the mail behind it
 FILLER = "&#847;&zwnj;&nbsp;"
 # How much of a mail is read for its line in an inbox, and how long that line is at most
@@ -80,7 +80,7 @@ class _Writer:
 
 def attribute(attributes: str, name: str) -> str:
     """Return the value of an attribute inside a tag, or nothing."""
-    for found in _ATTRIBUTE.finditer(attributes[:_LONGEST_TAG]):
+    for found in _ATTRIBUTE.finditer(attributes[:_MAX_TAG_CHARACTERS]):
         if found[1].lower() == name:
             return unescape(found[2].strip("\"'")).strip()
     return ""

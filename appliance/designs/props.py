@@ -18,7 +18,7 @@ PropKind = Literal[
     "line", "text", "rich", "html", "url", "image", "colour", "number", "choice", "flag", "items", "group", "sections",
     "filters",
 ]  # fmt: skip
-_LONGEST = {"line": 1_000, "text": 10_000, "rich": 200_000, "html": 200_000, "url": 2_000, "image": 2_000}
+_MAX_CHARACTERS = {"line": 1_000, "text": 10_000, "rich": 200_000, "html": 200_000, "url": 2_000, "image": 2_000}
 _NUMBER = late(r"\s*(-?\d+(?:\.\d+)?)\s*(?:px|%)?\s*\Z")
 _SCHEME = late(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
 # Where a link may lead; a picture only to the first two
@@ -53,8 +53,8 @@ class Prop(Struct, frozen=True, kw_only=True):
         found: dict[str, Any] = {"name": self.name, "kind": self.kind, "label": self.label, "default": self.default}
         if self.kind in ("number", "items", "sections"):
             found |= {"minimum": self.least, "maximum": self.most}
-        if self.kind in _LONGEST:
-            found["max_length"] = _LONGEST[self.kind]
+        if self.kind in _MAX_CHARACTERS:
+            found["max_length"] = _MAX_CHARACTERS[self.kind]
         for name, value in (("help", self.help), ("unit", self.unit), ("options", list(self.options)),
                             ("aliases", list(self.aliases)),
                             ("fields", [one.spec() for one in self.fields])):  # fmt: skip
@@ -169,7 +169,7 @@ def _grouped(prop: Prop, value: Any) -> Any:
 
 
 def _text_faults(prop: Prop, value: str, path: str, add: Callable[[str, str], None]) -> None:
-    longest = _LONGEST.get(prop.kind, 1_000)
+    longest = _MAX_CHARACTERS.get(prop.kind, 1_000)
     if len(value) > longest:
         add(path, f"is too long (maximum is {longest} characters)")
         return
@@ -218,11 +218,11 @@ def _read_text(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | N
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     words = str(value)
-    return words if len(words) <= _LONGEST[prop.kind] else None
+    return words if len(words) <= _MAX_CHARACTERS[prop.kind] else None
 
 
 def _read_address(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
-    if not isinstance(value, str) or len(value) > _LONGEST[prop.kind]:
+    if not isinstance(value, str) or len(value) > _MAX_CHARACTERS[prop.kind]:
         return None
     return address(value, SCHEMES if prop.kind == "url" else SCHEMES[:2], is_tag)
 

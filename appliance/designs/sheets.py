@@ -13,8 +13,8 @@ _STATEMENT = late(r"@(?:charset|import|namespace)\b[^;{}]*(?:;|\Z)", re.IGNORECA
 _ONLY_IN_HEAD = late(r":|\[|\.ExternalClass|^\s*u\s*\+")
 _KEPT = ("@media", "@supports")
 # Enough for any mail; the time a selector takes grows with its parts
-_LONGEST_SELECTOR = 300
-_MOST = 100_000
+_MAX_SELECTOR_CHARACTERS = 300
+_MAX_CHARACTERS = 100_000
 
 
 class Sheet(NamedTuple):
@@ -30,14 +30,14 @@ def read(css: str) -> Sheet:
     write: list[str] = []
     keep: list[str] = []
     selectors = 0
-    for before, block in _rules(_STATEMENT.sub("", _COMMENT.sub(" ", css[:_MOST]))):
+    for before, block in _rules(_STATEMENT.sub("", _COMMENT.sub(" ", css[:_MAX_CHARACTERS]))):
         rule = cleaning.css(before + block).strip()
-        if not rule or len(before) > _LONGEST_SELECTOR * 20:
+        if not rule or len(before) > _MAX_SELECTOR_CHARACTERS * 20:
             continue
         if before.startswith("@"):
             if before.lower().startswith(_KEPT):
                 keep.append(rule)
-        elif _ONLY_IN_HEAD.search(before) or any(len(one) > _LONGEST_SELECTOR for one in before.split(",")):
+        elif _ONLY_IN_HEAD.search(before) or any(len(one) > _MAX_SELECTOR_CHARACTERS for one in before.split(",")):
             keep.append(rule)
         else:
             write.append(rule)

@@ -40,7 +40,7 @@ _ON_DESKS = frozenset(
     ("Windows", "macOS", "ChromeOS", "Linux", "Ubuntu", "Fedora", "Debian", "FreeBSD", "OpenBSD", "NetBSD")
 )
 # What is read of what a program says of itself; nothing that is told stands behind
-_LONGEST = 400
+_MAX_CHARACTERS = 400
 
 
 class Device(NamedTuple):
@@ -53,7 +53,7 @@ class Device(NamedTuple):
 
 def told(header: str | None) -> str | None:
     """Return what is kept of what a program says of itself."""
-    return header[:_LONGEST] if header else None
+    return header[:_MAX_CHARACTERS] if header else None
 
 
 @lru_cache(maxsize=4_096)
@@ -80,7 +80,7 @@ def device(agent: str | None) -> Device:
     """
     if agent is None or sort(agent) not in ("reader", "unknown"):
         return Device(None, None, None)
-    agent = agent[:_LONGEST]
+    agent = agent[:_MAX_CHARACTERS]
     found = _parser()(agent)
     browser = _name(found.user_agent.family if found.user_agent else None)
     system = _name(found.os.family if found.os else None)

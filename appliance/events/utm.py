@@ -4,7 +4,7 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, urlsplit
 
 FIELDS = ("utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign")
-_LONGEST, _MAX_PARTS = 255, 100
+_MAX_CHARACTERS, _MAX_PARTS = 255, 100
 _NOTHING: tuple[str | None, ...] = (None,) * len(FIELDS)
 
 
@@ -19,5 +19,5 @@ def of(url: str | None) -> tuple[str | None, ...]:
         return _NOTHING
     said: dict[str, str] = {}
     for name, value in parse_qsl("&".join(query.split("&", _MAX_PARTS)[:_MAX_PARTS]), errors="replace"):
-        said.setdefault(name, value[:_LONGEST])
+        said.setdefault(name, value[:_MAX_CHARACTERS])
     return tuple(said.get(name) for name in FIELDS)

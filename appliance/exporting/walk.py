@@ -10,7 +10,7 @@ from appliance.db.open import connection, rows
 _PAGE = 400
 _NEWEST = 2000
 _WINDOWS, _WINDOW = 20, 100
-_LONGEST_SECONDS = 0.2
+_MAX_SECONDS = 0.2
 _FARTHEST = 2**62
 
 Row = tuple[Any, ...]
@@ -54,7 +54,7 @@ class Keyset(NamedTuple):
         begun = time.monotonic()
         for number in range(1, _WINDOWS + 1):
             # Where few fit, a window has far to look
-            if time.monotonic() - begun > _LONGEST_SECONDS:
+            if time.monotonic() - begun > _MAX_SECONDS:
                 break
             found = found + self._page(end * number // _WINDOWS, _WINDOW)
         return found

@@ -17,7 +17,7 @@ _SMTP = late(r"(?<![\d.])([245]\d\d)(?![\d.])")
 _ENHANCED = late(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)")
 _XTEXT = late(r"\+([0-9A-F]{2})")
 _MAX_RECIPIENTS = 50
-_LONGEST = 1_000
+_MAX_CHARACTERS = 1_000
 
 
 class Report(NamedTuple):
@@ -67,14 +67,14 @@ def _failed(block: dict[str, str], status: str | None, mail: Message) -> Report:
     # The words of the last server are nearer to what happened than the status that somebody made of them
     enhanced = own or (status if status is not None and not status.endswith(".0.0") else None)
     if not said or (smtp is None and enhanced is None):
-        said = " ".join(f"{said} {old.own_words(mail)[:_LONGEST]}".split())
+        said = " ".join(f"{said} {old.own_words(mail)[:_MAX_CHARACTERS]}".split())
     return _report(_named(block), int(smtp[1]) if smtp else None, enhanced or status, said)
 
 
 def _report(recipients: tuple[str, ...], smtp: int | None, enhanced: str | None, text: str) -> Report:
     found = classes.classify(smtp, None if enhanced is None or enhanced.endswith(".0.0") else enhanced, text)
     kind: Literal["bounced", "soft_bounced"] = "bounced" if found is classes.HARD else "soft_bounced"
-    return Report(kind, recipients, smtp, enhanced, text[:_LONGEST])
+    return Report(kind, recipients, smtp, enhanced, text[:_MAX_CHARACTERS])
 
 
 def _named(block: dict[str, str]) -> tuple[str, ...]:

@@ -15,10 +15,10 @@ from itertools import islice
 
 from appliance.patterns import late
 
-LARGEST, DEEPEST, MAX_PARTS = 1024 * 1024, 10, 50
+MAX_BYTES, MAX_DEPTH, MAX_PARTS = 1024 * 1024, 10, 50
 # Each line may begin a header, each blank one a block, each line of dashes a part: time goes by their number
 _MAX_LINES, _MAX_BLANK, _MAX_LINES_OF_DASHES = 30_000, 3_000, 500
-_LONGEST_TYPE, _LONGEST_HEAD, _MAX_HEADERS = 2_000, 50_000, 300
+_MAX_TYPE_BYTES, _MAX_HEAD_CHARACTERS, _MAX_HEADERS = 2_000, 50_000, 300
 ORIGINALS = ("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers")
 ADDRESS = late(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
 _TYPES = late(rb"^content-[a-z-]{1,40}:[^\n]*(?:\n[ \t][^\n]*)*", re.IGNORECASE | re.MULTILINE)
@@ -35,10 +35,10 @@ def parse(raw: bytes) -> Message | None:
 
     What a report says stands before the message that it brings back, so the end of that may be cut off.
     """
-    if len(raw) > LARGEST:
+    if len(raw) > MAX_BYTES:
         return None
     mail = message_from_bytes(_within_limits(raw))
-    return mail if len(list(parts(mail, MAX_PARTS + 1))) <= MAX_PARTS and _depth(mail) <= DEEPEST else None
+    return mail if len(list(parts(mail, MAX_PARTS + 1))) <= MAX_PARTS and _depth(mail) <= MAX_DEPTH else None
 
 
 def _within_limits(raw: bytes) -> bytes:
@@ -51,7 +51,7 @@ def _within_limits(raw: bytes) -> bytes:
     for header in _TYPES.finditer(raw):
         # Counted in headers alone: the addresses of links hold such words too
         nests += bool(_NESTS.search(header[0]))
-        if len(header[0]) > _LONGEST_TYPE or nests > 2 * MAX_PARTS:
+        if len(header[0]) > _MAX_TYPE_BYTES or nests > 2 * MAX_PARTS:
             return raw[: header.start()]
     return raw
 
@@ -73,7 +73,7 @@ def _depth(mail: Message) -> int:
     while waiting:
         part, depth = waiting.pop()
         deepest = max(deepest, depth)
-        if depth <= DEEPEST:
+        if depth <= MAX_DEPTH:
             waiting += [(one, depth + 1) for one in _inside(part)]
     return deepest
 
@@ -95,7 +95,7 @@ def first(mail: Message, *types: str) -> Message | None:
 
 def header(part: Message, name: str) -> str:
     """Return a header as one line of text, not decoded; empty if there is none."""
-    return " ".join(str(part.get(name, "")).split())[:_LONGEST_TYPE]
+    return " ".join(str(part.get(name, "")).split())[:_MAX_TYPE_BYTES]
 
 
 def text(part: Message) -> str:
@@ -123,9 +123,9 @@ def original(mail: Message) -> list[tuple[str, str]]:
         return []
     inside = next(iter(_inside(part)), None)
     if inside is None or not inside.keys():
-        inside = HeaderParser().parsestr(text(part).lstrip("\n")[:_LONGEST_HEAD])
+        inside = HeaderParser().parsestr(text(part).lstrip("\n")[:_MAX_HEAD_CHARACTERS])
     found = [(name.lower(), " ".join(str(value).split())) for name, value in inside.raw_items()]
-    return [(name, value[:_LONGEST_TYPE]) for name, value in found[:_MAX_HEADERS]]
+    return [(name, value[:_MAX_TYPE_BYTES]) for name, value in found[:_MAX_HEADERS]]
 
 
 def _source(part: Message) -> str:

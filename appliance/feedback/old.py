@@ -12,7 +12,7 @@ from email.message import Message
 from appliance.feedback import mime
 from appliance.patterns import late
 
-_LONGEST = 20_000
+_MAX_CHARACTERS = 20_000
 _SYSTEM = late(
     r"mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail administrator|mailadmin|system administrator|"
     r"systemadministrator|mdaemon|mmdf|noreply-?bounce|bounce",
@@ -71,11 +71,11 @@ def own_words(mail: Message) -> str:
             break
         # One that says it holds parts and holds none that can be found is read as it stands
         if not part.is_multipart() and kind.startswith(("text/", "multipart/")):
-            words = mime.text(part)[: 2 * _LONGEST]
+            words = mime.text(part)[: 2 * _MAX_CHARACTERS]
             found.append(re.sub(r"<[a-zA-Z/!][^<>]{0,400}>", " ", words) if kind == "text/html" else words)
             if kind == "text/plain" and words.strip():
                 break
-    text = "\n".join(found)[:_LONGEST]
+    text = "\n".join(found)[:_MAX_CHARACTERS]
     original = _ORIGINAL.search(text, 1)
     return text[: original.start()] if original else text
 

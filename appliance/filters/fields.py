@@ -159,7 +159,7 @@ BY_NAME: dict[str, Field] = {name: field for field in FIELDS for name in (field.
 
 # The keys of a path: anything that can stand between quotes in a JSON path
 _KEY = late('^[^\x00-\x1f\x7f"\\\\\ud800-\udfff]{1,100}$')
-_DEEPEST = 8
+_MAX_DEPTH = 8
 _DATA = ("contact_data.", "data.")
 _EVENT = "event."
 
@@ -193,7 +193,7 @@ def json_path(dotted: str) -> str | None:
     It stands in the statement as it is, because an index serves only the expression it was made of.
     """
     keys = dotted.split(".")
-    if len(keys) > _DEEPEST or not all(_KEY.match(key) for key in keys):
+    if len(keys) > _MAX_DEPTH or not all(_KEY.match(key) for key in keys):
         return None
     path = "".join(f'."{key}"' for key in keys).replace("'", "''")
     return f"'${path}'"

@@ -9,9 +9,9 @@ from appliance.filters.history import History, history
 from appliance.filters.predicates import BY_TYPE, Test
 from appliance.filters.scope import Asked, Place, Scope
 
-MOST = 100
+MAX_FILTERS = 100
 MAX_IN_GROUP = 25
-DEEPEST = 5
+MAX_DEPTH = 5
 KEYS = ("name", "predicate", "value")
 GROUPS = ("any", "all", "none")
 
@@ -50,9 +50,9 @@ def filters(raw: Any, scope: Scope, path: str = "filters") -> list[Node]:
     """Read an array of filters; raises Invalid with all faults."""
     faults = Faults()
     reader = _Reader(scope, faults)
-    nodes = reader.all(raw, path, MOST, 1)
-    if reader.count > MOST:
-        faults.add(path, f"is too long (maximum is {MOST} filters)")
+    nodes = reader.all(raw, path, MAX_FILTERS, 1)
+    if reader.count > MAX_FILTERS:
+        faults.add(path, f"is too long (maximum is {MAX_FILTERS} filters)")
     if faults.fields:
         raise Invalid(faults.fields)
     return nodes
@@ -145,8 +145,8 @@ class _Reader:
         if raw.get("value") in (None, []):
             self.faults.add(where, "can't be blank")
             return None
-        if depth >= DEEPEST:
-            self.faults.add(where, f"is nested too deeply (maximum is {DEEPEST} levels)")
+        if depth >= MAX_DEPTH:
+            self.faults.add(where, f"is nested too deeply (maximum is {MAX_DEPTH} levels)")
             return None
         parts = self.all(raw["value"], where, MAX_IN_GROUP, depth + 1)
         return Group(mode, parts, raw) if mode else None

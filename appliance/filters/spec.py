@@ -39,7 +39,7 @@ def spec() -> dict[str, Any]:
     ]  # fmt: skip
     fields.insert(9, {"name": "contact_data.<path>", "type": "json", "label": "custom data", "section": "person",
                       "aliases": ["data.<path>"], "choices": [], "of": None})  # fmt: skip
-    limits = {"filters": read.MOST, "group": read.MAX_IN_GROUP, "depth": read.DEEPEST, "in": values.MAX_IN}
+    limits = {"filters": read.MAX_FILTERS, "group": read.MAX_IN_GROUP, "depth": read.MAX_DEPTH, "in": values.MAX_IN}
     return {"fields": fields, "types": types, "limits": limits}
 
 

@@ -27,7 +27,7 @@ class Asked(Struct):
     contact: ContactWrite | None | UnsetType = UNSET
     start_at: When | None | UnsetType = UNSET
     event: Data | None | UnsetType = UNSET
-    events: Annotated[list[Assumed], Meta(max_length=assumed.MOST)] | None | UnsetType = UNSET
+    events: Annotated[list[Assumed], Meta(max_length=assumed.MAX_ASSUMPTIONS)] | None | UnsetType = UNSET
     until: When | None | UnsetType = UNSET
 
 

@@ -27,8 +27,8 @@ from appliance.messages.targets import Targets, Wanted
 from appliance.sms.told import Incoming
 from appliance.tables import Channel, Contact, ContactList
 
-MOST = 100
-LONGEST_SECONDS = 3 * 366 * 86_400
+MAX_ASSUMPTIONS = 100
+MAX_SECONDS = 3 * 366 * 86_400
 # A reader's program, as in the answers of captured messages
 _AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 _SOURCE = "rehearsal"
@@ -55,7 +55,7 @@ class Assumed(Struct):
     """
 
     event: EventName
-    after: Annotated[int, Meta(ge=0, le=LONGEST_SECONDS)] | UnsetType = UNSET
+    after: Annotated[int, Meta(ge=0, le=MAX_SECONDS)] | UnsetType = UNSET
     at: When | UnsetType = UNSET
     step: Id | UnsetType = UNSET
     data: Data | UnsetType = UNSET

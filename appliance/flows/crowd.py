@@ -42,7 +42,7 @@ from appliance.flows.triggers import EVENT, MANUAL, Start
 from appliance.tables import Flow, Trigger
 
 # Drawn where there are more, or fewer in a flow of many steps
-MOST, _MAX_PASSAGES = 1_000, 40_000
+MAX_CONTACTS, _MAX_PASSAGES = 1_000, 40_000
 _MAX_SECONDS, _MAX_MOMENTS = 15.0, 2_000
 _LONG_MS, _MINUTE_MS = 400 * DAY_MS, 60_000
 # One at a time: it takes a second or two, and others read meanwhile
@@ -85,7 +85,7 @@ def simulate_all(account_id: int, flow_id: int, request: CrowdRequest) -> Crowd:
         raise TooMany("another rehearsal with many is running", 5)
     try:
         days = request.days if isinstance(request.days, int) else 90
-        most = min(MOST, max(_MAX_PASSAGES // max(len([*document.walk(here)]), 1), 1))
+        most = min(MAX_CONTACTS, max(_MAX_PASSAGES // max(len([*document.walk(here)]), 1), 1))
         found = _met(account_id, flow, now - days * DAY_MS, most)
         people = [one.contact_id for one in found.arrivals]
         with Stage(flow, people, start, steps or ()).open() as version:

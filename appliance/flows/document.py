@@ -12,8 +12,8 @@ from appliance.flows.plan import FRAME
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.steps.kind import Kind, Reading
 
-MOST = 200
-DEEPEST = 10
+MAX_STEPS = 200
+MAX_DEPTH = 10
 BRANCHES = ("yes", "no")
 # What every step answers, whatever it is
 NEUTRAL: dict[str, Any] = {
@@ -21,7 +21,7 @@ NEUTRAL: dict[str, Any] = {
     "forward_event_data": False, "template_id": None,
 }  # fmt: skip
 KEYS = FRAME.union(*(kind.keys for kind in KINDS))
-_LONGEST_KEY = 100
+_MAX_KEY_CHARACTERS = 100
 
 Step = dict[str, Any]
 
@@ -91,10 +91,10 @@ def size_fault(raw: Any) -> str | None:
         depth += 1
         steps = [step for branch in level if isinstance(branch, list) for step in branch]
         count += len(steps)
-        if count > MOST:
-            return f"is too long (maximum is {MOST} steps)"
-        if steps and depth > DEEPEST:
-            return f"is nested too deeply (maximum is {DEEPEST} levels)"
+        if count > MAX_STEPS:
+            return f"is too long (maximum is {MAX_STEPS} steps)"
+        if steps and depth > MAX_DEPTH:
+            return f"is nested too deeply (maximum is {MAX_DEPTH} levels)"
         level = [step.get(branch) for step in steps if isinstance(step, dict) for branch in BRANCHES]
     return None
 
@@ -206,4 +206,4 @@ def _sent(raw: Step, kind: Kind, known: Step | None) -> Step:
 
 def _writable(key: str) -> str:
     """Make a key fit for a path in an answer."""
-    return key.encode("utf-8", "replace").decode().replace("\x00", "?")[:_LONGEST_KEY]
+    return key.encode("utf-8", "replace").decode().replace("\x00", "?")[:_MAX_KEY_CHARACTERS]

@@ -13,7 +13,7 @@ from appliance.segments import people as members
 from appliance.tables import Flow
 
 DAY_MS = 86_400_000
-MOST = 10
+MAX_EVENTS = 10
 _LAST = (
     "SELECT contact_id, max(id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND test = 0 "
     "AND contact_id IS NOT NULL GROUP BY contact_id ORDER BY 2 DESC LIMIT ?"
@@ -46,7 +46,7 @@ def look(flow: Flow, start: Start, days: int = 7) -> Lookback:
         "SELECT count(DISTINCT contact_id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? "
         "AND test = 0", (flow.account_id, start.event, since),
     ))  # fmt: skip
-    found = rows(_LAST, (flow.account_id, start.event, since, MOST))
+    found = rows(_LAST, (flow.account_id, start.event, since, MAX_EVENTS))
     met = set() if triggers.lacks(start) else set(matching.met(flow.account_id, flow.id, start, [e for _, e in found]))
     return Lookback(days, number, [_one(flow, start, contact_id, event_id, event_id in met)
                                    for contact_id, event_id in found])  # fmt: skip

@@ -7,7 +7,7 @@ import msgspec
 
 from appliance.db.open import rows, scalar
 from appliance.flows import matching
-from appliance.flows.starting import DEEPEST
+from appliance.flows.starting import MAX_CHAIN_DEPTH
 from appliance.flows.triggers import MANUAL, Start
 
 _LIVE = (
@@ -43,7 +43,8 @@ class Others:
             return
         new: dict[str, list[int]] = {}
         for number, name in rows(
-            "SELECT id, event FROM event WHERE id > ? AND quiet = 0 AND chain_depth < ? ORDER BY id", (before, DEEPEST)
+            "SELECT id, event FROM event WHERE id > ? AND quiet = 0 AND chain_depth < ? ORDER BY id",
+            (before, MAX_CHAIN_DEPTH),
         ):
             new.setdefault(name, []).append(number)
         for flow_id, name, start in self._flows:

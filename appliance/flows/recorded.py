@@ -7,7 +7,7 @@ from appliance.db.dialect.documents import field_of
 from appliance.db.open import one, rows, run
 from appliance.db.work import writing
 
-_MOST = 1_000
+_MAX_EVENTS = 1_000
 
 
 class Came(NamedTuple):
@@ -23,7 +23,7 @@ def coming(contact_id: int, flow_id: int, start: int) -> list[Came]:
     found = rows(
         "SELECT created_at, id, event FROM main.event WHERE contact_id = ? AND created_at > ? AND test = 0 "
         f"AND (generated = 1 AND {field_of('data', 'flow_id')} = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
-        (contact_id, start, flow_id, _MOST),
+        (contact_id, start, flow_id, _MAX_EVENTS),
     )
     return [Came(*row) for row in found]
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.fields import Data, EventName, Line, Name, PageQuery, Short, When, default, named
-from appliance.flows.document import MOST
+from appliance.flows.document import MAX_STEPS
 
 _STEP = {"$ref": "#/components/schemas/FlowStepWrite"}
 # Both read by readers of their own, which know every path inside
-Steps = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MOST, "items": _STEP})]
+Steps = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MAX_STEPS, "items": _STEP})]
 Start = Annotated[Any, named("FlowTriggerWrite")]
 StatusWord = Literal["draft", "active", "paused", "archived", "live"]
 

@@ -25,7 +25,7 @@ from appliance.flows.travel import Travel, Watch
 log = logging.getLogger("campanero.flows")
 # What one transaction should take of the writer, who serves everybody
 _AIM_SECONDS = 0.012
-_LONGEST_SECONDS = 0.02
+_MAX_SECONDS = 0.02
 _FEWEST, _FIRST, _MOST = 10, 50, 500
 _MAX_KNOWN = 1_000
 _ACTIVE = (
@@ -104,7 +104,7 @@ def take_on(flow_id: int, most: int) -> tuple[int, float]:
     late = [going.id for going in goings if going.due_at < drop_before]
     ending.end(late, "exited", "overdue_on_resume", now)
     on_time = [going for going in goings if going.due_at >= drop_before]
-    _travel(on_time, flow[2], now, None, begun + _LONGEST_SECONDS)
+    _travel(on_time, flow[2], now, None, begun + _MAX_SECONDS)
     return len(goings), time.perf_counter() - begun
 
 

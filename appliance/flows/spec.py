@@ -6,7 +6,7 @@ from appliance.events import kinds
 from appliance.flows import document
 from appliance.flows.steps import KINDS
 from appliance.flows.steps.kind import Kind
-from appliance.flows.steps.wait import LONGEST_SECONDS
+from appliance.flows.steps.wait import MAX_SECONDS
 
 # By clients, as `decisions.md` names them; any other name of theirs starts a flow too
 _CLIENTS = (
@@ -27,7 +27,7 @@ def spec() -> dict[str, Any]:
             "frequency": ["once", "every_time", {"min_gap_seconds": 86_400}],
             "data": ["frequency", "where", "keywords", "tag", "path", "yearly", "offset_days", "at"],
         },
-        "limits": {"steps": document.MOST, "depth": document.DEEPEST, "wait_seconds": LONGEST_SECONDS},
+        "limits": {"steps": document.MAX_STEPS, "depth": document.MAX_DEPTH, "wait_seconds": MAX_SECONDS},
     }
 
 

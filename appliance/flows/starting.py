@@ -13,7 +13,7 @@ from appliance.events.log import Happened
 from appliance.work import bell
 
 # At this depth of a chain an event is recorded but starts nothing
-DEEPEST = 5
+MAX_CHAIN_DEPTH = 5
 INSIDE, FREQUENCY, DEPTH = "already_inside", "frequency", "depth"
 
 # Not by the plans that are kept: this version may not be committed yet
@@ -122,7 +122,7 @@ def _sorted(flow: Open, arrivals: Sequence[Arrival], now: int) -> tuple[list[Arr
 
 
 def _reason(frequency: str | int, one: Arrival, is_inside: bool, last: int | None, now: int) -> str | None:
-    if one.depth >= DEEPEST:
+    if one.depth >= MAX_CHAIN_DEPTH:
         return DEPTH
     if is_inside:
         return INSIDE

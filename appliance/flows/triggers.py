@@ -29,9 +29,9 @@ _ONCE = frozenset({"contact_add", "list_add", "segment_enter"})
 AT = "09:00"
 _MIRROR = "SELECT segment_id FROM contact_list WHERE id = ?"
 _AT = late(r"([01][0-9]|2[0-3]):[0-5][0-9]")
-_LONGEST_GAP = 10 * 366 * 86_400
+_MAX_GAP_SECONDS = 10 * 366 * 86_400
 _MAX_DAYS = 3660
-_MAX_KEYWORDS, _LONGEST_KEYWORD = 100, 160
+_MAX_KEYWORDS, _MAX_KEYWORD_CHARACTERS = 100, 160
 # How the triggering event is called in SQL: `e` is the alias of the events that a filter looks for
 EVENT = "happened"
 
@@ -159,7 +159,7 @@ def _check_gap(said: dict[str, Any], faults: Faults, path: str) -> None:
     for key in said:
         if key != "min_gap_seconds":
             faults.add(f"{path}.{key[:100]}", "is not a known field")
-    words = _bounded(1, _LONGEST_GAP)(said.get("min_gap_seconds"))
+    words = _bounded(1, _MAX_GAP_SECONDS)(said.get("min_gap_seconds"))
     if words:
         faults.add(f"{path}.min_gap_seconds", words)
 
@@ -177,8 +177,8 @@ def _check_keywords(said: Any, faults: Faults, path: str) -> None:
                 faults.add(f"{path}[{index}]", "is invalid")
             elif not word.strip():
                 faults.add(f"{path}[{index}]", "can't be blank")
-            elif len(word) > _LONGEST_KEYWORD:
-                faults.add(f"{path}[{index}]", f"is too long (maximum is {_LONGEST_KEYWORD} characters)")
+            elif len(word) > _MAX_KEYWORD_CHARACTERS:
+                faults.add(f"{path}[{index}]", f"is too long (maximum is {_MAX_KEYWORD_CHARACTERS} characters)")
 
 
 def _bounded(least: int, most: int) -> Any:

@@ -8,7 +8,7 @@ from appliance.errors import TooMany
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 # Names remembered at once; the one that was quiet the longest is forgotten first
-_MOST = 50_000
+_MAX_KEYS = 50_000
 
 _lock = threading.Lock()
 _seen: OrderedDict[str, deque[int]] = OrderedDict()
@@ -25,7 +25,7 @@ def take(name: str, most: int, window_ms: int) -> int:
         if len(times) >= most:
             return max(1, (times[0] + window_ms - now) // 1000 + 1)
         times.append(now)
-        while len(_seen) > _MOST:
+        while len(_seen) > _MAX_KEYS:
             _seen.popitem(last=False)
     return 0
 

@@ -27,7 +27,7 @@ from appliance.tables import Import
 
 log = logging.getLogger("campanero.imports")
 
-_MOST, _LEAST = 1000, 25
+_MAX_ROWS, _MIN_ROWS = 1000, 25
 _CHUNK_SECONDS = 0.02
 # Rows of a kind that cost more than usual begin small and grow
 _FIRST = 100
@@ -146,7 +146,7 @@ class Importer:
 
 def _size(taken: float, weight: int) -> int:
     """Return how many lines the next part may have, so that nobody waits long for its transaction."""
-    return max(_LEAST, min(_MOST, int(weight * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
+    return max(_MIN_ROWS, min(_MAX_ROWS, int(weight * min(2.0, _CHUNK_SECONDS / max(taken, 0.001)))))
 
 
 class _Halted(Exception):

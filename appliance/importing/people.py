@@ -9,7 +9,7 @@ import msgspec
 
 from appliance import tokens
 from appliance.addresses import Address
-from appliance.fields import DATA_BYTES, DEEPEST, is_too_deep
+from appliance.fields import DATA_BYTES, MAX_DATA_DEPTH, is_too_deep
 from appliance.importing import cells, columns, dates, given
 from appliance.importing.cells import (
     BLANKS,
@@ -226,7 +226,7 @@ class Reader:
             fault = f"is too long (maximum is {DATA_BYTES} bytes)"
         elif "\\u0000" in text:
             fault = "holds a NUL character"
-        elif text.count("{") + text.count("[") > DEEPEST and is_too_deep(data):
+        elif text.count("{") + text.count("[") > MAX_DATA_DEPTH and is_too_deep(data):
             fault = "is nested too deeply"
         if fault is None:
             return text

@@ -14,13 +14,13 @@ from appliance import clients
 from appliance.inbound.crowd import Crowd
 from appliance.patterns import late
 
-LARGEST = 1024 * 1024
+MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_RECIPIENTS = 10
 IDLE_SECONDS = 60.0
 # Who goes on after that has not come to deliver reports
-_MAX_BYTES = 64 * LARGEST
-_MAX_UNREAD = 3 * LARGEST
-_LONGEST_LINE = 65_536
+_MAX_BYTES = 64 * MAX_MESSAGE_BYTES
+_MAX_UNREAD = 3 * MAX_MESSAGE_BYTES
+_MAX_LINE_BYTES = 65_536
 # Of one message; nobody's report has more, and each costs time
 _MAX_LINES = 40_000
 _BARE = late(rb"(?<!\r)\n|\r(?!\n)")
@@ -31,12 +31,12 @@ class Session(SMTP):
     """The server's side of one conversation."""
 
     # Mail that comes back may have longer lines than mail may
-    line_length_limit = _LONGEST_LINE
+    line_length_limit = _MAX_LINE_BYTES
 
     def __init__(self, handler: Any, crowd: Crowd, hostname: str, tls: ssl.SSLContext | None) -> None:
         super().__init__(
-            handler, data_size_limit=LARGEST, enable_SMTPUTF8=True, hostname=hostname, ident="ESMTP Campanero",
-            tls_context=tls, timeout=IDLE_SECONDS, auth_exclude_mechanism=["LOGIN", "PLAIN"],
+            handler, data_size_limit=MAX_MESSAGE_BYTES, enable_SMTPUTF8=True, hostname=hostname,
+            ident="ESMTP Campanero", tls_context=tls, timeout=IDLE_SECONDS, auth_exclude_mechanism=["LOGIN", "PLAIN"],
             command_call_limit=_CALLS, loop=asyncio.get_running_loop(),
         )  # fmt: skip
         self._crowd = crowd

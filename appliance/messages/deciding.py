@@ -27,7 +27,7 @@ ACTIONS = {
     "cancel": Action("cancelled", "cancelled", ("queued", "held")),
 }
 # So many are decided in one transaction
-_MOST = 500
+_MAX_MESSAGES = 500
 
 
 class Part(NamedTuple):
@@ -103,7 +103,7 @@ def retry_some(campaign_id: int, part: Part, actor: str) -> tuple[int, int]:
     may = [row.id for row in found if outbox.refusal(row) is None]
     _open(may, campaign_id)
     log.info("%s sends %s messages of campaign %s again", actor, len(may), campaign_id)
-    return len(may), found[-1].id if len(found) == _MOST else 0
+    return len(may), found[-1].id if len(found) == _MAX_MESSAGES else 0
 
 
 def retry_these(account_id: int, numbers: Sequence[int], actor: str) -> int:
@@ -130,14 +130,14 @@ def assume_some(campaign_id: int, part: Part, actor: str) -> tuple[int, int]:
     found = _some(campaign_id, part._replace(status="uncertain"))
     _count([row.id for row in found])
     log.info("%s counts %s messages of campaign %s as sent", actor, len(found), campaign_id)
-    return len(found), found[-1].id if len(found) == _MOST else 0
+    return len(found), found[-1].id if len(found) == _MAX_MESSAGES else 0
 
 
 def _some(campaign_id: int, part: Part) -> list[Claim]:
     chosen = "" if part.chosen is None else f"AND id IN ({','.join('?' * len(part.chosen))}) "
     found = rows(
         f"SELECT {COLUMNS} FROM message WHERE campaign_id = ? AND status = ? AND id > ? {chosen}ORDER BY id LIMIT ?",
-        (campaign_id, part.status, part.after, *(part.chosen or ()), _MOST),
+        (campaign_id, part.status, part.after, *(part.chosen or ()), _MAX_MESSAGES),
     )
     return [Claim._make(row) for row in found]
 

@@ -9,7 +9,7 @@ from appliance.messages.prepare import Workshop
 from appliance.tables import Message
 
 # What is too large to be read by anybody is cut
-_MOST = 2_000_000
+_MAX_BYTES = 2_000_000
 
 
 class Gone(Exception):
@@ -26,10 +26,10 @@ def source(account_id: int, message_id: int) -> bytes:
     for kept in ("SELECT content FROM repeat WHERE message_id = ?", "SELECT source FROM captured WHERE message_id = ?"):
         found = scalar(kept, (message_id,))
         if found is not None:
-            return bytes(found)[:_MOST]
+            return bytes(found)[:_MAX_BYTES]
     [claim] = [Claim._make(one) for one in rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))]
     try:
-        return Workshop().prepare(claim).envelope.content[:_MOST]
+        return Workshop().prepare(claim).envelope.content[:_MAX_BYTES]
     except SenderRefused as refused:
         raise Gone(f"nobody may send it: {refused}") from None
     except (MergeError, ValueError) as broken:

@@ -15,7 +15,7 @@ from appliance.messages.prepare import Workshop
 
 log = logging.getLogger("campanero.messages")
 # So many are dropped in one transaction
-_MOST = 100
+_MAX_MESSAGES = 100
 _STOPPED = "the service stopped while this message was in hand"
 
 
@@ -83,5 +83,5 @@ def sweep() -> int:
     return run(
         "DELETE FROM repeat WHERE id IN (SELECT r.id FROM repeat r JOIN message m ON m.id = r.message_id "
         "JOIN campaign c ON c.id = m.campaign_id WHERE m.status = 'uncertain' AND c.phase = 'cancelled' LIMIT ?)",
-        (_MOST,),
+        (_MAX_MESSAGES,),
     )

@@ -30,7 +30,7 @@ from appliance.templates import store
 from appliance.templates.requests import Content
 from appliance.work import bell
 
-MOST = 5
+MAX_RECIPIENTS = 5
 PREFIX = "[Test] "
 _FIELDS = ("subject", "body", "preheader", "from_name", "design")
 
@@ -51,9 +51,9 @@ class TestRequest(Struct):
 
     # An empty address is a mistake, and no wish to have the test sent to somebody else
     email: Annotated[EmailText, Meta(min_length=1)] | None | UnsetType = UNSET
-    emails: Annotated[list[EmailText], Meta(max_length=MOST)] | None | UnsetType = UNSET
+    emails: Annotated[list[EmailText], Meta(max_length=MAX_RECIPIENTS)] | None | UnsetType = UNSET
     phone: Annotated[Phone, Meta(min_length=1)] | None | UnsetType = UNSET
-    phones: Annotated[list[Phone], Meta(max_length=MOST)] | None | UnsetType = UNSET
+    phones: Annotated[list[Phone], Meta(max_length=MAX_RECIPIENTS)] | None | UnsetType = UNSET
     contact_id: Id | None | UnsetType = UNSET
     data: Data | None | UnsetType = UNSET
 
@@ -152,8 +152,8 @@ def _recipients(
             continue
         address = addresses.read(kind, text)
         found.setdefault(address.key, address)
-    if len(found) > MOST:
-        faults.add(f"{name}s", f"is too long (maximum is {MOST} entries)")
+    if len(found) > MAX_RECIPIENTS:
+        faults.add(f"{name}s", f"is too long (maximum is {MAX_RECIPIENTS} entries)")
     return list(found.values())
 
 

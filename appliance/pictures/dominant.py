@@ -7,7 +7,7 @@ from appliance.pictures.kinds import Unusable, allow
 
 _SIDE = 96
 _SHADES = 12
-_MOST = 4
+_MAX_COLOURS = 4
 # Paler or darker than that, or nearly grey, no brand is known by; and two that are this near are one
 _PALEST, _DARKEST, _GREYEST = 0.93, 0.06, 0.12
 _NEAR = 60
@@ -40,7 +40,7 @@ def dominant(content: bytes) -> tuple[str, ...]:
     for _, rgb in telling:
         if all(sum(abs(a - b) for a, b in zip(rgb, other, strict=True)) > _NEAR for other in found):
             found.append(rgb)
-    return tuple("#" + "".join(f"{part:02x}" for part in rgb) for rgb in found[:_MOST])
+    return tuple("#" + "".join(f"{part:02x}" for part in rgb) for rgb in found[:_MAX_COLOURS])
 
 
 def _shade(shades: list[int], index: object) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ from appliance.segments import people, store
 from appliance.tables import Segment
 
 # So many questions are remembered; a page that asks about an older one asks anew
-_MOST = 200
+_MAX_KEPT = 200
 _AT_ONCE = threading.BoundedSemaphore(2)
 _latest: "OrderedDict[tuple[int, str], Counting]" = OrderedDict()
 _refreshing: set[int] = set()
@@ -110,7 +110,7 @@ def begin(account_id: int, asker: str, filters: Any, seed: int = 0) -> Counting:
         elif before is not None:
             before.is_stale = True
         _latest[account_id, asker] = made
-        if len(_latest) > _MOST:
+        if len(_latest) > _MAX_KEPT:
             _latest.popitem(last=False)[1].is_stale = True
     if made is not before:
         threading.Thread(target=made.run, name="counter", daemon=True).start()

@@ -19,7 +19,7 @@ from appliance.db.work import writing
 from appliance.filters import fields
 from appliance.filters.scope import Place
 
-MOST = 8
+MAX_INDEXES = 8
 # A smaller table is read faster than an index on it pays for itself
 _WORTH_IT = 5_000
 _CHUNK = 1_000
@@ -89,7 +89,7 @@ def _wanted() -> dict[str, str]:
     counted: Counter[str] = Counter()
     for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
         counted.update(set(_paths(json.loads(text))))
-    return {_name(path): path for path, _ in counted.most_common(MOST)}
+    return {_name(path): path for path, _ in counted.most_common(MAX_INDEXES)}
 
 
 def _paths(filters: Any) -> Iterator[str]:

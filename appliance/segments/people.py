@@ -21,7 +21,7 @@ from appliance.filters.scope import Compiled, Scope
 from appliance.segments import drive, sample
 from appliance.tables import Account, Segment
 
-_LONGEST_SECONDS = 20
+_MAX_SECONDS = 20
 _STEPS = 200_000
 # Up to here the share of each filter is counted, above it is told from a sample
 EXACT_BELOW = 20_000
@@ -121,7 +121,7 @@ def limited(ends: Callable[[], bool] = lambda: False) -> Iterator[None]:
     So is what `ends` says nobody waits for any more.
     """
     here = connection()
-    until = clock.now() + _LONGEST_SECONDS
+    until = clock.now() + _MAX_SECONDS
     here.set_progress_handler(lambda: clock.now() > until or ends(), _STEPS)
     try:
         yield

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.fields import ContactId, Name, PageQuery, Short
-from appliance.filters.read import MOST
+from appliance.filters.read import MAX_FILTERS
 
 _FILTER = {"$ref": "#/components/schemas/Filter"}
 # Read by the filters' own reader, which knows every path inside
-Filters = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MOST, "items": _FILTER})]
+Filters = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MAX_FILTERS, "items": _FILTER})]
 
 
 class SegmentCreate(Struct):

@@ -27,7 +27,7 @@ _FOR_VALUES = 5_000
 _EVENTS = 200
 _MAX_NAMES = 300
 _KEEP_SECONDS = 60
-_DEEPEST = 4
+_MAX_DEPTH = 4
 _MAX_THINGS = 500
 _THINGS = {
     "list": "SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key, id LIMIT ?",
@@ -139,7 +139,7 @@ def _walk(document: Any, before: str, depth: int) -> Iterator[tuple[str, Any]]:
         path = before + key
         if "." in key or fields.json_path(path) is None or path == "tags":
             continue
-        if isinstance(value, dict) and depth < _DEEPEST:
+        if isinstance(value, dict) and depth < _MAX_DEPTH:
             yield from _walk(value, f"{path}.", depth + 1)
         elif type(value) in _TYPES:
             yield path, value

@@ -47,7 +47,7 @@ class Asked:
             left = self._end - time.monotonic()
             if left <= 0:
                 return Answer("failed", (), "its DNS servers are too slow", 0, "timeout")
-            known = resolver.lookup(name, kind, min(left, resolver.PATIENCE))
+            known = resolver.lookup(name, kind, min(left, resolver.TIMEOUT_SECONDS))
             with self._lock:
                 self._answers[name, kind] = known
         return known

@@ -8,7 +8,7 @@ from appliance.patterns import late
 
 _LABEL = late(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # Below a domain stand records of ours, as `c12-0123._domainkey.`, and all of it has to fit in 253 characters
-_LONGEST = 220
+_MAX_CHARACTERS = 220
 
 
 def read(text: str) -> str:
@@ -22,7 +22,7 @@ def read(text: str) -> str:
     except ValueError:
         raise ValueError("is invalid") from None
     labels = name.split(".")
-    if len(name) > _LONGEST or len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
+    if len(name) > _MAX_CHARACTERS or len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("is invalid")
     if labels[-1].isdecimal() or _is_address(name):
         raise ValueError("is invalid")

@@ -25,7 +25,7 @@ log = logging.getLogger("campanero.domains")
 
 _AT_ONCE = 4  # domains; each asks for all its records side by side
 _BATCH = 50
-_PATIENCE = 20.0  # seconds
+_TIMEOUT_SECONDS = 20.0  # seconds
 # For people and programs who want to know now: nobody else waits behind a slow DNS server
 _ASKERS = ThreadPoolExecutor(_AT_ONCE, "domains")
 _running: dict[int, "Future[None]"] = {}
@@ -101,7 +101,7 @@ def begin(
 async def check(asked: Question) -> None:
     """Look a domain up now and wait for the outcome, as long as somebody likes to; after that it goes on by itself."""
     check = asyncio.wrap_future(begin(asked))
-    done, _ = await asyncio.wait({check}, timeout=_PATIENCE)
+    done, _ = await asyncio.wait({check}, timeout=_TIMEOUT_SECONDS)
     if done:
         check.result()
 

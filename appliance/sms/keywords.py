@@ -31,7 +31,7 @@ _SUSPICIOUS = frozenset({
     "arreter", "leave me", "opt me", "wrong number", "do not", "don t", "dont text", "dont contact", "dont message",
     "dont send", "take me", "no more", "not interested", "keine sms", "in ruhe", "de baja", "no mas",
 })  # fmt: skip
-_LONGEST = 4_000
+_MAX_CHARACTERS = 4_000
 
 
 class Read(NamedTuple):
@@ -49,7 +49,7 @@ def plain(text: str) -> str:
 def _words(text: str, punctuation: str) -> list[str]:
     """Split into words; what is no letter, digit or space counts as `punctuation`."""
     found = []
-    for one in unicodedata.normalize("NFKD", text[:_LONGEST]).casefold():
+    for one in unicodedata.normalize("NFKD", text[:_MAX_CHARACTERS]).casefold():
         sort = unicodedata.category(one)[0]
         if sort in "LN":
             found.append(one)

@@ -69,7 +69,7 @@ _FRENCH = (
     "(?:desabonnez|desinscrivez|retirez|supprimez) (?:moi|mon numero)(?: de (?:la|votre) liste)?",
     "arretez(?: (?:tout|(?:de m ecrire|de m envoyer {textos})|{textos}))?|laissez moi tranquille",
 )
-_LONGEST = 200
+_MAX_CHARACTERS = 200
 
 
 def _filled(pattern: str) -> str:
@@ -90,4 +90,4 @@ def bare(words: Sequence[str]) -> list[str]:
 def are(words: Sequence[str]) -> bool:
     """Return whether words are a refusal and nothing else."""
     said = " ".join(words)
-    return len(said) <= _LONGEST and _REFUSED.fullmatch(said) is not None
+    return len(said) <= _MAX_CHARACTERS and _REFUSED.fullmatch(said) is not None

@@ -5,7 +5,7 @@ from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 # No name of a zone is half as long
-_LONGEST = 64
+_MAX_CHARACTERS = 64
 
 
 def of_country(code: str | None) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def names() -> dict[str, str]:
 
 def is_known(name: str) -> bool:
     """Return whether this is the name of a time zone, `Europe/Berlin`."""
-    return len(name) <= _LONGEST and _exists(name)
+    return len(name) <= _MAX_CHARACTERS and _exists(name)
 
 
 @lru_cache(1_000)

@@ -20,7 +20,7 @@ from appliance.tables import Webhook
 from appliance.webhooks import secret
 from appliance.work import bell
 
-MOST = 100
+MAX_WEBHOOKS = 100
 ALL = "*"
 
 Names = Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=500)]
@@ -76,8 +76,8 @@ def create(account_id: int, request: WebhookWrite, by: By) -> tuple[Webhook, str
     """Make a webhook that hears of what happens from now on; returns it with its secret. Raises Invalid."""
     writing()
     have = scalar("SELECT count(*) FROM webhook WHERE account_id = ? AND deleted_at IS NULL", (account_id,))
-    if have >= MOST:
-        raise Invalid({"base": [f"there are {MOST} webhooks already"]})
+    if have >= MAX_WEBHOOKS:
+        raise Invalid({"base": [f"there are {MAX_WEBHOOKS} webhooks already"]})
     values, now, plain = _checked(request), clock.now_ms(), secret.fresh()
     made = Webhook.create(
         account=account_id, secret=secret.seal(account_id, plain), after_event_id=_newest(), created_at=now,

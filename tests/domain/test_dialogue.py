@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from appliance.delivery import greeting
 from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.offered import Refused
-from appliance.delivery.replies import LONGEST_LINE, Garbled, Replies, Reply
+from appliance.delivery.replies import MAX_LINE_BYTES, Garbled, Replies, Reply
 from appliance.delivery.send import Envelope, Server
 from appliance.errors import Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
 from tests.kit.smtp import SmtpServer
@@ -270,4 +270,4 @@ def test_a_line_without_end_is_refused() -> None:
     replies = Replies()
     with pytest.raises(Garbled):
         for _ in range(20):
-            replies.feed(b"220 " + b"x" * (LONGEST_LINE // 2))
+            replies.feed(b"220 " + b"x" * (MAX_LINE_BYTES // 2))

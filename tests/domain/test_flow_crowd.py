@@ -72,7 +72,7 @@ def test_who_gets_nothing_is_counted_with_the_reason(home: Home) -> None:
 
 def test_many_are_drawn_and_that_is_said(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the bound some are drawn, evenly over all of them."""
-    monkeypatch.setattr(crowd, "MOST", 10)
+    monkeypatch.setattr(crowd, "MAX_CONTACTS", 10)
     for n in range(30):
         flows_home.happen(home, "cart_add", home.contact(f"p{n}@example.org").id)
     found = with_all(home, written(home, [{"duration": 60}]))

@@ -160,7 +160,7 @@ def test_runs_without_a_person_or_a_step_end(home: Home) -> None:
 
 def test_a_long_way_is_taken_in_stretches(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred steps for many people do not keep the writer; each step is still done once for each."""
-    monkeypatch.setattr(runs, "_LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "_MAX_SECONDS", 0.0)
     flow = live(home, [
         {"id": n, "type": "emit_event", "event_name": f"step_{n}", "event_data": {}, "forward_event_data": False}
         for n in range(1, 201)
@@ -258,7 +258,7 @@ def test_what_started_a_run_and_cannot_be_read_ends_that_run(home: Home) -> None
 
 def test_a_step_that_fails_for_many_does_not_keep_the_writer(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who comes after the time of a transaction stands where they stood, and is asked in the next."""
-    monkeypatch.setattr(runs, "_LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "_MAX_SECONDS", 0.0)
     flow = live(
         home, [{"id": 1, "type": "emit_event", "event_name": "x", "event_data": {}, "forward_event_data": True}]
     )
@@ -276,7 +276,7 @@ def test_a_step_that_takes_long_for_each_does_not_keep_the_writer(
     """People are changed one by one: however many came here together, the time of a transaction is kept to."""
     flow = live(home, [{"id": 1, "type": "contact_update", "data_merge": {"plan": "pro"}}])
     enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(25)))
-    monkeypatch.setattr(runs, "_LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "_MAX_SECONDS", 0.0)
     for changed in (10, 20, 25):
         assert runs.advance()
         assert len(told("contact_update")) == changed

@@ -90,7 +90,7 @@ def test_what_takes_too_long_is_refused(home: Home, monkeypatch: pytest.MonkeyPa
     """A count has its time and no more, in words that say what to do; what is asked next has all its time again."""
     long = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 400000) SELECT count(*) FROM n"
     with monkeypatch.context() as hurried:
-        hurried.setattr(people, "_LONGEST_SECONDS", -1)
+        hurried.setattr(people, "_MAX_SECONDS", -1)
         with pytest.raises(Invalid) as told:
             people.kept(long, {})
         assert rows(long) == [(400_000,)]

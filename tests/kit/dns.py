@@ -34,8 +34,8 @@ from appliance.settings import Config, Network
 Values = tuple["str | tuple[str, ...]", ...]
 TTL = 300
 _PLAIN_UDP = 512
-_LONGEST_STRING = 255
-_LARGEST = 65535
+_MAX_STRING_BYTES = 255
+_MAX_BYTES = 65535
 
 
 class DnsServer:
@@ -153,7 +153,7 @@ class DnsServer:
         response = dns.message.make_response(query, recursion_available=True, our_payload=1232)
         with self._lock:
             self._fill(response, name, kind)
-        return _fitting(query, response) if over == "udp" else response.to_wire(max_size=_LARGEST)
+        return _fitting(query, response) if over == "udp" else response.to_wire(max_size=_MAX_BYTES)
 
     def _fill(self, response: dns.message.Message, name: str, kind: str) -> None:
         met: set[str] = set()
@@ -228,7 +228,7 @@ def _rdata(kind: str, value: str | tuple[str, ...]) -> dns.rdata.Rdata:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    return tuple(text[at : at + _LONGEST_STRING] for at in range(0, max(len(text), 1), _LONGEST_STRING))
+    return tuple(text[at : at + _MAX_STRING_BYTES] for at in range(0, max(len(text), 1), _MAX_STRING_BYTES))
 
 
 def _fitting(query: dns.message.Message, response: dns.message.Message) -> bytes:

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-_MOST = 1_000_000  # bytes of a request: arguments and environment
+_MAX_BYTES = 1_000_000  # bytes of a request: arguments and environment
 
 
 class Child:
@@ -158,7 +158,7 @@ def _serve(door: socket.socket) -> None:
             _reap(ended)
         if door not in ready:
             continue
-        asked, files, _, _ = socket.recv_fds(door, _MOST, 4)
+        asked, files, _, _ = socket.recv_fds(door, _MAX_BYTES, 4)
         if not asked:
             return None
         pid = os.fork()

@@ -24,7 +24,7 @@ from tests.kit.smtp_rules import Gate, Rule, Rules
 from tests.kit.smtp_session import Session
 
 __all__ = ["Gate", "Message", "Phase", "Rule", "Rules", "SmtpServer"]
-LARGEST = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
 class SmtpServer:
@@ -103,7 +103,10 @@ class SmtpServer:
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(
-            self._talk, sock=self._listener(), limit=LARGEST, ssl=self.tls_context if self.implicit_tls else None
+            self._talk,
+            sock=self._listener(),
+            limit=MAX_MESSAGE_BYTES,
+            ssl=self.tls_context if self.implicit_tls else None,
         )
         self.port = server.sockets[0].getsockname()[1]
         ready.set()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.kit.smtp import SmtpServer
 
 _PATH = re.compile(r"(?i)(FROM|TO):\s?<([^<>]*)>(.*)")
-LONGEST_LINE = 2048  # RFC 5321 asks for 512, extensions add to it
+MAX_LINE_BYTES = 2048  # RFC 5321 asks for 512, extensions add to it
 
 
 class Closed(Exception):
@@ -53,7 +53,7 @@ class Session:
         return line[:-2]
 
     async def _command(self, line: str) -> None:
-        if len(line) > LONGEST_LINE:
+        if len(line) > MAX_LINE_BYTES:
             await self._say("500 5.5.6 Line too long")
             return
         verb, _, rest = line.partition(" ")

@@ -24,7 +24,7 @@ PALETTE = (
     ("Brand", ("header", "social", "footer")),
     ("Advanced", ("html",)),
 )
-_MOST = 60
+_MAX_CHARACTERS = 60
 # What says most about a section where its first words do not
 _TELLING = ("text", "title", "content", "name", "code", "caption", "wordmark_text", "alt")
 
@@ -87,7 +87,7 @@ def words(one: Entry) -> str:
     """Return a few words of what is in a section."""
     kind, props = one.section.kind, one.section.props
     if kind is None:
-        return one.section.type[:_MOST]
+        return one.section.type[:_MAX_CHARACTERS]
     if kind.name == "columns":
         return _count(len(outline.columns(one.raw)), "column")
     if kind.name == "footer":
@@ -102,7 +102,7 @@ def words(one: Entry) -> str:
     if isinstance(items, list) and items:
         return _count(len(items), "link" if kind.name in ("social", "header") else "entry")
     source = props.get("src") or props.get("image_url")
-    return source.rstrip("/").rpartition("/")[2].partition("?")[0][:_MOST] if isinstance(source, str) else ""
+    return source.rstrip("/").rpartition("/")[2].partition("?")[0][:_MAX_CHARACTERS] if isinstance(source, str) else ""
 
 
 def _count(number: int, one: str) -> str:
@@ -113,7 +113,7 @@ def _count(number: int, one: str) -> str:
 def _plain(html: str) -> str:
     text = plaintext.from_html(html[:2_000]) if "<" in html else html[:2_000]
     text = " ".join(readable(text).split())
-    return text if len(text) <= _MOST else f"{text[: _MOST - 1].rstrip()}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1].rstrip()}…"
 
 
 def palette() -> list[tuple[str, list[Tile]]]:

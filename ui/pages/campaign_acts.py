@@ -18,7 +18,7 @@ from ui.tables import Selection
 
 pages = Pages("ui_campaign_acts", url_prefix="/campaigns")
 # Nobody has more than these in one look; who has does it in several
-_MOST = 1000
+_MAX_IDS = 1000
 
 
 @pages.post("/<campaign_id:int>/duplicate", name="duplicate")
@@ -53,7 +53,7 @@ async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 @signed_in
 async def restore(request: Request, visit: Visit) -> HTTPResponse:
     """Bring back drafts that were deleted."""
-    ids = [int(one) for one in Form.of(request)["back"].split(",")[:_MOST] if one.isdecimal() and len(one) < 16]
+    ids = [int(one) for one in Form.of(request)["back"].split(",")[:_MAX_IDS] if one.isdecimal() and len(one) < 16]
     back = [await commit(states.bring_back, visit.account_id, one) for one in ids]
     view.say(request, f"{back[0].name} is back." if len(back) == 1 else f"{len(back)} campaigns are back.")
     return view.go(request, f"/campaigns/{back[0].id}" if len(back) == 1 else "/campaigns")
@@ -91,9 +91,9 @@ def _chosen(account_id: int, chosen: Selection) -> list[Any]:
         if raw.get("phase") == "asked":
             raw |= {"phase": "", "asked": True}
         asked = fields.read(requests.CampaignQuery, raw)
-        return list(store.matching(account_id, asked).limit(_MOST))
+        return list(store.matching(account_id, asked).limit(_MAX_IDS))
     found = []
-    for one in chosen.ids[:_MOST]:
+    for one in chosen.ids[:_MAX_IDS]:
         try:
             found.append(store.get(account_id, one))
         except errors.NotFound:

@@ -24,7 +24,7 @@ from ui.pressed import one_press
 from ui.session import Visit
 
 pages = Pages("ui_compose_content", url_prefix="/campaigns")
-_MOST = 60
+_MAX_TEMPLATES = 60
 # The name under which the addresses of tests are remembered, by channel
 _KEPT = {"email": "test_emails", "sms": "test_phones"}
 
@@ -33,7 +33,7 @@ _KEPT = {"email": "test_emails", "sms": "test_phones"}
 @signed_in
 async def choose(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """The templates and the designs to begin from, to take one for this campaign."""
-    raw, search = listing(request, _MOST)
+    raw, search = listing(request, _MAX_TEMPLATES)
 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
@@ -177,7 +177,7 @@ async def _asked(request: Request, visit: Visit, campaign_id: int, form: Form | 
 def _why(refused: errors.Invalid, given: list[str], sms: bool) -> str:
     kind = "a phone number, like +44 7700 900123" if sms else "an address, like name@example.com"
     if {"emails", "phones"} & refused.fields.keys():
-        return f"Write at most {trial.MOST} of them."
+        return f"Write at most {trial.MAX_RECIPIENTS} of them."
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in refused.fields)
     wrong = [given[int(found[1])] for found in paths if found]
     if wrong:

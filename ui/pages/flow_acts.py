@@ -20,7 +20,7 @@ from ui.tables import Selection
 
 pages = Pages("ui_flow_acts", url_prefix="/flows")
 # Nobody has more than these in one look; who has does it in several
-_MOST = 500
+_MAX_IDS = 500
 _FROM = {"pause": ("active",), "continue": ("paused",), "archive": ("draft", "active", "paused")}
 _DONE = {"pause": "paused", "continue": "live again", "archive": "archived"}
 _ONLY = {"pause": "live ones can be paused", "continue": "paused ones can go on", "archive": "others can be archived"}
@@ -107,8 +107,8 @@ def _chosen(account_id: int, chosen: Selection) -> list[Flow]:
         raw = {name: value for name, value in chosen.state.items() if name in ("search", "status")}
     asked = store.matching(account_id, fields.read(requests.FlowQuery, raw))
     if not chosen.is_all:
-        asked = asked.where(Flow.id.in_(chosen.ids[:_MOST]))
-    return list(asked.order_by(Flow.id.desc()).limit(_MOST))
+        asked = asked.where(Flow.id.in_(chosen.ids[:_MAX_IDS]))
+    return list(asked.order_by(Flow.id.desc()).limit(_MAX_IDS))
 
 
 def _inside(found: list[Flow]) -> int:
@@ -128,7 +128,7 @@ async def archive(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @signed_in
 async def put_back(request: Request, visit: Visit) -> HTTPResponse:
     """Let flows stand again where they stood before they were moved."""
-    stood = [pair.partition(":")[::2] for pair in Form.of(request)["stood"].split()[:_MOST]]
+    stood = [pair.partition(":")[::2] for pair in Form.of(request)["stood"].split()[:_MAX_IDS]]
     back, wrong = [], 0
     for flow_id, status in stood:
         if not flow_id.isdecimal() or len(flow_id) > 18 or status not in states.ALLOWED:

@@ -20,7 +20,7 @@ from ui.tables import Selection
 
 pages = Pages("ui_gallery_acts", url_prefix="/templates")
 # Nobody has more than these in one look; who has does it in several
-_MOST = 500
+_MAX_IDS = 500
 
 
 @pages.post("/<template_id:int>/duplicate", name="duplicate")
@@ -78,7 +78,7 @@ async def act(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def bring_back(request: Request, visit: Visit) -> HTTPResponse:
     """Bring templates back that were put away."""
-    ids = [int(one) for one in Form.of(request)["ids"].split()[:_MOST] if one.isdecimal() and len(one) < 19]
+    ids = [int(one) for one in Form.of(request)["ids"].split()[:_MAX_IDS] if one.isdecimal() and len(one) < 19]
     await _bring(request, visit, ids)
     return view.go(request, "/templates")
 
@@ -104,11 +104,11 @@ def _chosen(account_id: int, chosen: Selection) -> list[Template]:
     search, show = chosen.state.get("search", "")[:254], chosen.state.get("show", "")
     if not chosen.is_all:
         asked: Any = Template.select().where(
-            Template.account == account_id, Template.flow.is_null(), Template.id.in_(chosen.ids[:_MOST])
+            Template.account == account_id, Template.flow.is_null(), Template.id.in_(chosen.ids[:_MAX_IDS])
         )
     elif show == "away":
         asked = shelf.matching(account_id, search)
     else:
         raw: dict[str, Any] = {"standalone": True} | ({"channel": show} if show in ("email", "sms") else {})
         asked = store.matching(account_id, fields.read(TemplateQuery, raw | ({"search": search} if search else {})))
-    return list(asked.order_by(Template.id.desc()).limit(_MOST))
+    return list(asked.order_by(Template.id.desc()).limit(_MAX_IDS))

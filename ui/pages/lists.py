@@ -95,7 +95,7 @@ def _there(account_id: int, list_id: int) -> Any:
 
 def _segments(account_id: int) -> dict[int, str]:
     """Return the names of segments by their ids, enough of them to choose from."""
-    found = segments.page(account_id, SegmentQuery(limit=people.MOST)).rows
+    found = segments.page(account_id, SegmentQuery(limit=people.MAX_CONTACTS)).rows
     return {row.id: row.name for row in sorted(found, key=lambda row: row.name.casefold())}
 
 

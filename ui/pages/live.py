@@ -13,7 +13,7 @@ from ui.session import Visit
 
 pages = Pages("ui_live", url_prefix="/live")
 # As many as a page of a list shows
-_MOST = 100
+_MAX_IDS = 100
 
 
 @pages.get("/campaigns", name="campaigns")
@@ -22,7 +22,7 @@ async def campaigns(request: Request, visit: Visit) -> HTTPResponse:
     """The cells of all campaigns that a page names; the answer asks again only for those that still move."""
     if not view.is_part(request):
         return view.go(request, "/campaigns")
-    named = (request.args.get("ids") or "").split(",")[:_MOST]
+    named = (request.args.get("ids") or "").split(",")[:_MAX_IDS]
     ids = [int(one) for one in named if one.isdecimal() and len(one) < 16]
     return view.page(request, "live/campaigns.html", rows=await call(store.some, visit.account_id, ids))
 

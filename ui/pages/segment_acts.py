@@ -21,7 +21,7 @@ from ui.tables import Selection
 
 pages = Pages("ui_segment_acts", url_prefix="/segments")
 # Nobody has more than these in one look; who has does it in several
-_MOST = 500
+_MAX_IDS = 500
 _KINDS = {"campaign_id": "campaigns", "flow_id": "flows", "list_id": "lists", "segment_id": "segments"}
 
 
@@ -94,9 +94,9 @@ def _chosen(account_id: int, chosen: Selection) -> list[Chosen]:
         query = SegmentQuery(search=words_of) if words_of else SegmentQuery()
         every, used = store.ids(account_id), needed.segments_in_use(account_id)
         only = {"used": used, "unused": every - used}.get(chosen.state.get("show", ""))
-        rows = list(store.matching(account_id, query, only).order_by(Segment.id.desc()).limit(_MOST))
+        rows = list(store.matching(account_id, query, only).order_by(Segment.id.desc()).limit(_MAX_IDS))
     else:
-        rows = list(store.matching(account_id, SegmentQuery(), chosen.ids[:_MOST]).order_by(Segment.id.desc()))
+        rows = list(store.matching(account_id, SegmentQuery(), chosen.ids[:_MAX_IDS]).order_by(Segment.id.desc()))
     return [Chosen(row, _named(store.used_by(account_id, row.id)), _named(store.drafts(account_id, row.id)))
             for row in rows]  # fmt: skip
 
@@ -125,7 +125,7 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
         gone = None
     if not isinstance(gone, list) or not gone or fields.is_too_deep(gone):
         raise errors.NotFound
-    asked = [fields.read(SegmentCreate, one) for one in gone[:_MOST]]
+    asked = [fields.read(SegmentCreate, one) for one in gone[:_MAX_IDS]]
     back = [await commit(store.create, visit.account_id, one) for one in asked]
     only = len(back) == 1
     view.say(request, f"{back[0].name} is back." if only else f"{words.number(len(back))} segments are back.")

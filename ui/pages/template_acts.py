@@ -119,7 +119,7 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 
 def _why(refused: errors.Invalid, emails: list[str]) -> str:
     if {"emails", "phones"} & refused.fields.keys():
-        return f"Write at most {trial.MOST} addresses."
+        return f"Write at most {trial.MAX_RECIPIENTS} addresses."
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in refused.fields)
     wrong = [emails[int(found[1])] for found in paths if found]
     if wrong:

@@ -10,7 +10,7 @@ from appliance.account.roles import RULE, SELF
 from appliance.api.declare import Route
 from appliance.api.document import examples, links, names, responses, words
 from appliance.api.document.responses import error
-from appliance.reader import LARGEST, declared
+from appliance.reader import MAX_INTEGER, declared
 
 # Scopes that no key has, and who does
 _PEOPLE = {
@@ -141,7 +141,7 @@ def _query(kind: type[Struct], info: Any) -> dict[str, Any]:
     schema = msgspec.json.schema(info.type)
     if schema.get("type") == "integer":
         # What is asked for by a number is kept under one of so many bits
-        schema = {"minimum": -LARGEST, "maximum": LARGEST} | schema
+        schema = {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER} | schema
     if info.default not in (NODEFAULT, UNSET):
         schema["default"] = info.default
     name = info.encode_name

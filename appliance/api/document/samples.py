@@ -13,7 +13,7 @@ from appliance.api.document import examples
 from appliance.api.document.sampled import FILLED, KINDS, NAMES, WHOLE
 
 # Shapes lie in shapes; below this lists are empty and what may be null is
-_DEEPEST = 4
+_MAX_DEPTH = 4
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict,
     "null": type(None),
@@ -69,7 +69,7 @@ class Samples:
         kind = schema.get("type")
         kind = kind[0] if isinstance(kind, list) else kind
         if kind == "array":
-            is_shape = "$ref" in schema.get("items", {}) and level < _DEEPEST
+            is_shape = "$ref" in schema.get("items", {}) and level < _MAX_DEPTH
             return [self._value(schema["items"], name, level + 1)] if is_shape else []
         return schema.get("minimum", 0) if kind == "integer" else _PLAIN.get(str(kind))
 

@@ -14,7 +14,7 @@ from appliance.fields import EVENT_NAME
 from appliance.filters import spec
 from appliance.flows.document import KEYS
 from appliance.flows.steps import BY_TYPE
-from appliance.flows.steps.wait import LONGEST_SECONDS
+from appliance.flows.steps.wait import MAX_SECONDS
 
 # A person's "24px", a script's 24: both are read, so both may stand there
 _PLAIN = ["string", "number", "boolean", "null"]
@@ -118,7 +118,7 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "design": (_ref("Design"), "the design of an e-mail"),
     "transactional": ({"type": "boolean"}, "whether it goes out without consent, footer and tracking"),
     "template_id": ({"type": "integer"}, "the template that holds its words; read-only"),
-    "duration": ({"type": "integer", "minimum": 0, "maximum": LONGEST_SECONDS}, "seconds to wait"),
+    "duration": ({"type": "integer", "minimum": 0, "maximum": MAX_SECONDS}, "seconds to wait"),
     "filters": ({"type": "array", "items": _ref("Filter")}, "which branch is taken: `yes` if all hold"),
     "yes": ({"type": "array", "items": _ref("FlowStepWrite")}, "the steps for whom the filters hold"),
     "no": ({"type": "array", "items": _ref("FlowStepWrite")}, "the steps for whom they do not"),

@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, wait
 
-LONGEST_SECONDS = 31_622_400  # a leap year
+MAX_SECONDS = 31_622_400  # a leap year
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
@@ -27,8 +27,8 @@ class Wait(Kind):
             reading.fault("duration", "is not a number")
         elif duration < 0:
             reading.fault("duration", "must be greater than or equal to 0")
-        elif duration > LONGEST_SECONDS:
-            reading.fault("duration", f"must be less than or equal to {LONGEST_SECONDS}")
+        elif duration > MAX_SECONDS:
+            reading.fault("duration", f"must be less than or equal to {MAX_SECONDS}")
         return {"duration": duration}
 
     def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:

@@ -26,7 +26,7 @@ STATUSES = {
 _PURPOSE = "sms receipt"
 _NAME = late(r"[!-~]{1,255}")
 _UNSEEN = late(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_LONGEST_WAIT = 3600.0
+_MAX_WAIT_SECONDS = 3600.0
 _MAX_WORDS, _MAX_BODY = 1_000, 20_000
 
 
@@ -91,7 +91,7 @@ def retry_after(answer: Answer) -> float:
             wait = (parsedate_to_datetime(said) - parsedate_to_datetime(answer.headers.get("date", ""))).total_seconds()
         except (ValueError, TypeError):
             wait = 1.0
-    return min(max(wait, 1.0), _LONGEST_WAIT)
+    return min(max(wait, 1.0), _MAX_WAIT_SECONDS)
 
 
 def callback_url(path: str, message_id: int, theirs: str) -> str:
