@@ -36,7 +36,7 @@ class Address(NamedTuple):
 
 
 def email(text: str) -> Address:
-    """Read an e-mail address; ValueError if it is not one we can send to (decisions, section 9).
+    """Read an e-mail address; ValueError if it is not one we can send to (docs/decisions.md#9).
 
     No quoted local part, no literal, a domain with a dot, at most 254 characters; reserved domains are valid.
     """

@@ -1,4 +1,4 @@
-"""The command line (decisions, section 17): exit 0 done, 1 refused or failed, 2 wrong command line."""
+"""The command line (docs/decisions.md#17): exit 0 done, 1 refused or failed, 2 wrong command line."""
 
 import argparse
 import gc

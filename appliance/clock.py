@@ -70,7 +70,7 @@ def steady() -> float:
 
 
 def iso(ms: int | None) -> str | None:
-    """Write a stored time as the interface shows it: UTC with milliseconds and Z (decisions, section 1)."""
+    """Write a stored time as the interface shows it: UTC with milliseconds and Z (docs/decisions.md#1)."""
     if ms is None:
         return None
     hour, rest = divmod(ms, _HOUR_MS)

@@ -254,7 +254,7 @@ def _advice(config: Config) -> list[str]:
 
 
 def base_url(config: Config) -> str:
-    """Return the address of every link, without a slash at the end; never taken from a request (decisions, 17)."""
+    """Return the address of every link, without a slash at its end, never from a request (docs/decisions.md#17)."""
     return (config.base_url or own_url(config)).rstrip("/")
 
 

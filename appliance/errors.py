@@ -44,7 +44,7 @@ class NotFound(Refused):
 
 
 class Invalid(Refused):
-    """One or more fields are wrong; `fields` maps each path to its messages (decisions, section 3)."""
+    """One or more fields are wrong; `fields` maps each path to its messages (docs/decisions.md#3)."""
 
     code = "validation_error"
 

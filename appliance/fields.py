@@ -1,7 +1,7 @@
 """The one declaration of what a request may hold: msgspec Structs, read with all faults at once.
 
 API bodies, queries, HTML forms and the published document all read the same Structs. `read` answers a Struct or raises
-Invalid with every fault under its path, in the stable words of decisions, section 3.
+Invalid with every fault under its path, in the stable words of docs/decisions.md#3.
 """
 
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -99,7 +99,7 @@ def read_sound(kind: type[Struct], raw: Any, path: str = "", loose: bool = False
 
 
 def is_too_deep(value: Any) -> bool:
-    """Return whether lists and objects stand in each other deeper than any of ours do (decisions, section 4)."""
+    """Return whether lists and objects stand in each other deeper than any of ours do (docs/decisions.md#4)."""
     deepest, level = 0, [value]
     while level and deepest <= MAX_DATA_DEPTH:
         deepest += 1
@@ -131,7 +131,7 @@ _Size = Annotated[_Many, Meta(extra_json_schema={"maximum": MAX_PAGE_SIZE})]
 
 
 class PageQuery(Struct):
-    """What every list endpoint takes; `limit`, `per_page`, `per`: the first present wins (decisions, section 4)."""
+    """What every list endpoint takes; `limit`, `per_page`, `per`: the first present wins (docs/decisions.md#4)."""
 
     page: _Many = 1
     limit: _Size | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Refusals of a change of state, alike for everything that has states (decisions, section 3, `invalid_transition`)."""
+"""Refusals of a change of state, alike for everything that has states (docs/decisions.md#3, `invalid_transition`)."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast

@@ -1,4 +1,4 @@
-"""Who may do what on the pages (decisions, section 2): asked before a page answers, and by pages for their buttons."""
+"""Who may do what on the pages (docs/decisions.md#2): asked before a page answers, and by pages for their buttons."""
 
 from appliance.patterns import late
 

@@ -9,7 +9,7 @@ class By(NamedTuple):
     actor: str = "system"  # `user:7`, `key:3`, `cli`, `system`
     ip: str | None = None
     user_id: int | None = None  # None where no person is at it
-    approves: bool = False  # whether they may approve of campaigns and flows (decisions, section 2)
+    approves: bool = False  # whether they may approve of campaigns and flows (docs/decisions.md#2)
     test: bool = False  # whether all they do is a test
     sends: bool = False  # whether they may let campaigns and flows go out
     made_by: int | None = None  # of a key: the person who made it

@@ -1,4 +1,4 @@
-"""Approval: what has to be looked at before it goes out, and who may say that it is good (decisions, section 6).
+"""Approval: what has to be looked at before it goes out, and who may say that it is good (docs/decisions.md#6).
 
 Campaigns and flows keep it alike: `approval_state`, `approval_note`, who asked and when, and who changed them last.
 """

@@ -1,7 +1,7 @@
 """Slows guessing down: so many failed sign-ins in a quarter of an hour, for an address and for a client.
 
 Kept in memory: a restart forgives, and nothing a stranger types is stored. Over the limit even the right password is
-refused (decisions, section 4). An attempt counts from its begin: who guesses a hundred times at once has ten guesses.
+refused (docs/decisions.md#4). An attempt counts from its begin: who guesses a hundred times at once has ten guesses.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""How much a credential may ask of the service: token buckets (decisions, section 4, Requests a minute per credential).
+"""How much a credential may ask of the service: token buckets (docs/decisions.md#4, Requests a minute per credential).
 
 They live in memory: a restart fills them, and a credential that is not known has none, for it gets a 401 before.
 """

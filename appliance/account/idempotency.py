@@ -1,4 +1,4 @@
-"""Repeats that change nothing: the first answer is remembered for 7 days (decisions, section 4)."""
+"""Repeats that change nothing: the first answer is remembered for 7 days (docs/decisions.md#4)."""
 
 import hashlib
 import json

@@ -36,7 +36,7 @@ class KeyWrite(Struct):
     """A key that is to be made."""
 
     name: Name
-    # `full`, `read`, `send`, or single ones with commas between (decisions, section 2)
+    # `full`, `read`, `send`, or single ones with commas between (docs/decisions.md#2)
     scope: Annotated[
         str,
         Meta(max_length=1000, extra={"line": True, "filled": True}, extra_json_schema={"pattern": _SCOPE_PATTERN}),
@@ -62,7 +62,7 @@ class Credential(NamedTuple):
 
 
 def expand(scope: str) -> frozenset[str]:
-    """Read a scope text into single scopes; raises Invalid for unknown words (decisions, section 2)."""
+    """Read a scope text into single scopes; raises Invalid for unknown words (docs/decisions.md#2)."""
     found: set[str] = set()
     unknown = []
     for word in (part.strip() for part in scope.split(",")):

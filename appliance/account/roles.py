@@ -1,4 +1,4 @@
-"""What people may do, by their role (decisions, section 2).
+"""What people may do, by their role (docs/decisions.md#2).
 
 A viewer looks; an author writes and does not send; an editor sends and does not approve; owners and admins do it all,
 and keep keys, people and the audit.

@@ -1,4 +1,4 @@
-"""Keys over the API: for owners and admins who signed in; no key makes or ends a key (decisions, section 2)."""
+"""Keys over the API: for owners and admins who signed in; no key makes or ends a key (docs/decisions.md#2)."""
 
 from appliance.account import keys
 from appliance.account.keys import KeyWrite

@@ -1,4 +1,4 @@
-"""The audit over the API: for owners and admins who signed in (decisions, section 2)."""
+"""The audit over the API: for owners and admins who signed in (docs/decisions.md#2)."""
 
 from appliance.account import audit
 from appliance.account.audit import AuditQuery

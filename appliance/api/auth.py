@@ -1,4 +1,4 @@
-"""Who asks: the credential of a request, and whether it reaches what is asked for (decisions, section 2)."""
+"""Who asks: the credential of a request, and whether it reaches what is asked for (docs/decisions.md#2)."""
 
 from contextlib import suppress
 

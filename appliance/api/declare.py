@@ -82,7 +82,7 @@ class Route(NamedTuple):
     # Says what is wrong inside keys that have readers of their own, where others are wrong too: all faults are told
     inside: Callable[[Call], Awaitable[dict[str, list[str]]]] | None
     or_media: str | None = None
-    rate: Rate = "requests"  # the bucket it draws from (decisions, section 4)
+    rate: Rate = "requests"  # the bucket it draws from (docs/decisions.md#4)
     starts: bool = False  # lets things go out or stops them, though its scope is one for writing: not for authors
 
     @property

@@ -105,7 +105,7 @@ def _handler(known: Route | int) -> Callable[..., Coroutine[Any, Any, HTTPRespon
 
 
 async def _admitted(request: Request, route: Route) -> Credential:
-    """Return who asks, if they may: a valid credential, within its rate, that reaches the route (decisions, section 3).
+    """Return who asks, if they may: a valid credential, within its rate, that reaches the route (docs/decisions.md#3).
 
     How its bucket stands is told with whatever is answered from here on.
     """
@@ -123,7 +123,7 @@ async def _admitted(request: Request, route: Route) -> Credential:
 
 
 async def fault(request: Request, error: Exception) -> HTTPResponse:
-    """Return what went wrong; that a body is too large learn only those who may ask at all (decisions, section 3)."""
+    """Return what went wrong; that a body is too large learn only those who may ask at all (docs/decisions.md#3)."""
     known = getattr(request.route.ctx, "declared", None) if request.route else None
     if isinstance(error, PayloadTooLarge) and known is not None:
         try:

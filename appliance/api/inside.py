@@ -1,4 +1,4 @@
-"""All faults of a request at once: what its types let through is looked at too where others do not (decisions, 3)."""
+"""All faults of a request at once: values of the right type are checked though others are wrong (docs/decisions.md#3)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where people get a JWT for a program of theirs, and end it (decisions, section 2)."""
+"""Where people get a JWT for a program of theirs, and end it (docs/decisions.md#2)."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Reads requests: size, type, JSON, id, fields; in the order of decisions, section 3."""
+"""Reads requests: size, type, JSON, id, fields; in the order of docs/decisions.md#3."""
 
 import json as stdlib_json
 from typing import Any

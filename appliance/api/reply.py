@@ -135,7 +135,7 @@ def page_headers(page: Page) -> dict[str, str]:
 
 
 def fault(request: Request, error: Exception) -> HTTPResponse:
-    """Return any exception as the error body of decisions, section 3; only real bugs are logged with their trace."""
+    """Return any exception as the error body of docs/decisions.md#3; only real bugs are logged with their trace."""
     status, code, message, extra, headers = _read(error)
     if status == 405:
         # The library tells them in no order

@@ -1,4 +1,4 @@
-"""Oneself over the API: whoever signed in for a JWT (decisions, section 5)."""
+"""Oneself over the API: whoever signed in for a JWT (docs/decisions.md#5)."""
 
 import asyncio
 from typing import Annotated

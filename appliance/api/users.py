@@ -1,4 +1,4 @@
-"""The people of a team over the API: for its owners and admins, signed in themselves (decisions, section 2)."""
+"""The people of a team over the API: for its owners and admins, signed in themselves (docs/decisions.md#2)."""
 
 import asyncio
 

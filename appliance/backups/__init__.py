@@ -1,1 +1,1 @@
-"""Backups of an installation, and the way back: taken while it serves, restored held (decisions, P11)."""
+"""Backups of an installation, and the way back: taken while it serves, restored held (P11)."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Struct):
-    """One thing that is not in order: a reason of decisions, section 3, its words, and the field to go to."""
+    """One thing that is not in order: a reason of docs/decisions.md#3, its words, and the field to go to."""
 
     code: str
     message: str

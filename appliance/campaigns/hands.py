@@ -1,4 +1,4 @@
-"""Whose hands may touch a campaign that is on its way (decisions, section 2).
+"""Whose hands may touch a campaign that is on its way (docs/decisions.md#2).
 
 An author writes and does not send: so they neither change what goes out by itself in an hour, nor when, nor stop it. A
 key without `campaigns:send` may write, and not move the moment. A test key moves only what test keys have sent.

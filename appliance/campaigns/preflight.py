@@ -157,7 +157,7 @@ def _renders(case: Case) -> Iterator[Finding]:
 
 
 def _missing(case: Case) -> Iterator[Finding]:
-    """Refuse what some would get with a hole in it, where the account asks for that (decisions, section 14)."""
+    """Refuse what some would get with a hole in it, where the account asks for that (docs/decisions.md#14)."""
     if not case.account.block_on_missing_variable or not case.is_readable or not audience.is_set(case.campaign):
         return
     template = case.campaign.template
@@ -173,7 +173,7 @@ def _missing(case: Case) -> Iterator[Finding]:
             yield Finding("preflight_failed", words, "template_attributes.body")
 
 
-# In the order of decisions, section 3: the first one's code is the reason of a refusal
+# In the order of docs/decisions.md#3: the first one's code is the reason of a refusal
 _BLOCKERS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _audience, _confirmation, _content, _sender, _approval, _renders, _missing,
 )  # fmt: skip
@@ -185,7 +185,7 @@ def blockers(case: Case) -> list[Finding]:
 
 
 def sender_of(campaign: Campaign, account: Account) -> dict[str, str | None]:
-    """Return from whom a campaign is (decisions, section 6, Sender); of SMS `number` may be another by country."""
+    """Return from whom a campaign is (docs/decisions.md#6, Sender); of SMS `number` may be another by country."""
     template = campaign.template
     if campaign.channel == "sms":
         own = sms_senders.sender_to(account.sms_from, None, transport(campaign)) or None

@@ -1,4 +1,4 @@
-"""Somebody looks at a campaign before it goes out: asked for, approved, rejected (decisions, section 6)."""
+"""Somebody looks at a campaign before it goes out: asked for, approved, rejected (docs/decisions.md#6)."""
 
 from appliance.account import approving
 from appliance.account.acting import By

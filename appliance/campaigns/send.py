@@ -156,7 +156,7 @@ def change(account_id: int, campaign_id: int, request: CampaignPatch, by: By) ->
 
 
 def _status(campaign: Campaign, request: CampaignPatch) -> str | None:
-    """Read the word of a status with its aliases (decisions, section 1)."""
+    """Read the word of a status with its aliases (docs/decisions.md#1)."""
     word = request.status if isinstance(request.status, str) else None
     if word == "scheduled":
         when = campaign.scheduled_at if request.scheduled_at is UNSET else request.scheduled_at

@@ -1,4 +1,4 @@
-"""Where a campaign may go from where it is (decisions, section 6), and what that does to its rows."""
+"""Where a campaign may go from where it is (docs/decisions.md#6), and what that does to its rows."""
 
 from typing import Any, cast
 

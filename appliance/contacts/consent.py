@@ -1,4 +1,4 @@
-"""Who may be written to: the one place that opts addresses in and out (decisions, section 9, "Who lifts what").
+"""Who may be written to: the one place that opts addresses in and out (docs/decisions.md#9, "Who lifts what").
 
 Every change appends a consent row with its evidence. A channel's columns are the state that follows from them.
 """

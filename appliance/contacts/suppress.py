@@ -1,4 +1,4 @@
-"""Addresses that must not be written to: put on the list, taken off, listed (decisions, section 9).
+"""Addresses that must not be written to: put on the list, taken off, listed (docs/decisions.md#9).
 
 A suppression belongs to an address of an account, not to a contact: it outlives contacts and is there when the address
 comes again. `channel.suppression` names the gravest reason in force and is brought up to date here, in the same

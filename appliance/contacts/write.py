@@ -29,7 +29,7 @@ class Upserted(NamedTuple):
 
 
 def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> Upserted:
-    """Create a contact, or update the one who has the address; raises Invalid with all faults (decisions, 9)."""
+    """Create a contact, or update the one who has the address; raises Invalid with all faults (docs/decisions.md#9)."""
     writing()
     known, faults = _known(account_id, request)
     contact = store.get(account_id, known) if known else None

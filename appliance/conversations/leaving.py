@@ -1,4 +1,4 @@
-"""STOP and START: the person's own act from their number, in one account (decisions, section 9)."""
+"""STOP and START: the person's own act from their number, in one account (docs/decisions.md#9)."""
 
 from typing import NamedTuple
 

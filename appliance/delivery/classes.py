@@ -25,7 +25,7 @@ class Class(NamedTuple):
 
     @property
     def event(self) -> str:
-        """The event of a message that ended so (decisions, section 13); what suppresses is a bounce for good."""
+        """The event of a message that ended so (docs/decisions.md#13); what suppresses is a bounce for good."""
         return {"at_once": "email_bounced", "second": "email_soft_bounced", "fifth": "email_soft_bounced"}.get(
             self.against, "email_failed"
         )

@@ -26,7 +26,7 @@ def known(value: str) -> str | None:
 
 
 def is_colour(value: str) -> bool:
-    """Return whether a document may write this where a colour stands (decisions, section 11, Rendering)."""
+    """Return whether a document may write this where a colour stands (docs/decisions.md#11, Rendering)."""
     return value.strip().lower() in _THEME or known(value) is not None
 
 

@@ -37,7 +37,7 @@ def sections(document: Any) -> list[Any]:
 
 
 def section(raw: dict[str, Any], path: str) -> Section:
-    """Read one section: its type, else what its properties look like (decisions, section 11)."""
+    """Read one section: its type, else what its properties look like (docs/decisions.md#11)."""
     own = raw.get("props")
     own = dict(own) if isinstance(own, dict) else {}
     styles = raw.get("styles")
@@ -62,7 +62,7 @@ def _renamed(own: dict[str, Any], kind: Kind) -> dict[str, Any]:
 
 
 def _inferred(own: dict[str, Any]) -> Kind | None:
-    """Return the kind that properties look like: the first that matches (decisions, section 11)."""
+    """Return the kind that properties look like: the first that matches (docs/decisions.md#11)."""
     for alias, name in (*ALIASES, ("url", "href" if "text" in own or "label" in own else "src")):
         if alias in own and name not in own:
             own = own | {name: own[alias]}

@@ -10,7 +10,7 @@ from appliance.designs.props import Prop, choice, line
 from appliance.designs.theme import Look, Theme
 from appliance.patterns import late
 
-# What every section has besides (decisions, section 11)
+# What every section has besides (docs/decisions.md#11)
 COMMON = (
     choice("align", "Alignment", "left", "center", "right", default=None),
     choice("hide_on", "Hide on", "none", "phone", "desktop"),

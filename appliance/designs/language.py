@@ -40,7 +40,7 @@ _DATE_WIDTH = late(r"%[-_^#]*\d")
 
 
 class _Render(RenderContext):
-    """One filling: 100 rounds a loop, and the processor time that is left of its message (decisions, section 11)."""
+    """One filling: 100 rounds a loop, and the processor time that is left of its message (docs/decisions.md#11)."""
 
     __slots__ = ("_steps", "_until")
 

@@ -1,4 +1,4 @@
-"""The merge language: Liquid, cut down to what a letter needs, with limits (decisions, section 11).
+"""The merge language: Liquid, cut down to what a letter needs, with limits (docs/decisions.md#11).
 
 What users write is only ever a template here, never in Jinja2. Values are plain data and are never parsed again. A
 context says where the result stands, and values are encoded for it: `html`, `text`, or `header` (one line).

@@ -144,7 +144,7 @@ def from_template(html: str) -> str:
 
 
 def is_html(body: str) -> bool:
-    """Return whether a body is HTML; a body without any tag is paragraphs of text (decisions, section 11)."""
+    """Return whether a body is HTML; a body without any tag is paragraphs of text (docs/decisions.md#11)."""
     # Stopping at the next "<" keeps this linear whatever the body is made of
     return re.search(r"<[a-zA-Z!/][^<>]*>", body) is not None
 

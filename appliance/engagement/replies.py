@@ -8,7 +8,7 @@ from appliance.messages.ledger import COLUMNS, Claim
 
 
 def record(message_id: int, source: str) -> bool:
-    """Write that a message was answered, which proves its address (decisions, section 9); False if it is not there."""
+    """Write that a message was answered, which proves its address (docs/decisions.md#9); False if it is not there."""
     writing()
     found = one(f"SELECT {COLUMNS} FROM message WHERE id = ? AND recipient_key IS NOT NULL", (message_id,))
     if found is None:

@@ -1,4 +1,4 @@
-"""Names of events: those the service writes itself, and those a client may send (decisions, section 13)."""
+"""Names of events: those the service writes itself, and those a client may send (docs/decisions.md#13)."""
 
 from typing import NamedTuple
 

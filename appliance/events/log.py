@@ -74,7 +74,7 @@ _chain = _Chain()
 
 @contextmanager
 def chained(depth: int, test: bool = False) -> Iterator[None]:
-    """Let all that is recorded inside stand at a depth: what a step of a flow does (decisions, section 12).
+    """Let all that is recorded inside stand at a depth: what a step of a flow does (docs/decisions.md#12).
 
     What the run of a `test` does is a test too, or it would start what is real.
     """

@@ -1,4 +1,4 @@
-"""What providers tell about SMS: each thing counts once, in whatever order it comes (decisions, section 15).
+"""What providers tell about SMS: each thing counts once, in whatever order it comes (docs/decisions.md#15).
 
 Providers are quicker than we are: a receipt may come before the answer that says they took the message, or instead of
 one that never came. Such a receipt is kept, and applied in the transaction that says what became of the row; one that

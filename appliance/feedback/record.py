@@ -1,4 +1,4 @@
-"""Writes what came back about a message, once and only as far as it can be true (decisions, sections 7 and 9).
+"""Writes what came back about a message, once and only as far as it can be true (docs/decisions.md#7 and #9).
 
 Believed is what names a message of ours and its recipient: for two weeks after it left, and a complaint for a quarter,
 because people clear their inboxes late. A status never goes back: sent, delivered, bounced, complained. Who says it

@@ -1,6 +1,6 @@
 """The steps of a flow as a document: read as they are sent, with every fault at its path, and shown as they are stored.
 
-What a step is follows from its keys where it does not say so (decisions, section 12). Stored, each has `id` and `type`,
+What a step is follows from its keys where it does not say so (docs/decisions.md#12). Stored, each has `id` and `type`,
 what its kind keeps, and its branches where it has any.
 """
 

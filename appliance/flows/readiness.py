@@ -15,13 +15,13 @@ from appliance.messages import looking, senders, sms_senders
 from appliance.messages.looking import PreviewWarning
 from appliance.tables import Account, Flow, Trigger
 
-# In the order of decisions, section 3: the first one's code is the reason of a refusal
+# In the order of docs/decisions.md#3: the first one's code is the reason of a refusal
 _CODES = ("content_required", "sender_not_ready", "approval_required", "preflight_failed")
 _CONTENT = frozenset({"subject", "body"})
 
 
 class Blocker(Struct):
-    """One thing that is not in order: a reason of decisions, section 3, its words, and the field to go to."""
+    """One thing that is not in order: a reason of docs/decisions.md#3, its words, and the field to go to."""
 
     code: str
     message: str

@@ -8,7 +8,7 @@ from appliance.flows.steps import KINDS
 from appliance.flows.steps.kind import Kind
 from appliance.flows.steps.wait import MAX_SECONDS
 
-# By clients, as `decisions.md` names them; any other name of theirs starts a flow too
+# By clients, as docs/decisions.md#13 names them; any other name of theirs starts a flow too
 _CLIENTS = (
     "product_view", "checkout", "cart_add", "cart_remove", "cart_abandoned", "browse_abandoned", "order_paid",
     "order_shipped", "password_reset",

@@ -1,4 +1,4 @@
-"""Where a flow may go from where it is (decisions, section 12), and what an edit does to one that is live."""
+"""Where a flow may go from where it is (docs/decisions.md#12), and what an edit does to one that is live."""
 
 from typing import Any, cast
 

@@ -11,7 +11,7 @@ PER_RECIPIENT, PER_CLIENT = 10, 50
 
 
 async def take(form: Form, said: Submitted, client: str, user_agent: str | None) -> None:
-    """Do what a submission asks for; raises TooMany over a rate (decisions, section 4, Rates per address)."""
+    """Do what a submission asks for; raises TooMany over a rate (docs/decisions.md#4, Rates per address)."""
     rates.check(f"form client:{clients.household(client)}", PER_CLIENT)
     rates.check(f"form recipient:{said.address.kind}:{said.address.key}", PER_RECIPIENT)
     # Read before, so that nobody's write waits for it

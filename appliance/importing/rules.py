@@ -1,4 +1,4 @@
-"""What a row of a file may do to consent: the line "Import" of the table "Who lifts what" (decisions, section 9).
+"""What a row of a file may do to consent: the line "Import" of the table "Who lifts what" (docs/decisions.md#9).
 
 The same rules as `contacts.consent`, over values instead of rows, because a million of them pass here; a test holds the
 two against each other.

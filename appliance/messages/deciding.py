@@ -1,6 +1,6 @@
 """What a person decides about messages: send them again, count them as sent, or take them back.
 
-Only what has ended badly or in doubt can be decided (decisions, section 7); what waits can be taken back.
+Only what has ended badly or in doubt can be decided (docs/decisions.md#7); what waits can be taken back.
 """
 
 import logging

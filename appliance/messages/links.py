@@ -38,7 +38,7 @@ def view(message_id: int) -> str:
 
 
 def internet_message_id(message_id: int, domain: str) -> str:
-    """Return a message's Message-ID without brackets: unique, the same on every attempt (decisions, section 7)."""
+    """Return a message's Message-ID without brackets: unique, the same on every attempt (docs/decisions.md#7)."""
     return f"{tokens.sign(MESSAGE_ID, message_id, 8)}@{domain}"
 
 

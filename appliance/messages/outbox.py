@@ -123,7 +123,7 @@ def _channel(row: Claim) -> tuple[Any, ...] | None:
 
 
 def _asks_to_come_back(row: Claim) -> bool:
-    """Return whether a mail is a form's question, which alone may go to who complained (decisions, section 9)."""
+    """Return whether a mail is a form's question, which alone may go to who complained (docs/decisions.md#9)."""
     asks = "SELECT 1 FROM confirmation WHERE message_id = ? AND purpose = 'opt_in' AND form_id IS NOT NULL"
     return row.source_type == "system" and one(asks, (row.id,)) is not None
 

@@ -1,4 +1,4 @@
-"""From whom a message is, and what stands in the way of that (decisions, section 6, Sender)."""
+"""From whom a message is, and what stands in the way of that (docs/decisions.md#6, Sender)."""
 
 from typing import NamedTuple
 

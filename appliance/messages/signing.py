@@ -1,4 +1,4 @@
-"""What the law wants in marketing mail: who wrote, from where, and how to hear no more (decisions, section 7)."""
+"""What the law wants in marketing mail: who wrote, from where, and how to hear no more (docs/decisions.md#7)."""
 
 import re
 

@@ -91,7 +91,7 @@ class _Looked(NamedTuple):
 
 
 class Suppressed(Invalid):
-    """The recipient may not get it; the row is kept as `skipped` (decisions, section 3, `recipient_suppressed`)."""
+    """The recipient may not get it; the row is kept as `skipped` (docs/decisions.md#3, `recipient_suppressed`)."""
 
 
 def warm(account_id: int, request: MessageWrite) -> None:

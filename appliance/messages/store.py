@@ -93,7 +93,7 @@ def _named(messages: list[Message]) -> list[Message]:
 
 
 def stats(column: Literal["campaign_id", "flow_id"], number: int) -> dict[str, int]:
-    """Sum the ledger of a campaign or flow (`campaign_id` or `flow_id`); the identity of decisions, section 7, holds.
+    """Sum the ledger of a campaign or flow (`campaign_id` or `flow_id`); the identity of docs/decisions.md#7, holds.
 
     Every term is counted from the rows themselves in one statement, so the sum cannot drift from them.
     """

@@ -1,4 +1,4 @@
-"""Tests of a template: the message as it will be, to whoever shall look at it, marked, never counted (decisions, 11).
+"""Test sends of a template: the message as it will be, marked, to a few people, never counted (docs/decisions.md#11).
 
 A test goes through the outbox like any message. It needs no consent, but who may not be written to gets none. It is
 linked to no contact, so that it shows in nobody's figures; whose values it shows is kept beside its words.

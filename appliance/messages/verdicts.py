@@ -1,7 +1,7 @@
 """What a refusal does to an address: kept with its class, and the address is suppressed once that is enough.
 
 The same whether a server said it at once (`outcomes`) or a report brought it later (`feedback.record`). What is about
-size, content, policy, reputation or ourselves never counts against a recipient (decisions, section 9).
+size, content, policy, reputation or ourselves never counts against a recipient (docs/decisions.md#9).
 """
 
 from appliance import clock, tokens

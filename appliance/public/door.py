@@ -1,6 +1,6 @@
 """Doors for recipients, signed links without login or cookie, and for providers.
 
-Reading never changes consent (decisions, section 16).
+Reading never changes consent (docs/decisions.md#16).
 """
 
 from typing import Any

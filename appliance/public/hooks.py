@@ -1,4 +1,4 @@
-"""The door of providers: what they post about mail and SMS is answered once it is on disk (decisions, section 15)."""
+"""The door of providers: what they post about mail and SMS is answered once it is on disk (docs/decisions.md#15)."""
 
 from sanic import HTTPResponse, Request
 from sanic.exceptions import MethodNotAllowed, PayloadTooLarge

@@ -1,6 +1,6 @@
 """Campaigns and flows that were approved for the people whom a segment found: if it changes they wait for another look.
 
-An edit of the audience has to be approved anew (decisions, section 6), by whatever door: somebody who may change
+An edit of the audience has to be approved anew (docs/decisions.md#6), by whatever door: somebody who may change
 segments and not approve would write to other people than those that were looked at.
 """
 

@@ -1,4 +1,4 @@
-"""When a domain is looked at next (decisions, section 14)."""
+"""When a domain is looked at next (docs/decisions.md#14)."""
 
 _MINUTE, _HOUR = 60_000, 3_600_000
 _EARLY = (1 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE)

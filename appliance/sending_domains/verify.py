@@ -1,4 +1,4 @@
-"""Asks DNS about a domain and lets its status follow: pending, verified, failed and back (decisions, section 14)."""
+"""Asks DNS about a domain and lets its status follow: pending, verified, failed and back (docs/decisions.md#14)."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What somebody means who writes an SMS back: leave, come back, help, or something to read (decisions, section 15).
+"""What somebody means who writes an SMS back: leave, come back, help, or something to read (docs/decisions.md#15).
 
 The keywords count only as the whole message, without case, accents and punctuation. Whoever refuses in other words is
 understood where the words leave no doubt (they are all the message says); where they might be a refusal among other

@@ -88,7 +88,7 @@ class Setting(Table):
 
 
 class Idempotency(Table):
-    """What a repeated request gets back (decisions, section 4)."""
+    """What a repeated request gets back (docs/decisions.md#4)."""
 
     account = ForeignKeyField(Account, index=False)
     path = TextField()

@@ -191,7 +191,7 @@ class ListRefusal(Table):
         without_rowid = True
 
 
-# Words that find a contact; rowid is the contact's id (decisions, section 9, `search`).
+# Words that find a contact; rowid is the contact's id (docs/decisions.md#9, `search`).
 SEARCH = SQL(
     "CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', contentless_delete=1, "
     "prefix='2 3', tokenize='unicode61 remove_diacritics 2')"

@@ -14,7 +14,7 @@ _encode = msgspec.json.Encoder()
 class Table(Model):
     """Base of every table: columns and indexes only, no behaviour."""
 
-    id = AutoIncrementField()  # ascending and never reused (decisions, section 1)
+    id = AutoIncrementField()  # ascending and never reused (docs/decisions.md#1)
 
     if TYPE_CHECKING:
         # Columns of foreign keys (`account_id`) and what loaders add are known only at run time

@@ -12,7 +12,7 @@ OPEN = ("queued", "held", "sending")
 
 
 class Message(Table):
-    """One message to one address; ends in exactly one final status (decisions, sections 7 and 8)."""
+    """One message to one address; ends in exactly one final status (docs/decisions.md#7 and #8)."""
 
     account = ForeignKeyField(Account, index=False)
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
@@ -135,7 +135,7 @@ MessageContent.add_index(
 
 
 class Repeat(Table):
-    """The bytes of a message in doubt, for the one repeat of it (decisions, section 8, P3)."""
+    """The bytes of a message in doubt, for the one repeat of it (docs/decisions.md#8, P3)."""
 
     message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
     mail_from = TextField()

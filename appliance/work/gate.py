@@ -11,7 +11,7 @@ from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Unau
 from appliance.messages.ledger import Claim
 from appliance.work.standing import Closed
 
-# Refusals in a row that are our fault, before campaigns pause (decisions, section 6, `transport`)
+# Refusals in a row that are our fault, before campaigns pause (docs/decisions.md#6, `transport`)
 MAX_REFUSALS = 20
 # So many messages of a campaign that servers cannot tell to be ours, whatever became of the others: one server may be
 # wrong about us, and each such refusal is held against the domain

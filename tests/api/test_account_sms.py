@@ -1,4 +1,4 @@
-"""What an account says about its SMS: who they are from, when they rest, how people leave (decisions, section 14)."""
+"""What an account says about its SMS: who they are from, when they rest, how people leave (docs/decisions.md#14)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Campaigns that somebody has to look at first: asked for, approved, rejected, and by whom (decisions, section 6)."""
+"""Campaigns that somebody has to look at first: asked for, approved, rejected, and by whom (docs/decisions.md#6)."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The brand over the API, line by line (decisions, section 14)."""
+"""The brand over the API, line by line (docs/decisions.md#14)."""
 
 from typing import Any
 

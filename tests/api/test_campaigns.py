@@ -1,4 +1,4 @@
-"""Campaigns over the API: drafts, blockers, states (decisions, section 6)."""
+"""Campaigns over the API: drafts, blockers, states (docs/decisions.md#6)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What can be done with a contact over the API: tags, timeline, evidence, export, merging, erasing (decisions, 9)."""
+"""Contacts over the API: tags, timeline, evidence, export, merging, erasing (docs/decisions.md#9)."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Contacts over the API (specification, Contacts; decisions, section 9)."""
+"""Contacts over the API (specification, Contacts; docs/decisions.md#9)."""
 
 import pytest
 

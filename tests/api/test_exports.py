@@ -1,4 +1,4 @@
-"""Exports over the API: whole, safe in a spreadsheet, with the filters of the lists (decisions, sections 5 and 16)."""
+"""Exports over the API: whole, safe in a spreadsheet, with the filters of the lists (docs/decisions.md#5 and #16)."""
 
 import csv
 import io

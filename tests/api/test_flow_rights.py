@@ -1,4 +1,4 @@
-"""Who may do what to a flow: scopes, approval, test keys, and what the account forbids (decisions, section 12)."""
+"""Who may do what to a flow: scopes, approval, test keys, and what the account forbids (docs/decisions.md#12)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Steps of flows as they are sent and as they come back (decisions, section 12)."""
+"""Steps of flows as they are sent and as they come back (docs/decisions.md#12)."""
 
 from typing import Any
 

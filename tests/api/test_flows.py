@@ -1,4 +1,4 @@
-"""Flows over the API: made, listed, changed, moved, approved of, deleted (decisions, section 12)."""
+"""Flows over the API: made, listed, changed, moved, approved of, deleted (docs/decisions.md#12)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What every endpoint has in common: credentials, bodies, errors, pages (decisions, sections 1 to 4)."""
+"""What every endpoint has in common: credentials, bodies, errors, pages (docs/decisions.md#1 to #4)."""
 
 import json
 from typing import Any
@@ -218,7 +218,7 @@ def test_two_accounts_do_not_see_each_other(server: Server) -> None:
 
 
 def test_faults_are_told_in_their_order(api: Client) -> None:
-    """JSON before the id, the id before the fields (decisions, section 3)."""
+    """JSON before the id, the id before the fields (docs/decisions.md#3)."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api.key}"}
     campaign = api.post("/campaigns", {"name": "Order"}).expect(201)["id"]
 
@@ -254,5 +254,5 @@ def test_hooks_are_closed_until_they_have_a_secret(api: Client) -> None:
 def test_what_only_the_database_knows_is_told_with_the_rest(
     api: Client, path: str, body: dict[str, Any], named: set[str]
 ) -> None:
-    """All failures at once (decisions, section 3), also where one is of a type and another of what exists."""
+    """All failures at once (docs/decisions.md#3), also where one is of a type and another of what exists."""
     assert set(api.post(path, body).expect(422)["validation_errors"]) == named

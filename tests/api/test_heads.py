@@ -1,4 +1,4 @@
-"""What every request may say beside its body, and every answer: parameters, heads and headers (decisions, 1, 3, 4)."""
+"""Parameters and headers of every request and response (docs/decisions.md#1, #3, #4)."""
 
 import json
 import socket
@@ -100,7 +100,7 @@ def test_test_keys_and_live_keys_repeat_only_themselves(server: Server, api: Cli
 
 
 def test_all_faults_are_told_at_once(api: Client) -> None:
-    """What the types let through is looked at although something else is wrong with its type (decisions, section 3)."""
+    """What the types let through is looked at although something else is wrong with its type (docs/decisions.md#3)."""
     asked = api.get("/contacts", list_id="x", created_after="nonsense", updated_before="", page=0, dry_run=1)
     assert set(asked.expect(422)["validation_errors"]) == {
         "list_id", "created_after", "updated_before", "page", "dry_run"
@@ -129,7 +129,7 @@ def test_all_faults_are_told_at_once(api: Client) -> None:
      ("2026-11-20T09:30:00", False), ("2026-13-01", False), ("yesterday", False), ("", False), ("0001-01-01", False)],
 )  # fmt: skip
 def test_moments_and_days_of_filters(api: Client, moment: str, good: bool) -> None:
-    """A filter takes a moment with its offset, or a day; all else is a fault (decisions, section 1)."""
+    """A filter takes a moment with its offset, or a day; all else is a fault (docs/decisions.md#1)."""
     for path, name in (
         ("/contacts", "updated_after"),
         ("/events", "created_before"),
@@ -139,7 +139,7 @@ def test_moments_and_days_of_filters(api: Client, moment: str, good: bool) -> No
 
 
 def test_the_account_says_what_it_is_told(api: Client) -> None:
-    """The switches of the account, and who gets its tests, are written and read again (decisions, section 16)."""
+    """The switches of the account, and who gets its tests, are written and read again (docs/decisions.md#16)."""
     before = api.get("/account").expect(200)
     said = {"test_email_recipients": ["ann@example.com", "bob@example.com", "ann@example.com"],
             "block_on_missing_variable": True, "transactional_allowed": False, "approval_required": True}  # fmt: skip

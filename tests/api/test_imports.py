@@ -1,4 +1,4 @@
-"""Imports over the API: good rows come in, bad ones are explained, opt-outs stay (decisions, 9 and 16; T21)."""
+"""Imports over the API: good rows come in, bad ones are explained, opt-outs stay (docs/decisions.md#9 and #16; T21)."""
 
 import json
 import socket

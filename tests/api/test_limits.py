@@ -1,4 +1,4 @@
-"""Limits over the wire: rates with their headers, and the order of refusals (decisions, sections 3 and 4)."""
+"""Limits over the wire: rates with their headers, and the order of refusals (docs/decisions.md#3 and #4)."""
 
 import http.client
 import time

@@ -1,4 +1,4 @@
-"""Lists over the API (decisions, section 10)."""
+"""Lists over the API (docs/decisions.md#10)."""
 
 from tests.kit.client import Client
 

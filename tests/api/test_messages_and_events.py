@@ -1,4 +1,4 @@
-"""Single messages, events, and repeats that change nothing (decisions, sections 4, 7 and 13)."""
+"""Single messages, events, and repeats that change nothing (docs/decisions.md#4, #7, #13)."""
 
 import threading
 

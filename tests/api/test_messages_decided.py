@@ -1,4 +1,4 @@
-"""What a person decides about messages: retry, cancel, assume_sent (decisions, sections 5 and 7)."""
+"""What a person decides about messages: retry, cancel, assume_sent (docs/decisions.md#5 and #7)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`POST /messages` with `channel: sms`: what is refused, what is kept, and what is told (decisions, section 7)."""
+"""`POST /messages` with `channel: sms`: what is refused, what is kept, and what is told (docs/decisions.md#7)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Unknown keys that would change what is sent, to whom or when are refused (decisions, section 1)."""
+"""Unknown keys that would change what is sent, to whom or when are refused (docs/decisions.md#1)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`scheduled_at` in the body of a send (decisions, sections 1 and 6): it counts as if a PATCH had stored it before."""
+"""`scheduled_at` in the body of a send (docs/decisions.md#1 and #6): it counts as if a PATCH had stored it before."""
 
 import time
 from itertools import count

@@ -1,4 +1,4 @@
-"""Segments over the API: shapes, faults, hostile words, mirrors, audiences (decisions, sections 5 and 10)."""
+"""Segments over the API: shapes, faults, hostile words, mirrors, audiences (docs/decisions.md#5 and #10)."""
 
 import time
 from typing import Any

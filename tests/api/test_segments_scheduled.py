@@ -1,4 +1,4 @@
-"""What an armed campaign does when its time comes and its segment has nobody, or everybody (P8, decisions 8)."""
+"""A scheduled campaign whose segment has nobody, or everybody, at its time (P8, docs/decisions.md#8)."""
 
 import time
 from typing import Any

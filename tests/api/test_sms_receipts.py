@@ -107,7 +107,7 @@ def test_what_is_not_ours_is_taken_and_changes_nothing(world: World) -> None:
 def test_a_bad_day_at_the_provider(world: World) -> None:
     """Answers lost after it took them, 500 though it took them, 429, receipts shuffled and repeated: one SMS each.
 
-    Every message ends as the provider told last, with one event for each thing that happened (A35).
+    Every message ends as the provider told last, with one event for each thing that happened.
     """
     numbers = [world.number() for _ in range(24)]
     world.sms.accept_then_reset(to=numbers[0], times=1)

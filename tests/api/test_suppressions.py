@@ -1,4 +1,4 @@
-"""Suppressions over the API (decisions, sections 5 and 9)."""
+"""Suppressions over the API (docs/decisions.md#5 and #9)."""
 
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Templates and their designs: written, read as they came, refused with every fault at its path (decisions, 11)."""
+"""Templates and their designs: written, read back unchanged, refused with all faults (docs/decisions.md#11)."""
 
 import json
 from typing import Any
@@ -112,7 +112,7 @@ def test_every_fault_of_a_design_is_told_at_once(api: Client) -> None:
     ],
 )
 def test_limits_of_a_design(design: Any, field: str, api: Client) -> None:
-    """200 sections, 1 MiB, an object: decisions, section 4."""
+    """200 sections, 1 MiB, an object: docs/decisions.md#4."""
     assert list(api.post("/templates", {"design": design}).expect(422)["validation_errors"]) == [field]
 
 

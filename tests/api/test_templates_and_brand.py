@@ -1,4 +1,4 @@
-"""Templates, brand and account over the API (decisions, sections 11 and 14)."""
+"""Templates, brand and account over the API (docs/decisions.md#11 and #14)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Previews: the message as somebody would get it, quickly, whatever it is made of (decisions, section 11)."""
+"""Previews: the message as somebody would get it, quickly, whatever it is made of (docs/decisions.md#11)."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Tests of a template: to anyone, as any contact, marked as tests and counted nowhere (decisions, section 11)."""
+"""Tests of a template: to anyone, as any contact, marked as tests and counted nowhere (docs/decisions.md#11)."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -137,7 +137,7 @@ def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
 def test_nan_is_no_json(text: str, api: Client) -> None:
-    """It is 400 in every operation that reads JSON (decisions, section 3)."""
+    """It is 400 in every operation that reads JSON (docs/decisions.md#3)."""
     for one in walked(api):
         if JSON in one.kinds:
             assert send(api, one, faulty({"data": {"x": "?"}}, text), **TYPED).status == 400, one

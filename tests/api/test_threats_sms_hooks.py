@@ -1,4 +1,4 @@
-"""Forged, old and misdirected posts to the hooks of SMS: nothing is believed, nothing changes (T30, S04)."""
+"""Forged, old and misdirected posts to the hooks of SMS: nothing is believed, nothing changes (T30)."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Pictures over the API, and how everybody else gets them (decisions, sections 5 and 14)."""
+"""Pictures over the API, and how everybody else gets them (docs/decisions.md#5 and #14)."""
 
 import re
 

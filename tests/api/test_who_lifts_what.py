@@ -1,4 +1,4 @@
-"""A16: every state an address can be in, every try to revive it, through the API alone (decisions, 9; D36 to D43).
+"""Every state an address can be in, every try to revive it, through the API alone (docs/decisions.md#9, D36, D41).
 
 Each state is made for one address for each try. All tries are made first, then one campaign goes to everybody and each
 is sent a single message, so that what the table says is held against what leaves, not only against what is shown.

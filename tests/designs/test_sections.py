@@ -11,7 +11,7 @@ from appliance.designs.spec import spec
 from appliance.designs.theme import Look
 from tests.designs.samples import EVERY, LOOK, SAMPLES
 
-# decisions.md, section 11: every kind with its properties
+# docs/decisions.md#11: every kind with its properties
 CONTRACT = {
     "header": "logo_url logo_alt logo_width wordmark_text background_color links layout",
     "hero": "image_url background_url title subtitle cta_text cta_url overlay height",
@@ -93,7 +93,7 @@ def test_links_and_buttons_within_take_other_names_too() -> None:
 
 
 def test_every_kind_of_the_contract_is_there_with_its_properties() -> None:
-    """What `decisions.md` names is declared, by its name, and has a sample to look at."""
+    """What docs/decisions.md#11 names is declared, by its name, and has a sample to look at."""
     assert {kind.name for kind in KINDS} == set(CONTRACT) == set(SAMPLES)
     for name, props in CONTRACT.items():
         assert set(props.split()) <= {one.name for one in BY_NAME[name].props}, name

@@ -1,4 +1,4 @@
-"""A slow evaluator of filters: says in plain Python what decisions, section 10, says, apart from the SQL."""
+"""A slow evaluator of filters: says in plain Python what docs/decisions.md#10, says, apart from the SQL."""
 
 from datetime import date, datetime, time, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sixty links as people write them in HTML, and where a browser goes that follows them (trust, D35)."""
+"""Sixty links as people write them in HTML, and where a browser goes that follows them."""
 
 # As it stands between the quotes of an `href`, and what is asked for
 LINKS: tuple[tuple[str, str], ...] = (

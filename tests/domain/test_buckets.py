@@ -41,7 +41,7 @@ def took(buckets_: Buckets, limits: Limits, who: str = "key:1", most: int = 100_
     [("requests", 3000, 300), ("messages", 12000, 1200), ("sends", 120, 60), ("renders", 600, 60)],
 )
 def test_the_agreed_numbers(rate: buckets.Rate, minute: int, burst: int) -> None:
-    """Out of the box a minute and a burst of each class are what was agreed (decisions, section 4)."""
+    """Out of the box a minute and a burst of each class are what was agreed (docs/decisions.md#4)."""
     assert (buckets.per_minute(rate, Limits()), buckets.burst(rate, minute)) == (minute, burst)
 
 

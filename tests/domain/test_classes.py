@@ -6,7 +6,7 @@ from appliance.delivery import classes
 from tests.kit.patience import soon
 
 SAID = [
-    # No such recipient (decisions, section 9), by code and by the words of servers
+    # No such recipient (docs/decisions.md#9), by code and by the words of servers
     (550, "5.1.1", "The email account that you tried to reach does not exist", "hard"),
     (550, "5.1.2", "bad destination system", "hard"),
     (553, "5.1.3", "bad syntax", "hard"),

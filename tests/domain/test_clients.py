@@ -1,4 +1,4 @@
-"""Whom a request comes from, and how much of that is kept (T36, decisions section 13, `ip`)."""
+"""Whom a request comes from, and how much of that is kept (T36, docs/decisions.md#13, `ip`)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who lifts what: the table of consent, cell by cell, for every act that the API has (decisions, section 9)."""
+"""Who lifts what: the table of consent, cell by cell, for every act that the API has (docs/decisions.md#9)."""
 
 from typing import Any, NamedTuple
 

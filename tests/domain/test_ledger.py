@@ -151,7 +151,7 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def the_books_balance(self) -> None:
-        """The identity of decisions, section 7, holds, and every term counts the rows of its status."""
+        """The identity of docs/decisions.md#7, holds, and every term counts the rows of its status."""
         campaign, found = self.now(), self.rows()
         counted = Counter(status for status, _ in found.values())
         terms = ("sent", "delivered", "bounced", "complained", "failed", "skipped", "cancelled", "uncertain")

@@ -1,4 +1,4 @@
-"""What people write back over SMS: kept once, acted on, answered once (decisions, section 15)."""
+"""What people write back over SMS: kept once, acted on, answered once (docs/decisions.md#15)."""
 
 import pytest
 from hypothesis import given, settings

@@ -36,7 +36,7 @@ PATIENCE = 10
 
 
 def test_c1_subscribed_email_false_on_a_new_contact(home: Home) -> None:
-    """`subscribed_email: false` with a new address leaves it not opted in (decisions 9, row 3)."""
+    """`subscribed_email: false` with a new address leaves it not opted in (docs/decisions.md#9, row 3)."""
     assert not home.upsert(email="a@example.org", subscribed_email=False).contact.channels[0].subscribed
 
 
@@ -116,7 +116,7 @@ def test_m1_filters_have_limits_too(name: str) -> None:
 
 
 def test_m2_a_hundred_rounds() -> None:
-    """A `for` has 100 rounds (decisions 11): the 101st is refused."""
+    """A `for` has 100 rounds (docs/decisions.md#11): the 101st is refused."""
     with pytest.raises(MergeError):
         merge.compile_template("{% for i in (1..101) %}x{% endfor %}", "text").render({})
 
@@ -135,7 +135,7 @@ def test_m4_private_loop_variables() -> None:
 
 
 def test_m5_money() -> None:
-    """`money` is a filter of the language (decisions 11)."""
+    """`money` is a filter of the language (docs/decisions.md#11)."""
     merge.compile_template("{{ amount | money }}", "text")
 
 
@@ -237,7 +237,7 @@ def test_r4_a_time_that_cannot_be_shown_again_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["1e3", "2.0"])
 def test_r5_a_page_is_an_integer(text: str) -> None:
-    """`page` that is not written as an integer is 422 (decisions 4)."""
+    """`page` that is not written as an integer is 422 (docs/decisions.md#4)."""
     with pytest.raises(Invalid):
         fields.read(ContactQuery, {"page": text}, loose=True)
 

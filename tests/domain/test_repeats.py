@@ -1,4 +1,4 @@
-"""A message in doubt is repeated as the same bytes, or a person decides (decisions, section 8, P3)."""
+"""A message in doubt is repeated as the same bytes, or a person decides (docs/decisions.md#8, P3)."""
 
 import pytest
 

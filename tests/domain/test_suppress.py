@@ -1,4 +1,4 @@
-"""Who lifts what, the acts that are not writes: imports, the person's own, an operator's word, time (decisions, 9)."""
+"""Who lifts a suppression: imports, the person, an operator, time (docs/decisions.md#9)."""
 
 import pytest
 

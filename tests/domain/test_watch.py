@@ -1,4 +1,4 @@
-"""What stops a campaign by itself, at its very edges (decisions, section 6)."""
+"""What stops a campaign by itself, at its very edges (docs/decisions.md#6)."""
 
 from appliance.account.acting import By
 from appliance.campaigns import states, store, watch

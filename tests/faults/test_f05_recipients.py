@@ -68,7 +68,7 @@ def test_a_message_that_cannot_be_made_stops_no_other(
     assert skipped["error"]["text"]
 
 
-# What a server says, at which phase, and what becomes of the message (decisions, section 8, P6 and P7)
+# What a server says, at which phase, and what becomes of the message (docs/decisions.md#8, P6 and P7)
 VERDICTS = (
     ("mail", 451, "4.3.0 local trouble", "sent"),
     ("rcpt", 450, "4.2.0 mailbox busy", "sent"),

@@ -1,4 +1,4 @@
-"""Campaigns that stop by themselves, and only go on when a person says so (decisions, section 6)."""
+"""Campaigns that stop by themselves, and only go on when a person says so (docs/decisions.md#6)."""
 
 import pytest
 

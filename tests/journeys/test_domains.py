@@ -1,4 +1,4 @@
-"""From a name somebody typed to mail in that name, and back to nothing when the records go (A27)."""
+"""From a name somebody typed to mail in that name, and back to nothing when the records go."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What somebody wants to get, said on the page that every message leads to (C04, C09, D36, D41)."""
+"""What somebody wants to get, said on the page that every message leads to (D36, D41)."""
 
 import re
 from collections.abc import Iterator

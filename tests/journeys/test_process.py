@@ -1,4 +1,4 @@
-"""Start, stop, kill and the command line, as the operating contract says (decisions, section 17)."""
+"""Start, stop, kill and the command line, as the operating contract says (docs/decisions.md#17)."""
 
 import json
 import os

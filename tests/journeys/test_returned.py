@@ -96,7 +96,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def test_every_kind_of_return_has_its_effect(world: World) -> None:
-    """Each sample brought to the return path of its message: class, status, event and suppression are right (A15)."""
+    """Each sample brought to the return path of its message: class, status, event and suppression are right."""
     assert world.api.get("/account").expect(200)["capabilities"]["inbound"] is True
     for index, name in enumerate(SAMPLES):
         marks = world.marks(index)
@@ -128,7 +128,7 @@ def test_every_kind_of_return_has_its_effect(world: World) -> None:
 
 
 def test_what_is_forged_changes_nothing(world: World) -> None:
-    """Forged tokens, other recipients, what was never sent, delays, answers and repeats: not a thing changes (A15)."""
+    """Forged tokens, other recipients, what was never sent, delays, answers and repeats: not a thing changes."""
     first, second = (world.marks(len(SAMPLES) + number) for number in (0, 1))
     hard = sample("postfix_user_unknown", first)
     repeated = SAMPLES.index("postfix_user_unknown")
@@ -174,7 +174,7 @@ def test_a_mail_to_leave_opts_out(world: World) -> None:
 
 
 def test_nothing_is_relayed(world: World) -> None:
-    """Whatever form an address has, only our own are taken; nobody logs in, nobody is told who exists (A22, T32)."""
+    """Whatever form an address has, only our own are taken; nobody logs in, nobody is told who exists (T32)."""
     path = world.marks(len(SAMPLES) + 4).return_path
     local = path.partition("@")[0]
     probes = (
@@ -200,7 +200,7 @@ def test_nothing_is_relayed(world: World) -> None:
     "end", [b"\n.\r\n", b"\n.\n", b"\r.\r", b"\r\n.\r", b"\r\n.\n", b"\r.\r\n", b"\nX-Evil: 1\r\n"]
 )
 def test_no_message_is_hidden_in_another(world: World, end: bytes) -> None:
-    """What other programs may take for the end of a message is none, and refuses all of it (A22, T33)."""
+    """What other programs may take for the end of a message is none, and refuses all of it (T33)."""
     first, second = (world.marks(len(SAMPLES) + number) for number in (5, 6))
     inner = sample("postfix_user_unknown", second)
     hidden = b"MAIL FROM:<>\r\nRCPT TO:<%s>\r\nDATA\r\n%s" % (second.return_path.encode(), inner)
@@ -228,7 +228,7 @@ def test_commands_end_in_both(world: World) -> None:
 
 
 def test_what_is_too_much_is_refused(world: World) -> None:
-    """More than a megabyte, an endless line, mail made to slow down its reader: each has its bound (A22, T35)."""
+    """More than a megabyte, an endless line, mail made to slow down its reader: each has its bound (T35)."""
     path = world.marks(len(SAMPLES) + 7).return_path
     assert world.post.bring(b"Subject: x\r\n\r\n" + (b"y" * 70 + b"\r\n") * 20_000, path) == [552]
     with world.post.connect() as smtp:
@@ -242,7 +242,7 @@ def test_what_is_too_much_is_refused(world: World) -> None:
 
 
 def test_a_crowd_at_the_door_disturbs_nobody(world: World, full: bool) -> None:
-    """So many of one address are let in, the others are turned away; meanwhile the API answers (A22, T35)."""
+    """So many of one address are let in, the others are turned away; meanwhile the API answers (T35)."""
     many: list[socket.socket] = []
     greetings = []
     try:

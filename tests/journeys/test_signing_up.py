@@ -1,4 +1,4 @@
-"""Signing up through a form, and confirming it: T25, T36, decisions sections 9 and 16."""
+"""Signing up through a form, and confirming it: T25, T36, docs/decisions.md#9 and #16."""
 
 import re
 from collections.abc import Iterator
@@ -231,7 +231,7 @@ def test_an_empty_form_says_what_it_wants(server: Server) -> None:
 
 
 def test_a_public_key_opens_its_form_alone(server: Server) -> None:
-    """On the API it is 403, whatever it asks for (decisions, section 2)."""
+    """On the API it is 403, whatever it asks for (docs/decisions.md#2)."""
     form = make_form(server, "Key")
     api = server.client(form["public_key"])
     for path in ("/contacts", "/forms", f"/forms/{form['id']}", "/account"):

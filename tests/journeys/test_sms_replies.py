@@ -1,4 +1,4 @@
-"""People write back over SMS, to the real server with real signatures: leave, come back, ask for help (A34)."""
+"""People write back over SMS, to the real server with real signatures: leave, come back, ask for help."""
 
 from collections.abc import Iterator
 from itertools import count

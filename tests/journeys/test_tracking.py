@@ -1,4 +1,4 @@
-"""Links that lead through us: never elsewhere, counted for people alone, never lost once answered (A29, A30)."""
+"""Links that lead through us: never elsewhere, counted for people alone, never lost once answered."""
 
 import itertools
 import threading
@@ -115,7 +115,7 @@ def test_what_is_not_ours_leads_nowhere(post: Post) -> None:
 
 
 def test_scanners_are_told_from_people(post: Post, full: bool) -> None:
-    """A scanner asks for every link of every mail, and some people read theirs: only people are counted (A30)."""
+    """A scanner asks for every link of every mail, and some people read theirs: only people are counted."""
     mails = post.mailed("Scan", 500 if full else 24)
     people = mails[:: 10 if full else 8]
     before = {one: post.counted(one, "human") for one in ("email_opened", "email_clicked")}

@@ -14,7 +14,7 @@ from tests.kit.server import EMAIL, Server
 from tests.kit.spoken import Spoken, speak
 
 ALLOWED = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
-# The first pauses of decisions, section 13, in seconds
+# The first pauses of docs/decisions.md#13, in seconds
 LADDER = [30, 60, 120]
 
 

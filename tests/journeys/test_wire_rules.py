@@ -41,7 +41,7 @@ def written(api: Client, smtp_server: SmtpServer, **template: Any) -> list[Messa
 def test_every_header_stands_once_and_means_what_was_written(
     fresh_server: FreshServer, smtp_server: SmtpServer
 ) -> None:
-    """D01, D09 to D12, D16: single headers, encoded words only where they may be, names and subjects as they were."""
+    """Single headers (D01), encoded words only where they may be, names and subjects as they were."""
     found = written(fresh_server(relay=smtp_server.port).client(), smtp_server)
     assert len(found) == len(NAMES)
     for name, message in zip(NAMES, found, strict=True):

@@ -9,7 +9,7 @@ from tests.kit.client import Client
 from tests.kit.smtp_message import Message
 
 ACCEPTED = ("sent", "delivered", "bounced", "complained")
-# Each term of the identity (decisions, section 7) and the statuses that it counts
+# Each term of the identity (docs/decisions.md#7) and the statuses that it counts
 TERMS = {"pending": ("queued", "held", "sending"), "failed": ("failed",), "skipped": ("skipped",),
          "cancelled": ("cancelled",), "uncertain": ("uncertain",)} | {one: (one,) for one in ACCEPTED}  # fmt: skip
 

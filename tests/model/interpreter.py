@@ -1,6 +1,6 @@
 """A reference interpreter of flows: one person, in plain Python, one thing at a time.
 
-It says what decisions, section 12, says, and knows nothing of versions, plans, rows, batches or cursors: a run holds
+It says what docs/decisions.md#12, says, and knows nothing of versions, plans, rows, batches or cursors: a run holds
 the steps that are still before it. Who goes first when several things can happen is nobody's promise, so `nexts`
 answers each of them. Time is counted in whole hours.
 """

@@ -1,4 +1,4 @@
-"""The interpreter itself: worked examples of what decisions say of flows."""
+"""The interpreter itself: worked examples of docs/decisions.md#12."""
 
 from typing import Any
 

@@ -163,3 +163,30 @@ def test_no_test_replaces_our_own_code() -> None:
 def test_the_interpreter_is_the_declared_one() -> None:
     """The sources are tried on a version of Python that the project declares."""
     assert sys.version_info >= (3, 11)
+
+
+CODE = re.compile(r"[(,;] ?((?:[PTD]\d{1,2})(?=[),;]| and | to ))")
+LINK = re.compile(r"docs/(\w+)\.md(?:#(\d+)\b)?((?:(?:,| and| to) #\d+)*)")
+DOCS = {"P": "promises", "T": "threats", "D": "deliverability"}
+
+
+def headings(name: str) -> set[str]:
+    """Return what the headings of a document begin with: `P3`, or `6` of `6. Campaigns`."""
+    return set(re.findall(r"^## (\w+)", (ROOT / "docs" / f"{name}.md").read_text(), re.MULTILINE))
+
+
+def test_what_is_referred_to_is_in_the_documents() -> None:
+    """Every `(P3)`, `(T06)`, `(D19)` and `docs/decisions.md#6` of the sources names a heading."""
+    known = {path.stem: headings(path.stem) for path in (ROOT / "docs").glob("*.md")}
+    missing, count = [], 0
+    for path in files(*PRODUCT, "tests", "benchmarks"):
+        if path == Path(__file__):
+            continue
+        text = path.read_text()
+        wanted = [(DOCS[code[0]], code) for code in CODE.findall(text)]
+        for name, first, others in LINK.findall(text):
+            wanted += [(name, each) for each in (first, *re.findall(r"\d+", others)) if each]
+            missing += [f"{name_of(path)}: docs/{name}.md"] * (name not in known)
+        count += len(wanted)
+        missing += [f"{name_of(path)}: {name}, {each}" for name, each in wanted if each not in known.get(name, set())]
+    assert missing == [] and count > 200

@@ -64,7 +64,7 @@ def filter_case(context: HookContext, case: Case) -> bool:
     """Leave out what is wrong only because an empty text is no address: the service takes it for null, as of a form.
 
     A pattern can say that, and does where there is one; `format: email` and `format: uri` have no way to allow "". And
-    in a step of a flow `""`, `[]`, `{}`, `false` and `0` count as absent (decisions, section 12), whatever the key: a
+    in a step of a flow `""`, `[]`, `{}`, `false` and `0` count as absent (docs/decisions.md#12), whatever the key: a
     schema that allowed each of them everywhere would tell nobody what a key is. A page of more than 100 is one of 100.
     """
     if _is_good(case) is not False:

@@ -1,4 +1,4 @@
-"""Who may send which form, each of them: a form that is new has to be put where it belongs (decisions, section 2)."""
+"""Who may send which form, each of them: a form that is new has to be put where it belongs (docs/decisions.md#2)."""
 
 import re
 from collections.abc import Iterator

@@ -27,7 +27,7 @@ pages = Pages("ui_home")
 _NOW: tuple[Phase, ...] = ("holding", "sending", "paused")
 _FEW = 5
 _followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
-# From here on mailbox providers begin to refuse (decisions, section 6)
+# From here on mailbox providers begin to refuse (docs/decisions.md#6)
 _MAX_BOUNCED, _MAX_COMPLAINED = watch.MAX_BOUNCES, watch.MAX_COMPLAINTS
 
 

@@ -1,4 +1,4 @@
-"""Where providers of one's own tell what became of messages: signed as webhooks are (decisions, section 15)."""
+"""Where providers of one's own tell what became of messages: signed as webhooks are (docs/decisions.md#15)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the document says of signing in and out (decisions, section 2)."""
+"""What the document says of signing in and out (docs/decisions.md#2)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every kind of section, in the order in which one without a type is recognised (decisions, section 11)."""
+"""Every kind of section, in the order in which one without a type is recognised (docs/decisions.md#11)."""
 
 from appliance.designs.kind import Kind
 from appliance.designs.sections import (

@@ -1,4 +1,4 @@
-"""`/hooks/email`: what a relay of one's own tells, signed as our webhooks are (decisions, sections 13 and 15)."""
+"""`/hooks/email`: what a relay of one's own tells, signed as our webhooks are (docs/decisions.md#13 and #15)."""
 
 from typing import Literal
 

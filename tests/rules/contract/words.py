@@ -68,7 +68,7 @@ LEDGER = {
 }  # fmt: skip
 ACCEPTED = ("sent", "delivered", "bounced", "complained")
 
-# From -> to; decisions, sections 6 and 12
+# From -> to; docs/decisions.md#6 and #12
 CAMPAIGN_MOVES = {
     "draft": ("active",), "active": ("draft", "paused", "completed"), "paused": ("active", "completed"),
     "completed": (),
