@@ -1,4 +1,4 @@
-"""All faults of a request at once: values of the right type are checked though others are wrong (docs/decisions.md#3)."""
+"""All faults of a request at once: sound values are checked though others are wrong (docs/decisions.md#3)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
