@@ -23,7 +23,7 @@ from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.prepare import Workshop
 from appliance.sending_domains import keys
 from appliance.tables import DomainKey
-from appliance.work.making import Maker
+from appliance.work.rendering import Renderer
 from benchmarks.bench_sending import FIRST, UNLIMITED, fill, html
 from benchmarks.bench_sending_rivals import Postfix
 from tests.domain.home import Home
@@ -62,7 +62,7 @@ def campaign(home: Home, size: int) -> list[Claim]:
 def making(claims: Sequence[Claim], count: int, ahead: int) -> tuple[float, float]:
     """Make so many messages, as many at a time as the sender does; return how many a second, and microseconds of
     processor for each."""
-    maker, done = Maker(), 0
+    maker, done = Renderer(), 0
     maker.make(claims[:ahead])  # compiles
     spent, begin = time.process_time(), time.perf_counter()
     while done < count:

@@ -14,7 +14,7 @@ from appliance.errors import Faults, NotFound
 from appliance.fields import Country, EmailText, Line, Name, given
 from appliance.rested import Rested
 from appliance.tables import Account, Brand
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _crowd: Rested[tuple[int, int]] = Rested()
 # Of few things the number is exact; of a million it is one of a moment ago
@@ -124,9 +124,9 @@ def update(account_id: int, changes: AccountWrite) -> Account:
     if not account.sending_stopped:
         account.stop_reason = None
     if values.get("sending_stopped") is False:
-        after_commit(lambda: bell.ring("outbox"))
+        after_commit(lambda: wake_ups.ring("outbox"))
     if values.keys() & {"sms_quiet_hours", "time_zone"}:
-        after_commit(lambda: bell.ring("nights"))
+        after_commit(lambda: wake_ups.ring("nights"))
     account.updated_at = clock.now_ms()
     account.save()
     return account

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from appliance import children, clock, config
 from appliance.backups import files
 from appliance.db.open import scalar
-from appliance.work import bell
+from appliance.work import wake_ups
 
 log = logging.getLogger("campanero.backups")
 # One that failed, for want of room perhaps, is tried again after so long
@@ -44,7 +44,7 @@ def state() -> State:
 def ask() -> None:
     """Let one be made now, whatever the schedule says."""
     _known.asked = True
-    bell.ring("backups")
+    wake_ups.ring("backups")
 
 
 def is_due() -> bool:

@@ -10,7 +10,7 @@ from appliance.campaigns.store import MAX_AT_ONCE
 from appliance.db.open import one, run
 from appliance.db.work import after_commit, writing
 from appliance.tables import Campaign
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _SOME = "id IN (SELECT id FROM message WHERE campaign_id = ? {}LIMIT ?)"
 _OPEN = "AND status IN ('queued', 'held') "
@@ -37,7 +37,7 @@ def _begin(campaign: Campaign, how: str) -> None:
     campaign.freezing = None
     if campaign.closing is not None or campaign.audience_count > MAX_AT_ONCE:
         campaign.closing = campaign.closing or how
-        after_commit(lambda: bell.ring("audiences"))
+        after_commit(lambda: wake_ups.ring("audiences"))
     else:
         _end(campaign.id, how, _ALL)
 

@@ -6,7 +6,7 @@ from appliance import config
 from appliance.campaigns.findings import transport
 from appliance.delivery.groups import domain_of
 from appliance.tables import Campaign
-from appliance.work import meter
+from appliance.work import rate_limit
 
 _HOUR, _DAY = 3600.0, 86_400.0
 
@@ -49,7 +49,7 @@ def _email(sender: str | None) -> list[tuple[str, float, float]]:
         (f"{here.rate_per_second:g} a second", here.rate_per_second, 1.0),
         (f"{here.rate_per_hour:,} an hour", float(here.rate_per_hour), _HOUR),
     ]
-    for name, limit in map(meter.read, here.sender_limits):
+    for name, limit in map(rate_limit.read, here.sender_limits):
         if sender and name == domain_of(sender):
             found.append((f"{limit.per_second:g} a second from {name}", limit.per_second, 1.0))
             found.append((f"{limit.per_hour:,} an hour from {name}", float(limit.per_hour), _HOUR))

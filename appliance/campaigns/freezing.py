@@ -30,7 +30,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import Faults
 from appliance.messages.ledger import AT_ONCE
 from appliance.tables import Campaign
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # In an account of more than so many contacts, a question that takes longer than this is not asked on the writer
 _MANY, _LONG_SECONDS = 50_000, 0.25
@@ -130,7 +130,7 @@ def begin(campaign: Campaign, provider: str) -> None:
     if _is_large(campaign):
         state = Freezing(people.sql, people.parameters, people.double_opt_in, provider)
         campaign.freezing, campaign.audience_count = to_builtins(state), 0
-        after_commit(lambda: bell.ring("audiences"))
+        after_commit(lambda: wake_ups.ring("audiences"))
         return
     before = _reserved()
     values = _values(campaign, provider) | people.parameters | {"id": before}
@@ -197,5 +197,5 @@ def chunk(send: Send, size: int) -> int:
 def _save(campaign: Campaign, found: Freezing) -> None:
     campaign.freezing = None if found.done == found.total else to_builtins(found)
     if campaign.freezing is None:
-        after_commit(lambda: bell.ring("campaigns"))
+        after_commit(lambda: wake_ups.ring("campaigns"))
     campaign.save(only=["freezing", "audience_count"])

@@ -17,7 +17,7 @@ from appliance.db.open import one, rows
 from appliance.db.storage import storage_error
 from appliance.errors import Unavailable
 from appliance.tables import Campaign
-from appliance.work import bell
+from appliance.work import wake_ups
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.audiences")
@@ -110,7 +110,7 @@ class Large:
             left, worked, whole = work.write(_timed, verb, of, size)
             size = next_size(size, worked, whole)
             if rings is not None and (not left or time.monotonic() > rung + _RING_SECONDS):
-                bell.ring(rings)
+                wake_ups.ring(rings)
                 rung = time.monotonic()
             time.sleep(_PAUSE_SECONDS)
 

@@ -20,7 +20,7 @@ from appliance.campaigns.findings import Case, Finding
 from appliance.delivery import safe_http
 from appliance.delivery.safe_http import Unreached
 from appliance.designs import document, outline
-from appliance.work import bell
+from appliance.work import wake_ups
 
 log = logging.getLogger("campanero.links")
 _AT_ONCE, _MOST, _SECONDS, _ALL_SECONDS = 4, 100, 5.0, 60.0
@@ -70,7 +70,7 @@ def of(case: Case) -> Check | None:
                 _known.popitem(last=False)
         _known.move_to_end(template.id)
     if found.status == "waiting":
-        bell.ring("links")
+        wake_ups.ring("links")
     return found
 
 

@@ -20,7 +20,7 @@ from appliance.campaigns.rehearse import Outcome, Task
 from appliance.children import child
 from appliance.db.open import one
 from appliance.tables import Account, Campaign
-from appliance.work import bell
+from appliance.work import wake_ups
 
 log = logging.getLogger("campanero.rehearsal")
 # How long what was found is believed: people come and go
@@ -55,7 +55,7 @@ def of(campaign: Campaign) -> Rehearsal:
                 _known.popitem(last=False)
         _known.move_to_end(campaign.id)
     if found.status == "waiting":
-        bell.ring("rehearsals")
+        wake_ups.ring("rehearsals")
     return found
 
 

@@ -17,7 +17,7 @@ from appliance.events.log import Happened
 from appliance.messages import prepare
 from appliance.tables import Campaign, Flow, Trigger
 from appliance.templates import store as templates
-from appliance.work import bell
+from appliance.work import wake_ups
 
 
 def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> Campaign:
@@ -119,7 +119,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
             resource_name=campaign.name, test=campaign.test,
         )
     )  # fmt: skip
-    after_commit(lambda: bell.ring("outbox"))
+    after_commit(lambda: wake_ups.ring("outbox"))
     return store.get(campaign.account_id, campaign.id)
 
 

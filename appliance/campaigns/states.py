@@ -14,7 +14,7 @@ from appliance.events.log import Happened
 from appliance.messages import senders, verdicts
 from appliance.tables import Campaign, Flow
 from appliance.transitions import Action, Standing, refusal, taken
-from appliance.work import bell
+from appliance.work import wake_ups
 
 ALLOWED = {
     "draft": ("active",),
@@ -132,7 +132,7 @@ def resume(account_id: int, campaign_id: int, by: By) -> Campaign:
         holding = campaign.hold_until is not None and campaign.hold_until > clock.now_ms()
         campaign.status, campaign.phase = "active", "holding" if holding else "sending"
     store.touch(campaign)
-    after_commit(lambda: bell.ring("outbox"))
+    after_commit(lambda: wake_ups.ring("outbox"))
     return store.get(account_id, campaign_id)
 
 

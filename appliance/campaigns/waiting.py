@@ -13,8 +13,8 @@ from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
 from appliance.messages import sms_days, sms_senders, warming
 from appliance.tables import Account, Campaign
-from appliance.work import standing
-from appliance.work.standing import Full, Standing
+from appliance.work import send_status
+from appliance.work.send_status import Full, SendStatus
 
 # Rows looked at for people of a group that is spared
 _FEW = 500
@@ -88,7 +88,7 @@ def _in_the_way(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
     if first is None:
         return None
     provider, due_at = first
-    now = standing.now(campaign.channel)
+    now = send_status.now(campaign.channel)
     is_sms = campaign.channel == "sms"
     for closed in now.closed:
         if closed.provider == provider:
@@ -115,7 +115,7 @@ def _resting(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
     return Waiting("quiet_hours", words, due_at)
 
 
-def _slowed(campaign: Campaign, now: Standing, zone: ZoneInfo) -> Waiting | None:
+def _slowed(campaign: Campaign, now: SendStatus, zone: ZoneInfo) -> Waiting | None:
     """Say that all who send these SMS have sent what they may in an hour, or that one of them has to wait."""
     waits = {one.group: one for one in now.spared if one.until is not None}
     full = {one.name: one for one in now.full}
@@ -130,7 +130,7 @@ def _slowed(campaign: Campaign, now: Standing, zone: ZoneInfo) -> Waiting | None
     return Waiting("group", f"SMS {told.group} wait until {_at(told.until, zone, True)}: {told.text}", told.until)
 
 
-def _limited(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -> Waiting | None:
+def _limited(campaign: Campaign, now: SendStatus, provider: str, zone: ZoneInfo) -> Waiting | None:
     full = _full(campaign, now, provider)
     if full is not None:
         return Waiting("hour_limit", f"limit of {full.per_hour} an hour, next at {_at(full.until, zone)}", full.until)
@@ -146,7 +146,7 @@ def _limited(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -
     return None
 
 
-def _begins(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) -> Waiting | None:
+def _begins(campaign: Campaign, now: SendStatus, provider: str, zone: ZoneInfo) -> Waiting | None:
     """Say that the sender's domain is new and has sent what it may today, and when all will have gone at best."""
     domain = domain_of((campaign.sender or {}).get("email") or "")
     day = next((one.day for one in now.beginning if one.is_full and one.day.domain == domain), None)
@@ -160,7 +160,7 @@ def _begins(campaign: Campaign, now: Standing, provider: str, zone: ZoneInfo) ->
     return Waiting("warm_up", words, day.over_at)
 
 
-def _full(campaign: Campaign, now: Standing, provider: str) -> Full | None:
+def _full(campaign: Campaign, now: SendStatus, provider: str) -> Full | None:
     """Return the limit of an hour that holds this campaign up: that of all, of its sender, or of all whom it is for."""
     if provider != config.current().email.transport:
         return None

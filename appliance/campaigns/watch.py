@@ -13,8 +13,8 @@ from appliance.tables import Campaign
 
 # Decisions, section 6: hard bounces and complaints, both from so many messages on
 MAX_BOUNCES, MAX_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
-# Messages that servers could not tell to be ours, or whose sender is not registered, as reported later (`work.gate`
-# stops for what is refused at once)
+# Messages that servers could not tell to be ours, or whose sender is not registered, as reported later
+# (`work.circuit_breaker` stops for what is refused at once)
 MAX_STRANGERS = 3
 # SMS that networks took for unwanted: single ones are caught always, so many and such a part of all mean us
 MAX_FILTERED, FROM_FILTERED = 0.05, 10

@@ -11,7 +11,7 @@ from appliance.db.work import after_commit, writing
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.tables import Channel, Contact, ContactList
-from appliance.work import bell
+from appliance.work import wake_ups
 
 Tracking = Literal["full", "aggregate", "none"]
 
@@ -52,7 +52,7 @@ def join(channel: Channel, list_id: int, evidence: Evidence) -> bool:
     if here.segment_id is not None:
         # Whether they are in it the segment says, and soon
         run("UPDATE contact_list SET stale = 1 WHERE id = ?", (list_id,))
-        after_commit(lambda: bell.ring("segments"))
+        after_commit(lambda: wake_ups.ring("segments"))
     joined = lists.join(channel.account_id, list_id, [channel.contact_id]).number
     if joined or returned:
         _record(channel, "list_joined", evidence, list_id)

@@ -21,7 +21,7 @@ from appliance.db.open import connection, one, rows, run, scalar
 from appliance.db.work import after_commit, write, writing
 from appliance.errors import Invalid, NotFound
 from appliance.tables import CrowdAct
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # Up to here it is done while one waits
 AT_ONCE = 500
@@ -53,7 +53,7 @@ def _begin(
         [(made.id, json.dumps(ids[start : start + bite])) for start in range(0, len(ids), bite)],
     )
     if len(ids) > AT_ONCE:
-        after_commit(lambda: bell.ring("crowds"))
+        after_commit(lambda: wake_ups.ring("crowds"))
     return made
 
 

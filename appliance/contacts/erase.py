@@ -12,7 +12,7 @@ from appliance.db.dialect.texts import begins, position_of
 from appliance.db.open import rows, run
 from appliance.db.work import after_commit, writing
 from appliance.tables import Channel, Contact, Erasure
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # The messages of a person: theirs, those to their addresses that are nobody's any more, and tests with their values
 _MESSAGES = (
@@ -92,7 +92,7 @@ def _traces(contact: Contact) -> None:
     named = [(channel.kind, channel.key, channel.value) for channel in contact.channels]
     if named:
         Erasure.create(account=contact.account_id, contact_id=contact.id, addresses=named, created_at=clock.now_ms())
-        after_commit(lambda: bell.ring("erasures"))
+        after_commit(lambda: wake_ups.ring("erasures"))
 
 
 def _messages(with_ids: dict[str, int]) -> None:

@@ -19,7 +19,7 @@ from appliance.pages import Page, paginate
 from appliance.segments import approved, needed
 from appliance.segments import store as segments
 from appliance.tables import ContactList, Segment
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _CHUNK = 500
 _MARGIN_MS = 1_000
@@ -125,7 +125,7 @@ def create(account_id: int, request: ListCreate) -> ContactList:
         stale=isinstance(request.segment_id, int),
     )  # fmt: skip
     if made.stale:
-        after_commit(lambda: bell.ring("segments"))
+        after_commit(lambda: wake_ups.ring("segments"))
     if request.contact_ids is not UNSET and request.contact_ids:
         join(account_id, made.id, request.contact_ids)
     return get(account_id, made.id)
@@ -163,7 +163,7 @@ def _mirror(found: ContactList, segment_id: int | None | UnsetType, by: By) -> N
     found.segment_id, found.stale = segment_id, segment_id is not None
     if segment_id is not None:
         approved.ask_again(found.account_id, "list", found.id, by)
-        after_commit(lambda: bell.ring("segments"))
+        after_commit(lambda: wake_ups.ring("segments"))
     else:
         found.last_populated_at = None
 

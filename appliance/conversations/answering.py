@@ -10,7 +10,7 @@ from appliance.db.work import after_commit, writing
 from appliance.messages.ledger import AT_ONCE
 from appliance.sms import gsm
 from appliance.tables import Account, Message, MessageContent
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _HOUR_MS = 3_600_000
 # Two machines that answer each other come to an end
@@ -44,7 +44,7 @@ def answer(
     # As a value, which is never read as merge language
     MessageContent.create(message=message, body="{{ data.answer }}", data={"answer": text})
     run("UPDATE incoming SET reply_id = ? WHERE id = ?", (message.id, incoming_id))
-    after_commit(lambda: bell.ring("outbox"))
+    after_commit(lambda: wake_ups.ring("outbox"))
 
 
 def _lately(account_id: int, address: Address, since: int, kinds: str) -> int:

@@ -18,7 +18,7 @@ import peewee
 from appliance.db.open import database
 from appliance.db.writer import state
 from appliance.patterns import late
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # Ids of what is only pretended: below what a signed link can carry, and above all that will ever be real. So whatever
 # is remembered by such an id (a plan, a compiled message, a link) is never taken for something real.
@@ -63,7 +63,7 @@ def shadowed(tables: Mapping[str, Rows]) -> Iterator[None]:
         _fill(here, tables)
         own.set_connection(here)
         state.pretends = True
-        with bell.unheard():
+        with wake_ups.unheard():
             yield
     except (apsw.ReadOnlyError, peewee.OperationalError) as error:
         if isinstance(error, apsw.ReadOnlyError) or isinstance(

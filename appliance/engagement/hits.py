@@ -19,7 +19,7 @@ from appliance.engagement.corrections import Kept
 from appliance.engagement.robots import MACHINE, Seen, Verdict
 from appliance.engagement.telling import Told
 from appliance.messages.targets import Found
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # Nobody looks at a mail so often; and messages of which that is known
 MAX_OF_A_MESSAGE, _MAX_KNOWN = 1_000, 100_000
@@ -125,7 +125,7 @@ def settle(cases: Sequence[Case], first: int, last: int) -> int:
     for found, changes in changed:
         corrections.correct(found, changes)
     if new:
-        after_commit(lambda: bell.ring("flows"))
+        after_commit(lambda: wake_ups.ring("flows"))
     return count
 
 

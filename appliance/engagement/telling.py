@@ -11,7 +11,7 @@ from appliance.db.work import after_commit
 from appliance.engagement.robots import Seen, Verdict
 from appliance.events import agents, utm
 from appliance.messages.targets import Found
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _encode = msgspec.json.Encoder().encode
 # Message, kind, number, and whether by a machine
@@ -44,7 +44,7 @@ def tell(hits: Sequence[Told]) -> list[int]:
     """Write the events of hits and answer their ids."""
     if not hits:
         return []
-    after_commit(lambda: bell.ring("flows"))
+    after_commit(lambda: wake_ups.ring("flows"))
     now = clock.now_ms()
     names: dict[tuple[int | None, int | None], str | None] = {}
     return [int(row[0]) for row in connection().executemany(_INSERT, [_row(one, names, now) for one in hits])]

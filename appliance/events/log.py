@@ -18,7 +18,7 @@ from appliance.events.listing import Asked
 from appliance.fields import ContactId, DayOrWhen, PageQuery, Short
 from appliance.pages import Page
 from appliance.tables import Account, Event
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
@@ -109,7 +109,7 @@ def record_many(all_happened: list[Happened]) -> None:
             for happened in all_happened
         ],
     )  # fmt: skip
-    after_commit(lambda: bell.ring("flows"))
+    after_commit(lambda: wake_ups.ring("flows"))
 
 
 def record_seen(happened: Happened, ip: str | None, agent: str | None) -> None:

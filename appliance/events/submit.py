@@ -11,7 +11,7 @@ from appliance.db.work import after_commit, writing
 from appliance.errors import Conflict, Invalid, Refused
 from appliance.events.requests import EventWrite, Ready, prepare
 from appliance.tables.kinds import Json
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _COLUMNS = (
     "account_id", "contact_id", "event", "amount", "data", "idempotency_key", "resource_uid", "resource_name",
@@ -81,7 +81,7 @@ def submit_many(account_id: int, all_ready: Sequence[Ready]) -> list[Submitted |
     new = [made.values for made in done if isinstance(made, Submitted) and made.values is not None]
     _saw_them(new)
     if new:
-        after_commit(lambda: bell.ring("flows"))
+        after_commit(lambda: wake_ups.ring("flows"))
     return done
 
 

@@ -18,7 +18,7 @@ from appliance.fields import Id
 from appliance.flows import document, ending, people
 from appliance.tables import Flow, Run
 from appliance.transitions import Action, Standing, refusal
-from appliance.work import bell
+from appliance.work import wake_ups
 
 Act = Literal["move_on", "take_out"]
 # How many one transaction moves, so that nobody waits for it
@@ -102,7 +102,7 @@ def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = Fals
             f"UPDATE run SET due_at = {smaller('coalesce(due_at, ?2)', '?2')}, updated_at = ?2 WHERE id {among('?1')}",
             (ids, now),
         ).fetchall()
-        after_commit(lambda: bell.ring("flows"))
+        after_commit(lambda: wake_ups.ring("flows"))
         return inside
     # Of what they were to get from this flow nothing leaves any more but what is in hand
     ending.take_back(inside, now)

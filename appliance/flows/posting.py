@@ -18,7 +18,7 @@ from appliance.events.log import Happened
 from appliance.flows.steps.kind import ON, Going, Here, Move, Node, skipped
 from appliance.messages import quiet
 from appliance.messages.ledger import BY_FLOWS_AT_ONCE
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # Of a person's addresses the first that may be written to, else the first: its state says why not
 _MARKETING = (
@@ -66,7 +66,7 @@ def put(channel: str, node: Node, goings: Sequence[Going], here: Here) -> list[M
     not_sent = [row for row in found if row[3] is not None]
     log.record_many([_skipped(channel, row, node, here) for row in not_sent])
     if len(not_sent) < len(found):
-        after_commit(lambda: bell.ring("outbox"))
+        after_commit(lambda: wake_ups.ring("outbox"))
     reasons = {row[0]: row[3] for row in not_sent}
     return [skipped(reasons[going.id]) if going.id in reasons else ON for going in goings]
 

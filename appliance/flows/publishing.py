@@ -20,7 +20,7 @@ from appliance.flows.steps.wait import spoken
 from appliance.flows.triggers import Start
 from appliance.tables import Flow, Template
 from appliance.templates import history, revisions
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # How many one transaction gives a new time, so that nobody waits for it
 CHUNK = 200
@@ -182,5 +182,5 @@ def retime(flow_id: int, step_id: int, seconds: int, after: int) -> int | None:
     """
     writing()
     done = rows(_RETIMED, (flow_id, step_id, seconds * 1000, clock.now_ms(), after, CHUNK))
-    after_commit(lambda: bell.ring("flows"))
+    after_commit(lambda: wake_ups.ring("flows"))
     return max((row[0] for row in done), default=None)

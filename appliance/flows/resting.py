@@ -14,7 +14,7 @@ from appliance.db.open import one, rows, run
 from appliance.db.work import after_commit, writing
 from appliance.flows import ending
 from appliance.messages.ledger import BY_FLOWS_AT_ONCE
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _AT_ONCE = 300
 _OPEN = "m.run_id IS NOT NULL AND m.flow_id = {flow} AND m.status IN ('queued', 'held')"
@@ -74,7 +74,7 @@ def put_away(flow_id: int) -> int:
 def bring_back(flow_id: int) -> int:
     """Let some messages of an active flow that wait outside of the line go on; returns how many."""
     writing()
-    after_commit(lambda: bell.ring("outbox"))
+    after_commit(lambda: wake_ups.ring("outbox"))
     return run(
         f"UPDATE message SET status = 'queued', due_at = :due, updated_at = :now WHERE id IN ({_SOME} "
         "AND m.due_at IS NULL LIMIT :most) AND EXISTS (SELECT 1 FROM flow WHERE id = :flow AND status = 'active')",

@@ -10,7 +10,7 @@ from appliance.db.open import connection, rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # At this depth of a chain an event is recorded but starts nothing
 MAX_CHAIN_DEPTH = 5
@@ -149,4 +149,4 @@ def _tell(flow: Open, began: Sequence[tuple[int, int, int, int]], now: int) -> N
             for run_id, contact_id, depth, test in began
         ]
     )  # fmt: skip
-    after_commit(lambda: bell.ring("flows"))
+    after_commit(lambda: wake_ups.ring("flows"))

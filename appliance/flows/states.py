@@ -10,7 +10,7 @@ from appliance.errors import Invalid, Unavailable
 from appliance.flows import pinning, readiness, triggers
 from appliance.tables import Flow, Trigger
 from appliance.transitions import Action, Standing, refusal, taken
-from appliance.work import bell
+from appliance.work import wake_ups
 
 ALLOWED = {
     "draft": ("active", "archived"),
@@ -100,7 +100,7 @@ def activate(flow: Flow, by: By, skip_overdue_seconds: int | None = None) -> Non
     flow.status, flow.paused_at = "active", None
     pinning.publish(flow)
     triggers.opened(flow.id)
-    after_commit(lambda: bell.ring("flows"))
+    after_commit(lambda: wake_ups.ring("flows"))
 
 
 def pause(flow: Flow) -> None:

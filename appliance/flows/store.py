@@ -20,7 +20,7 @@ from appliance.pages import Page, paginate
 from appliance.tables import Flow, Template, Trigger
 from appliance.templates import revisions
 from appliance.templates import store as templates
-from appliance.work import bell
+from appliance.work import wake_ups
 
 UNTITLED = "Untitled flow"
 LIVE = {"live": "active"}
@@ -226,7 +226,7 @@ def saved(flow: Flow, gone: bool = False) -> Flow:
     flow.save(only=_OURS)
     if flow.closing is not None or flow.deleted_at is not None:
         resting.close_some(flow.id)
-        after_commit(lambda: bell.ring("flows"))
+        after_commit(lambda: wake_ups.ring("flows"))
     return flow if gone else get(flow.account_id, flow.id)
 
 

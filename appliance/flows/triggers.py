@@ -18,7 +18,7 @@ from appliance.patterns import late
 from appliance.segments import people
 from appliance.sms import keywords
 from appliance.tables import ContactList, Segment, Trigger
-from appliance.work import bell
+from appliance.work import wake_ups
 
 MANUAL, DATE = "manual", "date_reached"
 SEGMENT_EVENTS = frozenset({"segment_enter", "segment_exit"})
@@ -120,8 +120,8 @@ def opened(flow_id: int) -> None:
     writing()
     run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
     run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))
-    after_commit(lambda: bell.ring("flows"))
-    after_commit(lambda: bell.ring("segments"))
+    after_commit(lambda: wake_ups.ring("flows"))
+    after_commit(lambda: wake_ups.ring("segments"))
 
 
 def frequency(start: Start) -> str | int:

@@ -20,7 +20,7 @@ from appliance.importing.stage import Look
 from appliance.pages import Page, paginate
 from appliance.tables import Import
 from appliance.transitions import Action, Standing, refusal
-from appliance.work import bell
+from appliance.work import wake_ups
 
 UNDO_MS = 24 * 3600 * 1000
 # Files and results
@@ -80,7 +80,7 @@ def create(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
     """
     writing()
     made = _made(account_id, upload, seen, actor, {"status": "pending", "dry_run": upload.dry_run})
-    after_commit(lambda: bell.ring("imports"))
+    after_commit(lambda: wake_ups.ring("imports"))
     return get(account_id, made.id)
 
 
@@ -182,7 +182,7 @@ def _again(account_id: int, import_id: int, upload: Upload, seen: Look, actor: s
     found.arriving, found.left_in_place = {}, {}
     found.created_at = found.updated_at = clock.now_ms()
     found.save()
-    after_commit(lambda: bell.ring("imports"))
+    after_commit(lambda: wake_ups.ring("imports"))
     return found
 
 
@@ -252,7 +252,7 @@ def undo(account_id: int, import_id: int) -> Import:
         raise _refusal(found, "undo")
     found.phase, found.updated_at = "undoing", clock.now_ms()
     found.save()
-    after_commit(lambda: bell.ring("imports"))
+    after_commit(lambda: wake_ups.ring("imports"))
     return found
 
 

@@ -14,7 +14,7 @@ from appliance.pages import Page, paginate
 from appliance.sms import gsm
 from appliance.sms.text import Text
 from appliance.tables import Captured, Message
-from appliance.work import bell
+from appliance.work import wake_ups
 
 KEPT_MS = 90 * 24 * 3600 * 1000
 # Up to which message the inbox of an account was emptied: nobody sees these any more, and they go by the bite
@@ -122,7 +122,7 @@ def clear(account_id: int) -> int:
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
             values,
         )
-        after_commit(lambda: bell.ring("erasures"))
+        after_commit(lambda: wake_ups.ring("erasures"))
     return int(number)
 
 

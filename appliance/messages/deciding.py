@@ -16,7 +16,7 @@ from appliance.messages import hot, outbox, repeats, store
 from appliance.messages.ledger import AGAIN_AT_ONCE, COLUMNS, Claim, Outcome
 from appliance.tables import Message
 from appliance.transitions import Action, Standing, refusal, taken
-from appliance.work import bell
+from appliance.work import wake_ups
 
 log = logging.getLogger("campanero.messages")
 RETRIABLE = ("failed", "uncertain")
@@ -179,7 +179,7 @@ def _open(numbers: list[int], campaign_id: int | None) -> None:
             f"updated_at = {larger('?', 'updated_at + 1')} WHERE id = ?",
             (now, campaign_id),
         )
-    after_commit(lambda: bell.ring("outbox"))
+    after_commit(lambda: wake_ups.ring("outbox"))
 
 
 def _count(numbers: list[int], provider_id: str | None = None) -> None:

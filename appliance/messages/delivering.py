@@ -11,8 +11,8 @@ from appliance.messages import sms_days, warming
 from appliance.messages.warming import Day
 from appliance.settings import Email, Sms
 from appliance.tables import Account
-from appliance.work import standing
-from appliance.work.standing import Standing
+from appliance.work import send_status
+from appliance.work.send_status import SendStatus
 
 # What a flow that is paused wants to send has no time, and is in nobody's way
 _OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
@@ -44,7 +44,7 @@ class Way(NamedTuple):
 
     settings: Email | Sms
     obstacles: list[Obstacle]
-    now: Standing
+    now: SendStatus
     queue: Queue
     last_minute: int
     last_hour: int
@@ -71,7 +71,7 @@ def status(account_id: int) -> Delivery:
 
 
 def _way(account: Account, channel: str, settings: Email | Sms) -> Way:
-    now = standing.now(channel)
+    now = send_status.now(channel)
     # First what is in hand, then what left: a message that ends in between is counted once at least
     waiting = queue(account.id, channel)
     minute, hour = (_handed_over(account.id, channel, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
@@ -89,12 +89,12 @@ def _parts(account: Account) -> list[Obstacle]:
     return [Obstacle("parts_per_day", words, None, until)]
 
 
-def _beginning(account_id: int, now: Standing) -> list[Day]:
+def _beginning(account_id: int, now: SendStatus) -> list[Day]:
     own = warming.domains_of(account_id) if now.beginning else set()
     return [one.day for one in now.beginning if one.day.domain in own]
 
 
-def obstacles(account: Account, now: Standing, transport: str) -> list[Obstacle]:
+def obstacles(account: Account, now: SendStatus, transport: str) -> list[Obstacle]:
     """Return what is in the way of a channel, what stops everything first."""
     found = []
     if account.sending_stopped:

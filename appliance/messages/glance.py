@@ -7,7 +7,7 @@ from appliance.db import storage
 from appliance.db.dialect.hints import aside
 from appliance.db.open import one, rows, scalar
 from appliance.rested import Rested
-from appliance.work import standing
+from appliance.work import send_status
 
 _OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
 _LIVE = (
@@ -69,7 +69,7 @@ def _shut(here: Any) -> tuple[int, str] | None:
     ways = {"email": here.email.transport, "sms": here.sms.transport}
     found: list[tuple[int, str]] = []
     for channel, transport in ways.items():
-        now = standing.now(channel)
+        now = send_status.now(channel)
         found += [(one.until, one.text) for one in now.closed if one.provider == transport]
         found += [(one.until, f"limit of {one.per_hour} an hour") for one in now.full if one.name == "*"]
     return min(found, default=None)

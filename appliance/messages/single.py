@@ -26,7 +26,7 @@ from appliance.messages.single_sms import Asked, Ready
 from appliance.patterns import late
 from appliance.refused_keys import SEND_TIMES, RefusedKeys, unsupported, use
 from appliance.tables import Account, Channel, Message, MessageContent, Template
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _HEADER = late(r"X-[A-Za-z0-9-]{1,60}")
 _VALUE = late(r"[\x20-\x7e]{0,900}")
@@ -156,7 +156,7 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
         data, event = {"message_id": message.id, "reason": reason}, f"{request.channel}_skipped"
         log.record(Happened(account_id, event, message.contact_id, data, f"message:{message.id}", test=test))
     else:
-        after_commit(lambda: bell.ring("outbox"))
+        after_commit(lambda: wake_ups.ring("outbox"))
     return message
 
 

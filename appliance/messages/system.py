@@ -12,7 +12,7 @@ from appliance.db.work import after_commit, writing
 from appliance.messages import senders
 from appliance.messages.ledger import AT_ONCE
 from appliance.tables import Account, Message, MessageContent
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # Nobody's machine shall answer (RFC 3834, section 5)
 _HEADERS = {"Auto-Submitted": "auto-generated", "X-Auto-Response-Suppress": "All"}
@@ -43,7 +43,7 @@ def put(account: Account, address: Address, contact_id: int | None, letter: Lett
         due_at=AT_ONCE if ready else None, created_at=now, updated_at=now,
     )  # fmt: skip
     MessageContent.create(message=message, subject=letter.subject, headers=_HEADERS, data=data, design=_design(letter))
-    after_commit(lambda: bell.ring("outbox"))
+    after_commit(lambda: wake_ups.ring("outbox"))
     return message
 
 

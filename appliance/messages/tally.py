@@ -4,7 +4,7 @@ from typing import Literal
 
 from appliance.db.open import connection
 from appliance.db.work import after_commit, writing
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # Refused as nobody's address, come back after it was accepted, called spam
 Against = Literal["refused", "bounced", "complained"]
@@ -18,4 +18,4 @@ def against(campaign_id: int, what: Against) -> None:
     """Count one more, and let somebody look at once whether that is too many (`campaigns.watch`)."""
     writing()
     connection().execute(_ONE_MORE[what], (campaign_id,))
-    after_commit(lambda: bell.ring("campaigns"))
+    after_commit(lambda: wake_ups.ring("campaigns"))

@@ -28,7 +28,7 @@ from appliance.refused_keys import SEND_TIMES, RefusedKeys, of_content, unsuppor
 from appliance.tables import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
 from appliance.templates import store
 from appliance.templates.requests import Content
-from appliance.work import bell
+from appliance.work import wake_ups
 
 MAX_RECIPIENTS = 5
 PREFIX = "[Test] "
@@ -95,7 +95,7 @@ def send(account_id: int, template_id: int, request: TestRequest, test_key: bool
         testers.count(account, recipients)
     data = request.data if isinstance(request.data, dict) else {}
     results = [_put(account, template, address, contact, data, test_key) for address in recipients]
-    after_commit(lambda: bell.ring("outbox"))
+    after_commit(lambda: wake_ups.ring("outbox"))
     warnings = looking.unfinished(account_id, store.document(template)) if template.channel == "email" else []
     return TestsSent(sum(one.success for one in results), results, warnings)
 

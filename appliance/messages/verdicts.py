@@ -16,7 +16,7 @@ from appliance.delivery import classes
 from appliance.delivery.classes import Class
 from appliance.messages import counts, warming
 from appliance.messages.ledger import Claim
-from appliance.work import bell
+from appliance.work import wake_ups
 
 _DAY_MS = 24 * 3600 * 1000
 # So long what speaks against an address is remembered, and so often it may
@@ -55,7 +55,7 @@ def against(row: Claim, found: Class, source: str, text: str) -> Class:
     )
     counts.bounced(row, found.name)
     if found.name in _WATCHED and row.campaign_id is not None:
-        after_commit(lambda: bell.ring("campaigns"))
+        after_commit(lambda: wake_ups.ring("campaigns"))
     if found is classes.HARD:
         warming.came_back(row, "hard")
     if found.against == "nobody":

@@ -13,7 +13,7 @@ from appliance.db.work import after_commit, writing
 from appliance.segments import needed
 from appliance.segments.needed import Kind
 from appliance.tables import Account, Campaign, Flow
-from appliance.work import bell
+from appliance.work import wake_ups
 
 
 def ask_again(account_id: int, kind: Kind, number: int, by: By) -> None:
@@ -54,7 +54,7 @@ def _flows(account_id: int, kind: Kind, number: int, by: By) -> None:
             flow.status, flow.paused_at = "paused", clock.now_ms()
         flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
         flow.save(only=[Flow.approval_state, Flow.edited_by, Flow.status, Flow.paused_at, Flow.updated_at])
-        after_commit(lambda: bell.ring("flows"))
+        after_commit(lambda: wake_ups.ring("flows"))
 
 
 def _chosen(trigger: Any) -> set[tuple[str, int | None]]:

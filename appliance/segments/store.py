@@ -21,7 +21,7 @@ from appliance.segments import approved, needed, people
 from appliance.segments.needed import named_in
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.tables import Segment
-from appliance.work import bell
+from appliance.work import wake_ups
 
 # Up to here a count is always taken anew; above it may be a minute old
 _ALWAYS_BELOW = 20_000
@@ -71,7 +71,7 @@ def create(account_id: int, request: SegmentCreate) -> Segment:
     made = Segment.create(
         account=account_id, name=request.name.strip(), filters=filters, created_at=now, updated_at=now
     )  # fmt: skip
-    after_commit(lambda: bell.ring("segments"))
+    after_commit(lambda: wake_ups.ring("segments"))
     return get(account_id, made.id)
 
 
@@ -93,7 +93,7 @@ def update(account_id: int, segment_id: int, request: SegmentPatch, by: By = By(
     found.save()
     # Segments name segments: any mirror of the account may show other people now
     run("UPDATE contact_list SET stale = 1 WHERE account_id = ? AND segment_id IS NOT NULL", (account_id,))
-    after_commit(lambda: bell.ring("segments"))
+    after_commit(lambda: wake_ups.ring("segments"))
     return get(account_id, segment_id)
 
 
@@ -106,7 +106,7 @@ def delete(account_id: int, segment_id: int) -> Segment:
         raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used)
     needed.let_go("segment", segment_id)
     Segment.delete().where(Segment.id == segment_id).execute()
-    after_commit(lambda: bell.ring("segments"))
+    after_commit(lambda: wake_ups.ring("segments"))
     return found
 
 

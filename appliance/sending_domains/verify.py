@@ -19,7 +19,7 @@ from appliance.events.log import Happened
 from appliance.sending_domains import keys, look, records, schedule
 from appliance.sending_domains.records import Record
 from appliance.tables import SendingDomain
-from appliance.work import bell
+from appliance.work import wake_ups
 
 log = logging.getLogger("campanero.domains")
 
@@ -196,7 +196,7 @@ def _attend(domain: SendingDomain, words: str, now: int) -> None:
 def _fail(domain: SendingDomain, words: str, now: int) -> None:
     domain.status, domain.failed_at = "failed", now
     _say(domain, "domain_failed", {"problem": words})
-    after_commit(lambda: bell.ring("campaigns"))
+    after_commit(lambda: wake_ups.ring("campaigns"))
 
 
 def _say(domain: SendingDomain, event: str, data: dict[str, str]) -> None:

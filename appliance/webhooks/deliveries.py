@@ -14,7 +14,7 @@ from appliance.fields import EventId, PageQuery, Short, When
 from appliance.pages import Page, paginate
 from appliance.tables import Event, Webhook, WebhookDelivery
 from appliance.webhooks import store
-from appliance.work import bell
+from appliance.work import wake_ups
 
 Status = Literal["pending", "delivered", "failed", "cancelled"]
 # So many rows are changed in one transaction, that nobody else waits for long
@@ -82,7 +82,7 @@ def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDeliver
         "WHERE id = ?",
         (now, now, delivery_id),
     )
-    after_commit(lambda: bell.ring("webhooks"))
+    after_commit(lambda: wake_ups.ring("webhooks"))
     return get(account_id, webhook_id, delivery_id)
 
 
@@ -99,7 +99,7 @@ def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> in
         "ORDER BY event_id LIMIT ?)",
         (now, now, webhook_id, since, BITE),
     )
-    after_commit(lambda: bell.ring("webhooks"))
+    after_commit(lambda: wake_ups.ring("webhooks"))
     return count
 
 

@@ -18,7 +18,7 @@ from appliance.fields import HttpUrl, PageQuery, default, given
 from appliance.pages import Page, paginate
 from appliance.tables import Webhook
 from appliance.webhooks import secret
-from appliance.work import bell
+from appliance.work import wake_ups
 
 MAX_WEBHOOKS = 100
 ALL = "*"
@@ -97,7 +97,7 @@ def update(account_id: int, webhook_id: int, request: WebhookPatch, by: By) -> W
     if webhook.enabled and not was:
         webhook.after_event_id = _newest()
         webhook.failing_since = webhook.failed_at = webhook.disabled_at = webhook.disabled_reason = None
-        after_commit(lambda: bell.ring("webhooks"))
+        after_commit(lambda: wake_ups.ring("webhooks"))
     elif was and not webhook.enabled:
         webhook.disabled_at = now
     elif request.enabled is False:
@@ -115,7 +115,7 @@ def delete(account_id: int, webhook_id: int, by: By) -> Webhook:
     found = get(account_id, webhook_id)
     run("UPDATE webhook SET deleted_at = ?, enabled = 0 WHERE id = ?", (clock.now_ms(), webhook_id))
     audit.record(account_id, by.actor, "webhook_delete", f"webhook:{webhook_id}", {"host": host(found)}, by.ip)
-    after_commit(lambda: bell.ring("webhooks"))
+    after_commit(lambda: wake_ups.ring("webhooks"))
     return found
 
 

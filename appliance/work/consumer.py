@@ -11,7 +11,7 @@ from appliance import config
 from appliance.db.open import close_database
 from appliance.errors import Unavailable
 from appliance.exporting import going
-from appliance.work import bell
+from appliance.work import wake_ups
 from appliance.work.jobs import Jobs
 
 log = logging.getLogger("campanero.pulse")
@@ -73,7 +73,7 @@ class Works:
 
     def stop(self) -> None:
         """Let open SMTP transactions finish (30 s at most), start nothing new."""
-        bell.silence()
+        wake_ups.silence()
         self._ending.set()
         self.jobs.stop()
         self._consumer.stop_flag.set()

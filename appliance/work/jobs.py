@@ -32,10 +32,10 @@ from appliance.segments import indexes
 from appliance.sending_domains import verify
 from appliance.webhooks import fanout, teller
 from appliance.webhooks.teller import Teller
-from appliance.work import bell, housekeeping
-from appliance.work.sender import Sender
-from appliance.work.texting import Texter
-from appliance.work.under_way import UnderWay
+from appliance.work import housekeeping, wake_ups
+from appliance.work.email_sender import EmailSender
+from appliance.work.running_jobs import RunningJobs
+from appliance.work.sms_sender import SmsSender
 from appliance.work.wake_storage import WakeStorage
 
 log = logging.getLogger("campanero.jobs")
@@ -52,8 +52,8 @@ class Jobs:
     def __init__(self, process: str) -> None:
         self.process = process
         self.huey = Huey("campanero", storage_class=WakeStorage, results=False)
-        self.sender = Sender(process)
-        self.texter = Texter(process)
+        self.sender = EmailSender(process)
+        self.texter = SmsSender(process)
         self.importer = Importer()
         self.large = Large()
         self.settler = Settler()
@@ -71,7 +71,7 @@ class Jobs:
         self._resting: set[str] = set()
         self._looked: dict[str, float] = {}
         self._queued_lock = threading.Lock()
-        self._under_way = UnderWay(lambda: self._queued.copy())
+        self._under_way = RunningJobs(lambda: self._queued.copy())
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
             "segments": tend_segments, "erasures": self.forget, "rehearsals": self.rehearse,
@@ -105,7 +105,7 @@ class Jobs:
                 self._queued.add(name)
             task()
 
-        bell.answer(name, ring)
+        wake_ups.answer(name, ring)
         self._under_way.know(name)
 
     def _rest(self, name: str) -> None:
@@ -143,11 +143,11 @@ class Jobs:
             self.sender.stop()
             self.texter.stop()
             with self._draining, self._swapping:
-                self.sender = self.sender if self._ending else Sender(self.process)
+                self.sender = self.sender if self._ending else EmailSender(self.process)
             self.texter.join(_END_SECONDS)
             with self._swapping:
-                self.texter = self.texter if self._ending else Texter(self.process)
-        bell.ring("outbox")
+                self.texter = self.texter if self._ending else SmsSender(self.process)
+        wake_ups.ring("outbox")
 
     def stop(self) -> None:
         """Let open transactions and requests finish, and start nothing new."""
@@ -162,7 +162,7 @@ class Jobs:
     def tend_flows(self) -> None:
         """Take people through flows; who rings for that wrote events, which webhooks may wait for too."""
         if fanout.is_listened_to():
-            bell.ring("webhooks")
+            wake_ups.ring("webhooks")
         self.flows.tend()
 
     def _alone(self, lock: threading.Lock, tend: Callable[[threading.Event], None]) -> None:
@@ -192,7 +192,7 @@ class Jobs:
     def look_at_nights(self) -> None:
         """Let what waits for a morning be judged by the quiet hours as they are now."""
         nights.look_again()
-        bell.ring("outbox")
+        wake_ups.ring("outbox")
 
     def tend_crowds(self) -> None:
         """Do what was asked for many people at once."""
@@ -238,7 +238,7 @@ class Jobs:
         if abs(now - self._tidied) < _HOUR_MS:
             return False
         self._tidied = now
-        bell.ring("erasures")
+        wake_ups.ring("erasures")
         return True
 
     @staticmethod
@@ -261,31 +261,31 @@ class Jobs:
         if used := keys.unwritten():
             work.write(keys.note_used, used)
         if not self.sender.halted() and line.is_due((*self.sender.gate.closed(), *self.sender.pace.closed())):
-            bell.ring("outbox")
+            wake_ups.ring("outbox")
         elif self.texter.is_due():
             self.texter.wake()
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
-            bell.ring("campaigns")
+            wake_ups.ring("campaigns")
         if large.is_due():
-            bell.ring("audiences")
+            wake_ups.ring("audiences")
         if imports.is_due() or self._hour_is_over():
-            bell.ring("imports")
+            wake_ups.ring("imports")
         if forget.is_due() or captured.is_due():
-            bell.ring("erasures")
+            wake_ups.ring("erasures")
         if verify.is_due():
-            bell.ring("domains")
+            wake_ups.ring("domains")
         if watching.is_due() | mirrors.is_due():
-            bell.ring("segments")
+            wake_ups.ring("segments")
         if settling.is_due():
-            bell.ring("hits")
+            wake_ups.ring("hits")
         if any(one.is_due() for one in (dates, entry, runs, resting)):
-            bell.ring("flows")
+            wake_ups.ring("flows")
         if teller.is_due():
-            bell.ring("webhooks")
+            wake_ups.ring("webhooks")
         if crowd_jobs.is_due():
-            bell.ring("crowds")
+            wake_ups.ring("crowds")
         if schedule.is_due():
-            bell.ring("backups")
+            wake_ups.ring("backups")
 
 
 def tend_segments() -> None:

@@ -8,7 +8,7 @@ from appliance.delivery import greeting
 from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.providers.direct import Way
 from appliance.delivery.send import Server
-from appliance.work.pool import Pool
+from appliance.work.connection_pool import ConnectionPool
 from tests.kit.smtp import SmtpServer
 
 
@@ -17,12 +17,14 @@ def way(name: str, group: str = "google") -> Way:
     return Way("people.example", ((10, name),), group)
 
 
-def with_pool(act: Callable[[Pool, Callable[[], Coroutine[Any, Any, Dialogue]]], Coroutine[Any, Any, None]]) -> None:
+def with_pool(
+    act: Callable[[ConnectionPool, Callable[[], Coroutine[Any, Any, Dialogue]]], Coroutine[Any, Any, None]],
+) -> None:
     """Run an act with a pool and something that opens conversations; at its end nothing is open."""
     with SmtpServer() as smtp:
 
         async def run() -> None:
-            pool = Pool()
+            pool = ConnectionPool()
             await act(pool, lambda: greeting.connect(Server("127.0.0.1", smtp.port, "none", helo="x.example")))
             await pool.close()
             assert pool.connections == 0 and not pool._open
@@ -34,7 +36,7 @@ def with_pool(act: Callable[[Pool, Callable[[], Coroutine[Any, Any, Dialogue]]],
 def test_a_conversation_is_taken_up_again() -> None:
     """For the same servers, not for others, and not once it has ended."""
 
-    async def act(pool: Pool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
+    async def act(pool: ConnectionPool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
         await pool.opening(way("a"), 4)
         first = await connect()
         pool.give(way("a"), first)
@@ -50,7 +52,7 @@ def test_a_conversation_is_taken_up_again() -> None:
 def test_another_server_of_the_group_takes_the_place_of_an_idle_one() -> None:
     """Two at most: the third waits until an idle one has said goodbye; another group waits for nobody."""
 
-    async def act(pool: Pool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
+    async def act(pool: ConnectionPool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
         made = []
         for name in ("a", "b"):
             await pool.opening(way(name), 2)
@@ -71,7 +73,7 @@ def test_another_server_of_the_group_takes_the_place_of_an_idle_one() -> None:
 def test_proven_conversations_are_apart() -> None:
     """Who demands a proof does not get a conversation that was opened without, nor the other way round."""
 
-    async def act(pool: Pool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
+    async def act(pool: ConnectionPool, connect: Callable[[], Coroutine[Any, Any, Dialogue]]) -> None:
         await pool.opening(way("a"), 4)
         pool.give(way("a"), await connect())
         assert pool.take(way("a")._replace(proven=True)) is None

@@ -24,7 +24,7 @@ from appliance.messages.ledger import Claim, Outcome
 from appliance.messages.line import Line
 from appliance.messages.prepare import Workshop
 from appliance.tables import Campaign, Channel, Contact, ContactList
-from appliance.work import bell
+from appliance.work import wake_ups
 
 BY_API = Evidence(source="api", actor="key:1", ip="192.0.2.1")
 BY_LINK = Evidence(source="one_click", actor="recipient")
@@ -54,7 +54,7 @@ class Home:
         """Give back everything that belongs to the process."""
         work.stop()
         storage.wrote()  # what could not be written there is no trouble of the next
-        bell.silence()
+        wake_ups.silence()
         clock.follow(None)
         plan.forget()
         close_database()

@@ -17,9 +17,9 @@ from appliance.errors import Temporary
 from appliance.messages import hot, single
 from appliance.messages.line import Line
 from appliance.messages.single import MessageWrite
-from appliance.work import feeder
-from appliance.work.pace import Pace
-from appliance.work.sender import Sender
+from appliance.work import ready_queue
+from appliance.work.email_rate_limits import EmailRateLimits
+from appliance.work.email_sender import EmailSender
 from tests.domain.home import Home
 from tests.domain.test_line import crowd
 from tests.kit.server import free_port
@@ -49,17 +49,17 @@ def singles(home: Home, count: int) -> None:
 def sending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Send in a thread of its own; yields how often something was made ready, and how many messages."""
     made: Counter[str] = Counter()
-    make = feeder.Feeder._make
+    make = ready_queue.ReadyQueue._make
 
-    def counted(self: feeder.Feeder, *arguments: Any) -> Any:
+    def counted(self: ready_queue.ReadyQueue, *arguments: Any) -> Any:
         found = make(self, *arguments)
         made["fills"] += 1
         made["messages"] += len(found)
         return found
 
-    monkeypatch.setattr(feeder.Feeder, "_make", counted)
+    monkeypatch.setattr(ready_queue.ReadyQueue, "_make", counted)
     work.start()
-    sender = Sender("p")
+    sender = EmailSender("p")
 
     def drain() -> None:
         while not sender.stopping.wait(0.2):  # as the pulse rings in a service
@@ -141,7 +141,7 @@ def test_what_an_account_may_not_send_is_not_handed_out_again(home: Home) -> Non
 def test_groups_of_which_nothing_is_heard_are_forgotten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """What thousands of domains once asked for does not stay in memory for ever."""
     crowd(home, "p@example.org")
-    pace, now = Pace(config.current().email), 1000.0
+    pace, now = EmailRateLimits(config.current().email), 1000.0
     monkeypatch.setattr("appliance.clock.steady", lambda: now)
     (claim,) = Line().candidates(1)
     error = Temporary("slow down", 421, "4.7.0")

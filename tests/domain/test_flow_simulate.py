@@ -15,7 +15,7 @@ from appliance.flows.requests import FlowCreate
 from appliance.messages.ledger import Outcome
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentCreate
-from appliance.work import bell
+from appliance.work import wake_ups
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import DAY, changed, clicked, rehearsed, told, ways, written
 from tests.domain.home import Home, turn
@@ -185,7 +185,7 @@ def test_not_a_byte_is_left_and_nobody_is_woken(home: Home) -> None:
     flow = written(home, everything, goal="order_paid")
     heard: list[str] = []
     for name in ("flows", "outbox"):
-        bell.answer(name, partial(heard.append, name))
+        wake_ups.answer(name, partial(heard.append, name))
     before = dumped(home.directory)
     script = [
         {"event": event, "after": 100}

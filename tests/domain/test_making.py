@@ -10,15 +10,15 @@ from appliance.errors import Later
 from appliance.messages import single
 from appliance.messages.line import Line
 from appliance.messages.single import MessageWrite
-from appliance.work.making import Maker
-from appliance.work.shares import Shares
+from appliance.work.fair_shares import FairShares
+from appliance.work.rendering import Renderer
 from tests.domain.home import Home
 
 
 def test_a_database_that_cannot_be_read_costs_nobody_the_message(home: Home) -> None:
     """While a table is out of reach the message waits; it is made as soon as the table is back."""
     home.send(home.campaign(home.list_of(home.contact("a@example.org").id).id))
-    claims, maker = Line().candidates(2), Maker()
+    claims, maker = Line().candidates(2), Renderer()
     try:
         work.write(lambda: connection().execute("ALTER TABLE template_revision RENAME TO away").fetchall())
         waiting = maker.make(claims)
@@ -50,7 +50,7 @@ def test_accounts_take_turns_by_the_time_that_theirs_take(home: Home, seconds: f
         post(home.account_id, SLOW)
     for _ in range(12):
         post(other, "Hello")
-    maker = Maker()
+    maker = Renderer()
     try:
         claims = Line().candidates(0, singles=60)
         made = maker.make(claims, seconds)
@@ -68,7 +68,7 @@ def test_accounts_take_turns_by_the_time_that_theirs_take(home: Home, seconds: f
 
 def test_a_rest_earns_nothing_and_costs_nothing() -> None:
     """Who comes back begins where those stand who worked meanwhile; what one used before the other came is past."""
-    shares = Shares()
+    shares = FairShares()
     shares.enter([1])
     for _ in range(100):
         assert shares.next([1]) == 1

@@ -7,9 +7,9 @@ import pytest
 from appliance.delivery import rates
 from appliance.delivery.groups import group_of
 from appliance.errors import DeliveryError, Permanent, Temporary, Unreachable
-from appliance.work import meter
-from appliance.work.backoff import SILENCE_SECONDS, WINDOW_SECONDS, Slow
-from appliance.work.meter import HOUR, NEVER, Limit, Meter
+from appliance.work import rate_limit
+from appliance.work.adaptive_throttle import SILENCE_SECONDS, WINDOW_SECONDS, AdaptiveThrottle
+from appliance.work.rate_limit import HOUR, NEVER, Limit, RateLimiter
 
 
 def said(line: str, kind: type[DeliveryError] = Temporary) -> DeliveryError:
@@ -73,14 +73,14 @@ def test_who_belongs_together(address: str, group: str) -> None:
 )  # fmt: skip
 def test_how_a_limit_is_written(entry: str, limit: Limit) -> None:
     """A name, then what is allowed, in words that a person reads back."""
-    assert meter.read(entry) == (entry.split(" ", maxsplit=1)[0].lower(), limit)
+    assert rate_limit.read(entry) == (entry.split(" ", maxsplit=1)[0].lower(), limit)
 
 
 @pytest.mark.parametrize("rate", [0.5, 1, 3, 20, 500])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rate_is_even(rate: float, seed: int) -> None:
     """However late those come who take the turns: the rate is reached, and never twice of it in any second."""
-    chance, kept = random.Random(seed), Meter("x", Limit(rate))
+    chance, kept = random.Random(seed), RateLimiter("x", Limit(rate))
     now, taken = 1000.0, []
     while now < 1000 + 60:
         now = max(now, kept.opens_at(now))
@@ -90,7 +90,7 @@ def test_a_rate_is_even(rate: float, seed: int) -> None:
         taken.append(now)
     busiest = max(sum(at <= other < at + 1 for other in taken) for at in taken)
     assert busiest <= max(2 * rate, 1)
-    on_time = Meter("x", Limit(rate))
+    on_time = RateLimiter("x", Limit(rate))
     now, count = 1000.0, 0
     while (now := max(now, on_time.opens_at(now)) + 0.0005) < 1060:
         on_time.take(now)
@@ -100,7 +100,7 @@ def test_a_rate_is_even(rate: float, seed: int) -> None:
 
 def test_an_hour_is_any_sixty_minutes() -> None:
     """No sixty minutes hold more than allowed, what did not go after all is not counted, and what went before is."""
-    kept = Meter("x", Limit(per_hour=3))
+    kept = RateLimiter("x", Limit(per_hour=3))
     for at in (0.0, 100.0):
         kept.remember(at)
     assert kept.opens_at(200.0) <= 200.0
@@ -114,7 +114,7 @@ def test_an_hour_is_any_sixty_minutes() -> None:
 
 def test_a_number_at_a_time() -> None:
     """The next one waits until one ends."""
-    kept = Meter("x", Limit(connections=2))
+    kept = RateLimiter("x", Limit(connections=2))
     kept.take(1.0)
     kept.take(1.0)
     assert kept.opens_at(5.0) == NEVER
@@ -124,7 +124,7 @@ def test_a_number_at_a_time() -> None:
 
 def test_a_group_gets_half_and_pauses_and_comes_back() -> None:
     """Each refusal after a pause halves what goes at a time and doubles the pause; each quiet while gives one back."""
-    slow = Slow("google", usual=8, pause=5)
+    slow = AdaptiveThrottle("google", usual=8, pause=5)
     slow.refused(0.0, "busy", silence=False)
     slow.refused(0.1, "busy", silence=False)
     assert (slow.most, slow.until, slow.opens_at(1.0)) == (4, 5.0, 5.0)
@@ -138,7 +138,7 @@ def test_a_group_gets_half_and_pauses_and_comes_back() -> None:
 
 def test_a_group_that_has_one_left_is_slowed() -> None:
     """With one at a time refused again, the time between two grows, and shrinks first when it goes well."""
-    slow = Slow("google", usual=1, pause=5)
+    slow = AdaptiveThrottle("google", usual=1, pause=5)
     for _ in range(4):
         slow.refused(slow.until, "busy", silence=False)
     now = slow.until
@@ -150,7 +150,7 @@ def test_a_group_that_has_one_left_is_slowed() -> None:
 
 def test_silence_lasts_ten_minutes_and_begins_with_one() -> None:
     """4.7.28: nothing for ten minutes, then one at a time, then one more for each quiet while."""
-    slow = Slow("google", usual=10, pause=5)
+    slow = AdaptiveThrottle("google", usual=10, pause=5)
     slow.refused(7.0, "4.7.28", silence=True)
     assert slow.opens_at(8.0) == 607.0
     slow.take(607.0)
@@ -161,7 +161,7 @@ def test_silence_lasts_ten_minutes_and_begins_with_one() -> None:
 
 def test_many_taken_in_a_row_end_the_slowness_sooner() -> None:
     """Where one after the other is taken, the pause between two goes first and within few, then more go at a time."""
-    slow = Slow("google", usual=3, pause=5)
+    slow = AdaptiveThrottle("google", usual=3, pause=5)
     for _ in range(4):
         slow.refused(slow.until, "busy", silence=False)
     now, taken = slow.until, 0

@@ -13,7 +13,7 @@ from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.line import Line
 from appliance.messages.prepare import Workshop
 from appliance.tables import Message
-from appliance.work import housekeeping, making
+from appliance.work import housekeeping, rendering
 from tests.domain.home import BY_API, Home, crash, turn
 
 
@@ -90,7 +90,7 @@ def test_what_could_not_be_made_is_in_no_doubt(is_cancelled: bool, home: Home) -
     home.advance(1000)
     pinned = scalar("SELECT pinned FROM campaign WHERE id = ?", (claim.campaign_id,))
     work.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
-    maker = making.Maker()
+    maker = rendering.Renderer()
     [ready] = maker.make(Line().candidates(1))
     maker.close()
     assert ready.fault is not None and work.write(hot.step, [], [ready.claim], "process") == {claim.id}

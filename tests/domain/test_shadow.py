@@ -15,7 +15,7 @@ from appliance.db.shadow import ALL, NONE, Pretended, Rows, is_shadowed, shadowe
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.tables import Account, Contact, ContactList, Event
-from appliance.work import bell
+from appliance.work import wake_ups
 from tests.domain.home import Home
 
 PEOPLE = ("contact", "channel", "consent", "membership", "contact_list", "event", "contact_search", "list_refusal",
@@ -77,16 +77,16 @@ def test_a_table_without_a_shadow_is_never_written(home: Home) -> None:
 def test_nothing_follows_and_nobody_is_woken(home: Home) -> None:
     """What a verb wants done after its commit is dropped, no bell is heard, and no other thread gets a write."""
     heard: list[str] = []
-    bell.answer("flows", lambda: heard.append("flows"))
+    wake_ups.answer("flows", lambda: heard.append("flows"))
     with shadowed({"event": NONE}):
         work.write(log.record, Happened(home.account_id, "cart_add"))
-        bell.ring("flows")
+        wake_ups.ring("flows")
         assert scalar("SELECT count(*) FROM event") == 1
         for hand_over in (work.submit, work.record, work.between):
             with pytest.raises(RuntimeError, match="pretended"):
                 hand_over(run, "DELETE FROM event")
     assert heard == []
-    bell.ring("flows")
+    wake_ups.ring("flows")
     assert heard == ["flows"]
 
 

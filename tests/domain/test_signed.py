@@ -17,7 +17,7 @@ from appliance.messages.single import MessageWrite
 from appliance.sending_domains import keys
 from appliance.sending_domains.keys import KeyUnusable
 from appliance.tables import DomainKey, SendingDomain
-from appliance.work.making import Maker
+from appliance.work.rendering import Renderer
 from tests.domain.home import Home
 from tests.domain.test_domain_keys import PAIRS, domain
 from tests.domain.test_feeder import relay, sending
@@ -111,7 +111,7 @@ def test_many_are_signed_as_each_alone(home: Home) -> None:
     """Signed together in threads or one by one, the bytes and their order are the same."""
     work.write(keys.make, domain(home), PAIRS[0])
     found = [*campaign(home, 41), letter(home), letter(home, from_email="x@other.example")]
-    maker = Maker()
+    maker = Renderer()
     made = maker.make(found)
     maker.close()
     assert [one.claim.id for one in made] == [one.id for one in found]
@@ -123,7 +123,7 @@ def test_a_key_that_follows_signs_the_next_ones(home: Home) -> None:
     """A sender that is at work signs what it makes next with a key that was activated since."""
     here = domain(home)
     work.write(keys.make, here, PAIRS[0])
-    found, maker = campaign(home, 4), Maker()
+    found, maker = campaign(home, 4), Renderer()
     maker.make(found[:2])
     home.advance(1)
     (second,) = work.write(keys.rotate, here, PAIRS[1])

@@ -19,7 +19,7 @@ from appliance.messages import delivering, nights, outbox, quiet, sms_rules
 from appliance.messages.ledger import COLUMNS, Claim
 from appliance.messages.line import Line
 from appliance.sms import numbers
-from appliance.work import bell
+from appliance.work import wake_ups
 from tests.domain.home import Home
 from tests.domain.sms_crowd import accept, ends, go_to, real, taken, texted
 
@@ -186,7 +186,7 @@ def test_other_quiet_hours_hold_for_what_waits_too(home: Home) -> None:
     real()
     sleeps(home)
     rung: list[str] = []
-    bell.answer("nights", lambda: rung.append("nights"))
+    wake_ups.answer("nights", lambda: rung.append("nights"))
     work.write(run, "UPDATE account SET sms_from = '+15550001111'")
     for number in range(3):
         home.upsert(phone=f"+4915112{number:06}")

@@ -8,8 +8,8 @@ from appliance import clock, config
 from appliance.errors import Permanent, Throttled, Uncertain, Unreachable
 from appliance.messages.ledger import Claim
 from appliance.messages.line import Line
-from appliance.work.text_pace import MAX_DOUBTS, TextPace
-from appliance.work.texting import Senders
+from appliance.work.sms_rate_limits import MAX_DOUBTS, SmsRateLimits
+from appliance.work.sms_sender import Senders
 from tests.domain.home import Home
 from tests.domain.test_prepare_sms import campaign
 
@@ -30,10 +30,10 @@ def claim(number: int, provider: str = "twilio") -> Claim:
     return Claim(**values | {"id": number, "provider": provider, "channel": "sms"})
 
 
-def pace(home: Home, **settings: Any) -> TextPace:
+def pace(home: Home, **settings: Any) -> SmsRateLimits:
     """Make the pace of an installation."""
     home.configure(sms__transport="twilio", sms__twilio__account_sid="AC1", sms__twilio__auth_token="t", **settings)
-    return TextPace(config.current().sms)
+    return SmsRateLimits(config.current().sms)
 
 
 def test_a_sender_keeps_to_its_limit_and_others_do_not(home: Home, now: list[float]) -> None:

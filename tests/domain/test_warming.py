@@ -8,8 +8,8 @@ from appliance.db import work
 from appliance.db.open import rows
 from appliance.messages import warming
 from appliance.messages.warming import CAPS, Day
-from appliance.work.meter import NEVER
-from appliance.work.quota import Quota
+from appliance.work.rate_limit import NEVER
+from appliance.work.warm_up_quota import WarmUpQuota
 from tests.domain.home import Home
 
 DAY = 86_400
@@ -83,7 +83,7 @@ def test_when_it_may_be_done(accepted: int, left: int, days: int | None) -> None
 
 def test_a_quota_opens_with_its_next_day(home: Home) -> None:
     """What is at work may still be refused; once all went it waits for midnight, and a day that is over has none."""
-    quota = Quota(today(home))
+    quota = WarmUpQuota(today(home))
     for _ in range(50):
         assert quota.opens_at(5.0) == 5.0
         quota.take(5.0)

@@ -16,12 +16,12 @@ from appliance.errors import DeliveryError, Throttled
 from appliance.messages.ledger import Claim
 from appliance.messages.warming import Day
 from appliance.settings import Email
-from appliance.work import meter
-from appliance.work.backoff import Slow
-from appliance.work.limiting import ALL, Limited, Limiting
-from appliance.work.meter import Limit, Meter
-from appliance.work.quota import Counted, Quota
-from appliance.work.standing import Beginning, Closed, Spared, Standing
+from appliance.work import rate_limit
+from appliance.work.adaptive_throttle import AdaptiveThrottle
+from appliance.work.rate_limit import Limit, RateLimiter
+from appliance.work.rate_limits import ALL, Limited, RateLimits
+from appliance.work.send_status import Beginning, Closed, SendStatus, Spared
+from appliance.work.warm_up_quota import Counted, WarmUpQuota
 
 # Groups that ask for less within a minute before the way out itself is spared
 _MANY_GROUPS, _MANY_SECONDS = 3, 60.0
@@ -31,27 +31,29 @@ _MANY_SPARED, _FORGOTTEN_SECONDS = 64, 1800.0
 _FIRST = 4
 
 
-class Pace(Limiting):
+class EmailRateLimits(RateLimits):
     """The limits of one process; used on one event loop, and only read elsewhere."""
 
     def __init__(self, email: Email) -> None:
         super().__init__(Limit(email.rate_per_second, email.rate_per_hour), is_free=False)
         self._provider = email.transport
         self._pause, self._usual = seconds(email.slow_down), email.connections
-        self._senders = {name: Meter(f"from {name}", limit) for name, limit in map(meter.read, email.sender_limits)}
+        self._senders = {
+            name: RateLimiter(f"from {name}", limit) for name, limit in map(rate_limit.read, email.sender_limits)
+        }
         self._groups = {
-            group: Meter(group, limit)
-            for name, limit in map(meter.read, email.recipient_limits) for group in (group_of(name),)
+            group: RateLimiter(group, limit)
+            for name, limit in map(rate_limit.read, email.recipient_limits) for group in (group_of(name),)
         }  # fmt: skip
         # One is left for the others, however large a group is
         self._most = min(email.direct.group_connections, max(1, email.connections - 1))
         self._first = min(_FIRST, self._most, max(1, email.connections // 2))
-        self._slow: dict[tuple[str, str], Slow] = {}
+        self._slow: dict[tuple[str, str], AdaptiveThrottle] = {}
         self._asked: deque[tuple[float, str]] = deque(maxlen=100)
         self._has_limits = bool(self.is_timed or self._senders or self._groups)
         self._is_direct = self._provider == DIRECT
         self._begins = self._is_direct and email.direct.warm_up
-        self._quotas: dict[str, Quota] = {}  # by the domain that begins
+        self._quotas: dict[str, WarmUpQuota] = {}  # by the domain that begins
         self.is_free = not self._has_limits and not self._is_direct
 
     # -- what goes ------------------------------------------------------------------------------------------------
@@ -66,7 +68,7 @@ class Pace(Limiting):
 
     def allot(self, day: Day) -> None:
         """Keep to what a domain may send today; from any thread."""
-        self._quotas[day.domain] = Quota(day)
+        self._quotas[day.domain] = WarmUpQuota(day)
 
     def named(self, sender: str) -> str:
         """Return the name of a sender's limit: that of its domain."""
@@ -96,7 +98,7 @@ class Pace(Limiting):
         """Learn from an answer; one that asks for less comes back as Throttled, with the time to try again."""
         if error is None:
             for one in self._going.get(claim.id, ()) if self._quotas else ():
-                if isinstance(one, Quota | Counted):
+                if isinstance(one, WarmUpQuota | Counted):
                     one.sent()
             if self._slow:
                 self._accepted(claim)
@@ -116,13 +118,13 @@ class Pace(Limiting):
         wait = max(slow.until - now, 1.0) * random.uniform(1.0, 1.1)
         return Throttled(error.text, wait, error.smtp, error.enhanced)
 
-    def _spare(self, provider: str, group: str, now: float, error: DeliveryError) -> Slow:
+    def _spare(self, provider: str, group: str, now: float, error: DeliveryError) -> AdaptiveThrottle:
         slow = self._group(provider, group)
         slow.refused(now, error.text, rates.asks_for_silence(error))
         self.is_free = False
         return slow
 
-    def _group(self, provider: str, group: str) -> Slow:
+    def _group(self, provider: str, group: str) -> AdaptiveThrottle:
         found = self._slow.get((provider, group))
         if found is not None:
             return found
@@ -131,9 +133,9 @@ class Pace(Limiting):
             long_ago = clock.steady() - _FORGOTTEN_SECONDS
             self._slow = {key: one for key, one in self._slow.items() if one.in_use or one.until > long_ago}
         if provider == DIRECT:
-            made = Slow(group, self._most, self._pause, self._first)
+            made = AdaptiveThrottle(group, self._most, self._pause, self._first)
         else:
-            made = Slow(group, self._usual, self._pause)
+            made = AdaptiveThrottle(group, self._usual, self._pause)
         self._slow[provider, group] = made
         return made
 
@@ -144,7 +146,7 @@ class Pace(Limiting):
 
     def goes_to(self, claim: Claim) -> str | None:
         """Return the group as part of which a message was let go; None if it keeps to none."""
-        return next((one.name for one in self._going.get(claim.id, ()) if isinstance(one, Slow)), None)
+        return next((one.name for one in self._going.get(claim.id, ()) if isinstance(one, AdaptiveThrottle)), None)
 
     def pauses(self, group: str) -> bool:
         """Return whether nothing goes to the servers of a group for now."""
@@ -173,11 +175,11 @@ class Pace(Limiting):
         known = [self.everybody, *self._senders.values(), *self._groups.values()]
         return [*known, *self._slow.values(), *self._quotas.values()]
 
-    def _limited(self) -> list[tuple[str, Meter | Slow]]:
+    def _limited(self) -> list[tuple[str, RateLimiter | AdaptiveThrottle]]:
         slow = [(group, one) for (_, group), one in self._slow.items() if group != ALL]
         return [*self._groups.items(), *slow]
 
-    def _counting(self, provider: str, sender: str, recipient: str) -> list[Meter]:
+    def _counting(self, provider: str, sender: str, recipient: str) -> list[RateLimiter]:
         if provider != self._provider:
             return []
         groups = map(self._groups.get, routing.names_of(provider, recipient))
@@ -185,7 +187,7 @@ class Pace(Limiting):
 
     # -- what is known --------------------------------------------------------------------------------------------
 
-    def standing(self) -> Standing:
+    def standing(self) -> SendStatus:
         """Return which groups are spared, and which limits of an hour are used up."""
         steady, now = clock.steady(), clock.now_ms()
 
@@ -193,7 +195,7 @@ class Pace(Limiting):
             return now + int((at - steady) * 1000)
 
         slow = [*self._slow.items()]
-        return Standing(
+        return SendStatus(
             tuple(Closed(provider, one.words, one.since, moment(one.until))
                   for (provider, group), one in slow if group == ALL and one.until > steady),
             tuple(Spared(provider, group, one.words, one.since, moment(one.until) if one.until > steady else None,

@@ -15,16 +15,16 @@ from appliance.db.open import close_database
 from appliance.delivery.routing import DIRECT
 from appliance.errors import Unavailable
 from appliance.messages import outbox
-from appliance.work import standing
-from appliance.work.clerk import Clerk
-from appliance.work.courier import Courier
-from appliance.work.destinations import Destinations
-from appliance.work.feeder import Feeder
-from appliance.work.gate import Gate
-from appliance.work.halting import Halt
-from appliance.work.pace import Pace
-from appliance.work.reach import Reach
-from appliance.work.standing import Standing
+from appliance.work import send_status
+from appliance.work.circuit_breaker import CircuitBreaker
+from appliance.work.direct_worker import DirectWorker
+from appliance.work.email_rate_limits import EmailRateLimits
+from appliance.work.mx_connections import MxConnections
+from appliance.work.outcome_writer import OutcomeWriter
+from appliance.work.ready_queue import ReadyQueue
+from appliance.work.send_status import SendStatus
+from appliance.work.stop_switch import StopSwitch
+from appliance.work.unreachable_hosts import UnreachableHosts
 
 log = logging.getLogger("campanero.sender")
 # Ready messages for each conversation; more would only wait
@@ -38,23 +38,23 @@ _MAX_PLACES = 100
 _HOUR_MS = 3_600_000
 
 
-class Sender:
+class EmailSender:
     """The sending side of one process; `drain` runs in one thread at a time."""
 
     def __init__(self, process: str) -> None:
         self.process = process
-        self.halted = Halt()
+        self.halted = StopSwitch()
         self.stopping = self.halted.stopping
-        self.gate = Gate(seconds(config.current().email.probe_after))
+        self.gate = CircuitBreaker(seconds(config.current().email.probe_after))
         self._woken = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.Event | None = None
-        self.pace = Pace(config.current().email)
-        self.reach = Reach()
+        self.pace = EmailRateLimits(config.current().email)
+        self.reach = UnreachableHosts()
         self._remembers = not self.pace.counts_hours
-        self._places: set[Courier] = set()
-        self._destinations: Destinations | None = None
-        standing.report("email", self.standing)
+        self._places: set[DirectWorker] = set()
+        self._destinations: MxConnections | None = None
+        send_status.report("email", self.standing)
 
     def wake(self) -> None:
         """Say that there may be more to send; a running drain puts idle places to work."""
@@ -79,7 +79,7 @@ class Sender:
         self.stopping.set()
         self.wake()
 
-    def standing(self) -> Standing:
+    def standing(self) -> SendStatus:
         """Return what is closed, spared or used up, and how many conversations are open; from any thread."""
         found = self.pace.standing()
         there = sum(place.connections for place in [*self._places])
@@ -89,11 +89,11 @@ class Sender:
     async def _drain(self) -> None:
         email = config.current().email
         places = min(email.connections * _WAITING, _MAX_PLACES) if email.transport == DIRECT else email.connections
-        self._destinations = destinations = Destinations(
+        self._destinations = destinations = MxConnections(
             self.gate, self.pace, self.reach, asyncio.Semaphore(email.connections)
         )
         self._loop, self._look = asyncio.get_running_loop(), asyncio.Event()
-        feeder, clerk = Feeder(self.gate, self.pace, places * _AHEAD, self.halted), Clerk(self.process)
+        feeder, clerk = ReadyQueue(self.gate, self.pace, places * _AHEAD, self.halted), OutcomeWriter(self.process)
         tasks: set[asyncio.Task[None]] = set()
         try:
             await self._remember()
@@ -123,7 +123,9 @@ class Sender:
             self.pace.remember(await asyncio.get_running_loop().run_in_executor(None, _handed_over, since))
             self._remembers = True
 
-    def _begin(self, look: asyncio.Event, tasks: set["asyncio.Task[None]"], feeder: Feeder, clerk: Clerk) -> None:
+    def _begin(
+        self, look: asyncio.Event, tasks: set["asyncio.Task[None]"], feeder: ReadyQueue, clerk: OutcomeWriter
+    ) -> None:
         def ended(task: "asyncio.Task[None]") -> None:
             tasks.discard(task)
             if not tasks:
@@ -145,9 +147,9 @@ class Sender:
                 # What they know by then is stored
                 await asyncio.wait(late, timeout=_LAST_SECONDS)
 
-    async def _work(self, feeder: Feeder, clerk: Clerk) -> None:
+    async def _work(self, feeder: ReadyQueue, clerk: OutcomeWriter) -> None:
         assert self._destinations is not None
-        place = Courier(self.gate, self.pace, feeder, clerk, self.halted, self._destinations)
+        place = DirectWorker(self.gate, self.pace, feeder, clerk, self.halted, self._destinations)
         self._places.add(place)
         try:
             await place.run()

@@ -27,11 +27,11 @@ from appliance.errors import (
     Unwelcome,
 )
 from appliance.messages.ledger import Claim
-from appliance.work.gate import Gate
-from appliance.work.pace import Pace
-from appliance.work.policies import Policies
-from appliance.work.pool import Pool
-from appliance.work.reach import Reach
+from appliance.work.circuit_breaker import CircuitBreaker
+from appliance.work.connection_pool import ConnectionPool
+from appliance.work.email_rate_limits import EmailRateLimits
+from appliance.work.mta_sts_policies import MtaStsPolicies
+from appliance.work.unreachable_hosts import UnreachableHosts
 
 log = logging.getLogger("campanero.sender")
 # All servers of a domain together may take so long to take a connection
@@ -49,14 +49,16 @@ class Found(NamedTuple):
     elsewhere: bool = False
 
 
-class Destinations:
+class MxConnections:
     """The recipients' servers, as all places of a sender see them; used on one event loop."""
 
-    def __init__(self, gate: Gate, pace: Pace, reach: Reach, transactions: asyncio.Semaphore) -> None:
+    def __init__(
+        self, gate: CircuitBreaker, pace: EmailRateLimits, reach: UnreachableHosts, transactions: asyncio.Semaphore
+    ) -> None:
         self._gate, self._pace, self.reach = gate, pace, reach
         self.transactions = transactions
-        self.pool = Pool()
-        self._policies = Policies()
+        self.pool = ConnectionPool()
+        self._policies = MtaStsPolicies()
         self._one_asks = asyncio.Lock()
 
     async def find(self, claim: Claim) -> Found:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 
-class Shares:
+class FairShares:
     """The processor time that each account used for rendering, in seconds; used by one thread.
 
     Who comes back after a rest begins where those who worked meanwhile stand: a rest earns nothing, and what somebody

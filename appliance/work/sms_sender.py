@@ -16,14 +16,14 @@ from appliance.messages import line, outbox
 from appliance.messages.ledger import Claim
 from appliance.messages.sms_senders import limit_of, sender_to
 from appliance.sms import client, numbers
-from appliance.work import bell, standing
-from appliance.work.clerk import Clerk
-from appliance.work.feeder import Feeder
-from appliance.work.gate import Gate
-from appliance.work.halting import Halt
-from appliance.work.handing import Place, Shared
-from appliance.work.standing import Standing
-from appliance.work.text_pace import TextPace
+from appliance.work import send_status, wake_ups
+from appliance.work.circuit_breaker import CircuitBreaker
+from appliance.work.outcome_writer import OutcomeWriter
+from appliance.work.ready_queue import ReadyQueue
+from appliance.work.send_status import SendStatus
+from appliance.work.sms_rate_limits import SmsRateLimits
+from appliance.work.sms_worker import Shared, SmsWorker
+from appliance.work.stop_switch import StopSwitch
 
 log = logging.getLogger("campanero.sender")
 CHANNEL = "sms"
@@ -38,15 +38,15 @@ _IDLE_SECONDS = 10.0
 _HOUR_MS = 3_600_000
 
 
-class Texter:
+class SmsSender:
     """The sender of SMS of one process; its thread begins with the first one that is due."""
 
     def __init__(self, process: str) -> None:
         self.process = process
-        self.halted = Halt()
+        self.halted = StopSwitch()
         sms = config.current().sms
-        self.gate = Gate(seconds(sms.probe_after))
-        self.pace = TextPace(sms)
+        self.gate = CircuitBreaker(seconds(sms.probe_after))
+        self.pace = SmsRateLimits(sms)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,7 +54,7 @@ class Texter:
         self._woken = threading.Event()
         self._at_work = 0
         self._remembers = not self.pace.counts_hours
-        standing.report(CHANNEL, self.standing)
+        send_status.report(CHANNEL, self.standing)
 
     def is_due(self) -> bool:
         """Return whether an SMS may go now."""
@@ -80,7 +80,7 @@ class Texter:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def standing(self) -> Standing:
+    def standing(self) -> SendStatus:
         """Return what is closed, spared or used up, and how many requests are open; from any thread."""
         return self.pace.standing()._replace(closed=self.gate.standing(), connections=self._at_work)
 
@@ -99,8 +99,8 @@ class Texter:
         loop, look = asyncio.get_running_loop(), asyncio.Event()
         with self._lock:
             self._loop, self._look = loop, look
-        feeder = Feeder(self.gate, self.pace, places * _AHEAD, self.halted, CHANNEL, Senders())
-        shared = Shared(self.gate, self.pace, feeder, Clerk(self.process), self.halted, places)
+        feeder = ReadyQueue(self.gate, self.pace, places * _AHEAD, self.halted, CHANNEL, Senders())
+        shared = Shared(self.gate, self.pace, feeder, OutcomeWriter(self.process), self.halted, places)
         tasks: set[asyncio.Task[None]] = set()
         try:
             await self._remember()
@@ -113,7 +113,7 @@ class Texter:
                 # Places that found nothing have ended and stay so until somebody rings; the busy ones go on
                 await look.wait()
                 if not tasks and not self._woken.is_set():
-                    bell.ring("campaigns")  # one may be complete
+                    wake_ups.ring("campaigns")  # one may be complete
                     await self._woken_up(look)
         finally:
             feeder.more()
@@ -176,7 +176,7 @@ class Senders:
 
 async def _work(shared: Shared) -> None:
     try:
-        await Place(shared).run()
+        await SmsWorker(shared).run()
     except Unavailable as error:
         log.error("sending stops: %s", error)
     except Exception:

@@ -18,7 +18,7 @@ _KNOWN_SECONDS, _FAILED_SECONDS, _MIN_SECONDS = 3600.0, 300.0, 60.0
 _MAX_KEPT = 20_000
 
 
-class Policies:
+class MtaStsPolicies:
     """What domains want; used on one event loop."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ class _Handed(NamedTuple):
     answer: "asyncio.Future[bool]"
 
 
-class Clerk:
+class OutcomeWriter:
     """Hands outcomes and marks to the writer; used on one event loop."""
 
     def __init__(self, process: str) -> None:

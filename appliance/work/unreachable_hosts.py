@@ -20,7 +20,7 @@ _TOLD_SECONDS = 5.0
 _MAX_KEPT = 5_000
 
 
-class Reach:
+class UnreachableHosts:
     """What is known of recipients' servers in this process; used on one event loop at a time."""
 
     def __init__(self) -> None:

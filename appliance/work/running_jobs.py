@@ -12,7 +12,7 @@ _JOBS = Gauge("jobs", "Background work by its kind: how much waits for a thread,
 _FAILURES = Counter("job_failures_total", "Background work that broke off for a fault, by its kind.", ("job",))
 
 
-class UnderWay:
+class RunningJobs:
     """The background work of one process, as it stands."""
 
     def __init__(self, waiting: Callable[[], Collection[str]]) -> None:

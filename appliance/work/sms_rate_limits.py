@@ -11,11 +11,11 @@ from appliance.errors import DeliveryError, Throttled, Uncertain, Unreachable
 from appliance.messages.ledger import Claim
 from appliance.messages.sms_senders import limit_of
 from appliance.settings import Sms
-from appliance.work import meter
-from appliance.work.backoff import Slow
-from appliance.work.limiting import ALL, Limited, Limiting
-from appliance.work.meter import NEVER, Limit, Meter
-from appliance.work.standing import Spared, Standing
+from appliance.work import rate_limit
+from appliance.work.adaptive_throttle import AdaptiveThrottle
+from appliance.work.rate_limit import NEVER, Limit, RateLimiter
+from appliance.work.rate_limits import ALL, Limited, RateLimits
+from appliance.work.send_status import SendStatus, Spared
 
 # Messages in a row that come into doubt before nothing goes for a while
 MAX_DOUBTS = 3
@@ -44,17 +44,18 @@ class _Probe:
         self.in_use -= 1
 
 
-class TextPace(Limiting):
+class SmsRateLimits(RateLimits):
     """The limits of SMS in one process; used on one event loop, and only read elsewhere."""
 
     def __init__(self, sms: Sms) -> None:
         super().__init__(Limit(sms.rate_per_second), is_free=False)
         self._provider, self._usual = sms.transport, sms.connections
         self._senders = {
-            f"from {name}": Meter(f"from {name}", limit) for name, limit in map(meter.read, sms.sender_limits)
+            f"from {name}": RateLimiter(f"from {name}", limit)
+            for name, limit in map(rate_limit.read, sms.sender_limits)
         }
         self._has_limits = bool(self.is_timed or self._senders)
-        self._slow: dict[str, Slow] = {}
+        self._slow: dict[str, AdaptiveThrottle] = {}
         self._doubts = 0
         self._probe: _Probe | None = None
         self._look()
@@ -79,10 +80,10 @@ class TextPace(Limiting):
         known: list[Limited] = [self.everybody, *self._senders.values(), *self._slow.values()]
         return [*known, self._probe] if self._probe is not None else known
 
-    def _limited(self) -> list[tuple[str, Meter | Slow]]:
+    def _limited(self) -> list[tuple[str, RateLimiter | AdaptiveThrottle]]:
         return [*self._senders.items(), *self._slow.items()]
 
-    def _counting(self, provider: str, sender: str, recipient: str) -> list[Meter]:
+    def _counting(self, provider: str, sender: str, recipient: str) -> list[RateLimiter]:
         own = self._senders.get(limit_of(sender))
         return [self.everybody, *([own] if own else [])] if provider == self._provider else []
 
@@ -107,7 +108,7 @@ class TextPace(Limiting):
         now = clock.steady()
         slow = self._slow.get(name)
         if slow is None:
-            slow = self._slow[name] = Slow(name, self._usual, _PAUSE_SECONDS)
+            slow = self._slow[name] = AdaptiveThrottle(name, self._usual, _PAUSE_SECONDS)
             self.is_free = False
         slow.refused(now, error.text, silence=False)
         slow.until = max(slow.until, now + error.seconds)
@@ -136,7 +137,7 @@ class TextPace(Limiting):
 
     # -- what is known --------------------------------------------------------------------------------------------
 
-    def standing(self) -> Standing:
+    def standing(self) -> SendStatus:
         """Return which senders are spared, and which limits of an hour are used up."""
         steady, now = clock.steady(), clock.now_ms()
         spared = (
@@ -144,4 +145,4 @@ class TextPace(Limiting):
                    now + int((one.until - steady) * 1000) if one.until > steady else None, one.most)
             for name, one in [*self._slow.items()]
         )  # fmt: skip
-        return Standing(spared=tuple(spared), full=self.full())
+        return SendStatus(spared=tuple(spared), full=self.full())

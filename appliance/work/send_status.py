@@ -42,7 +42,7 @@ class Beginning(NamedTuple):
     is_full: bool
 
 
-class Standing(NamedTuple):
+class SendStatus(NamedTuple):
     """All of it."""
 
     closed: tuple[Closed, ...] = ()
@@ -52,14 +52,14 @@ class Standing(NamedTuple):
     beginning: tuple[Beginning, ...] = ()
 
 
-_reports: dict[str, Callable[[], Standing]] = {}
+_reports: dict[str, Callable[[], SendStatus]] = {}
 
 
-def report(channel: str, function: Callable[[], Standing]) -> None:
+def report(channel: str, function: Callable[[], SendStatus]) -> None:
     """Let this function answer for a channel from now on, on any thread."""
     _reports[channel] = function
 
 
-def now(channel: str = "email") -> Standing:
+def now(channel: str = "email") -> SendStatus:
     """Return how the sending of a channel stands at this moment."""
-    return _reports[channel]() if channel in _reports else Standing()
+    return _reports[channel]() if channel in _reports else SendStatus()

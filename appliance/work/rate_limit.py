@@ -34,7 +34,7 @@ def read(entry: str) -> tuple[str, Limit]:
     return name.lower(), Limit(found.get("/s", 0), int(found.get("/h", 0)), int(found.get("co", 0)))
 
 
-class Meter:
+class RateLimiter:
     """A limit that is being kept; used on one event loop, times are those of `clock.steady`."""
 
     def __init__(self, name: str, limit: Limit) -> None:

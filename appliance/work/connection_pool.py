@@ -20,7 +20,7 @@ class _Idle(NamedTuple):
     timer: asyncio.TimerHandle
 
 
-class Pool:
+class ConnectionPool:
     """Idle conversations, and how many are open to each group; used on one event loop."""
 
     def __init__(self) -> None:

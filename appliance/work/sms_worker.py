@@ -26,11 +26,11 @@ from appliance.sms import codes
 from appliance.sms.providers import PROVIDERS
 from appliance.sms.providers.kind import Provider
 from appliance.sms.text import Accepted, Text
-from appliance.work.clerk import Clerk
-from appliance.work.feeder import Feeder
-from appliance.work.gate import Gate
-from appliance.work.making import Ready
-from appliance.work.text_pace import TextPace
+from appliance.work.circuit_breaker import CircuitBreaker
+from appliance.work.outcome_writer import OutcomeWriter
+from appliance.work.ready_queue import ReadyQueue
+from appliance.work.rendering import RenderedMessage
+from appliance.work.sms_rate_limits import SmsRateLimits
 
 log = logging.getLogger("campanero.sender")
 _STOPPED = "the service stopped while this message was in hand"
@@ -43,13 +43,19 @@ class Shared:
     """What the places of one sender share; used on one event loop."""
 
     def __init__(
-        self, gate: Gate, pace: TextPace, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool], places: int
+        self,
+        gate: CircuitBreaker,
+        pace: SmsRateLimits,
+        feeder: ReadyQueue,
+        clerk: OutcomeWriter,
+        is_halted: Callable[[], bool],
+        places: int,
     ) -> None:
         self.gate, self.pace, self.feeder, self.clerk, self.is_halted = gate, pace, feeder, clerk, is_halted
         # Numbers to which something is being handed over, or of which it is not written down yet what became of that
         self.at_work: Counter[str] = Counter()
         # What is to be looked for, by some of the places alone: a provider that is slow to know keeps nobody waiting
-        self.sought: deque[Ready] = deque()
+        self.sought: deque[RenderedMessage] = deque()
         self.seekers, self.most_seekers = 0, max(1, places // 4)
         self.asked: set[str] = set()  # numbers that are asked for now: of two that are alike each finds another one
 
@@ -60,7 +66,7 @@ class Shared:
             del self.at_work[number]
 
 
-class Place:
+class SmsWorker:
     """Takes messages to their outcomes, one after the other."""
 
     def __init__(self, shared: Shared) -> None:
@@ -79,7 +85,7 @@ class Place:
         finally:
             await self._store()
 
-    async def _next(self) -> Ready | None:
+    async def _next(self) -> RenderedMessage | None:
         found = None if self._shared.is_halted() else self._shared.feeder.poll()
         if found is None:
             # Nothing that is known waits for what may take long
@@ -100,7 +106,7 @@ class Place:
             if known is not None and known.prepared is not None:
                 self._shared.done(known.claim.recipient_key)
 
-    async def _one(self, ready: Ready) -> None:
+    async def _one(self, ready: RenderedMessage) -> None:
         prepared = ready.prepared
         if prepared is not None and prepared.looked is not None:
             await self._look_for(ready)
@@ -158,7 +164,7 @@ class Place:
         elif isinstance(error, Uncertain) and self._shared.pace.doubted():
             gate.connecting_failed(claim.provider, Unreachable(_UNKNOWN.format(text=error.text)))
 
-    async def _look_for(self, ready: Ready) -> None:
+    async def _look_for(self, ready: RenderedMessage) -> None:
         """See to it that a message is looked for, and all others meanwhile, if there is nobody yet to do so."""
         shared = self._shared
         shared.pace.end(ready.claim.id, used=False)  # nothing is handed over
@@ -175,7 +181,7 @@ class Place:
             while shared.sought and not shared.seekers:
                 shared.feeder.done(shared.sought.popleft().claim, marked=False)
 
-    async def _seek(self, ready: Ready) -> None:
+    async def _seek(self, ready: RenderedMessage) -> None:
         """Ask the provider for a message that it may have taken, and decide."""
         shared, claim, prepared = self._shared, ready.claim, ready.prepared
         assert prepared is not None

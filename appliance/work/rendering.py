@@ -20,7 +20,7 @@ from appliance.errors import Later, Permanent, SenderRefused
 from appliance.messages import repeats
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.prepare import Draft, Workshop
-from appliance.work.shares import Shares
+from appliance.work.fair_shares import FairShares
 
 log = logging.getLogger("campanero.sender")
 _SIGNERS = 3
@@ -32,7 +32,7 @@ _TURN_SECONDS = 0.02
 _READ_AGAIN_SECONDS = 30.0
 
 
-class Ready(NamedTuple):
+class RenderedMessage(NamedTuple):
     """A message that can be handed over, or that cannot be made: then `fault` is what became of it."""
 
     claim: Claim
@@ -49,19 +49,19 @@ class Ready(NamedTuple):
 _Half = tuple[Claim, Draft | Outcome]
 
 
-class Maker:
+class Renderer:
     """Makes messages, for one thread at a time."""
 
     def __init__(self) -> None:
         self._workshop = Workshop()
         self._signers = ThreadPoolExecutor(_SIGNERS, thread_name_prefix="signer")
-        self.shares = Shares()
+        self.shares = FairShares()
 
     def forget(self) -> None:
         """Make what comes next from what is true now."""
         self._workshop = Workshop()
 
-    def make(self, claims: Sequence[Claim], seconds: float = math.inf) -> list[Ready]:
+    def make(self, claims: Sequence[Claim], seconds: float = math.inf) -> list[RenderedMessage]:
         """Make messages; one that cannot be made says why. After so many seconds the others are left.
 
         Accounts take turns by the processor time that theirs take, so that nobody waits for the templates of another.
@@ -75,7 +75,7 @@ class Maker:
             sources.setdefault(_source(claim), []).append(claim)
         workshop.begin()
         shares.enter(waiting)
-        signed: list[Future[list[Ready]] | list[Ready]] = []
+        signed: list[Future[list[RenderedMessage]] | list[RenderedMessage]] = []
         while waiting and (not signed or time.monotonic() < until):
             account_id = shares.next(waiting)
             queue, began = waiting[account_id], time.thread_time()
@@ -101,7 +101,7 @@ def _source(claim: Claim) -> tuple[int | None, ...]:
     return claim.account_id, claim.campaign_id, claim.flow_id, claim.step_id
 
 
-def _all(signed: list["Future[list[Ready]] | list[Ready]"]) -> Iterator[Ready]:
+def _all(signed: list["Future[list[RenderedMessage]] | list[RenderedMessage]"]) -> Iterator[RenderedMessage]:
     for some in signed:
         yield from some.result() if isinstance(some, Future) else some
 
@@ -123,22 +123,22 @@ def _draft(workshop: Workshop, claim: Claim) -> Draft | Outcome:
         return _failed(claim, fault)
 
 
-def _finished(some: list[_Half]) -> list[Ready]:
+def _finished(some: list[_Half]) -> list[RenderedMessage]:
     """Sign what can be signed."""
     return [_unready(claim, half) if isinstance(half, Outcome) else _signed(claim, half) for claim, half in some]
 
 
-def _unready(claim: Claim, fault: Outcome) -> Ready:
+def _unready(claim: Claim, fault: Outcome) -> RenderedMessage:
     # Its mark says that there are no bytes: a process that dies now leaves no doubt
-    return Ready(claim._replace(digest=None), None, fault)
+    return RenderedMessage(claim._replace(digest=None), None, fault)
 
 
-def _signed(claim: Claim, draft: Draft) -> Ready:
+def _signed(claim: Claim, draft: Draft) -> RenderedMessage:
     try:
         prepared = draft.signed()
     except Exception as fault:
         return _unready(claim, _failed(claim, fault))
-    return Ready(claim._replace(digest=repeats.digest(prepared)), prepared)
+    return RenderedMessage(claim._replace(digest=repeats.digest(prepared)), prepared)
 
 
 def _failed(claim: Claim, fault: Exception) -> Outcome:

@@ -15,9 +15,9 @@ from appliance.db.open import close_database
 from appliance.messages import warming
 from appliance.messages.ledger import Claim
 from appliance.messages.line import Line, Names
-from appliance.work.gate import Gate
-from appliance.work.limiting import ALL, Limiting
-from appliance.work.making import Maker, Ready
+from appliance.work.circuit_breaker import CircuitBreaker
+from appliance.work.rate_limits import ALL, RateLimits
+from appliance.work.rendering import RenderedMessage, Renderer
 
 # What waited longer is read again, so that it says what is true by now
 _STALE_SECONDS = 5.0
@@ -30,23 +30,23 @@ _FILL_SECONDS = 0.25
 _BARREN_SECONDS = 1.0
 
 
-class Feeder:
+class ReadyQueue:
     """Keeps some messages ready; used on one event loop."""
 
     def __init__(
-        self, gate: Gate, pace: Limiting, ahead: int, is_halted: Callable[[], bool], channel: str = "email",
+        self, gate: CircuitBreaker, pace: RateLimits, ahead: int, is_halted: Callable[[], bool], channel: str = "email",
         names: Names | None = None,
     ) -> None:  # fmt: skip
         self._gate, self._pace, self._is_halted = gate, pace, is_halted
         self._ahead = pace.most_ahead(ahead)
-        self._single: deque[Ready] = deque()
-        self._ready: deque[Ready] = deque()
-        self._aside: dict[str, deque[Ready]] = {}  # ready, and waiting for a limit of this name
-        self._single_aside: dict[str, deque[Ready]] = {}
+        self._single: deque[RenderedMessage] = deque()
+        self._ready: deque[RenderedMessage] = deque()
+        self._aside: dict[str, deque[RenderedMessage]] = {}  # ready, and waiting for a limit of this name
+        self._single_aside: dict[str, deque[RenderedMessage]] = {}
         self._taken: set[int] = set()
         self._senders: dict[int, str] = {}  # of campaigns
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
-        self._maker = Maker()
+        self._maker = Renderer()
         self._line = Line(channel, names)
         self._parked: set[str] = set()  # groups of which rows were stepped over
         self._filling: asyncio.Task[None] | None = None
@@ -56,7 +56,7 @@ class Feeder:
         self._barren_until = 0.0
         self.dry = False
 
-    async def take(self) -> Ready | None:
+    async def take(self) -> RenderedMessage | None:
         """Return the next message, once it may go; None if nothing is due."""
         found = None if self._is_halted() else self.poll()
         while found is None and not self._is_halted():
@@ -90,7 +90,7 @@ class Feeder:
                 return None
         return None
 
-    def poll(self, behind: bool = False) -> Ready | None:
+    def poll(self, behind: bool = False) -> RenderedMessage | None:
         """Return the next message if one may go at this moment, and see to more.
 
         One that shall follow `behind` another leaves later than it is answered, so it must not keep to any limit.
@@ -99,7 +99,7 @@ class Feeder:
         self._see_to_more()
         return found
 
-    def _queues(self) -> tuple[deque[Ready], ...]:
+    def _queues(self) -> tuple[deque[RenderedMessage], ...]:
         return (self._single, *self._single_aside.values(), *self._aside.values(), self._ready)
 
     def _see_to_more(self) -> None:
@@ -131,7 +131,7 @@ class Feeder:
         await asyncio.shield(self._filling)
         return True
 
-    def _next(self, behind: bool) -> Ready | None:
+    def _next(self, behind: bool) -> RenderedMessage | None:
         for queue in self._queues():
             while queue:
                 found = self._fresh(queue)
@@ -155,7 +155,7 @@ class Feeder:
                     break
         return None
 
-    def _fresh(self, queue: deque[Ready]) -> Ready | None:
+    def _fresh(self, queue: deque[RenderedMessage]) -> RenderedMessage | None:
         """Take the first of a queue that may still go; the others are read again when their time comes."""
         closed, held = self._gate.closed(), self._gate.held()
         oldest = asyncio.get_running_loop().time() - _STALE_SECONDS
@@ -168,7 +168,7 @@ class Feeder:
             self.dry = False
         return None
 
-    def _set_aside(self, ready: Ready, name: str, queue: deque[Ready]) -> bool:
+    def _set_aside(self, ready: RenderedMessage, name: str, queue: deque[RenderedMessage]) -> bool:
         """Keep a message that waits for a limit; returns whether the next of its queue may be looked at."""
         singly = ready.claim.is_single
         aside = (self._single_aside if singly else self._aside).setdefault(name, deque())
@@ -181,7 +181,7 @@ class Feeder:
             self._leave(ready.claim)
         return True
 
-    def put_back(self, ready: Ready) -> None:
+    def put_back(self, ready: RenderedMessage) -> None:
         """Take a message back that nobody could hand over; it is the next one again."""
         self._pace.end(ready.claim.id, used=False)
         (self._single if ready.claim.is_single else self._ready).appendleft(ready)
@@ -253,7 +253,7 @@ class Feeder:
             self._filling = None
             self._stirred.set()
 
-    def _keep(self, ready: Ready) -> None:
+    def _keep(self, ready: RenderedMessage) -> None:
         if ready.claim.is_single:
             self._single.append(ready)
             return
@@ -271,7 +271,7 @@ class Feeder:
     def _make(
         self, most: int, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...],
         room: dict[str, int] | None, waiting: int = 0,
-    ) -> list[Ready]:  # fmt: skip
+    ) -> list[RenderedMessage]:  # fmt: skip
         now = clock.now_ms()
         found = self._line.candidates(
             most, taken, closed, held, room, max(0, self._ahead - waiting), self._maker.shares.used

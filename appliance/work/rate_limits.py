@@ -10,9 +10,9 @@ from typing import Protocol
 from appliance import clock
 from appliance.messages.ledger import Claim
 from appliance.messages.warming import Day
-from appliance.work.backoff import Slow
-from appliance.work.meter import HOUR, NEVER, Limit, Meter
-from appliance.work.standing import Full
+from appliance.work.adaptive_throttle import AdaptiveThrottle
+from appliance.work.rate_limit import HOUR, NEVER, Limit, RateLimiter
+from appliance.work.send_status import Full
 
 ALL = "*"
 
@@ -37,11 +37,11 @@ AHEAD = 2
 _SOON_SECONDS = 5.0
 
 
-class Limiting(ABC):
+class RateLimits(ABC):
     """The limits of one channel; used on one event loop, and only read elsewhere."""
 
     def __init__(self, everybody: Limit, is_free: bool) -> None:
-        self.everybody = Meter(ALL, everybody)
+        self.everybody = RateLimiter(ALL, everybody)
         self.is_timed = any(everybody)
         self.is_free = is_free
         self._going: dict[int, list[Limited]] = {}
@@ -55,7 +55,7 @@ class Limiting(ABC):
         """Return all limits."""
 
     @abstractmethod
-    def _limited(self) -> Iterable[tuple[str, Meter | Slow]]:
+    def _limited(self) -> Iterable[tuple[str, RateLimiter | AdaptiveThrottle]]:
         """Return the limits of groups of which no more is made ready than will go soon, with their names."""
 
     @abstractmethod
@@ -140,7 +140,7 @@ class Limiting(ABC):
     @property
     def counts_hours(self) -> bool:
         """Whether a limit of an hour is kept, so that what went before this process counts too."""
-        return any(one.limit.per_hour for one in self._limits() if isinstance(one, Meter))
+        return any(one.limit.per_hour for one in self._limits() if isinstance(one, RateLimiter))
 
     def remember(self, found: Iterable[tuple[int, str, str | None, str]]) -> None:
         """Count what was handed over in the last hour: (when, provider, sender, recipient), the oldest first."""
@@ -152,19 +152,19 @@ class Limiting(ABC):
                     one.remember(at)
 
     @abstractmethod
-    def _counting(self, provider: str, sender: str, recipient: str) -> Iterable[Meter]:
+    def _counting(self, provider: str, sender: str, recipient: str) -> Iterable[RateLimiter]:
         """Return the limits of the settings that a message keeps to."""
 
     def full(self) -> tuple[Full, ...]:
         """Return which limits of an hour are used up."""
         steady, now = clock.steady(), clock.now_ms()
-        hours = [(one, one.hour_opens_at(steady)) for one in self._limits() if isinstance(one, Meter)]
+        hours = [(one, one.hour_opens_at(steady)) for one in self._limits() if isinstance(one, RateLimiter)]
         return tuple(
             Full(one.name, one.limit.per_hour, now + int((at - steady) * 1000)) for one, at in hours if at > steady
         )
 
 
-def _most_ahead(one: Meter | Slow) -> int:
-    if isinstance(one, Slow):
+def _most_ahead(one: RateLimiter | AdaptiveThrottle) -> int:
+    if isinstance(one, AdaptiveThrottle):
         return AHEAD * one.most
     return max(AHEAD, AHEAD * one.limit.connections, int(AHEAD * one.limit.per_second))

@@ -8,24 +8,24 @@ from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
 from appliance.errors import DeliveryError, SenderRefused
 from appliance.messages.ledger import Outcome
-from appliance.work.clerk import Clerk
-from appliance.work.destinations import Destinations, Found
-from appliance.work.feeder import Feeder
-from appliance.work.gate import Gate
-from appliance.work.making import Ready
-from appliance.work.pace import Pace
-from appliance.work.place import Place
+from appliance.work.circuit_breaker import CircuitBreaker
+from appliance.work.email_rate_limits import EmailRateLimits
+from appliance.work.mx_connections import Found, MxConnections
+from appliance.work.outcome_writer import OutcomeWriter
+from appliance.work.ready_queue import ReadyQueue
+from appliance.work.rendering import RenderedMessage
+from appliance.work.smtp_worker import SmtpWorker
 
 
-class Courier(Place):
+class DirectWorker(SmtpWorker):
     """Looks up and connects with a message in hand that nobody has marked, so that a slow server costs a place only.
 
     Of the marked ones there are never more than there may be transactions, whatever the number of places (P3).
     """
 
     def __init__(
-        self, gate: Gate, pace: Pace, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool],
-        destinations: Destinations,
+        self, gate: CircuitBreaker, pace: EmailRateLimits, feeder: ReadyQueue, clerk: OutcomeWriter,
+        is_halted: Callable[[], bool], destinations: MxConnections,
     ) -> None:  # fmt: skip
         super().__init__(gate, pace, feeder, clerk, is_halted)
         self._destinations = destinations
@@ -57,7 +57,7 @@ class Courier(Place):
         if self._finding is not None:
             self._finding.cancel()
 
-    async def _handed(self, ready: Ready, found: Found) -> None:
+    async def _handed(self, ready: RenderedMessage, found: Found) -> None:
         """Take a message to its outcome, and write that down: others may begin only then."""
         error: DeliveryError | None = None
         if found.dialogue is not None:
@@ -79,7 +79,7 @@ class Courier(Place):
             if found.way is not None:
                 self._destinations.done(found.way, dialogue, error)
 
-    async def _through(self, ready: Ready, dialogue: Dialogue | None, outcome: Outcome) -> None:
+    async def _through(self, ready: RenderedMessage, dialogue: Dialogue | None, outcome: Outcome) -> None:
         if ready.claim.provider == DIRECT:
             if isinstance(outcome.error, SenderRefused):
                 outcome.error = self._destinations.refused(outcome.error, outcome.claim, ready.sender)

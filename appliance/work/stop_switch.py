@@ -4,13 +4,13 @@ import threading
 import time
 
 from appliance.db import storage
-from appliance.work.gate import Gate
+from appliance.work.circuit_breaker import CircuitBreaker
 
 # A file that stops everything is looked for this often, and again before each message
 _STOP_FILE_SECONDS = 0.25
 
 
-class Halt:
+class StopSwitch:
     """Asked by everybody who sends."""
 
     def __init__(self) -> None:
@@ -21,5 +21,5 @@ class Halt:
         """Say so."""
         now = time.monotonic()
         if now > self._stop_seen[0] + _STOP_FILE_SECONDS:
-            self._stop_seen = (now, Gate.is_stopped())
+            self._stop_seen = (now, CircuitBreaker.is_stopped())
         return self._stop_seen[1] or self.stopping.is_set() or storage.trouble() is not None

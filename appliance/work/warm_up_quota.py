@@ -2,10 +2,10 @@
 
 from appliance import clock
 from appliance.messages.warming import Day
-from appliance.work.meter import NEVER
+from appliance.work.rate_limit import NEVER
 
 
-class Quota:
+class WarmUpQuota:
     """One day of one domain; used on one event loop, times are those of `clock.steady`."""
 
     def __init__(self, day: Day) -> None:
@@ -46,7 +46,7 @@ class Quota:
 class Counted:
     """The same for what is never held up: it counts, and nothing waits for it."""
 
-    def __init__(self, quota: Quota) -> None:
+    def __init__(self, quota: WarmUpQuota) -> None:
         self.name, self.quota = quota.name, quota
         self.take, self.end, self.sent = quota.take, quota.end, quota.sent
 

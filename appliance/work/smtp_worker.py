@@ -12,11 +12,11 @@ from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Uncertain, Unreachable
 from appliance.messages import counts
 from appliance.messages.ledger import Outcome
-from appliance.work.clerk import Clerk
-from appliance.work.feeder import Feeder
-from appliance.work.gate import Gate
-from appliance.work.making import Ready
-from appliance.work.pace import Pace
+from appliance.work.circuit_breaker import CircuitBreaker
+from appliance.work.email_rate_limits import EmailRateLimits
+from appliance.work.outcome_writer import OutcomeWriter
+from appliance.work.ready_queue import ReadyQueue
+from appliance.work.rendering import RenderedMessage
 
 log = logging.getLogger("campanero.sender")
 # A message that waits this long behind another, or for a connection, is left to whoever is free
@@ -25,14 +25,21 @@ _PATIENCE_SECONDS = 1.0
 _IDLE_SECONDS = 30.0
 
 
-class Place:
+class SmtpWorker:
     """Takes messages to their outcomes, one after the other."""
 
-    def __init__(self, gate: Gate, pace: Pace, feeder: Feeder, clerk: Clerk, is_halted: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        gate: CircuitBreaker,
+        pace: EmailRateLimits,
+        feeder: ReadyQueue,
+        clerk: OutcomeWriter,
+        is_halted: Callable[[], bool],
+    ) -> None:
         self._gate, self._pace, self._feeder, self._clerk = gate, pace, feeder, clerk
         self._is_halted = is_halted
         self._open: dict[str, Dialogue] = {}
-        self._next: Ready | None = None  # the message that comes next, which nobody has marked yet
+        self._next: RenderedMessage | None = None  # the message that comes next, which nobody has marked yet
         self._offered: Opened | None = None  # its envelope, where that is on its way already
         self._goodbyes: set[asyncio.Future[None]] = set()
         self._known: Outcome | None = None  # what became of the last one, not stored yet
@@ -108,7 +115,7 @@ class Place:
             self._goodbyes.add(task := asyncio.ensure_future(self._open.pop(provider).close()))
             task.add_done_callback(self._goodbyes.discard)
 
-    def _may_go(self, ready: Ready) -> bool:
+    def _may_go(self, ready: RenderedMessage) -> bool:
         return ready.prepared is None or self._pace.still_admits(ready.claim, ready.prepared.sender)
 
     async def _store(self) -> None:
@@ -158,7 +165,7 @@ class Place:
         finally:
             self._lent_until = 0.0
 
-    async def _one(self, ready: Ready, dialogue: Dialogue | None, closed: DeliveryError | None) -> None:
+    async def _one(self, ready: RenderedMessage, dialogue: Dialogue | None, closed: DeliveryError | None) -> None:
         """Take one message to its outcome; the next may be in hand by then, and its envelope on its way."""
         known, self._known = self._known, None
         marking = self._clerk.step(known, ready.claim)
@@ -189,7 +196,7 @@ class Place:
         if dialogue is not None and prepared is not None:
             counts.talked(ready.claim.provider, outcome.error, time.monotonic() - begun)
 
-    async def _through(self, ready: Ready, dialogue: Dialogue | None, outcome: Outcome) -> None:
+    async def _through(self, ready: RenderedMessage, dialogue: Dialogue | None, outcome: Outcome) -> None:
         """Hand over a message that is marked and asked for, and learn from what became of it."""
         prepared = ready.prepared
         if prepared is not None:

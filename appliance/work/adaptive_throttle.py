@@ -5,7 +5,7 @@ messages taken in a row as show that more will be.
 """
 
 from appliance import clock
-from appliance.work.meter import NEVER
+from appliance.work.rate_limit import NEVER
 
 WINDOW_SECONDS = 20.0
 SILENCE_SECONDS = 600.0
@@ -13,7 +13,7 @@ _ENOUGH, _ENOUGH_SLOWLY = 50, 5
 _MIN_GAP, _MAX_GAP = 0.5, 60.0
 
 
-class Slow:
+class AdaptiveThrottle:
     """One group that is spared; used on one event loop, times are those of `clock.steady`."""
 
     def __init__(self, name: str, usual: int, pause: float, first: int | None = None) -> None:

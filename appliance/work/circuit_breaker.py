@@ -9,7 +9,7 @@ from appliance.delivery import classes
 from appliance.delivery.groups import group_of
 from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Unauthenticated, Unreachable
 from appliance.messages.ledger import Claim
-from appliance.work.standing import Closed
+from appliance.work.send_status import Closed
 
 # Refusals in a row that are our fault, before campaigns pause (docs/decisions.md#6, `transport`)
 MAX_REFUSALS = 20
@@ -18,7 +18,7 @@ MAX_REFUSALS = 20
 MAX_UNAUTHENTICATED = 3
 
 
-class Shut(NamedTuple):
+class OpenCircuit(NamedTuple):
     """What must be paused: providers that refuse us altogether, campaigns whose sender is refused, and the words."""
 
     providers: frozenset[str]
@@ -26,7 +26,7 @@ class Shut(NamedTuple):
     words: str
 
 
-class Gate:
+class CircuitBreaker:
     """Shared by all sending threads. An unreachable provider is probed again later and costs nobody an attempt."""
 
     def __init__(self, probe_after: float) -> None:
@@ -123,16 +123,16 @@ class Gate:
         with self._lock:
             return tuple(self._held)
 
-    def shut(self) -> Shut:
+    def shut(self) -> OpenCircuit:
         """Return what must be paused now; it stays so until it is (`paused`)."""
         with self._lock:
-            return Shut(
+            return OpenCircuit(
                 frozenset(who for who in self._shut if isinstance(who, str)),
                 frozenset(who for who in self._shut if isinstance(who, int)),
                 self._words,
             )
 
-    def paused(self, shut: Shut) -> None:
+    def paused(self, shut: OpenCircuit) -> None:
         """Forget what is paused now; when it goes on it is tried afresh."""
         with self._lock:
             self._shut -= shut.providers | shut.campaigns
